@@ -1,0 +1,34 @@
+// The house has floors (docs/architecture.md): a folder may import only from the folders listed for it.
+// Everything else between two folders of src is an import upwards or sideways, and fails `npm run check`.
+const mayImport = {
+  units: [],
+  errors: ['units'],
+  observe: [],
+  cgroups: ['units', 'errors'],
+  tmpfs: ['units', 'errors'],
+  runtime: ['units', 'errors'],
+  sandbox: ['cgroups', 'tmpfs', 'runtime', 'units', 'errors', 'observe'],
+  server: ['sandbox', 'runtime', 'units', 'errors', 'observe'],
+  config: ['units', 'errors', 'observe'],
+};
+
+module.exports = {
+  forbidden: [
+    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } } },
+    ...Object.entries(mayImport).map(([folder, allowed]) => ({
+      name: `${folder}-imports-one-way`,
+      severity: 'error',
+      from: { path: `^src/${folder}/` },
+      to: { path: '^src/', pathNot: `^src/(${[folder, ...allowed].join('|')})/` },
+    })),
+    { name: 'src-does-not-import-tests', severity: 'error', from: { path: '^src/' }, to: { path: '^(test|bench|demo|scripts)/' } },
+    { name: 'no-unlisted', severity: 'error', from: { path: '^src/' }, to: { dependencyTypes: ['npm-no-pkg', 'npm-dev', 'unknown', 'undetermined'] } },
+    { name: 'resolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'] },
+  },
+};

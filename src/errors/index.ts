@@ -1,0 +1,69 @@
+/**
+ * The shim's own errors. Whoever finds that something is wrong throws a {@link ShimError} that says where and what; one
+ * place (src/server) turns it into a gRPC status.
+ */
+
+/** gRPC status codes that the shim gives by itself. Numbers as on the wire. */
+export const Code = {
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  FAILED_PRECONDITION: 9,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+} as const;
+export type Code = (typeof Code)[keyof typeof Code];
+
+/** Stable, documented in docs/errors.md, sent as google.rpc.ErrorInfo.reason. Once released, never renamed. */
+export const Reason = {
+  INVALID_VALUE: 'INVALID_VALUE',
+  UNKNOWN_VOLUME: 'UNKNOWN_VOLUME',
+  INVALID_ANNOTATION: 'INVALID_ANNOTATION',
+  MEMORY_NOT_RECLAIMABLE: 'MEMORY_NOT_RECLAIMABLE',
+  VOLUME_IN_USE: 'VOLUME_IN_USE',
+  VOLUME_NOT_ELIGIBLE: 'VOLUME_NOT_ELIGIBLE',
+  CGROUP_UNAVAILABLE: 'CGROUP_UNAVAILABLE',
+  CGROUP_WRITE_FAILED: 'CGROUP_WRITE_FAILED',
+  REMOUNT_FAILED: 'REMOUNT_FAILED',
+  BACKEND_UNAVAILABLE: 'BACKEND_UNAVAILABLE',
+  UNDO_FAILED: 'UNDO_FAILED',
+  INTERNAL: 'INTERNAL',
+} as const;
+export type Reason = (typeof Reason)[keyof typeof Reason];
+
+/** What an error is about. Values are strings as a person would read them ("67108864", "max"). */
+export interface ErrorContext {
+  readonly pod?: string;
+  readonly container?: string;
+  readonly volume?: string;
+  /** The file that was read or written: memory.max, with its folder. */
+  readonly file?: string;
+  readonly asked?: string;
+  readonly found?: string;
+  /** The kernel's name of the error: EBUSY, EINVAL. */
+  readonly errno?: string;
+}
+
+export class ShimError extends Error {
+  override readonly name = 'ShimError';
+  constructor(
+    readonly code: Code,
+    readonly reason: Reason,
+    message: string,
+    readonly context: ErrorContext = {},
+    options?: { cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
+
+/** The errno name of a Node system error (`ENOENT`), or undefined when it is none. */
+export function errnoOf(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
+}
+
+/** A message for any thrown value. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

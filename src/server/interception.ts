@@ -1,0 +1,30 @@
+/**
+ * What the frame switch asks about a stream, and what it hands over. The switch knows frames, the interceptors know
+ * CRI, and this file is all that they know of each other.
+ */
+
+/**
+ * - `pass`: frames go to the backend and back as they are.
+ * - `handle`: the stream ends in our own gRPC server, which may call the backend.
+ * - `amend`: the stream passes, its request is read on the way, and of a successful unary response the message is held
+ *   until {@link Interception.amend} has said what to append.
+ */
+export type Route = 'pass' | 'handle' | 'amend';
+
+/** A unary call whose response has arrived, and is held. Both are whole protobuf messages, without gRPC's prefix. */
+export interface Exchange {
+  /** `/runtime.v1.RuntimeService/ContainerStatus`, say. */
+  readonly path: string;
+  readonly request: Uint8Array;
+  readonly response: Uint8Array;
+}
+
+export interface Interception {
+  /** What is done with a stream whose `:path` is this. Must not throw. */
+  route(path: string): Route;
+  /**
+   * The bytes to append to the response message: protobuf merges them into it. Undefined, or a rejection, sends the
+   * response as it came; a rejection is also counted by the switch.
+   */
+  amend(exchange: Exchange): Promise<Uint8Array | undefined>;
+}
