@@ -1,0 +1,145 @@
+import { Client, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
+import { type Messages, type Partially, decode, encode } from './messages.ts';
+
+export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+
+/** What a call to the backend may carry over from the call that caused it. */
+export interface CallOptions {
+  readonly metadata?: Metadata;
+  /** When the call has to have ended. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
+  readonly deadline?: Date | number;
+  /** Ends the call early. */
+  readonly signal?: AbortSignal;
+}
+
+/** Calls of our own, caused by nobody's request, end after this: a backend that hangs must not hang us for good. */
+export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
+
+const UNIMPLEMENTED: number = status.UNIMPLEMENTED;
+const UNKNOWN: number = status.UNKNOWN;
+const NOT_FOUND: number = status.NOT_FOUND;
+
+const identity = (bytes: Buffer): Buffer => bytes;
+
+/**
+ * The shim's own connection to containerd, for calls that it makes itself. It reconnects by itself (0.1 s to 3 s); calls
+ * made while there is no connection end UNAVAILABLE.
+ */
+export class Backend {
+  readonly #client: Client;
+  readonly #connectListeners = new Set<() => void>();
+  #closed = false;
+
+  /** @param address `unix:///run/containerd/containerd.sock` */
+  constructor(readonly address: string) {
+    this.#client = new Client(address, credentials.createInsecure(), {
+      'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+      'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+      // The defaults, 1 s to 120 s, would leave the node without resizes for two minutes after containerd restarts.
+      'grpc.initial_reconnect_backoff_ms': 100,
+      'grpc.max_reconnect_backoff_ms': 3000,
+      'grpc.enable_retries': 0,
+      'grpc.enable_channelz': 0,
+      'grpc.use_local_subchannel_pool': 1,
+      // As Go clients send it over a unix socket.
+      'grpc.default_authority': 'localhost',
+    });
+  }
+
+  /**
+   * Makes a unary call with bytes as they are, and gives the response's bytes as they came.
+   * Rejects with grpc-js's ServiceError: code, details and trailers as the backend sent them.
+   */
+  call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const { signal } = options;
+      const call = this.#client.makeUnaryRequest(
+        path,
+        identity,
+        identity,
+        request,
+        options.metadata ?? new Metadata(),
+        { deadline: options.deadline ?? Date.now() + DEFAULT_CALL_TIMEOUT_MS },
+        (error, response) => {
+          signal?.removeEventListener('abort', cancel);
+          if (error !== null) reject(error);
+          else resolve(response ?? Buffer.alloc(0));
+        },
+      );
+      const cancel = (): void => call.cancel();
+      if (signal?.aborted === true) cancel();
+      else signal?.addEventListener('abort', cancel, { once: true });
+    });
+  }
+
+  /** A CRI call with decoded messages. Rejects as {@link call} does, or when the response is no such message. */
+  async runtime<Method extends RuntimeMethod>(
+    method: Method,
+    request: Partially<Messages[`${Method}Request`]>,
+    options?: CallOptions,
+  ): Promise<Messages[`${Method}Response`]> {
+    const bytes = encode(`${method}Request` as keyof Messages, request as Partially<Messages[keyof Messages]>);
+    const response = await this.call(runtimePath(method), bytes, options);
+    return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+  }
+
+  /**
+   * Calls `listener` at every new connection to the backend, the first one included: what was known of the node has
+   * then to be compared with it again. Keeps the connection up from now on.
+   */
+  onConnected(listener: () => void): void {
+    this.#connectListeners.add(listener);
+    if (this.#connectListeners.size === 1) this.#watch(this.#client.getChannel().getConnectivityState(true));
+  }
+
+  #watch(current: connectivityState): void {
+    if (this.#closed) return;
+    if (current === connectivityState.READY) for (const listener of this.#connectListeners) listener();
+    this.#client.getChannel().watchConnectivityState(current, Infinity, (error) => {
+      if (error !== undefined || this.#closed) return;
+      // `true`: an idle channel connects again, so that a restarted backend is noticed without a request.
+      this.#watch(this.#client.getChannel().getConnectivityState(true));
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#client.close();
+  }
+}
+
+/** The calls that the shim makes by itself. */
+export type RuntimeMethod =
+  | 'PodSandboxStatus'
+  | 'ListPodSandbox'
+  | 'ListContainers'
+  | 'ContainerStatus'
+  | 'Status'
+  | 'RuntimeConfig';
+
+/** `/runtime.v1.RuntimeService/<method>` */
+export const runtimePath = (method: string): string => `/runtime.v1.RuntimeService/${method}`;
+
+/**
+ * Whether a backend's error says that it does not have this method. containerd 2.2 has UpdatePodSandboxResources, and
+ * answers Unknown "not implemented yet"; kubelet 1.36 takes that as Unimplemented too.
+ */
+export function isUnimplemented(error: unknown): boolean {
+  if (!isServiceError(error)) return false;
+  return error.code === UNIMPLEMENTED || (error.code === UNKNOWN && error.details.includes('not implemented'));
+}
+
+/** Whether the backend says that it has no such pod or container. */
+export const isNotFound = (error: unknown): boolean => isServiceError(error) && error.code === NOT_FOUND;
+
+/** Whether this is a gRPC error as grpc-js's client gives it. */
+export function isServiceError(error: unknown): error is Error & { code: number; details: string; metadata: Metadata } {
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    typeof error.code === 'number' &&
+    'details' in error &&
+    typeof error.details === 'string' &&
+    'metadata' in error
+  );
+}

@@ -1,0 +1,121 @@
+import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } from './messages.ts';
+
+/**
+ * What containerd tells in the `info` of verbose status calls: JSON of its Go structures, so every field may be absent
+ * and none is trusted to have a type.
+ */
+
+/** A pod as the backend describes it. */
+export interface PodDescription {
+  readonly sandboxId: string;
+  readonly metadata: Metadata;
+  readonly cgroupParent: string;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** CPU shares that the pod was created with; undefined when it does not say. */
+  readonly cpuShares: number | undefined;
+  readonly overhead: DescribedResources;
+  readonly ready: boolean;
+}
+
+export interface DescribedResources {
+  readonly memoryBytes: number;
+  readonly cpuQuotaMicroseconds: number;
+  readonly cpuPeriodMicroseconds: number;
+}
+
+/** A container as the backend describes it. */
+export interface ContainerDescription {
+  readonly containerId: string;
+  readonly sandboxId: string;
+  readonly name: string;
+  readonly state: number;
+  /** 0 when it does not run. */
+  readonly pid: number;
+  /** The cgroup of its OCI spec: an absolute path, or `slice:prefix:id` with the systemd driver. */
+  readonly cgroupsPath: string | undefined;
+  readonly resources: LinuxContainerResources | undefined;
+}
+
+/** Reads a verbose PodSandboxStatus. Undefined when it says too little to act on: no uid, no cgroup parent. */
+export function describePod(response: Messages['PodSandboxStatusResponse']): PodDescription | undefined {
+  const info = parseInfo(response.info);
+  const config = object(info.config);
+  const metadata = object(config.metadata);
+  const linux = object(config.linux);
+  const uid = text(metadata.uid);
+  const cgroupParent = text(linux.cgroup_parent);
+  if (response.status === null || uid === '' || cgroupParent === '') return undefined;
+  const shares = integer(object(linux.resources).cpu_shares);
+  return {
+    sandboxId: response.status.id,
+    metadata: { uid, name: text(metadata.name), namespace: text(metadata.namespace) },
+    cgroupParent,
+    annotations: strings(config.annotations),
+    cpuShares: shares === 0 ? undefined : shares,
+    overhead: describeResources(object(linux.overhead)),
+    ready: response.status.state === 0,
+  };
+}
+
+/** Reads a verbose ContainerStatus. Undefined when it does not say which pod the container belongs to. */
+export function describeContainer(response: Messages['ContainerStatusResponse']): ContainerDescription | undefined {
+  const info = parseInfo(response.info);
+  const sandboxId = text(info.sandboxID);
+  if (response.status === null || sandboxId === '') return undefined;
+  const cgroupsPath = text(object(object(info.runtimeSpec).linux).cgroupsPath);
+  return {
+    containerId: response.status.id,
+    sandboxId,
+    name: response.status.metadata?.name ?? '',
+    state: response.status.state,
+    pid: integer(info.pid),
+    cgroupsPath: cgroupsPath === '' ? undefined : cgroupsPath,
+    resources: response.status.resources?.linux ?? undefined,
+  };
+}
+
+/** The cgroup driver in a verbose Status: `SystemdCgroup` of the default runtime. Undefined when it does not say. */
+export function describeCgroupDriver(response: Messages['StatusResponse']): keyof typeof CgroupDriverName | undefined {
+  const config = object(parseJson(response.info.config));
+  // The plugin's configuration by itself (1.6 to 2.x), with the runtimes below `containerd`.
+  const containerd = object(config.containerd);
+  const runtimes = object(containerd.runtimes);
+  const name = text(containerd.defaultRuntimeName) || text(containerd.default_runtime_name);
+  const runtime = object(runtimes[name === '' ? 'runc' : name]);
+  const systemd = object(runtime.options).SystemdCgroup;
+  if (typeof systemd === 'boolean') return systemd ? 'SYSTEMD' : 'CGROUPFS';
+  if (typeof config.systemdCgroup === 'boolean' && config.systemdCgroup) return 'SYSTEMD';
+  // An option that is not set is left out of the JSON: runc's default is cgroupfs.
+  return Object.keys(runtime).length > 0 ? 'CGROUPFS' : undefined;
+}
+
+function describeResources(resources: Record<string, unknown>): DescribedResources {
+  return {
+    memoryBytes: integer(resources.memory_limit_in_bytes),
+    cpuQuotaMicroseconds: integer(resources.cpu_quota),
+    cpuPeriodMicroseconds: integer(resources.cpu_period),
+  };
+}
+
+function parseInfo(info: Record<string, string>): Record<string, unknown> {
+  return object(parseJson(info.info));
+}
+
+function parseJson(json: string | undefined): unknown {
+  if (json === undefined) return undefined;
+  try {
+    return JSON.parse(json) as unknown;
+  } catch {
+    // As good as not said: the caller's answer to that is to leave the request alone.
+    return undefined;
+  }
+}
+
+const object = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+const text = (value: unknown): string => (typeof value === 'string' ? value : '');
+const integer = (value: unknown): number => (typeof value === 'number' && Number.isSafeInteger(value) ? value : 0);
+const strings = (value: unknown): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(object(value)).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  );

@@ -1,0 +1,4 @@
+/** The client side: containerd's socket, its messages, and what it tells about itself. */
+export * from './backend.ts';
+export * from './description.ts';
+export * from './messages.ts';

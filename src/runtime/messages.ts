@@ -1,0 +1,139 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import protobuf from 'protobufjs';
+
+/**
+ * The CRI messages that the shim reads, as plain objects. Names are the wire's (snake case), int64 is bigint. Every
+ * field is there after decoding, with proto3's default when it was not on the wire.
+ */
+
+export interface LinuxContainerResources {
+  cpu_period: bigint;
+  cpu_quota: bigint;
+  cpu_shares: bigint;
+  memory_limit_in_bytes: bigint;
+  oom_score_adj: bigint;
+  cpuset_cpus: string;
+  cpuset_mems: string;
+  unified: Record<string, string>;
+  memory_swap_limit_in_bytes: bigint;
+}
+
+export interface Metadata {
+  name: string;
+  uid: string;
+  namespace: string;
+}
+
+export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;
+export const SandboxState = { READY: 0, NOTREADY: 1 } as const;
+export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
+
+/** Sub-messages that were not on the wire are null. */
+export interface Messages {
+  UpdateContainerResourcesRequest: {
+    container_id: string;
+    linux: LinuxContainerResources | null;
+    windows: object | null;
+  };
+  UpdatePodSandboxResourcesRequest: {
+    pod_sandbox_id: string;
+    overhead: LinuxContainerResources | null;
+    resources: LinuxContainerResources | null;
+    annotations: Record<string, string>;
+  };
+  UpdatePodSandboxResourcesResponse: object;
+  RunPodSandboxRequest: {
+    config: {
+      metadata: Metadata | null;
+      annotations: Record<string, string>;
+      linux: {
+        cgroup_parent: string;
+        overhead: LinuxContainerResources | null;
+        resources: LinuxContainerResources | null;
+      } | null;
+    } | null;
+  };
+  RunPodSandboxResponse: { pod_sandbox_id: string };
+  StopPodSandboxRequest: { pod_sandbox_id: string };
+  RemovePodSandboxRequest: { pod_sandbox_id: string };
+  PodSandboxStatusRequest: { pod_sandbox_id: string; verbose: boolean };
+  PodSandboxStatusResponse: {
+    status: { id: string; metadata: Metadata | null; state: number } | null;
+    info: Record<string, string>;
+  };
+  ListPodSandboxRequest: object;
+  ListPodSandboxResponse: { items: { id: string; state: number }[] };
+  CreateContainerRequest: {
+    pod_sandbox_id: string;
+    config: { metadata: { name: string } | null; linux: { resources: LinuxContainerResources | null } | null } | null;
+  };
+  CreateContainerResponse: { container_id: string };
+  RemoveContainerRequest: { container_id: string };
+  ListContainersRequest: { filter: { pod_sandbox_id: string } | null };
+  ListContainersResponse: {
+    containers: { id: string; pod_sandbox_id: string; metadata: { name: string } | null; state: number }[];
+  };
+  ContainerStatusRequest: { container_id: string; verbose: boolean };
+  ContainerStatusResponse: {
+    status: {
+      id: string;
+      metadata: { name: string } | null;
+      state: number;
+      resources: { linux: LinuxContainerResources | null } | null;
+    } | null;
+    info: Record<string, string>;
+  };
+  StatusRequest: { verbose: boolean };
+  StatusResponse: { info: Record<string, string> };
+  RuntimeConfigRequest: object;
+  RuntimeConfigResponse: { linux: { cgroup_driver: number } | null };
+}
+
+/** What may be given to {@link encode}. As in proto3, absent fields and defaults (0, "") are not written. */
+export type Partially<T> = T extends (infer Item)[]
+  ? Partially<Item>[]
+  : T extends object
+    ? { [Key in keyof T]?: Partially<T[Key]> }
+    : T;
+
+const types = new Map<string, protobuf.Type>();
+let root: protobuf.Root | undefined;
+
+function typeOf(name: string): protobuf.Type {
+  root ??= protobuf.parse(readFileSync(protoFile(), 'utf8'), { keepCase: true }).root;
+  let type = types.get(name);
+  if (type === undefined) {
+    type = root.lookupType(`runtime.v1.${name}`);
+    types.set(name, type);
+  }
+  return type;
+}
+
+/** proto/ lies beside package.json, wherever this code was bundled to. */
+function protoFile(): string {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const file = join(folder, 'proto/runtime/v1/cri.proto');
+    if (existsSync(file)) return file;
+    if (folder === dirname(folder)) throw new Error('proto/runtime/v1/cri.proto is missing from the installation');
+  }
+}
+
+/** Decodes a CRI message; unknown fields are skipped. Throws when the bytes are no such message. */
+export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Array): Messages[Name] {
+  const type = typeOf(name);
+  return type.toObject(type.decode(bytes), {
+    longs: BigInt,
+    defaults: true,
+    arrays: true,
+    objects: true,
+  }) as Messages[Name];
+}
+
+/** Encodes a CRI message. */
+export function encode<Name extends keyof Messages>(name: Name, message: Partially<Messages[Name]>): Buffer {
+  const type = typeOf(name);
+  const bytes = type.encode(type.fromObject(message)).finish();
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
