@@ -1,0 +1,1 @@
+export type { CgroupDriver, Config, ConfigKey, LogLevel } from './schema.ts';

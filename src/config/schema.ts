@@ -1,0 +1,68 @@
+import * as z from 'zod';
+import { duration } from './duration.ts';
+import { absolutePath, socketPath } from './path.ts';
+
+/** `apiVersion` and `kind` of a configuration file. */
+export const apiVersion = 'cri-resize-shim.io/v1alpha1';
+export const kind = 'ShimConfiguration';
+
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
+export type CgroupDriver = (typeof cgroupDrivers)[number];
+
+/**
+ * Every setting, once: keys are those of the file, flags are the same in kebab case, defaults are written as a user
+ * would. `placeholder` is the name of the value in --help. Help and docs/configuration.md are made from this.
+ */
+export const schema = z.strictObject({
+  listen: socketPath
+    .prefault('unix:///run/cri-resize-shim/cri-resize-shim.sock')
+    .meta({ placeholder: 'ADDRESS', description: 'Socket to serve the CRI on.' }),
+  containerRuntimeEndpoint: socketPath
+    .prefault('unix:///run/containerd/containerd.sock')
+    .meta({ placeholder: 'ADDRESS', description: 'Socket of containerd, to which calls go on.' }),
+  kubeletRoot: absolutePath
+    .prefault('/var/lib/kubelet')
+    .meta({
+      placeholder: 'FOLDER',
+      description: "Kubelet's root folder, under which the volumes of pods are mounted.",
+    }),
+  cgroupRoot: absolutePath
+    .prefault('/sys/fs/cgroup')
+    .meta({ placeholder: 'FOLDER', description: 'Where the cgroup v2 hierarchy is mounted.' }),
+  cgroupDriver: z.enum(cgroupDrivers).prefault('auto').meta({
+    placeholder: 'DRIVER',
+    description: 'How kubelet names cgroups, and who writes them; `auto` asks containerd.',
+  }),
+  stateDir: absolutePath
+    .prefault('/var/lib/cri-resize-shim')
+    .meta({ placeholder: 'FOLDER', description: 'Where the journal of resizes is kept.' }),
+  intercept: z.boolean().prefault(true).meta({
+    placeholder: 'BOOL',
+    description: 'Act on resizes. With `false` every call passes untouched: the way out in an incident.',
+  }),
+  logLevel: z
+    .enum(logLevels)
+    .prefault('info')
+    .meta({ placeholder: 'LEVEL', description: 'The lowest level that is logged.' }),
+  logPassedCalls: z
+    .boolean()
+    .prefault(false)
+    .meta({ placeholder: 'BOOL', description: 'Also log a line for each call that passes untouched.' }),
+  shutdownTimeout: duration.prefault('30s').meta({
+    placeholder: 'DURATION',
+    description: 'How long running calls may take to finish after SIGTERM, before they are cut.',
+  }),
+});
+
+/** The shim's settings, checked. Sockets and folders are absolute paths, durations are milliseconds. */
+export type Config = Readonly<z.output<typeof schema>>;
+export type ConfigKey = keyof Config;
+
+/** The settings in the order of the schema. */
+export const configKeys = Object.keys(schema.shape) as ConfigKey[];
+
+/** `containerRuntimeEndpoint` is `--container-runtime-endpoint`. */
+export const flagOf = (key: ConfigKey): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
