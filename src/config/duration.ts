@@ -4,6 +4,7 @@ const milliseconds = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 /** What setTimeout takes: 24 days. A longer one would fire at once. */
 const longest = 2 ** 31 - 1;
 
+/** What a duration looks like, for errors and documentation. */
 export const durationForm = 'a number with a unit (ms, s, m, h), as in 500ms, 30s or 2m, at most 596h';
 
 /** Reads `500ms`, `30s`, `2m`, `1h` and `1m30s`, gives milliseconds; undefined when it is no duration. */

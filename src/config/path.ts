@@ -4,10 +4,14 @@ import * as z from 'zod';
 /** sun_path of unix(7) is 108 bytes, with the closing zero. */
 const longestSocketPath = 107;
 
+/** What paths and addresses look like, for errors and documentation. */
+export const pathForm = 'an absolute path';
+export const addressForm = 'unix:// and an absolute path (unix:///run/name.sock), or the path alone';
+
 /** An absolute path, normalised (no `..`, no double or closing slash). */
 export const absolutePath = z.string().transform((text, context) => {
   if (text.startsWith('/') && !text.includes('\0')) return withoutClosingSlash(posix.normalize(text));
-  context.addIssue({ code: 'custom', message: 'must be an absolute path' });
+  context.addIssue({ code: 'custom', message: `must be ${pathForm}` });
   return z.NEVER;
 });
 
@@ -19,7 +23,7 @@ export const socketPath = z.string().transform((text, context) => {
   };
   const path = text.replace(/^unix:(?:\/\/)?/, '');
   if (!path.startsWith('/') || path.endsWith('/') || path.includes('\0')) {
-    return complain('must be unix:// and an absolute path (unix:///run/name.sock), or the path alone');
+    return complain(`must be ${addressForm}`);
   }
   const bytes = Buffer.byteLength(posix.normalize(path));
   if (bytes > longestSocketPath)

@@ -1,6 +1,6 @@
 import * as z from 'zod';
-import { duration } from './duration.ts';
-import { absolutePath, socketPath } from './path.ts';
+import { duration, durationForm } from './duration.ts';
+import { absolutePath, addressForm, pathForm, socketPath } from './path.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
 export const apiVersion = 'cri-resize-shim.io/v1alpha1';
@@ -12,47 +12,63 @@ export type LogLevel = (typeof logLevels)[number];
 export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
 export type CgroupDriver = (typeof cgroupDrivers)[number];
 
+/** `one of a, b`. */
+export const alternatives = (values: readonly string[]): string =>
+  values.length === 1 ? values.join() : `one of ${values.join(', ')}`;
+
+const switchForm = 'true or false';
+
 /**
  * Every setting, once: keys are those of the file, flags are the same in kebab case, defaults are written as a user
- * would. `placeholder` is the name of the value in --help. Help and docs/configuration.md are made from this.
+ * would. `placeholder` is the name of the value in --help,
+ * `allowed` completes "must be". Help and docs/configuration.md are made from this.
  */
 export const schema = z.strictObject({
   listen: socketPath
     .prefault('unix:///run/cri-resize-shim/cri-resize-shim.sock')
-    .meta({ placeholder: 'ADDRESS', description: 'Socket to serve the CRI on.' }),
+    .meta({ placeholder: 'ADDRESS', allowed: addressForm, description: 'Socket to serve the CRI on.' }),
   containerRuntimeEndpoint: socketPath
     .prefault('unix:///run/containerd/containerd.sock')
-    .meta({ placeholder: 'ADDRESS', description: 'Socket of containerd, to which calls go on.' }),
-  kubeletRoot: absolutePath
-    .prefault('/var/lib/kubelet')
-    .meta({
-      placeholder: 'FOLDER',
-      description: "Kubelet's root folder, under which the volumes of pods are mounted.",
-    }),
+    .meta({ placeholder: 'ADDRESS', allowed: addressForm, description: 'Socket of containerd, to which calls go on.' }),
+  kubeletRoot: absolutePath.prefault('/var/lib/kubelet').meta({
+    placeholder: 'FOLDER',
+    allowed: pathForm,
+    description: "Kubelet's root folder, under which the volumes of pods are mounted.",
+  }),
   cgroupRoot: absolutePath
     .prefault('/sys/fs/cgroup')
-    .meta({ placeholder: 'FOLDER', description: 'Where the cgroup v2 hierarchy is mounted.' }),
-  cgroupDriver: z.enum(cgroupDrivers).prefault('auto').meta({
-    placeholder: 'DRIVER',
-    description: 'How kubelet names cgroups, and who writes them; `auto` asks containerd.',
-  }),
+    .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the cgroup v2 hierarchy is mounted.' }),
+  cgroupDriver: z
+    .enum(cgroupDrivers)
+    .prefault('auto')
+    .meta({
+      placeholder: 'DRIVER',
+      allowed: alternatives(cgroupDrivers),
+      description: 'How kubelet names cgroups, and who writes them; `auto` asks containerd.',
+    }),
   stateDir: absolutePath
     .prefault('/var/lib/cri-resize-shim')
-    .meta({ placeholder: 'FOLDER', description: 'Where the journal of resizes is kept.' }),
+    .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the journal of resizes is kept.' }),
   intercept: z.boolean().prefault(true).meta({
     placeholder: 'BOOL',
+    allowed: switchForm,
     description: 'Act on resizes. With `false` every call passes untouched: the way out in an incident.',
   }),
   logLevel: z
     .enum(logLevels)
     .prefault('info')
-    .meta({ placeholder: 'LEVEL', description: 'The lowest level that is logged.' }),
+    .meta({ placeholder: 'LEVEL', allowed: alternatives(logLevels), description: 'The lowest level that is logged.' }),
   logPassedCalls: z
     .boolean()
     .prefault(false)
-    .meta({ placeholder: 'BOOL', description: 'Also log a line for each call that passes untouched.' }),
+    .meta({
+      placeholder: 'BOOL',
+      allowed: switchForm,
+      description: 'Also log a line for each call that passes untouched.',
+    }),
   shutdownTimeout: duration.prefault('30s').meta({
     placeholder: 'DURATION',
+    allowed: durationForm,
     description: 'How long running calls may take to finish after SIGTERM, before they are cut.',
   }),
 });
@@ -66,3 +82,27 @@ export const configKeys = Object.keys(schema.shape) as ConfigKey[];
 
 /** `containerRuntimeEndpoint` is `--container-runtime-endpoint`. */
 export const flagOf = (key: ConfigKey): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+
+/** What the schema says about a key, in words. */
+export interface Setting {
+  readonly description: string;
+  readonly placeholder: string;
+  readonly allowed: string;
+  /** The default as a user would write it. */
+  readonly fallback: string;
+  /** Whether this is true or false. */
+  readonly isSwitch: boolean;
+}
+
+export function settingOf(key: ConfigKey): Setting {
+  const setting = schema.shape[key];
+  const { description = '', placeholder, allowed } = setting.meta() ?? {};
+  const fallback = setting.def.defaultValue;
+  return {
+    description,
+    placeholder: String(placeholder),
+    allowed: String(allowed),
+    fallback: String(fallback),
+    isSwitch: typeof fallback === 'boolean',
+  };
+}
