@@ -1,0 +1,179 @@
+/** One cgroup: its limits, its use, and one write at a time, read back. */
+import type { Bytes, CpuMax, CpuWeight, Limit } from '../units/index.ts';
+import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
+import { CgroupFiles, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
+import type { CgroupPath } from './file.ts';
+import {
+  formatLimit,
+  isSameLimit,
+  parseLimit,
+  parseMemoryStat,
+  parseOomKills,
+  parseSize,
+  unreclaimableOf,
+} from './memory.ts';
+import type { MemoryLimitFile } from './memory.ts';
+import { assertUnified } from './unified.ts';
+
+/** What the kernel enforces now. A field is undefined where the kernel or the cgroup has no such file. */
+export interface CgroupLimits {
+  readonly memoryMax: Limit<Bytes>;
+  readonly memorySwapMax: Limit<Bytes> | undefined;
+  readonly cpuMax: CpuMax | undefined;
+  /** 0 when the cgroup is idle (cpu.idle). */
+  readonly cpuWeight: CpuWeight | undefined;
+}
+
+/** What the cgroup, with all beneath it, has in memory now. In bytes, but for `oomKills`. */
+export interface MemoryUse {
+  readonly current: Bytes;
+  /** What no reclaim can free without swap; see {@link unreclaimableOf}. */
+  readonly unreclaimable: Bytes;
+  readonly anon: Bytes;
+  readonly shmem: Bytes;
+  readonly unevictable: Bytes;
+  readonly file: Bytes;
+  /** Part of what `unreclaimable` counts: memory of the kernel itself that does not shrink. */
+  readonly kernelUnreclaimable: Bytes;
+  /** Processes that the OOM killer has killed in here, ever. */
+  readonly oomKills: number;
+}
+
+/** One value for one file. */
+export type CgroupWrite =
+  | { readonly file: MemoryLimitFile; readonly value: Limit<Bytes> }
+  | { readonly file: 'cpu.max'; readonly value: CpuMax }
+  | { readonly file: 'cpu.weight'; readonly value: CpuWeight }
+  | { readonly file: 'unified'; readonly key: string; readonly value: string };
+
+export interface Written {
+  /** `unchanged`: the kernel had the value already, and nothing was written. */
+  readonly outcome: 'written' | 'unchanged';
+  /** The file's content after it, as the kernel prints it. */
+  readonly found: string;
+}
+
+export interface CgroupReader {
+  exists(cgroup: CgroupPath): boolean;
+  readLimits(cgroup: CgroupPath): Promise<CgroupLimits>;
+  readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse>;
+}
+
+/** Who carries out a write: the files themselves here; systemd, which owns the cgroups of its units, comes later. */
+export interface CgroupWriter {
+  write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written>;
+}
+
+/** cgroup v2 by its files. */
+export class CgroupTree implements CgroupReader, CgroupWriter {
+  readonly #files: CgroupFiles;
+
+  /** `root`: where cgroup v2 is mounted, /sys/fs/cgroup unless said otherwise. */
+  constructor(root?: string) {
+    this.#files = new CgroupFiles(root);
+  }
+
+  exists(cgroup: CgroupPath): boolean {
+    return this.#files.exists(cgroup);
+  }
+
+  /**
+   * The limits as they are. Throws CGROUP_UNAVAILABLE when memory.max cannot be read (as `CgroupVanished` when the cgroup
+   * is gone); other files may be missing. Reads at once: no other call of this thread comes in between.
+   */
+  readLimits(cgroup: CgroupPath): Promise<CgroupLimits> {
+    return settle(() => ({
+      memoryMax: parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max'),
+      memorySwapMax: this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max')),
+      cpuMax: this.#optional(cgroup, 'cpu.max', parseCpuMax),
+      cpuWeight: this.#optional(cgroup, 'cpu.weight', parseCpuWeight),
+    }));
+  }
+
+  /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
+  async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
+    const [stat, current, events] = await Promise.all([
+      this.#files.read(cgroup, 'memory.stat'),
+      this.#files.read(cgroup, 'memory.current'),
+      this.#files.read(cgroup, 'memory.events'),
+    ]);
+    const held = parseMemoryStat(stat);
+    return {
+      current: parseSize(current, 'memory.current'),
+      unreclaimable: unreclaimableOf(held),
+      anon: held.anon,
+      shmem: held.shmem,
+      unevictable: held.unevictable,
+      file: held.file,
+      kernelUnreclaimable: held.kernelUnreclaimable,
+      oomKills: parseOomKills(events, 'memory.events'),
+    };
+  }
+
+  /**
+   * Writes one value unless it is there already, and reads it back. A memory limit may come back rounded down to a page;
+   * of a unified value it is not known how the kernel prints it, so what it prints is returned and not compared.
+   * Throws INVALID_VALUE for a value that is none, CGROUP_WRITE_FAILED when the kernel refuses it or has another one
+   * afterwards (somebody else wrote at the same time), CGROUP_UNAVAILABLE when the cgroup or the file is not there.
+   */
+  async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
+    const { file, text, isThere } = encode(step);
+    const before = this.#files.readNow(cgroup, file);
+    if (isThere(before)) return { outcome: 'unchanged', found: before };
+    await this.#files.write(cgroup, file, text);
+    const found = this.#files.readNow(cgroup, file);
+    if (step.file !== 'unified' && !isThere(found)) {
+      const path = cgroupFilePath(this.#files.root, cgroup, file);
+      throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
+    }
+    return { outcome: 'written', found };
+  }
+
+  #optional<Value>(cgroup: CgroupPath, file: string, parse: (text: string) => Value): Value | undefined {
+    try {
+      return parse(this.#files.readNow(cgroup, file));
+    } catch (error) {
+      if (isFileMissing(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+interface Encoded {
+  readonly file: string;
+  readonly text: string;
+  readonly isThere: (found: string) => boolean;
+}
+
+function encode(step: CgroupWrite): Encoded {
+  switch (step.file) {
+    case 'cpu.max':
+      assertCpuMax(step.value);
+      return {
+        file: step.file,
+        text: formatCpuMax(step.value),
+        isThere: (found) => isSameCpuMax(parseCpuMax(found), step.value),
+      };
+    case 'cpu.weight':
+      assertCpuWeight(step.value);
+      return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
+    case 'unified':
+      assertUnified(step.key, step.value);
+      return { file: step.key, text: step.value, isThere: (found) => found === step.value };
+    case 'memory.max':
+    case 'memory.high':
+    case 'memory.low':
+    case 'memory.min':
+    case 'memory.swap.max':
+      return {
+        file: step.file,
+        text: formatLimit(step.value),
+        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file)),
+      };
+  }
+}
+
+/** What throws becomes a rejection. */
+function settle<Value>(read: () => Value): Promise<Value> {
+  return new Promise((resolve) => resolve(read()));
+}

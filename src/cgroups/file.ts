@@ -1,0 +1,185 @@
+/**
+ * The only place where a file of a cgroup is opened. Every path stays inside the root, nothing is ever created, and an
+ * error says which file, which value and what the kernel said.
+ */
+import { closeSync, constants, openSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
+
+/** A cgroup as the kernel names it: absolute, from the root of the cgroup file system. `/kubepods/burstable/pod1`. */
+export type CgroupPath = string;
+
+export const CGROUP_ROOT = '/sys/fs/cgroup';
+
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+// Linux's O_PATH, which Node does not name: a descriptor that only stands for the place.
+const O_PATH = 0o10000000;
+
+/** The cgroup was there by its name and is not any more: its pod or container has ended. */
+export class CgroupVanished extends ShimError {}
+
+/** Whether an error says that the cgroup itself is gone, not that one of its files is missing or refused. */
+export function isCgroupVanished(error: unknown): error is CgroupVanished {
+  return error instanceof CgroupVanished;
+}
+
+/** Whether the cgroup is there, but this file of it is not: the controller is not enabled, or the kernel is too old. */
+export function isFileMissing(error: unknown): boolean {
+  return error instanceof ShimError && error.context.errno === 'ENOENT' && !isCgroupVanished(error);
+}
+
+/**
+ * Where a file of a cgroup lies. Throws CGROUP_UNAVAILABLE when the path could leave the root: relative, with `..`, or
+ * with a file name that is more than a name.
+ */
+export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
+  const outside = !cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..');
+  if (outside || !/^[a-z_][a-z0-9_.]*$/i.test(file)) {
+    throw unavailable(`${cgroup}/${file}`, 'EINVAL', 'is not a file of a cgroup');
+  }
+  return join(root, cgroup, file);
+}
+
+export class CgroupFiles {
+  #rootLink: string | undefined;
+
+  /** `root` is where cgroup v2 is mounted. */
+  constructor(readonly root: string = CGROUP_ROOT) {}
+
+  /** Whether the cgroup exists. */
+  exists(cgroup: CgroupPath): boolean {
+    const procs = cgroupFilePath(this.root, cgroup, 'cgroup.procs');
+    return statSync(procs.slice(0, -'/cgroup.procs'.length), { throwIfNoEntry: false })?.isDirectory() ?? false;
+  }
+
+  /**
+   * A file's content, without the last newline, read on this thread. For files that the kernel answers out of a
+   * variable (memory.max, cpu.max, cpu.weight: microseconds), so that a reader never waits behind blocked writers in
+   * the thread pool. Throws CGROUP_UNAVAILABLE, as {@link CgroupVanished} when the cgroup is gone.
+   */
+  readNow(cgroup: CgroupPath, file: string): string {
+    const path = cgroupFilePath(this.root, cgroup, file);
+    let descriptor: number | undefined;
+    try {
+      descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+      this.#assertInside(descriptor, path);
+      return readFileSync(descriptor, 'utf8').replace(/\n$/, '');
+    } catch (error) {
+      throw this.#readError(error, cgroup, path);
+    } finally {
+      if (descriptor !== undefined) closeSync(descriptor);
+    }
+  }
+
+  /** The same through the thread pool, for files whose reading costs the kernel some work (memory.stat is summed up). */
+  async read(cgroup: CgroupPath, file: string): Promise<string> {
+    const path = cgroupFilePath(this.root, cgroup, file);
+    let handle: FileHandle | undefined;
+    try {
+      handle = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+      this.#assertInside(handle.fd, path);
+      return (await handle.readFile('utf8')).replace(/\n$/, '');
+    } catch (error) {
+      throw this.#readError(error, cgroup, path);
+    } finally {
+      await handle?.close();
+    }
+  }
+
+  /**
+   * Writes one value with one write(2). Never creates: a missing file says ENOENT (an attempt to create one in cgroupfs
+   * would say EACCES).
+   *
+   * The file is opened with O_NONBLOCK. From Linux 6.16 on this keeps a write to memory.max or memory.high from
+   * reclaiming, and killing, before it returns (Documentation/admin-guide/cgroup-v2.rst): the limit is set at once and
+   * enforced at the next charge. Older kernels ignore the flag, and the write then holds a thread of the pool for as
+   * long as reclaim takes.
+   *
+   * Throws CGROUP_WRITE_FAILED (INVALID_ARGUMENT when the kernel finds the value wrong: EINVAL, ERANGE), or
+   * {@link CgroupVanished}.
+   */
+  async write(cgroup: CgroupPath, file: string, value: string): Promise<void> {
+    const path = cgroupFilePath(this.root, cgroup, file);
+    let handle: FileHandle | undefined;
+    try {
+      handle = await open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+      this.#assertInside(handle.fd, path);
+      const { bytesWritten } = await handle.write(value);
+      if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);
+    } catch (error) {
+      throw this.#writeError(error, cgroup, path, value);
+    } finally {
+      await handle?.close();
+    }
+  }
+
+  /** cgroupfs has no symbolic links; should one be on the way all the same, the descriptor is not where its name says. */
+  #assertInside(descriptor: number, path: string): void {
+    this.#rootLink ??= linkOfFolder(this.root);
+    const expected = join(this.#rootLink, path.slice(this.root.length));
+    const found = readlinkSync(`/proc/self/fd/${descriptor}`);
+    if (found === `${expected} (deleted)`) throw Object.assign(new Error('removed'), { code: 'ENODEV' });
+    if (found !== expected) throw Object.assign(new Error(`leads to ${found}`), { code: 'ELOOP' });
+  }
+
+  #readError(error: unknown, cgroup: CgroupPath, path: string): ShimError {
+    if (this.#gone(error, cgroup)) return vanished(path, errnoOf(error), error);
+    return unavailable(path, errnoOf(error), `cannot be read: ${messageOf(error)}`, error);
+  }
+
+  #writeError(error: unknown, cgroup: CgroupPath, path: string, asked: string): ShimError {
+    if (this.#gone(error, cgroup)) return vanished(path, errnoOf(error), error, asked);
+    const errno = errnoOf(error);
+    const code = errno === 'EINVAL' || errno === 'ERANGE' ? Code.INVALID_ARGUMENT : Code.INTERNAL;
+    return writeFailed(path, asked, messageOf(error), { code, errno, cause: error });
+  }
+
+  #gone(error: unknown, cgroup: CgroupPath): boolean {
+    const errno = errnoOf(error);
+    return errno === 'ENODEV' || (errno === 'ENOENT' && !this.exists(cgroup));
+  }
+}
+
+/** The kernel refused a value, or has another one after the write. */
+export function writeFailed(
+  path: string,
+  asked: string,
+  why: string,
+  more: { code?: Code; errno?: string | undefined; found?: string; cause?: unknown } = {},
+): ShimError {
+  return new ShimError(
+    more.code ?? Code.INTERNAL,
+    Reason.CGROUP_WRITE_FAILED,
+    `${path}: writing ${JSON.stringify(asked)}: ${why}`,
+    { file: path, asked, ...defined({ errno: more.errno, found: more.found }) },
+    { cause: more.cause },
+  );
+}
+
+function unavailable(path: string, errno: string | undefined, why: string, cause?: unknown): ShimError {
+  const context = { file: path, ...defined({ errno }) };
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, `${path} ${why}`, context, { cause });
+}
+
+function vanished(path: string, errno: string | undefined, cause: unknown, asked?: string): CgroupVanished {
+  const context = { file: path, ...defined({ errno, asked }) };
+  const message = `${path}: the cgroup is gone`;
+  return new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, context, { cause });
+}
+
+type Defined<Shape> = { [Key in keyof Shape]?: Exclude<Shape[Key], undefined> };
+
+function defined<Shape extends Record<string, string | undefined>>(shape: Shape): Defined<Shape> {
+  return Object.fromEntries(Object.entries(shape).filter(([, value]) => value !== undefined)) as Defined<Shape>;
+}
+
+function linkOfFolder(folder: string): string {
+  const descriptor = openSync(folder, O_PATH);
+  try {
+    return readlinkSync(`/proc/self/fd/${descriptor}`);
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,36 @@
+/**
+ * cgroup v2: limits, use, and writes that are read back; where the cgroups of pods and containers lie; CRI's numbers in
+ * the kernel's words. Nothing else in this project opens a file under /sys/fs/cgroup.
+ */
+export { CgroupTree } from './cgroup.ts';
+export type { CgroupLimits, CgroupReader, CgroupWrite, CgroupWriter, MemoryUse, Written } from './cgroup.ts';
+export {
+  cpuMaxOfCri,
+  cpuSharesOfCri,
+  criOfCpuMax,
+  criOfMemoryMax,
+  criOfSwapMax,
+  formulasOf,
+  memoryMaxOfCri,
+  sharesOfWeight,
+  sharesToReport,
+  swapMaxOfCri,
+  weightMatchesShares,
+  weightOfShares,
+} from './conversions.ts';
+export type { WeightFormula } from './conversions.ts';
+export {
+  DEFAULT_CPU_PERIOD,
+  MAX_CPU_PERIOD,
+  MAX_CPU_WEIGHT,
+  MIN_CPU_PERIOD,
+  MIN_CPU_QUOTA,
+  MIN_CPU_WEIGHT,
+} from './cpu.ts';
+export { cgroupDrivers, containerCgroupIn, driverOf, expandSlice } from './drivers.ts';
+export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
+export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
+export type { CgroupPath } from './file.ts';
+export type { MemoryLimitFile } from './memory.ts';
+export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
+export { assertUnified } from './unified.ts';

@@ -1,0 +1,114 @@
+/** The memory controller's files: what they say, and how a value for them is written. Sizes in bytes. */
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import { bytes } from '../units/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
+
+/** The memory controller's files that hold one size or `max`. */
+export const MEMORY_LIMIT_FILES = ['memory.max', 'memory.high', 'memory.low', 'memory.min', 'memory.swap.max'] as const;
+export type MemoryLimitFile = (typeof MEMORY_LIMIT_FILES)[number];
+
+/**
+ * No page is larger than this on the machines that Kubernetes runs on (arm64 with 64 KiB pages). The kernel counts
+ * limits in pages and rounds down: what it says after a write is less by under one page.
+ */
+const LARGEST_PAGE = 64 * 1024;
+
+/** What a cgroup and all cgroups beneath it hold in memory, in bytes, from memory.stat. */
+export interface MemoryStat {
+  /** Anonymous memory that is mapped, locked or not. */
+  readonly anon: Bytes;
+  /** tmpfs files, shared memory segments, shared anonymous mappings; part of `file`. */
+  readonly shmem: Bytes;
+  /** Pages on the unevictable list: locked ones (anon, shmem or file), and all of a tmpfs mounted with noswap. */
+  readonly unevictable: Bytes;
+  /** Page cache, tmpfs included. */
+  readonly file: Bytes;
+  readonly inactiveFile: Bytes;
+  /** Pages on the lists of what only swap could take: anon and shmem that are not unevictable. */
+  readonly activeAnon: Bytes;
+  readonly inactiveAnon: Bytes;
+  /** Memory of the kernel itself, charged to this cgroup, that does not shrink under pressure. */
+  readonly kernelUnreclaimable: Bytes;
+}
+
+/** Reads a file that holds one size or `max`. Throws CGROUP_UNAVAILABLE when it holds anything else. */
+export function parseLimit(text: string, file: string): Limit<Bytes> {
+  return text === 'max' ? 'max' : parseSize(text, file);
+}
+
+/** Reads a file that holds one number of bytes. Throws CGROUP_UNAVAILABLE when it holds anything else. */
+export function parseSize(text: string, file: string): Bytes {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value)) throw unreadable(file, text);
+  return bytes(value);
+}
+
+export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
+
+/** Whether the kernel's value is the asked one, rounded down to a page. */
+export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
+  if (asked === 'max' || found === 'max') return asked === found;
+  return found <= asked && asked - found < LARGEST_PAGE;
+}
+
+/** Reads memory.stat. A line that this kernel does not have counts as 0. */
+export function parseMemoryStat(text: string): MemoryStat {
+  const lines = parseKeyed(text, 'memory.stat');
+  const of = (key: string): number => lines.get(key) ?? 0;
+  // `kernel` is there from Linux 5.18 on, and holds slab, stacks, page tables, percpu and vmalloc; sockets are apart.
+  const kernel =
+    lines.get('kernel') ??
+    of('kernel_stack') + of('pagetables') + of('percpu') + of('slab_unreclaimable') + of('slab_reclaimable');
+  return {
+    anon: bytes(of('anon')),
+    shmem: bytes(of('shmem')),
+    unevictable: bytes(of('unevictable')),
+    file: bytes(of('file')),
+    inactiveFile: bytes(of('inactive_file')),
+    activeAnon: bytes(of('active_anon')),
+    inactiveAnon: bytes(of('inactive_anon')),
+    kernelUnreclaimable: bytes(Math.max(0, kernel - of('slab_reclaimable')) + of('sock')),
+  };
+}
+
+/**
+ * How much of a cgroup's memory cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted once,
+ * and the kernel's own memory that does not shrink.
+ *
+ * The plain sum anon + shmem + unevictable counts pages twice: `anon` and `shmem` count a page whatever list it is on,
+ * and locked pages, and every page of a tmpfs mounted with noswap (as kubelet mounts its volumes), are on the
+ * unevictable list as well. The LRU lists are disjoint, so active_anon + inactive_anon + unevictable counts each once.
+ * It misses pages that are not on a list for the moment (batches of each CPU, pages being moved), which anon + shmem
+ * does not: the larger of the two is taken.
+ *
+ * Swap is left out of account, though it could take anon and shmem: the figure is then too high, so a limit may be
+ * refused that would have fitted, and never one set that does not fit.
+ */
+export function unreclaimableOf(stat: MemoryStat): Bytes {
+  const onLists = stat.activeAnon + stat.inactiveAnon + stat.unevictable;
+  return bytes(Math.max(stat.anon + stat.shmem, onLists) + stat.kernelUnreclaimable);
+}
+
+/** The count of OOM kills in memory.events (whole subtree) or memory.events.local (this cgroup alone). */
+export function parseOomKills(text: string, file: string): number {
+  const kills = parseKeyed(text, file).get('oom_kill');
+  if (kills === undefined) throw unreadable(file, text);
+  return kills;
+}
+
+/** A "flat keyed" file: one `key number` in each line. */
+function parseKeyed(text: string, file: string): Map<string, number> {
+  const lines = new Map<string, number>();
+  for (const line of text.split('\n')) {
+    if (line === '') continue;
+    const [, key, digits] = /^(\S+) (\d+)$/.exec(line) ?? [];
+    if (key === undefined || digits === undefined) throw unreadable(file, line);
+    lines.set(key, Number(digits));
+  }
+  return lines;
+}
+
+function unreadable(file: string, found: string): ShimError {
+  const message = `${file}: cannot make sense of ${JSON.stringify(found.slice(0, 80))}`;
+  return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
+}

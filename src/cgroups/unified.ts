@@ -1,0 +1,28 @@
+/** Single settings by file name, from CRI's `unified` map. */
+import { Code, Reason, ShimError } from '../errors/index.ts';
+
+const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc']);
+/** Files that do something once when written, instead of holding a setting. */
+const TRIGGERS = new Set(['memory.reclaim', 'memory.peak', 'memory.swap.peak', 'pids.peak']);
+/** The kernel takes at most a page in one write; no setting comes near. */
+const LONGEST_VALUE = 1024;
+
+/**
+ * Throws INVALID_VALUE unless the key is a setting's file of a known controller (so neither a path nor cgroup.procs), and
+ * the value one line of reasonable length.
+ */
+export function assertUnified(key: string, value: string): void {
+  const [controller = ''] = key.split('.', 1);
+  if (!/^[a-z_]+\.[a-z0-9_.]+$/i.test(key) || !CONTROLLERS.has(controller) || TRIGGERS.has(key)) {
+    throw refused(key, value, 'not a setting of a cgroup controller');
+  }
+  if (value.length === 0 || value.length > LONGEST_VALUE || /[\n\r\0]/.test(value)) {
+    throw refused(key, value, `a value is one line of 1 to ${LONGEST_VALUE} characters`);
+  }
+}
+
+function refused(key: string, value: string, why: string): ShimError {
+  const asked = value.slice(0, 80);
+  const message = `unified ${JSON.stringify(key)}=${JSON.stringify(asked)}: ${why}`;
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file: key, asked });
+}
