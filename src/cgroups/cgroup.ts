@@ -55,6 +55,7 @@ export interface Written {
 
 export interface CgroupReader {
   exists(cgroup: CgroupPath): boolean;
+  children(cgroup: CgroupPath): string[];
   readLimits(cgroup: CgroupPath): Promise<CgroupLimits>;
   readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse>;
 }
@@ -75,6 +76,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   exists(cgroup: CgroupPath): boolean {
     return this.#files.exists(cgroup);
+  }
+
+  /** The names of the cgroups right beneath this one. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when it is gone. */
+  children(cgroup: CgroupPath): string[] {
+    return this.#files.children(cgroup);
   }
 
   /**

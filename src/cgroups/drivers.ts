@@ -73,6 +73,11 @@ export function containerCgroupIn(path: CgroupPath, containerId: string): Cgroup
   return index === -1 ? undefined : parts.slice(0, index + 1).join('/');
 }
 
+/** The container whose cgroup has this name beneath its pod's: its id alone, or systemd's scope. Undefined for others. */
+export function containerIdOf(name: string): string | undefined {
+  return /^(?:cri-containerd-)?([0-9a-f]{64})(?:\.scope)?$/.exec(name)?.[1];
+}
+
 function plainId(containerId: string): string {
   if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(containerId)) throw notAName(containerId);
   return containerId;

@@ -2,7 +2,7 @@
  * The only place where a file of a cgroup is opened. Every path stays inside the root, nothing is ever created, and an
  * error says which file, which value and what the kernel said.
  */
-import { closeSync, constants, openSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -52,6 +52,18 @@ export class CgroupFiles {
   exists(cgroup: CgroupPath): boolean {
     const procs = cgroupFilePath(this.root, cgroup, 'cgroup.procs');
     return statSync(procs.slice(0, -'/cgroup.procs'.length), { throwIfNoEntry: false })?.isDirectory() ?? false;
+  }
+
+  /** The names of the cgroups right beneath this one. Throws CGROUP_UNAVAILABLE, as {@link CgroupVanished} when it is gone. */
+  children(cgroup: CgroupPath): string[] {
+    const procs = cgroupFilePath(this.root, cgroup, 'cgroup.procs');
+    try {
+      return readdirSync(procs.slice(0, -'/cgroup.procs'.length), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map((entry) => entry.name);
+    } catch (error) {
+      throw this.#readError(error, cgroup, procs);
+    }
   }
 
   /**

@@ -27,7 +27,7 @@ export {
   MIN_CPU_QUOTA,
   MIN_CPU_WEIGHT,
 } from './cpu.ts';
-export { cgroupDrivers, containerCgroupIn, driverOf, expandSlice } from './drivers.ts';
+export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice } from './drivers.ts';
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';

@@ -1,0 +1,129 @@
+import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../units/index.ts';
+import type { ContainerState, PodState, PodTarget, Step } from './state.ts';
+
+/**
+ * From a pod's live values and the wanted ones to ordered steps. Pure: no clock, no file, no call; so every rule of
+ * order can be proved by itself.
+ */
+
+const PAGE = 4096;
+/** The least that cpu.max takes as a quota; kubelet and the runtimes raise smaller ones to it. */
+const MIN_QUOTA = 1000;
+
+/**
+ * The steps from `state` to `target`: volumes that shrink, what the pod's cgroup gains, the runtime's call for a
+ * container, what the pod's cgroup loses, volumes that grow. So the sum of the containers' limits stays within the pod's at every instant, and a
+ * volume is never larger than a limit that it was smaller than before.
+ */
+export function plan(state: PodState, target: PodTarget): Step[] {
+  const shrink: Step[] = [];
+  const grow: Step[] = [];
+  for (const { name, size } of state.volumes) {
+    const to = target.volumes.get(name);
+    if (to === undefined || to === size) continue;
+    (to < size ? shrink : grow).push({ kind: 'volume', volume: name, from: size, to });
+  }
+  const before: Step[] = [];
+  const after: Step[] = [];
+  const { memory, cpu, weight } = target;
+  if (memory !== undefined && memory !== state.memory) {
+    const raise = compareLimits(memory, state.memory) > 0;
+    (raise ? before : after).push({ kind: 'pod-memory', from: state.memory, to: memory });
+  }
+  if (cpu !== undefined && !sameCpu(cpu, state.cpu)) {
+    const raise = compareCpu(cpu, state.cpu) >= 0;
+    (raise ? before : after).push({ kind: 'pod-cpu', from: state.cpu, to: cpu });
+  }
+  if (weight !== undefined && weight !== state.weight)
+    before.push({ kind: 'pod-weight', from: state.weight, to: weight });
+  for (const [key, to] of Object.entries(target.unified ?? {})) before.push({ kind: 'pod-unified', key, to });
+  const call: Step = { kind: 'runtime' };
+  // A container's new limit belongs between what the pod gains and what it loses. The pod's own call only tells the
+  // runtime what was written, so it comes last: an error before it has told nobody.
+  const cgroups = target.call === 'container' ? [...before, call, ...after] : [...before, ...after, call];
+  return [...shrink, ...cgroups, ...grow];
+}
+
+/** What one container is asked to become. */
+export interface ContainerWish {
+  readonly id: string;
+  readonly memory?: Limit<Bytes>;
+  readonly cpu?: CpuMax;
+}
+
+/**
+ * The pod limits that go with the update of one container (docs/resize.md, "The pod limit when one container is
+ * updated"): a tight limit stays tight, a looser one is raised only when the sum would pass it, `max` stays `max`. A limit
+ * that is already under the sum was set so on purpose (Kubernetes' pod-level resources allow it) and is left alone.
+ */
+export function podLimitsFor(state: PodState, wish: ContainerWish): { memory?: Limit<Bytes>; cpu?: CpuMax } {
+  const memory = wish.memory === undefined ? undefined : podMemoryFor(state, wish.id, wish.memory);
+  const cpu = wish.cpu === undefined ? undefined : podCpuFor(state, wish.id, wish.cpu);
+  return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
+}
+
+function podMemoryFor(state: PodState, id: string, wanted: Limit<Bytes>): Limit<Bytes> | undefined {
+  if (state.memory === 'max') return undefined;
+  const sumNow = memorySum(state.containers, state.overhead.memory);
+  const sumThen = memorySum(
+    state.containers.map((container) => (container.id === id ? { ...container, memory: wanted } : container)),
+    state.overhead.memory,
+  );
+  // The kernel rounds each limit down to a page, so a tight pod limit may stand up to a page for each container above.
+  const slack = state.memory - sumNow;
+  const tight = slack >= 0 && slack < (state.containers.length + 1) * PAGE;
+  if (tight || (slack >= 0 && sumThen > state.memory)) return finiteOrMax(sumThen, bytes);
+  return undefined;
+}
+
+function podCpuFor(state: PodState, id: string, wanted: CpuMax): CpuMax | undefined {
+  if (state.cpu.quota === 'max') return undefined;
+  const { period } = state.cpu;
+  const overhead = quotaIn(state.overhead.cpu, period);
+  const sum = (containers: readonly ContainerState[]): number =>
+    containers.reduce((total, { cpu }) => total + quotaIn(cpu, period), overhead);
+  const sumNow = sum(state.containers);
+  const sumThen = sum(state.containers.map((entry) => (entry.id === id ? { ...entry, cpu: wanted } : entry)));
+  const slack = state.cpu.quota - sumNow;
+  // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
+  const least = state.containers.filter(({ cpu }) => cpu.quota === MIN_QUOTA).length * MIN_QUOTA;
+  const rounding = state.containers.length;
+  const tight = slack <= rounding && slack >= -(least + rounding);
+  if (tight || (slack >= 0 && sumThen > state.cpu.quota)) {
+    return { quota: finiteOrMax(Math.max(Math.ceil(sumThen), MIN_QUOTA), microseconds), period };
+  }
+  return undefined;
+}
+
+/** Whether the pod's memory limit is the sum of its containers' limits and the overhead, so that nothing is under way. */
+export function isMemoryTight(state: PodState): boolean {
+  if (state.memory === 'max') return true;
+  const slack = state.memory - memorySum(state.containers, state.overhead.memory);
+  return slack >= 0 && slack < (state.containers.length + 1) * PAGE;
+}
+
+const memorySum = (containers: readonly ContainerState[], overhead: number): number =>
+  containers.reduce((total, { memory }) => total + (memory === 'max' ? Infinity : memory), overhead);
+
+/** The quota that is this rate in periods of `period`; Infinity when there is no limit. */
+const quotaIn = (cpu: CpuMax, period: number): number =>
+  cpu.quota === 'max' ? Infinity : (cpu.quota * period) / cpu.period;
+
+const finiteOrMax = <Unit extends number>(value: number, unit: (value: number) => Unit): Limit<Unit> =>
+  Number.isFinite(value) ? unit(value) : 'max';
+
+/** Negative, zero or positive as `a` is lower than, equal to or higher than `b`. */
+export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
+  if (a === b) return 0;
+  if (a === 'max') return 1;
+  if (b === 'max') return -1;
+  return a - b;
+}
+
+const sameCpu = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && (a.quota === 'max' || a.period === b.period);
+
+function compareCpu(a: CpuMax, b: CpuMax): number {
+  const rate = (cpu: CpuMax): number => (cpu.quota === 'max' ? Infinity : cpu.quota / cpu.period);
+  const [rateA, rateB] = [rate(a), rate(b)];
+  return rateA === rateB ? 0 : rateA - rateB;
+}

@@ -1,0 +1,170 @@
+import { type Log, noLog } from '../observe/index.ts';
+import {
+  type Backend,
+  type ContainerDescription,
+  type PodDescription,
+  describeContainer,
+  describePod,
+  isNotFound,
+} from '../runtime/index.ts';
+
+/**
+ * The pods and containers of this node: learned as the calls that make them pass, and asked of the backend when they are
+ * not known or after a start. Nothing here is trusted over the kernel: it says which cgroup and which folder belong to
+ * an id, never what is in them.
+ */
+export class Registry {
+  readonly #pods = new Map<string, PodDescription>();
+  /** Container id to its pod and name. */
+  readonly #containers = new Map<string, KnownContainer>();
+  readonly #backend: Backend;
+  readonly #log: Log;
+  readonly #onPod: (pod: PodDescription) => void;
+  #recovery: Promise<void> = Promise.resolve();
+
+  /** @param onPod is told of each pod when it is first seen. */
+  constructor(backend: Backend, options: { log?: Log; onPod?: (pod: PodDescription) => void } = {}) {
+    this.#backend = backend;
+    this.#log = options.log ?? noLog;
+    this.#onPod = options.onPod ?? (() => undefined);
+  }
+
+  learnPod(pod: PodDescription): void {
+    const first = !this.#pods.has(pod.sandboxId);
+    this.#pods.set(pod.sandboxId, pod);
+    if (first) this.#onPod(pod);
+  }
+
+  learnContainer(container: KnownContainer): void {
+    this.#containers.set(container.containerId, container);
+  }
+
+  /** @param id may be cut to a prefix; an ambiguous one is left to the next recovery. */
+  forgetPod(id: string): void {
+    const sandboxId = uniqueKey(this.#pods, id);
+    if (sandboxId === undefined) return;
+    this.#pods.delete(sandboxId);
+    for (const [containerId, container] of this.#containers) {
+      if (container.sandboxId === sandboxId) this.#containers.delete(containerId);
+    }
+  }
+
+  forgetContainer(id: string): void {
+    const containerId = uniqueKey(this.#containers, id);
+    if (containerId !== undefined) this.#containers.delete(containerId);
+  }
+
+  /** A container by its whole id, if it is known already. */
+  container(containerId: string): KnownContainer | undefined {
+    return this.#containers.get(containerId);
+  }
+
+  /** The known containers of a pod. */
+  containersOf(sandboxId: string): KnownContainer[] {
+    return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);
+  }
+
+  get size(): { readonly pods: number; readonly containers: number } {
+    return { pods: this.#pods.size, containers: this.#containers.size };
+  }
+
+  /**
+   * A pod by id or unique prefix: from memory, else from the backend. Undefined when the backend does not know it or says
+   * too little. Rejects when the backend cannot be asked.
+   */
+  async pod(id: string): Promise<PodDescription | undefined> {
+    const known = this.#pods.get(id);
+    if (known !== undefined) return known;
+    try {
+      const pod = describePod(await this.#backend.runtime('PodSandboxStatus', { pod_sandbox_id: id, verbose: true }));
+      if (pod !== undefined) this.learnPod(pod);
+      return pod;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * A container as the backend describes it now, by id or unique prefix: state and pid change, so this is never from
+   * memory. Undefined when the backend does not know it. Rejects when the backend cannot be asked.
+   */
+  async describeContainer(id: string): Promise<ContainerDescription | undefined> {
+    try {
+      const status = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true });
+      const container = describeContainer(status);
+      if (container !== undefined) this.learnContainer(container);
+      return container;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Compares what is known with the backend: after a start, and after each reconnect. One at a time; a call during one
+   * waits for its own. Never rejects: what could not be learned is asked for when it is needed.
+   */
+  recover(): Promise<void> {
+    this.#recovery = this.#recovery.then(async () => {
+      const start = performance.now();
+      try {
+        await this.#recoverPods();
+        await this.#recoverContainers();
+        const ms = Math.round(performance.now() - start);
+        this.#log.info({ ...this.size, ms }, 'registry compared with the backend');
+      } catch (error) {
+        this.#log.warn({ error: String(error) }, 'registry could not be compared with the backend');
+      }
+    });
+    return this.#recovery;
+  }
+
+  async #recoverPods(): Promise<void> {
+    // Only what was known before the question may be missing from the answer: pods come while it is under way.
+    const before = [...this.#pods.keys()];
+    const { items } = await this.#backend.runtime('ListPodSandbox', {});
+    const present = new Set(items.map((item) => item.id));
+    for (const id of before) if (!present.has(id)) this.forgetPod(id);
+    const unknown = items.filter((item) => !this.#pods.has(item.id));
+    // Some at a time: containerd answers in parallel, and the node has other things to do after a start.
+    await forEachOf(unknown, 8, async (item) => {
+      await this.pod(item.id);
+    });
+  }
+
+  async #recoverContainers(): Promise<void> {
+    const before = [...this.#containers.keys()];
+    const { containers } = await this.#backend.runtime('ListContainers', {});
+    const present = new Set(containers.map((container) => container.id));
+    for (const id of before) if (!present.has(id)) this.#containers.delete(id);
+    for (const { id, pod_sandbox_id, metadata } of containers) {
+      this.learnContainer({ containerId: id, sandboxId: pod_sandbox_id, name: metadata?.name ?? '' });
+    }
+  }
+}
+
+export interface KnownContainer {
+  readonly containerId: string;
+  readonly sandboxId: string;
+  readonly name: string;
+}
+
+function uniqueKey(map: ReadonlyMap<string, unknown>, id: string): string | undefined {
+  if (map.has(id)) return id;
+  if (id === '') return undefined;
+  const matches = [...map.keys()].filter((key) => key.startsWith(id));
+  return matches.length === 1 ? matches[0] : undefined;
+}
+
+async function forEachOf<Item>(
+  items: readonly Item[],
+  width: number,
+  run: (item: Item) => Promise<void>,
+): Promise<void> {
+  const queue = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of queue) await run(item);
+  };
+  await Promise.all(Array.from({ length: width }, worker));
+}

@@ -1,0 +1,87 @@
+import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
+import type { Step } from './state.ts';
+
+/** How the steps of a plan are carried out and taken back. */
+export interface StepActions {
+  /** Carries a step out and checks that it holds. Rejects when it does not. */
+  run(step: Step): Promise<void>;
+  /** Takes back a step that was carried out, as far as the pod's present state allows. */
+  undo(step: Step): Promise<void>;
+  /** A step after the runtime's call failed: what the caller asked for is done, so the call does not fail for it. */
+  skipped(step: Step, error: unknown): void;
+}
+
+/** A step that was carried out. Times in milliseconds, `at` from the start of the transaction. */
+export interface StepRecord {
+  readonly step: Step;
+  readonly at: number;
+  readonly ms: number;
+}
+
+/**
+ * Carries out a plan. The first failing step up to the runtime's call stops the rest; what was done is then undone in
+ * reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
+ * steps after the runtime's call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they
+ * fail.
+ */
+export async function carryOut(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
+  const start = performance.now();
+  const records: StepRecord[] = [];
+  let called = !steps.some((step) => step.kind === 'runtime');
+  const mandatory = (): boolean => !called || !steps.some((step) => step.kind === 'runtime');
+  for (const step of steps) {
+    const at = performance.now() - start;
+    try {
+      await actions.run(step);
+      records.push({ step, at, ms: performance.now() - start - at });
+      if (step.kind === 'runtime') called = true;
+    } catch (error) {
+      if (!mandatory()) {
+        actions.skipped(step, error);
+        continue;
+      }
+      await undoAll(records, actions, error);
+      throw error;
+    }
+  }
+  return records;
+}
+
+async function undoAll(records: readonly StepRecord[], actions: StepActions, cause: unknown): Promise<void> {
+  const failures: string[] = [];
+  for (const { step } of [...records].reverse()) {
+    try {
+      await actions.undo(step);
+    } catch (error) {
+      // The rest is still undone: each step taken back brings the pod nearer to where it was.
+      failures.push(`${describeStep(step)}: ${messageOf(error)}`);
+    }
+  }
+  if (failures.length > 0) {
+    throw new ShimError(
+      Code.INTERNAL,
+      Reason.UNDO_FAILED,
+      `${messageOf(cause)}; undoing failed too: ${failures.join('; ')}`,
+      {},
+      { cause },
+    );
+  }
+}
+
+/** A step as a person reads it: `pod memory.max 268435456 -> 335544320`. */
+export function describeStep(step: Step): string {
+  switch (step.kind) {
+    case 'volume':
+      return `volume ${step.volume} ${step.from} -> ${step.to}`;
+    case 'pod-memory':
+      return `pod memory.max ${step.from} -> ${step.to}`;
+    case 'pod-cpu':
+      return `pod cpu.max ${step.from.quota} ${step.from.period} -> ${step.to.quota} ${step.to.period}`;
+    case 'pod-weight':
+      return `pod cpu.weight ${step.from} -> ${step.to}`;
+    case 'pod-unified':
+      return `pod ${step.key} -> ${step.to}`;
+    case 'runtime':
+      return 'runtime';
+  }
+}
