@@ -123,7 +123,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    * afterwards (somebody else wrote at the same time), CGROUP_UNAVAILABLE when the cgroup or the file is not there.
    */
   async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
-    const { file, text, isThere } = encode(step);
+    const { file, text, isThere } = encode(step, this.#files.pageSize);
     const before = this.#files.readNow(cgroup, file);
     if (isThere(before)) return { outcome: 'unchanged', found: before };
     await this.#files.write(cgroup, file, text);
@@ -133,6 +133,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
     }
     return { outcome: 'written', found };
+  }
+
+  /** The content of a file by name, as the kernel prints it. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  readFile(cgroup: CgroupPath, file: string): Promise<string> {
+    return settle(() => this.#files.readNow(cgroup, file));
   }
 
   #optional<Value>(cgroup: CgroupPath, file: string, parse: (text: string) => Value): Value | undefined {
@@ -151,7 +156,7 @@ interface Encoded {
   readonly isThere: (found: string) => boolean;
 }
 
-function encode(step: CgroupWrite): Encoded {
+function encode(step: CgroupWrite, pageSize: Bytes): Encoded {
   switch (step.file) {
     case 'cpu.max':
       assertCpuMax(step.value);
@@ -174,7 +179,7 @@ function encode(step: CgroupWrite): Encoded {
       return {
         file: step.file,
         text: formatLimit(step.value),
-        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file)),
+        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file), pageSize),
       };
   }
 }

@@ -2,11 +2,13 @@
  * The only place where a file of a cgroup is opened. Every path stays inside the root, nothing is ever created, and an
  * error says which file, which value and what the kernel said.
  */
-import { closeSync, constants, openSync, readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, readdirSync, readlinkSync, statSync, statfsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
+import { bytes } from '../units/index.ts';
+import type { Bytes } from '../units/index.ts';
 
 /** A cgroup as the kernel names it: absolute, from the root of the cgroup file system. `/kubepods/burstable/pod1`. */
 export type CgroupPath = string;
@@ -44,9 +46,16 @@ export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): 
 
 export class CgroupFiles {
   #rootLink: string | undefined;
+  #pageSize: Bytes | undefined;
 
   /** `root` is where cgroup v2 is mounted. */
   constructor(readonly root: string = CGROUP_ROOT) {}
+
+  /** The size of a page on this machine: what cgroup2 calls its block size. */
+  get pageSize(): Bytes {
+    this.#pageSize ??= bytes(statfsSync(this.root).bsize);
+    return this.#pageSize;
+  }
 
   /** Whether the cgroup exists. */
   exists(cgroup: CgroupPath): boolean {

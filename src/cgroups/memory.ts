@@ -4,14 +4,7 @@ import { bytes } from '../units/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
 
 /** The memory controller's files that hold one size or `max`. */
-export const MEMORY_LIMIT_FILES = ['memory.max', 'memory.high', 'memory.low', 'memory.min', 'memory.swap.max'] as const;
-export type MemoryLimitFile = (typeof MEMORY_LIMIT_FILES)[number];
-
-/**
- * No page is larger than this on the machines that Kubernetes runs on (arm64 with 64 KiB pages). The kernel counts
- * limits in pages and rounds down: what it says after a write is less by under one page.
- */
-const LARGEST_PAGE = 64 * 1024;
+export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
 
 /** What a cgroup and all cgroups beneath it hold in memory, in bytes, from memory.stat. */
 export interface MemoryStat {
@@ -45,10 +38,10 @@ export function parseSize(text: string, file: string): Bytes {
 
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
-/** Whether the kernel's value is the asked one, rounded down to a page. */
-export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
+/** Whether the kernel's value is the asked one. The kernel counts in pages, and rounds a size down to whole ones. */
+export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
   if (asked === 'max' || found === 'max') return asked === found;
-  return found <= asked && asked - found < LARGEST_PAGE;
+  return found === asked || found === asked - (asked % pageSize);
 }
 
 /** Reads memory.stat. A line that this kernel does not have counts as 0. */

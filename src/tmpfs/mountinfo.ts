@@ -1,0 +1,63 @@
+/** The kernel's table of mounts, /proc/<pid>/mountinfo (proc_pid_mountinfo(5)). Pure: text in, mounts out. */
+
+export interface Mount {
+  /** Unique among the mounts of this moment, in all mount namespaces. */
+  readonly id: number;
+  readonly parentId: number;
+  /** The file system: `major:minor`, the st_dev of its files. */
+  readonly device: string;
+  /** The folder of the file system that is mounted: `/` for the whole. */
+  readonly root: string;
+  readonly mountPoint: string;
+  /** Of this mount point alone: rw or ro, nosuid, nodev, noexec, relatime ... */
+  readonly mountOptions: readonly string[];
+  readonly fsType: string;
+  readonly source: string;
+  /** Of the file system, wherever it is mounted: rw or ro, size=, nr_inodes=, noswap ... */
+  readonly superOptions: readonly string[];
+}
+
+/** Reads the whole table, in its order: oldest first. Lines that are not whole are left out. */
+export function parseMountinfo(text: string): Mount[] {
+  return text.split('\n').flatMap((line) => parseLine(line) ?? []);
+}
+
+/** The value of an option (`size` in `size=64k`), or undefined when it is not there. */
+export function optionOf(options: readonly string[], key: string): string | undefined {
+  return options.find((option) => option.startsWith(`${key}=`))?.slice(key.length + 1);
+}
+
+// 36 35 98:0 /root /mount/point rw,noatime master:1 ... - tmpfs source rw,size=64k
+function parseLine(line: string): Mount | undefined {
+  const fields = line.split(' ');
+  // Between the sixth field and a lone dash there are any number of optional fields.
+  const dash = fields.indexOf('-', 6);
+  if (dash === -1) return undefined;
+  const [id, parentId, device, root, mountPoint, mountOptions] = fields;
+  const [fsType, source, superOptions] = fields.slice(dash + 1);
+  if (device === undefined || root === undefined || mountPoint === undefined || mountOptions === undefined)
+    return undefined;
+  if (!isNumber(id) || !isNumber(parentId) || fsType === undefined || source === undefined) return undefined;
+  return {
+    id: Number(id),
+    parentId: Number(parentId),
+    device,
+    root: unescape(root),
+    mountPoint: unescape(mountPoint),
+    mountOptions: optionList(mountOptions),
+    fsType: unescape(fsType),
+    source: unescape(source),
+    superOptions: optionList(superOptions ?? ''),
+  };
+}
+
+const isNumber = (field: string | undefined): field is string => field !== undefined && /^\d+$/.test(field);
+
+function optionList(field: string): string[] {
+  return field === '' ? [] : field.split(',').map(unescape);
+}
+
+/** The kernel writes blanks, tabs, newlines, backslashes and hashes as three octal digits. */
+function unescape(field: string): string {
+  return field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}

@@ -1,0 +1,58 @@
+/** Amounts as Kubernetes writes them (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
+import { bytes } from '../units/index.ts';
+import type { Bytes } from '../units/index.ts';
+
+/** A unit's factor as a fraction, so that nothing is lost on the way. */
+interface Factor {
+  readonly times: bigint;
+  readonly over: bigint;
+}
+
+const decimal = (exponent: number): Factor =>
+  exponent < 0 ? { times: 1n, over: 10n ** BigInt(-exponent) } : { times: 10n ** BigInt(exponent), over: 1n };
+const binary = (exponent: number): Factor => ({ times: 1024n ** BigInt(exponent), over: 1n });
+
+const SUFFIXES = new Map<string, Factor>([
+  ['', decimal(0)],
+  ['n', decimal(-9)],
+  ['u', decimal(-6)],
+  ['m', decimal(-3)],
+  ['k', decimal(3)],
+  ['M', decimal(6)],
+  ['G', decimal(9)],
+  ['T', decimal(12)],
+  ['P', decimal(15)],
+  ['E', decimal(18)],
+  ['Ki', binary(1)],
+  ['Mi', binary(2)],
+  ['Gi', binary(3)],
+  ['Ti', binary(4)],
+  ['Pi', binary(5)],
+  ['Ei', binary(6)],
+]);
+
+/** Nobody writes more, and a parser of untrusted text needs an end. */
+const LONGEST_QUANTITY = 64;
+const LARGEST_EXPONENT = 64;
+
+/**
+ * Reads a quantity as whole bytes, fractions rounded up as Kubernetes does. Undefined when it is no quantity, negative, or
+ * more than can be told exactly (2^53 - 1).
+ */
+export function parseQuantity(text: string): Bytes | undefined {
+  if (text.length > LONGEST_QUANTITY) return undefined;
+  const [, whole = '', fraction = '', suffix = ''] =
+    /^\+?(\d*)(?:\.(\d*))?((?:[eE][+-]?\d+)|[a-zA-Z]*)$/.exec(text) ?? [];
+  const factor = factorOf(suffix);
+  if (whole + fraction === '' || factor === undefined) return undefined;
+  const over = factor.over * 10n ** BigInt(fraction.length);
+  const value = (BigInt(whole + fraction) * factor.times + over - 1n) / over;
+  return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : bytes(Number(value));
+}
+
+function factorOf(suffix: string): Factor | undefined {
+  const [, digits] = /^[eE]([+-]?\d+)$/.exec(suffix) ?? [];
+  if (digits === undefined) return SUFFIXES.get(suffix);
+  const exponent = Number(digits);
+  return Math.abs(exponent) > LARGEST_EXPONENT ? undefined : decimal(exponent);
+}

@@ -1,0 +1,145 @@
+/** How large a volume has to be: what its annotation says, and what that comes to with the limits of the moment. Pure. */
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import { bytes } from '../units/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
+import { parseQuantity } from './quantity.ts';
+
+/** The key is this and the volume's name. */
+export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
+
+/** A page of most machines; the kernel counts a tmpfs in pages. */
+const PAGE_SIZE = bytes(4096);
+
+export type VolumePolicy =
+  /** `256Mi`: this size. */
+  | { readonly kind: 'absolute'; readonly size: Bytes }
+  /** `50%`: of the pod's memory limit; in hundredths of a percent, so that 12.5% is exact. */
+  | { readonly kind: 'share'; readonly hundredths: number }
+  /** `50%/web`: of one container's memory limit. */
+  | { readonly kind: 'container-share'; readonly hundredths: number; readonly container: string }
+  /** `follow`: as large as the pod's memory limit. */
+  | { readonly kind: 'follow' }
+  /** `fixed`: as it was mounted. */
+  | { readonly kind: 'fixed' };
+
+/** What the annotations of a pod say about its volumes, and what of it makes no sense. */
+export interface AnnotatedVolumes {
+  readonly policies: ReadonlyMap<string, VolumePolicy>;
+  /** Each INVALID_ANNOTATION. The pod runs all the same; whoever reads this reports them. */
+  readonly errors: readonly ShimError[];
+}
+
+/** Reads all annotations that are about volumes, and leaves the others alone. */
+export function readVolumeAnnotations(annotations: Readonly<Record<string, string>>): AnnotatedVolumes {
+  const policies = new Map<string, VolumePolicy>();
+  const errors: ShimError[] = [];
+  for (const [key, value] of Object.entries(annotations)) {
+    if (!key.startsWith(VOLUME_ANNOTATION)) continue;
+    try {
+      const { volume, policy } = parseVolumeAnnotation(key, value);
+      policies.set(volume, policy);
+    } catch (error) {
+      if (!(error instanceof ShimError)) throw error;
+      errors.push(error);
+    }
+  }
+  return { policies, errors };
+}
+
+/**
+ * Reads one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION, naming key
+ * and value.
+ */
+export function parseVolumeAnnotation(
+  key: string,
+  value: string,
+): { readonly volume: string; readonly policy: VolumePolicy } {
+  const volume = key.startsWith(VOLUME_ANNOTATION) ? key.slice(VOLUME_ANNOTATION.length) : '';
+  if (!isDnsLabel(volume)) throw invalid(key, value, 'the key does not end in the name of a volume');
+  return { volume, policy: policyOf(key, value) };
+}
+
+function policyOf(key: string, value: string): VolumePolicy {
+  if (value === 'follow' || value === 'fixed') return { kind: value };
+  if (value.includes('%')) return shareOf(key, value);
+  const size = parseQuantity(value);
+  if (size === undefined) throw invalid(key, value, 'want 256Mi, 50%, 50%/<container>, follow or fixed');
+  // To the kernel, size=0 is no limit at all, and one that cannot be set again.
+  if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
+  return { kind: 'absolute', size };
+}
+
+function shareOf(key: string, value: string): VolumePolicy {
+  const [, whole, fraction = '', container] = /^(\d{1,4})(?:\.(\d{1,2}))?%(?:\/(.*))?$/s.exec(value) ?? [];
+  if (whole === undefined) throw invalid(key, value, 'a share is a number with at most two decimals, and %');
+  const hundredths = Number(whole) * 100 + Number(fraction.padEnd(2, '0'));
+  if (hundredths === 0 || hundredths > 100_000) throw invalid(key, value, 'a share is more than 0% and at most 1000%');
+  if (container === undefined) return { kind: 'share', hundredths };
+  if (!isDnsLabel(container)) throw invalid(key, value, `not the name of a container: ${JSON.stringify(container)}`);
+  return { kind: 'container-share', hundredths, container };
+}
+
+/**
+ * The size that a policy asks for. Undefined when it asks for none: `fixed`, or the limit that it counts from is `max` or
+ * not known (a container that is not there yet).
+ *
+ * Shares are rounded down to whole pages, at least one page: a volume is never larger than its share, and the kernel,
+ * which rounds up to pages, has exactly what was asked. An absolute size and `follow` are taken as they are.
+ */
+export function targetSize(
+  policy: VolumePolicy,
+  podLimit: Limit<Bytes> | undefined,
+  containerLimits: ReadonlyMap<string, Limit<Bytes>>,
+  pageSize: Bytes = PAGE_SIZE,
+): Bytes | undefined {
+  switch (policy.kind) {
+    case 'absolute':
+      return policy.size;
+    case 'share':
+      return share(podLimit, policy.hundredths, pageSize);
+    case 'container-share':
+      return share(containerLimits.get(policy.container), policy.hundredths, pageSize);
+    case 'follow':
+      return podLimit === undefined || podLimit === 'max' ? undefined : bytes(Math.max(podLimit, pageSize));
+    case 'fixed':
+      return undefined;
+  }
+}
+
+/**
+ * What a volume without annotation is: `follow` when its mounted size is the pod's memory limit at first sight (kubelet
+ * sized it so), else `fixed`. The kernel rounds the volume up to a page and memory.max down, so that one byte in kubelet
+ * may be a page in between.
+ */
+export function policyAtFirstSight(
+  mounted: Bytes,
+  podLimit: Limit<Bytes> | undefined,
+  pageSize: Bytes = PAGE_SIZE,
+): VolumePolicy {
+  const follows = podLimit !== undefined && podLimit !== 'max' && Math.abs(mounted - podLimit) <= pageSize;
+  return { kind: follows ? 'follow' : 'fixed' };
+}
+
+/** Whether a tmpfs of this size is what was asked: the kernel rounds up to whole pages. */
+export function isSameSize(asked: Bytes, mounted: Bytes, pageSize: Bytes = PAGE_SIZE): boolean {
+  return Math.ceil(asked / pageSize) === Math.ceil(mounted / pageSize);
+}
+
+/** Names of volumes and containers (RFC 1123). */
+export function isDnsLabel(name: string): boolean {
+  return /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name);
+}
+
+function share(limit: Limit<Bytes> | undefined, hundredths: number, pageSize: Bytes): Bytes | undefined {
+  if (limit === undefined || limit === 'max') return undefined;
+  const exact = (BigInt(limit) * BigInt(hundredths)) / 10_000n;
+  const largest = BigInt(Number.MAX_SAFE_INTEGER);
+  const size = Number(exact > largest ? largest : exact);
+  return bytes(Math.max(size - (size % pageSize), pageSize));
+}
+
+function invalid(key: string, value: string, why: string): ShimError {
+  const asked = value.slice(0, 80);
+  const message = `annotation ${key}: ${JSON.stringify(asked)}: ${why}`;
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_ANNOTATION, message, { file: key, asked });
+}

@@ -1,0 +1,101 @@
+/** The kernel's newer mount calls (Linux 5.2), which change one option of a file system and nothing else. */
+import { closeSync, readSync } from 'node:fs';
+import { constants } from 'node:os';
+import { messageOf } from '../errors/index.ts';
+
+// The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
+const SYS_FSCONFIG = 431;
+const SYS_FSPICK = 433;
+// linux/mount.h
+const FSPICK_CLOEXEC = 0x1;
+const FSPICK_EMPTY_PATH = 0x8;
+const FSCONFIG_SET_STRING = 1;
+const FSCONFIG_CMD_RECONFIGURE = 7;
+
+/** A call that the kernel refused, with what it says about it beyond the errno. */
+export class SyscallError extends Error {
+  constructor(
+    readonly call: string,
+    /** The kernel's name of the error: EINVAL. */
+    readonly code: string,
+    readonly explanation: string,
+  ) {
+    super(`${call}: ${code}${explanation === '' ? '' : `: ${explanation}`}`);
+  }
+}
+
+export interface MountCalls {
+  /**
+   * Sets one option of the file system that a descriptor is a mount's root of. Throws {@link SyscallError}, and nothing
+   * has changed then.
+   */
+  reconfigure(descriptor: number, key: string, value: string): void;
+}
+
+type Fspick = (number: number, descriptor: number, path: string, flags: number) => number;
+type Fsconfig = (
+  number: number,
+  descriptor: number,
+  command: number,
+  key: string | null,
+  value: string | null,
+  aux: number,
+) => number;
+
+/** The calls, or why this machine does not have them (no koffi for it, an old kernel, a seccomp filter, not root). */
+export async function loadMountCalls(): Promise<MountCalls | { readonly unavailable: string }> {
+  try {
+    const { default: koffi } = await import('koffi');
+    const libc = koffi.load(null);
+    const fspick = libc.func('syscall', 'long', ['long', 'int', 'str', 'uint']) as Fspick;
+    const fsconfig = libc.func('syscall', 'long', ['long', 'int', 'uint', 'str', 'str', 'int']) as Fsconfig;
+    const checked = (call: string, result: number, context?: number): number => {
+      if (result >= 0) return result;
+      const errno = nameOfErrno(koffi.errno());
+      throw new SyscallError(call, errno, context === undefined ? '' : explanationOf(context));
+    };
+    const pick = (descriptor: number): number =>
+      checked('fspick', fspick(SYS_FSPICK, descriptor, '', FSPICK_EMPTY_PATH | FSPICK_CLOEXEC));
+
+    const missing = whyMissing(pick);
+    if (missing !== undefined) return { unavailable: missing };
+    return {
+      reconfigure(descriptor, key, value) {
+        const context = pick(descriptor);
+        try {
+          checked(`fsconfig ${key}`, fsconfig(SYS_FSCONFIG, context, FSCONFIG_SET_STRING, key, value, 0), context);
+          checked('fsconfig', fsconfig(SYS_FSCONFIG, context, FSCONFIG_CMD_RECONFIGURE, null, null, 0), context);
+        } finally {
+          closeSync(context);
+        }
+      },
+    };
+  } catch (error) {
+    return { unavailable: messageOf(error) };
+  }
+}
+
+/** A kernel that knows the call, and lets us, finds that -1 is no descriptor. */
+function whyMissing(pick: (descriptor: number) => number): string | undefined {
+  try {
+    closeSync(pick(-1));
+    return 'fspick took a descriptor that is none';
+  } catch (error) {
+    return error instanceof SyscallError && error.code === 'EBADF' ? undefined : messageOf(error);
+  }
+}
+
+/** The kernel leaves messages to be read from the context: `e tmpfs: Too small a size for current use`. */
+function explanationOf(context: number): string {
+  try {
+    const message = Buffer.alloc(512);
+    return message.toString('utf8', 0, readSync(context, message)).trim();
+  } catch {
+    return ''; // ENODATA: it left none
+  }
+}
+
+function nameOfErrno(number: number): string {
+  const [name] = Object.entries(constants.errno).find(([, value]) => value === number) ?? [];
+  return name ?? `errno ${number}`;
+}
