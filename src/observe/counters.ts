@@ -1,4 +1,4 @@
-import type { Counters, FailOpenReason } from './index.ts';
+import type { Counters, FailOpenReason, LogFields } from './index.ts';
 
 /** What was counted since the start. */
 export interface CountersSnapshot {
@@ -41,5 +41,18 @@ export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
       interceptedCalls: [...calls.values()],
       protocolErrors: Object.fromEntries(protocolErrors),
     }),
+  };
+}
+
+/** What was counted, as fields of one log line. */
+export function countersFields(snapshot: CountersSnapshot): LogFields {
+  const pairs = (counts: Readonly<Record<string, number>>): string[] =>
+    Object.entries(counts).map(([name, count]) => `${name} ${count}`);
+  return {
+    failOpen: pairs(snapshot.failOpen),
+    protocolErrors: pairs(snapshot.protocolErrors),
+    interceptedCalls: snapshot.interceptedCalls.map(
+      ({ method, code, count, milliseconds }) => `${method} code ${code}: ${count}, ${Math.round(milliseconds)} ms`,
+    ),
   };
 }

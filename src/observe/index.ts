@@ -4,7 +4,9 @@
  */
 
 /** Field values that may appear in a log line. Never environment values, annotations or credentials. */
-export type LogFields = Readonly<Record<string, string | number | boolean | undefined | readonly string[]>>;
+export type LogFields = Readonly<Record<string, LogValue | undefined | readonly string[] | readonly LogRow[]>>;
+type LogValue = string | number | boolean;
+type LogRow = Readonly<Record<string, LogValue>>;
 
 export interface Log {
   debug(fields: LogFields, message: string): void;
@@ -45,3 +47,5 @@ export const noCounters: Counters = {
   interceptedCall: () => undefined,
   protocolError: () => undefined,
 };
+
+export { oncePerKey } from './once.ts';

@@ -1,4 +1,5 @@
 import type { ServerUnaryCall } from '@grpc/grpc-js';
+import type { CallOptions } from '../runtime/index.ts';
 
 /**
  * What an interceptor tells about the call it handles: the log line of the call is made from it. A handler sets it as it
@@ -14,7 +15,7 @@ export interface CallTrace {
 /**
  * Handles one unary call, from the bytes of the request to the bytes of the response. A rejection becomes the call's
  * status (see status.ts): a ShimError with its reason, a backend's ServiceError as it came, anything else INTERNAL.
- * Pass `{ parent: call }` to calls made for this one: deadline and cancellation go along.
+ * Give {@link onBehalfOf} to calls made for this one: metadata, deadline and cancellation go along.
  */
 export type RawUnaryHandler = (call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace) => Promise<Buffer>;
 
@@ -26,4 +27,12 @@ export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Res
   } finally {
     trace.backendMs += performance.now() - start;
   }
+}
+
+/** What a call to the backend takes over from the call that it is made for: metadata, deadline and cancellation. */
+export function onBehalfOf(call: ServerUnaryCall<Buffer, Buffer>): CallOptions {
+  const abort = new AbortController();
+  if (call.cancelled) abort.abort();
+  else call.once('cancelled', () => abort.abort());
+  return { metadata: call.metadata, deadline: call.getDeadline(), signal: abort.signal };
 }

@@ -1,0 +1,48 @@
+import { mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { errnoOf } from '../errors/index.ts';
+import { forUsAlone, setRights } from './rights.ts';
+
+/** The folder of our socket. */
+export interface Folder {
+  readonly path: string;
+  /** Whether it is there for our socket alone, so that its rights are ours to set. */
+  readonly isOurs: boolean;
+}
+
+/**
+ * Makes the folder of a socket, for us alone at first. A folder that was there is taken as ours when it holds nothing
+ * else and belongs to us, as systemd's RuntimeDirectory= makes it; /run or the backend's own folder keep their rights.
+ */
+export function prepareFolder(path: string, socketName: string, backendFolder: string): Folder {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
+  const isOurs = made(path) || (realPath(path) !== realPath(backendFolder) && isForSocketAlone(path, socketName));
+  if (isOurs) setRights(path, forUsAlone(0o700));
+  return { path, isOurs };
+}
+
+function made(path: string): boolean {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST' && statSync(path).isDirectory()) return false;
+    throw error;
+  }
+}
+
+function isForSocketAlone(path: string, socketName: string): boolean {
+  const { uid, mode } = statSync(path);
+  // A folder that others may write to is a meeting place (/tmp), be it empty.
+  if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) return false;
+  return readdirSync(path).every((entry) => entry === socketName || entry.startsWith(`.${socketName}.`));
+}
+
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    // Not there yet: then it is not the folder that is.
+    return path;
+  }
+}
