@@ -75,7 +75,8 @@ export function containerCgroupIn(path: CgroupPath, containerId: string): Cgroup
 
 /** The container whose cgroup has this name beneath its pod's: its id alone, or systemd's scope. Undefined for others. */
 export function containerIdOf(name: string): string | undefined {
-  return /^(?:cri-containerd-)?([0-9a-f]{64})(?:\.scope)?$/.exec(name)?.[1];
+  const [, scope, plain] = /^(?:cri-containerd-([0-9a-f]{64})\.scope|([0-9a-f]{64}))$/.exec(name) ?? [];
+  return scope ?? plain;
 }
 
 function plainId(containerId: string): string {

@@ -32,16 +32,19 @@ export function isFileMissing(error: unknown): boolean {
   return error instanceof ShimError && error.context.errno === 'ENOENT' && !isCgroupVanished(error);
 }
 
-/**
- * Where a file of a cgroup lies. Throws CGROUP_UNAVAILABLE when the path could leave the root: relative, with `..`, or
- * with a file name that is more than a name.
- */
-export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
-  const outside = !cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..');
-  if (outside || !/^[a-z_][a-z0-9_.]*$/i.test(file)) {
-    throw unavailable(`${cgroup}/${file}`, 'EINVAL', 'is not a file of a cgroup');
+/** Where a cgroup's folder lies. Throws CGROUP_UNAVAILABLE when the path could leave the root: relative, or with `..`. */
+export function cgroupFolder(root: string, cgroup: CgroupPath): string {
+  if (!cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..')) {
+    throw unavailable(cgroup, 'EINVAL', 'is not a path of a cgroup');
   }
-  return join(root, cgroup, file);
+  return join(root, cgroup);
+}
+
+/** Where a file of a cgroup lies. Throws CGROUP_UNAVAILABLE as {@link cgroupFolder}, and when `file` is more than a name. */
+export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
+  const folder = cgroupFolder(root, cgroup);
+  if (!/^[a-z_][a-z0-9_.]*$/i.test(file)) throw unavailable(`${folder}/${file}`, 'EINVAL', 'is not a file of a cgroup');
+  return join(folder, file);
 }
 
 export class CgroupFiles {
@@ -59,19 +62,19 @@ export class CgroupFiles {
 
   /** Whether the cgroup exists. */
   exists(cgroup: CgroupPath): boolean {
-    const procs = cgroupFilePath(this.root, cgroup, 'cgroup.procs');
-    return statSync(procs.slice(0, -'/cgroup.procs'.length), { throwIfNoEntry: false })?.isDirectory() ?? false;
+    const folder = cgroupFolder(this.root, cgroup);
+    return statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;
   }
 
   /** The names of the cgroups right beneath this one. Throws CGROUP_UNAVAILABLE, as {@link CgroupVanished} when it is gone. */
   children(cgroup: CgroupPath): string[] {
-    const procs = cgroupFilePath(this.root, cgroup, 'cgroup.procs');
+    const folder = cgroupFolder(this.root, cgroup);
     try {
-      return readdirSync(procs.slice(0, -'/cgroup.procs'.length), { withFileTypes: true })
+      return readdirSync(folder, { withFileTypes: true })
         .filter((entry) => entry.isDirectory())
         .map((entry) => entry.name);
     } catch (error) {
-      throw this.#readError(error, cgroup, procs);
+      throw this.#readError(error, cgroup, folder);
     }
   }
 

@@ -76,17 +76,17 @@ async function remountByCommand(
   ];
   const options = ['remount', ...flags, `size=${size}`].join(',');
   const folder = `/proc/${process.pid}/fd/${descriptor}`;
-  const { execa } = await import('execa');
-  const mounted = await execa('mount', ['--no-canonicalize', '-t', 'tmpfs', '-o', options, mount.source, folder], {
-    reject: false,
-    timeout: 10_000,
-    env: { LC_ALL: 'C' },
-  });
-  if (!mounted.failed) return;
-  // mount(8) has words for EINVAL, and passes no errno on.
-  const said = mounted.stderr.trim();
-  const errno = /wrong fs type, bad option|not mounted already, or bad option/i.test(said) ? 'EINVAL' : undefined;
-  throw failed(volume, size, said === '' ? mounted.shortMessage : said, errno);
+  const { ExecaError, execa } = await import('execa');
+  const command = ['--no-canonicalize', '-t', 'tmpfs', '-o', options, mount.source, folder];
+  try {
+    await execa('mount', command, { timeout: 10_000, env: { LC_ALL: 'C' } });
+  } catch (error) {
+    if (!(error instanceof ExecaError)) throw error;
+    const said = String(error.stderr).trim();
+    // mount(8) has words for EINVAL, and passes no errno on.
+    const errno = /wrong fs type, bad option|not mounted already, or bad option/i.test(said) ? 'EINVAL' : undefined;
+    throw failed(volume, size, said === '' ? error.shortMessage : said, errno, error);
+  }
 }
 
 export function failed(volume: VolumeName, size: Bytes, why: string, errno?: string, cause?: unknown): ShimError {

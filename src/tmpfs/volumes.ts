@@ -3,6 +3,7 @@
  * looks like it. Pure: the table of mounts in, volumes out.
  */
 import { Code, Reason, ShimError } from '../errors/index.ts';
+import { optionOf } from './mountinfo.ts';
 import type { Mount } from './mountinfo.ts';
 import { isDnsLabel } from './sizes.ts';
 
@@ -76,6 +77,9 @@ export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): Vo
 export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRoot: string): string | undefined {
   if (mount.fsType !== 'tmpfs') return `a ${mount.fsType} is mounted there, not a tmpfs`;
   if (mount.root !== '/') return `only the folder ${mount.root} of a tmpfs is mounted there`;
+  // Shown as size=0k. Without `size=` it has the default, half of the memory.
+  if (/^0k?$/.test(optionOf(mount.superOptions, 'size') ?? ''))
+    return 'it has no size, and the kernel takes none afterwards';
   const own = mount.mountPoint.slice(kubeletRoot.length);
   const pods = `${kubeletRoot === '/' ? '' : kubeletRoot}/pods/`;
   let earlier = true;
