@@ -1,0 +1,180 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Duplex, Readable, Writable } from 'node:stream';
+import { writeBootFiles } from './boot-files.ts';
+import { NodeError } from './errors.ts';
+import { channels, kernelLog, kernelLogTail, killKernel, startKernel } from './kernel.ts';
+import { packageRoot } from './places.ts';
+import { prepareNode } from './prepare.ts';
+import type { NodeChoice } from './prepare.ts';
+import { silent } from './progress.ts';
+import type { Progress } from './progress.ts';
+
+/** Where the command's input comes from and its output goes. `terminal` hands over our own, for shells. */
+export type CommandStdio =
+  | 'inherit'
+  | 'terminal'
+  | { readonly stdin?: Readable; readonly stdout?: Writable; readonly stderr?: Writable };
+
+export interface RunOptions extends NodeChoice {
+  readonly command: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Inside the node; the checkout when not given. */
+  readonly cwd?: string;
+  /** `inherit` (the default) shows output on ours and gives no input. */
+  readonly stdio?: CommandStdio;
+  /** For the command, from its start. */
+  readonly timeoutMs?: number;
+  /** NODE_OUT inside. Made if absent; a fresh temporary folder when not given. The caller removes it. */
+  readonly outDir?: string;
+  readonly memoryBytes?: number;
+  /** False boots without containerd: `node-containerd start` starts it. */
+  readonly startContainerd?: boolean;
+  readonly progress?: Progress;
+  /** Ends the node at once. */
+  readonly signal?: AbortSignal;
+}
+
+export interface RunResult {
+  /** The command's; 124 when it ran out of time, as timeout(1) has it. */
+  readonly exitCode: number;
+  readonly outDir: string;
+  readonly timedOut: boolean;
+}
+
+export const defaultMemoryBytes = 4 * 2 ** 30;
+const timedOutCode = 124;
+const whileRunning = 'while the command ran';
+/** How long a boot may take before it is given up, and an end that was asked for before it is enforced. */
+const bootLimitMs = 60_000;
+const endLimitMs = 10_000;
+
+/** Runs a command in a freshly booted node. @throws NodeError when the node, not the command, fails. */
+export async function runInNode(options: RunOptions): Promise<RunResult> {
+  const parts = await prepareNode(options, options.progress ?? silent);
+  options.signal?.throwIfAborted();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-boot-'));
+  const outDir = options.outDir ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-out-')));
+  await mkdir(outDir, { recursive: true });
+  const stdio = options.stdio ?? 'inherit';
+  const terminal = stdio === 'terminal' ? openSync('/dev/tty', 'r+') : undefined;
+  try {
+    const stdin = typeof stdio === 'object' && stdio.stdin !== undefined;
+    await writeBootFiles({
+      parts,
+      folder,
+      outDir,
+      command: options.command,
+      cwd: options.cwd ?? packageRoot(),
+      env: options.env ?? {},
+      terminal: terminal !== undefined,
+      stdin,
+      containerd: options.startContainerd ?? true,
+    });
+    const memoryBytes = options.memoryBytes ?? defaultMemoryBytes;
+    const kernel = await startKernel({ parts, folder, memoryBytes, terminal });
+    const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(kernel, stdio) : Promise.resolve();
+    const end = await follow(kernel, options);
+    await copied;
+    if (end.exitCode === undefined) {
+      await cp(kernelLog(folder), join(outDir, 'kernel.log'));
+      options.signal?.throwIfAborted();
+      throw new NodeError(
+        `the test node ended ${end.phase}; its log is ${join(outDir, 'kernel.log')} and ends:\n${await kernelLogTail(folder)}`,
+      );
+    }
+    return { exitCode: end.timedOut ? timedOutCode : end.exitCode, outDir, timedOut: end.timedOut };
+  } finally {
+    if (terminal !== undefined) closeSync(terminal);
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+interface KernelEnd {
+  readonly exitCode: number | undefined;
+  readonly timedOut: boolean;
+  readonly phase: string;
+}
+
+/** Reads what init.sh says on the control console, and enforces the limits of time, until the kernel has ended. */
+async function follow(kernel: ChildProcess, options: RunOptions): Promise<KernelEnd> {
+  const control = channel(kernel, channels.control);
+  let exitCode: number | undefined;
+  let phase = 'before its init ran';
+  let timedOut = false;
+  let limit = setTimeout(() => killKernel(kernel), bootLimitMs);
+  const abort = (): void => killKernel(kernel);
+  options.signal?.addEventListener('abort', abort);
+  // The kernel may go at any moment; what it leaves unread is no error of ours.
+  control.on('error', () => undefined);
+  createInterface({ input: control }).on('line', (line) => {
+    const [word, value] = line.trim().split(' ');
+    if (word === 'booted') phase = 'before containerd was ready';
+    if (word === 'ready') {
+      phase = whileRunning;
+      clearTimeout(limit);
+      if (options.timeoutMs !== undefined) {
+        limit = setTimeout(() => {
+          timedOut = true;
+          control.write('timeout\n');
+          limit = setTimeout(() => killKernel(kernel), endLimitMs);
+        }, options.timeoutMs);
+      }
+    }
+    if (word === 'ending') {
+      clearTimeout(limit);
+      limit = setTimeout(() => killKernel(kernel), endLimitMs);
+    }
+    // An exit code before the command has run is init's own.
+    if (word === 'exit' && phase === whileRunning) exitCode = Number(value);
+  });
+  try {
+    await once(kernel, 'close');
+    return { exitCode, timedOut, phase };
+  } finally {
+    clearTimeout(limit);
+    options.signal?.removeEventListener('abort', abort);
+    killKernel(kernel);
+  }
+}
+
+function channel(kernel: ChildProcess, position: number): Duplex {
+  const stream = kernel.stdio[position];
+  if (!stream) throw new NodeError(`the kernel's channel ${position} is not open`);
+  return stream as Duplex;
+}
+
+/** Resolves when all output has been passed on. */
+async function copyStreams(kernel: ChildProcess, stdio: Exclude<CommandStdio, 'terminal'>): Promise<void> {
+  const inherited = stdio === 'inherit';
+  const output = copy(channel(kernel, channels.stdout), inherited ? process.stdout : stdio.stdout);
+  const errors = copy(channel(kernel, channels.stderr), inherited ? process.stderr : stdio.stderr);
+  const input = channel(kernel, channels.stdin);
+  input.on('error', () => undefined);
+  if (!inherited && stdio.stdin) sendInput(stdio.stdin, input);
+  await Promise.all([output, errors]);
+}
+
+async function copy(from: Duplex, to: Writable | undefined): Promise<void> {
+  from.on('error', () => undefined);
+  if (to) from.pipe(to, { end: false });
+  else from.resume();
+  await once(from, 'close');
+}
+
+/** A console carries neither every byte nor an end: so base64 in short lines, and a dot for the end (see init.sh). */
+function sendInput(from: Readable, to: Writable): void {
+  const piece = 1536;
+  from.on('data', (chunk: Buffer | string) => {
+    const bytes = Buffer.from(chunk);
+    for (let start = 0; start < bytes.length; start += piece) {
+      to.write(`${bytes.subarray(start, start + piece).toString('base64')}\n`);
+    }
+  });
+  from.on('end', () => to.write('.\n'));
+}

@@ -1,0 +1,87 @@
+import { pauseImage } from './images.ts';
+import type { ContainerdRelease } from './parts.ts';
+
+export interface ContainerdSettings {
+  readonly release: ContainerdRelease;
+  /** The OCI runtime's program. */
+  readonly runtime: string;
+  readonly cniPlugins: string;
+}
+
+export const containerdSocket = '/run/containerd/containerd.sock';
+const cniConfigFolder = '/run/node/cni';
+
+// No block devices, no other snapshotters, no traces: what cannot work here only costs time at start.
+const disabled = [
+  'snapshotter.v1.btrfs',
+  'snapshotter.v1.zfs',
+  'snapshotter.v1.devmapper',
+  'snapshotter.v1.blockfile',
+  'tracing.processor.v1.otlp',
+];
+
+/** containerd's configuration file: format 2 for 1.x, format 3 for 2.x. */
+export function containerdConfig(settings: ContainerdSettings): string {
+  const common = [
+    `version = ${settings.release.startsWith('1.') ? 2 : 3}`,
+    'root = "/var/lib/containerd"',
+    'state = "/run/containerd"',
+    'oom_score = -999',
+    `disabled_plugins = [${disabled.map((name) => `"io.containerd.${name}"`).join(', ')}]`,
+    '[grpc]',
+    `address = "${containerdSocket}"`,
+  ];
+  const cri = settings.release.startsWith('1.') ? criOfFormat2(settings) : criOfFormat3(settings);
+  return `${[...common, ...cri].join('\n')}\n`;
+}
+
+function criOfFormat2(settings: ContainerdSettings): string[] {
+  const cri = 'plugins."io.containerd.grpc.v1.cri"';
+  return [
+    `[${cri}]`,
+    `sandbox_image = "${pauseImage}"`,
+    'disable_apparmor = true',
+    ...runtimeTables(`${cri}.containerd`, settings),
+    `[${cri}.cni]`,
+    `bin_dir = "${settings.cniPlugins}"`,
+    `conf_dir = "${cniConfigFolder}"`,
+  ];
+}
+
+function criOfFormat3(settings: ContainerdSettings): string[] {
+  const runtime = 'plugins."io.containerd.cri.v1.runtime"';
+  return [
+    '[plugins."io.containerd.cri.v1.images".pinned_images]',
+    `sandbox = "${pauseImage}"`,
+    `[${runtime}]`,
+    'disable_apparmor = true',
+    ...runtimeTables(`${runtime}.containerd`, settings),
+    `[${runtime}.cni]`,
+    `bin_dirs = ["${settings.cniPlugins}"]`,
+    `conf_dir = "${cniConfigFolder}"`,
+  ];
+}
+
+function runtimeTables(table: string, settings: ContainerdSettings): string[] {
+  return [
+    `[${table}]`,
+    'default_runtime_name = "runc"',
+    `[${table}.runtimes.runc]`,
+    'runtime_type = "io.containerd.runc.v2"',
+    `[${table}.runtimes.runc.options]`,
+    `BinaryName = "${settings.runtime}"`,
+    'SystemdCgroup = false',
+  ];
+}
+
+/** A bridge for pods that are not on the host's network: they reach each other and the node, nothing else. */
+export function cniConfig(): string {
+  const bridge = {
+    type: 'bridge',
+    bridge: 'cni0',
+    isGateway: true,
+    ipMasq: false,
+    ipam: { type: 'host-local', ranges: [[{ subnet: '10.88.0.0/16' }]], routes: [{ dst: '0.0.0.0/0' }] },
+  };
+  return JSON.stringify({ cniVersion: '1.0.0', name: 'pods', plugins: [bridge, { type: 'loopback' }] }, null, 2);
+}

@@ -1,0 +1,135 @@
+# First process of the test node, run by busybox: `sh init.sh BOOT`. BOOT is this boot's folder on the host; its file
+# `node.env` (written by boot.ts) says what to run. It turns the host's own file system, seen through hostfs, into the
+# node's root: an overlay whose upper layer is memory, so nothing that the node writes reaches the host.
+boot=$1
+. "$boot/node.env"
+export PATH="$NODE_APPLETS"
+# Until the overlay is the root, any failure ends the node: the host's files lie bare, and only read-only protects them.
+set -e
+
+# --- root: overlay over hostfs, then leave hostfs behind
+# busybox runs its own applets through /proc/self/exe, and until proc is mounted that is the host's, the kernel's program
+# itself: hence the full names.
+"$NODE_APPLETS/mount" -t proc proc /proc
+insmod "$NODE_MODULES/kernel/fs/overlayfs/overlay.ko"
+mount -t tmpfs -o mode=755 tmpfs "$boot/root"
+mkdir "$boot/root/upper" "$boot/root/work" "$boot/root/merged"
+mount -t overlay -o "lowerdir=/,upperdir=$boot/root/upper,workdir=$boot/root/work" overlay "$boot/root/merged"
+cd "$boot/root/merged"
+mkdir -p .host
+pivot_root . .host
+cd /
+"$NODE_APPLETS/mount" -t proc proc /proc
+umount -l /.host
+rmdir /.host
+
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+ln -s /proc/self/fd /dev/fd
+for number in 0:stdin 1:stdout 2:stderr; do ln -s "fd/${number%:*}" "/dev/${number#*:}"; done
+mkdir -p /dev/pts /dev/shm /dev/mqueue
+mount -t devpts -o mode=620,ptmxmode=666 devpts /dev/pts
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t mqueue mqueue /dev/mqueue
+for folder in /run /tmp /data /var/lib/kubelet /var/lib/containerd /var/lib/cni /lib/modules; do
+  mkdir -p $folder
+  mount -t tmpfs -o mode=755 tmpfs $folder
+done
+chmod 1777 /tmp
+ln -s "$NODE_MODULES" "/lib/modules/$(uname -r)"
+# The boot's folder again (it may have been under /tmp), and all that can be written of the host.
+mkdir -p /run/node/boot /run/node-out
+mount -r -t hostfs -o "$boot" hostfs /run/node/boot
+mount -t hostfs -o "$NODE_OUT_ON_HOST" hostfs /run/node-out
+boot=/run/node/boot
+mount --make-rshared /
+set +e
+
+# --- consoles: tty0 standard output, ttyS0 standard error, ttyS1 kernel log, ttyS2 standard input, ttyS3 control
+if [ "$NODE_TERMINAL" = 1 ]; then
+  exec 5<>/dev/tty0 6>&5
+else
+  stty -F /dev/tty0 raw -echo
+  exec 5>/dev/tty0
+  stty -F /dev/ttyS0 raw -echo
+  exec 6>/dev/ttyS0
+fi
+stty -F /dev/ttyS3 raw -echo
+exec 7<>/dev/ttyS3
+say() { echo "$*" >&7; }
+fail() {
+  echo "test node: $*" >&6
+  finish 70
+}
+finish() {
+  say "ending"
+  # The command's own leftovers hold its output open: they go first, then the copiers see the end of the output.
+  for process in /proc/[0-9]*; do
+    id=${process#/proc/}
+    case " 1 $$ $copiers " in *" $id "*) continue ;; esac
+    kill -9 "$id"
+  done 2>/dev/null
+  exec 8>&- 9>&-
+  [ -n "$copiers" ] && wait $copiers
+  [ "$1" = 0 ] || cp /run/node/containerd.log /run/node-out/ 2>/dev/null
+  umount /run/node-out
+  sync
+  say "exit $1"
+  exec 5>&- 6>&- 7>&-
+  halt -f
+}
+
+# --- cgroup v2, as kubelet lays it out
+mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "no cgroup v2 in this kernel"
+for group in '' kubepods kubepods/burstable kubepods/besteffort; do
+  mkdir -p "/sys/fs/cgroup/$group"
+  echo '+cpu +memory +pids +io' >"/sys/fs/cgroup/$group/cgroup.subtree_control" ||
+    fail "cannot enable cpu, memory, pids and io in /sys/fs/cgroup/$group/cgroup.subtree_control"
+done
+
+# --- network: loopback, and what bridged pods need
+hostname test-node
+ip link set lo up
+for module in net/llc/llc net/802/stp net/bridge/bridge drivers/net/veth; do insmod "$NODE_MODULES/kernel/$module.ko"; done
+ulimit -n 65536
+echo 1 >/proc/sys/net/ipv4/ip_forward
+
+mkdir -p "$HOME"
+export PATH="$NODE_PATH"
+cp -r "$boot/containerd.toml" "$boot/cni" /run/node/
+say "booted"
+
+if [ "$NODE_CONTAINERD" = 1 ]; then
+  node-containerd start >&6 2>&1 || fail "containerd did not start"
+  ctr -n k8s.io images import "$NODE_IMAGES" >/run/node/import.log 2>&1 || fail "image import: $(cat /run/node/import.log)"
+fi
+say "ready"
+
+# --- the command
+cd "$NODE_CWD" || fail "cannot enter $NODE_CWD"
+. "$boot/command.env"
+if [ "$NODE_TERMINAL" = 1 ]; then
+  setsid -c sh "$boot/command.sh" <&5 >&5 2>&5 7>&- &
+else
+  # Pipes, not consoles: a command must not take the node's console for a terminal.
+  mkfifo /run/node/stdout /run/node/stderr /run/node/stdin
+  cat </run/node/stdout >&5 2>/dev/null 7>&- &
+  copiers=$!
+  cat </run/node/stderr >&6 2>/dev/null 7>&- &
+  copiers="$copiers $!"
+  exec 8>/run/node/stdout 9>/run/node/stderr
+  if [ "$NODE_STDIN" = 1 ]; then
+    stty -F /dev/ttyS2 raw -echo icanon
+    # One base64 line for each piece, a dot at the end: a console line cannot carry every byte, nor an end.
+    (while read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) </dev/ttyS2 >/run/node/stdin 7>&- 8>&- 9>&- &
+    stdin=/run/node/stdin
+  else
+    stdin=/dev/null
+  fi
+  setsid sh "$boot/command.sh" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&- &
+fi
+command=$!
+# A line on the control console asks the node to end early, with its logs kept.
+(read -r reason <&7 && kill -9 -- -$command) 5>&- 6>&- 8>&- 9>&- 2>/dev/null &
+wait $command
+finish $?

@@ -1,0 +1,67 @@
+/** One thing in an archive. `path` is relative, without a leading slash. */
+export type TarEntry =
+  | { readonly kind: 'file'; readonly path: string; readonly mode: number; readonly content: Uint8Array }
+  | { readonly kind: 'folder'; readonly path: string; readonly mode: number }
+  | { readonly kind: 'link'; readonly path: string; readonly target: string };
+
+const block = 512;
+
+/**
+ * A POSIX ustar archive. All times are zero and all owners root, so the same entries always give the same bytes.
+ * @throws RangeError when a path has more than 100 bytes: images here need no longer ones.
+ */
+export function tar(entries: readonly TarEntry[]): Buffer {
+  const pieces: Uint8Array[] = [];
+  for (const entry of entries) {
+    pieces.push(header(entry));
+    if (entry.kind === 'file') pieces.push(entry.content, padding(entry.content.length));
+  }
+  // The end is two empty blocks.
+  pieces.push(Buffer.alloc(2 * block));
+  return Buffer.concat(pieces);
+}
+
+function padding(length: number): Buffer {
+  return Buffer.alloc((block - (length % block)) % block);
+}
+
+function header(entry: TarEntry): Buffer {
+  const { path, mode, size, type, target } = fields(entry);
+  const buffer = Buffer.alloc(block);
+  text(buffer, 0, 100, path);
+  octal(buffer, 100, 8, mode);
+  octal(buffer, 108, 8, 0);
+  octal(buffer, 116, 8, 0);
+  octal(buffer, 124, 12, size);
+  octal(buffer, 136, 12, 0);
+  buffer.write(type, 156);
+  text(buffer, 157, 100, target);
+  buffer.write('ustar\u000000', 257, 'latin1');
+  buffer.write('root', 265);
+  buffer.write('root', 297);
+  // The checksum is taken with its own field blank.
+  buffer.fill(' ', 148, 156);
+  const sum = buffer.reduce((total, byte) => total + byte, 0);
+  buffer.write(`${sum.toString(8).padStart(6, '0')}\u0000 `, 148, 'latin1');
+  return buffer;
+}
+
+function fields(entry: TarEntry): { path: string; mode: number; size: number; type: string; target: string } {
+  switch (entry.kind) {
+    case 'file':
+      return { path: entry.path, mode: entry.mode, size: entry.content.length, type: '0', target: '' };
+    case 'folder':
+      return { path: `${entry.path}/`, mode: entry.mode, size: 0, type: '5', target: '' };
+    case 'link':
+      return { path: entry.path, mode: 0o777, size: 0, type: '2', target: entry.target };
+  }
+}
+
+function text(buffer: Buffer, offset: number, room: number, value: string): void {
+  if (Buffer.byteLength(value) > room) throw new RangeError(`tar entry "${value}" is longer than ${room} bytes`);
+  buffer.write(value, offset, room, 'utf8');
+}
+
+function octal(buffer: Buffer, offset: number, room: number, value: number): void {
+  buffer.write(value.toString(8).padStart(room - 1, '0'), offset, 'latin1');
+}
