@@ -88,12 +88,17 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    * is gone); other files may be missing. Reads at once: no other call of this thread comes in between.
    */
   readLimits(cgroup: CgroupPath): Promise<CgroupLimits> {
-    return settle(() => ({
+    return settle(() => this.readLimitsNow(cgroup));
+  }
+
+  /** The same without a promise. */
+  readLimitsNow(cgroup: CgroupPath): CgroupLimits {
+    return {
       memoryMax: parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max'),
       memorySwapMax: this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max')),
       cpuMax: this.#optional(cgroup, 'cpu.max', parseCpuMax),
       cpuWeight: this.#optional(cgroup, 'cpu.weight', parseCpuWeight),
-    }));
+    };
   }
 
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */

@@ -9,6 +9,7 @@ import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } fr
 export interface PodDescription {
   readonly sandboxId: string;
   readonly metadata: Metadata;
+  /** As CRI gives it; empty when the pod has no cgroup of its own. */
   readonly cgroupParent: string;
   readonly annotations: Readonly<Record<string, string>>;
   /** CPU shares that the pod was created with; undefined when it does not say. */
@@ -36,24 +37,46 @@ export interface ContainerDescription {
   readonly resources: LinuxContainerResources | undefined;
 }
 
-/** Reads a verbose PodSandboxStatus. Undefined when it says too little to act on: no uid, no cgroup parent. */
+/** Reads a verbose PodSandboxStatus. Undefined when it does not hold the pod's configuration. */
 export function describePod(response: Messages['PodSandboxStatusResponse']): PodDescription | undefined {
   const info = parseInfo(response.info);
   const config = object(info.config);
   const metadata = object(config.metadata);
   const linux = object(config.linux);
-  const uid = text(metadata.uid);
-  const cgroupParent = text(linux.cgroup_parent);
-  if (response.status === null || uid === '' || cgroupParent === '') return undefined;
+  if (response.status === null || Object.keys(metadata).length === 0) return undefined;
   const shares = integer(object(linux.resources).cpu_shares);
   return {
     sandboxId: response.status.id,
-    metadata: { uid, name: text(metadata.name), namespace: text(metadata.namespace) },
-    cgroupParent,
+    metadata: { uid: text(metadata.uid), name: text(metadata.name), namespace: text(metadata.namespace) },
+    cgroupParent: text(linux.cgroup_parent),
     annotations: strings(config.annotations),
     cpuShares: shares === 0 ? undefined : shares,
     overhead: describeResources(object(linux.overhead)),
     ready: response.status.state === 0,
+  };
+}
+
+/** The same of a RunPodSandbox that has made this pod. Undefined when the request has no configuration. */
+export function describeRequestedPod(
+  sandboxId: string,
+  { config }: Messages['RunPodSandboxRequest'],
+): PodDescription | undefined {
+  if (config === null || config.metadata === null) return undefined;
+  const { metadata, annotations, linux } = config;
+  const shares = Number(linux?.resources?.cpu_shares ?? 0n);
+  const overhead = linux?.overhead ?? undefined;
+  return {
+    sandboxId,
+    metadata,
+    cgroupParent: linux?.cgroup_parent ?? '',
+    annotations,
+    cpuShares: shares === 0 ? undefined : shares,
+    overhead: {
+      memoryBytes: Number(overhead?.memory_limit_in_bytes ?? 0n),
+      cpuQuotaMicroseconds: Number(overhead?.cpu_quota ?? 0n),
+      cpuPeriodMicroseconds: Number(overhead?.cpu_period ?? 0n),
+    },
+    ready: true,
   };
 }
 

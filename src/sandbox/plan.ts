@@ -34,9 +34,11 @@ export function plan(state: PodState, target: PodTarget): Step[] {
     const raise = compareCpu(cpu, state.cpu) >= 0;
     (raise ? before : after).push({ kind: 'pod-cpu', from: state.cpu, to: cpu });
   }
-  if (weight !== undefined && weight !== state.weight)
+  if (weight !== undefined && state.weight !== undefined && weight !== state.weight)
     before.push({ kind: 'pod-weight', from: state.weight, to: weight });
-  for (const [key, to] of Object.entries(target.unified ?? {})) before.push({ kind: 'pod-unified', key, to });
+  for (const { key, from, to } of target.unified ?? []) {
+    if (to !== from) before.push({ kind: 'pod-unified', key, from, to });
+  }
   const call: Step = { kind: 'runtime' };
   // A container's new limit belongs between what the pod gains and what it loses. The pod's own call only tells the
   // runtime what was written, so it comes last: an error before it has told nobody.
@@ -71,7 +73,7 @@ function podMemoryFor(state: PodState, id: string, wanted: Limit<Bytes>): Limit<
   );
   // The kernel rounds each limit down to a page, so a tight pod limit may stand up to a page for each container above.
   const slack = state.memory - sumNow;
-  const tight = slack >= 0 && slack < (state.containers.length + 1) * PAGE;
+  const tight = slack >= 0 && slack < slackOf(state);
   if (tight || (slack >= 0 && sumThen > state.memory)) return finiteOrMax(sumThen, bytes);
   return undefined;
 }
@@ -99,8 +101,28 @@ function podCpuFor(state: PodState, id: string, wanted: CpuMax): CpuMax | undefi
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const slack = state.memory - memorySum(state.containers, state.overhead.memory);
-  return slack >= 0 && slack < (state.containers.length + 1) * PAGE;
+  return slack >= 0 && slack < slackOf(state);
 }
+
+/**
+ * Whether the containers' limits, as they are now, fit into what the pod's limit was before this step. A sum that passed
+ * it from the start does not count against it.
+ */
+export function isWithin(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
+  if (step.from === 'max') return true;
+  if (step.kind === 'pod-memory')
+    return memorySum(state.containers, state.overhead.memory) <= step.from + slackOf(state);
+  const { quota, period } = step.from;
+  if (quota === 'max') return true;
+  const sum = state.containers.reduce(
+    (total, { cpu }) => total + quotaIn(cpu, period),
+    quotaIn(state.overhead.cpu, period),
+  );
+  return sum <= quota + state.containers.length * (MIN_QUOTA + 1);
+}
+
+/** By how much rounding to pages may make a tight pod limit and the sum of its containers' limits differ, in bytes. */
+const slackOf = (state: PodState): number => (state.containers.length + 1) * PAGE;
 
 const memorySum = (containers: readonly ContainerState[], overhead: number): number =>
   containers.reduce((total, { memory }) => total + (memory === 'max' ? Infinity : memory), overhead);

@@ -19,20 +19,22 @@ export class Registry {
   readonly #containers = new Map<string, KnownContainer>();
   readonly #backend: Backend;
   readonly #log: Log;
-  readonly #onPod: (pod: PodDescription) => void;
+  readonly #watchers: RegistryWatcher[] = [];
   #recovery: Promise<void> = Promise.resolve();
 
-  /** @param onPod is told of each pod when it is first seen. */
-  constructor(backend: Backend, options: { log?: Log; onPod?: (pod: PodDescription) => void } = {}) {
+  constructor(backend: Backend, log: Log = noLog) {
     this.#backend = backend;
-    this.#log = options.log ?? noLog;
-    this.#onPod = options.onPod ?? (() => undefined);
+    this.#log = log;
+  }
+
+  watch(watcher: RegistryWatcher): void {
+    this.#watchers.push(watcher);
   }
 
   learnPod(pod: PodDescription): void {
     const first = !this.#pods.has(pod.sandboxId);
     this.#pods.set(pod.sandboxId, pod);
-    if (first) this.#onPod(pod);
+    if (first) for (const watcher of this.#watchers) watcher.podAdded(pod);
   }
 
   learnContainer(container: KnownContainer): void {
@@ -44,14 +46,20 @@ export class Registry {
     const sandboxId = uniqueKey(this.#pods, id);
     if (sandboxId === undefined) return;
     this.#pods.delete(sandboxId);
+    for (const watcher of this.#watchers) watcher.podRemoved(sandboxId);
     for (const [containerId, container] of this.#containers) {
-      if (container.sandboxId === sandboxId) this.#containers.delete(containerId);
+      if (container.sandboxId === sandboxId) this.#removeContainer(containerId);
     }
   }
 
   forgetContainer(id: string): void {
     const containerId = uniqueKey(this.#containers, id);
-    if (containerId !== undefined) this.#containers.delete(containerId);
+    if (containerId !== undefined) this.#removeContainer(containerId);
+  }
+
+  #removeContainer(containerId: string): void {
+    this.#containers.delete(containerId);
+    for (const watcher of this.#watchers) watcher.containerRemoved(containerId);
   }
 
   /** A container by its whole id, if it is known already. */
@@ -137,11 +145,18 @@ export class Registry {
     const before = [...this.#containers.keys()];
     const { containers } = await this.#backend.runtime('ListContainers', {});
     const present = new Set(containers.map((container) => container.id));
-    for (const id of before) if (!present.has(id)) this.#containers.delete(id);
+    for (const id of before) if (!present.has(id)) this.#removeContainer(id);
     for (const { id, pod_sandbox_id, metadata } of containers) {
       this.learnContainer({ containerId: id, sandboxId: pod_sandbox_id, name: metadata?.name ?? '' });
     }
   }
+}
+
+/** Who keeps something for each pod or container is told when one comes and goes. Must not throw. */
+export interface RegistryWatcher {
+  podAdded(pod: PodDescription): void;
+  podRemoved(sandboxId: string): void;
+  containerRemoved(containerId: string): void;
 }
 
 export interface KnownContainer {

@@ -80,7 +80,7 @@ export function describeStep(step: Step): string {
     case 'pod-weight':
       return `pod cpu.weight ${step.from} -> ${step.to}`;
     case 'pod-unified':
-      return `pod ${step.key} -> ${step.to}`;
+      return `pod ${step.key} ${step.from} -> ${step.to}`;
     case 'runtime':
       return 'runtime';
   }

@@ -1,0 +1,72 @@
+import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
+import { type Log, noLog } from '../observe/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import type { MemoryVolumes } from '../tmpfs/index.ts';
+import { isUnderUse } from './admission.ts';
+import { readPod } from './live.ts';
+import { isWithin } from './plan.ts';
+import type { Step } from './state.ts';
+import { type StepActions, describeStep } from './transaction.ts';
+
+/** What the steps of one pod are carried out on. */
+export interface StepTargets {
+  readonly tree: CgroupTree;
+  readonly volumes: MemoryVolumes;
+  readonly pod: PodDescription;
+  readonly cgroup: CgroupPath;
+  /** The call to the runtime. */
+  readonly call: () => Promise<void>;
+  /** Whether that call may have raised the limit of a container, also when it failed. */
+  readonly callRaises: boolean;
+  readonly log?: Log;
+}
+
+/** Carries steps out on the kernel and the runtime, and takes them back within the rules that hold at any time. */
+export function stepActions({ tree, volumes, pod, cgroup, call, callRaises, log = noLog }: StepTargets): StepActions {
+  const apply = async (step: Step): Promise<unknown> => {
+    switch (step.kind) {
+      case 'volume':
+        return volumes.remount({ podUid: pod.metadata.uid, name: step.volume }, step.to);
+      case 'pod-memory':
+        return tree.write(cgroup, { file: 'memory.max', value: step.to });
+      case 'pod-cpu':
+        return tree.write(cgroup, { file: 'cpu.max', value: step.to });
+      case 'pod-weight':
+        return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
+      case 'pod-unified':
+        return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
+      case 'runtime':
+        return call();
+    }
+  };
+
+  /** Whether the pod's limit may go back: a failed call may have left a container's limit raised all the same. */
+  const mayGoBack = async (step: Step): Promise<boolean> => {
+    if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
+    if (callRaises && !isWithin(await readPod(tree, pod, []), step)) return false;
+    return step.kind === 'pod-cpu' || !isUnderUse(step.from, step.to, await tree.readMemoryUse(cgroup));
+  };
+
+  return {
+    async run(step) {
+      await apply(step);
+    },
+    async undo(step) {
+      if (step.kind === 'runtime') return;
+      if (await mayGoBack(step)) {
+        await apply(reversed(step));
+        return;
+      }
+      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
+    },
+    skipped(step, error) {
+      const why = error instanceof Error ? error.message : String(error);
+      log.warn({ pod: pod.sandboxId, step: describeStep(step), error: why }, 'step after the update skipped');
+    },
+  };
+}
+
+/** The step that takes this one back. */
+function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
+  return { ...step, from: step.to, to: step.from } as Step;
+}

@@ -1,0 +1,82 @@
+import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import { messageOf } from '../errors/index.ts';
+import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
+import type { MemoryVolumes } from '../tmpfs/index.ts';
+import { hasPodCgroup, podCgroup, readVolumes } from './live.ts';
+import { KeyedLock } from './lock.ts';
+import type { Registry } from './registry.ts';
+import { VolumePolicies } from './volumes.ts';
+
+/** What every resize on this node works with. */
+export interface ResizeContext {
+  readonly registry: Registry;
+  readonly tree: CgroupTree;
+  readonly volumes: MemoryVolumes;
+  readonly policies: VolumePolicies;
+  /** One transaction at a time for a pod, by sandbox id. */
+  readonly lock: KeyedLock;
+  /** Pods whose volumes grow when no more updates come, by sandbox id. */
+  readonly settling: Map<string, NodeJS.Timeout>;
+  /** Where the cgroups of running containers lie, by container id. */
+  readonly cgroups: Map<string, CgroupPath>;
+  readonly log: Log;
+  /** Where processes are found: /proc unless a test says otherwise. */
+  readonly procRoot?: string;
+  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  failOpen(reason: FailOpenReason, id: string, error?: unknown): void;
+}
+
+/** Also watches the registry: what is kept for a pod or a container goes with it. */
+export function createResizeContext(parts: {
+  registry: Registry;
+  tree: CgroupTree;
+  volumes: MemoryVolumes;
+  log?: Log;
+  counters?: Counters;
+  procRoot?: string;
+}): ResizeContext {
+  const { registry, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
+  const first = oncePerKey();
+  const context: ResizeContext = {
+    registry,
+    tree,
+    volumes,
+    policies: new VolumePolicies(),
+    lock: new KeyedLock(),
+    settling: new Map(),
+    cgroups: new Map(),
+    log,
+    ...(procRoot === undefined ? {} : { procRoot }),
+    failOpen(reason, id, error) {
+      counters.failOpen(reason);
+      if (!first(`${reason} ${id}`)) return;
+      log.warn({ reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) }, 'forwarded as it came');
+    },
+  };
+  registry.watch({
+    podAdded: (pod) => meetPod(context, pod),
+    podRemoved(sandboxId) {
+      clearTimeout(context.settling.get(sandboxId));
+      context.settling.delete(sandboxId);
+      context.policies.forget(sandboxId);
+    },
+    containerRemoved: (containerId) => void context.cgroups.delete(containerId),
+  });
+  return context;
+}
+
+/** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
+function meetPod({ policies, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
+  for (const error of policies.annotate(pod.sandboxId, pod.annotations)) {
+    log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
+  }
+  try {
+    if (!hasPodCgroup(pod)) return;
+    const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
+    policies.meet(pod.sandboxId, readVolumes(volumes, pod), memoryMax);
+  } catch (error) {
+    // A pod that has ended, say. Should it be resized after all, its volumes are met then.
+    log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not met at first sight');
+  }
+}

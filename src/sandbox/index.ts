@@ -1,0 +1,9 @@
+/** What is on the node, and how it is resized. */
+export { createResizeContext } from './context.ts';
+export type { ResizeContext } from './context.ts';
+export { Registry } from './registry.ts';
+export type { KnownContainer } from './registry.ts';
+export { kernelResources } from './status.ts';
+export { applyVolumeSizes } from './settle.ts';
+export { updateContainer } from './update-container.ts';
+export { updatePod } from './update-pod.ts';

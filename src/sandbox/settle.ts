@@ -1,0 +1,48 @@
+import { messageOf } from '../errors/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import type { ResizeContext } from './context.ts';
+import { readPod, readVolumes } from './live.ts';
+import { limitsByName } from './limits.ts';
+import { perform } from './perform.ts';
+
+/** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
+export const SETTLE_MS = 2000;
+
+/**
+ * Lets a pod's volumes grow once no update has come for {@link SETTLE_MS}. Called at each update that leaves the pod's
+ * limit loose; the time begins anew.
+ */
+export function settleVolumes(context: ResizeContext, pod: PodDescription): void {
+  clearTimeout(context.settling.get(pod.sandboxId));
+  const timer = setTimeout(() => {
+    context.settling.delete(pod.sandboxId);
+    void applyVolumeSizes(context, pod);
+  }, SETTLE_MS);
+  timer.unref();
+  context.settling.set(pod.sandboxId, timer);
+}
+
+/**
+ * Gives the volumes of a pod the sizes that they shall have under its present limits. Never rejects: nobody waits for it, and
+ * the pod's next update finds the volumes as they are.
+ */
+export async function applyVolumeSizes(context: ResizeContext, pod: PodDescription): Promise<void> {
+  try {
+    await resizeVolumes(context, pod);
+  } catch (error) {
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes left as they are');
+  }
+}
+
+function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
+  return context.lock.run(pod.sandboxId, async () => {
+    const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+    const sizes = context.policies.targets(
+      pod.sandboxId,
+      state.volumes,
+      state.memory,
+      limitsByName(context, pod, state),
+    );
+    await perform(context, pod, state, { call: 'pod', volumes: sizes }, () => Promise.resolve());
+  });
+}

@@ -1,0 +1,93 @@
+import {
+  type CgroupLimits,
+  type CgroupPath,
+  criOfCpuMax,
+  criOfMemoryMax,
+  criOfSwapMax,
+  sharesToReport,
+} from '../cgroups/index.ts';
+import type { LinuxContainerResources, Partially } from '../runtime/index.ts';
+import { cpuShares } from '../units/index.ts';
+import type { ResizeContext } from './context.ts';
+import { containerCgroup } from './live.ts';
+
+/**
+ * What ContainerStatus has to say differently from what the runtime reported, for the kernel to be right: only fields in
+ * which they differ, undefined when they agree or the container is not known. -1 is no limit.
+ * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
+ */
+export async function kernelResources(
+  context: ResizeContext,
+  containerId: string,
+  reported: LinuxContainerResources | undefined,
+): Promise<Partially<LinuxContainerResources> | undefined> {
+  const cgroup = await cgroupOf(context, containerId);
+  if (cgroup === undefined) return undefined;
+  const changes = differences(await context.tree.readLimits(cgroup), reported);
+  return Object.keys(changes).length === 0 ? undefined : changes;
+}
+
+/** Found once for each container: neither its id nor its place changes while it runs. */
+async function cgroupOf(context: ResizeContext, containerId: string): Promise<CgroupPath | undefined> {
+  const known = context.cgroups.get(containerId);
+  if (known !== undefined) return known;
+  const container = await context.registry.describeContainer(containerId);
+  const pod = container === undefined ? undefined : await context.registry.pod(container.sandboxId);
+  if (container === undefined || pod === undefined) return undefined;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup !== undefined) context.cgroups.set(containerId, cgroup);
+  return cgroup;
+}
+
+function differences(
+  limits: CgroupLimits,
+  reported: LinuxContainerResources | undefined,
+): Partially<LinuxContainerResources> {
+  return {
+    ...cpuDifferences(limits, reported),
+    ...weightDifferences(limits, reported),
+    ...memoryDifferences(limits, reported),
+  };
+}
+
+function cpuDifferences({ cpuMax }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+  if (cpuMax === undefined) return {};
+  const { quota, period } = criOfCpuMax(cpuMax);
+  // Without a limit, 0 (never given) and -1 (taken away) say the same, and the period says nothing.
+  if (sameLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === BigInt(period))) return {};
+  return { cpu_quota: BigInt(quota), cpu_period: BigInt(period) };
+}
+
+/** cpu.weight of a cgroup that nobody gave one. */
+const DEFAULT_WEIGHT = 100;
+
+function weightDifferences({ cpuWeight }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+  // 0: the cgroup is idle (cpu.idle), which no number of shares says.
+  if (cpuWeight === undefined || cpuWeight === 0) return {};
+  const stored = Number(reported?.cpu_shares ?? 0n);
+  if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
+  const shares = sharesToReport(cpuWeight, stored > 0 ? cpuShares(stored) : undefined, 'new');
+  return shares === stored ? {} : { cpu_shares: BigInt(shares) };
+}
+
+function memoryDifferences({ memoryMax, memorySwapMax }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+  const limit = criOfMemoryMax(memoryMax);
+  const memory = sameSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: BigInt(limit) };
+  if (memorySwapMax === undefined || reported === undefined || reported.memory_swap_limit_in_bytes === 0n)
+    return memory;
+  const both = criOfSwapMax(memorySwapMax, memoryMax);
+  const swap = sameSize(reported.memory_swap_limit_in_bytes, both) ? {} : { memory_swap_limit_in_bytes: BigInt(both) };
+  return { ...memory, ...swap };
+}
+
+const sameLimit = (reported: bigint | undefined, found: number): boolean =>
+  found === -1 ? reported === undefined || reported <= 0n : reported === BigInt(found);
+
+/** The kernel rounds sizes down to a page: the runtime's number is then the one that was asked for, and true. */
+const LARGEST_PAGE = 64n * 1024n;
+
+function sameSize(reported: bigint | undefined, found: number): boolean {
+  if (found === -1) return reported === undefined || reported <= 0n;
+  const difference = (reported ?? 0n) - BigInt(found);
+  return difference >= 0n && difference < LARGEST_PAGE;
+}

@@ -1,0 +1,145 @@
+import {
+  type ContainerDescription,
+  ContainerState,
+  type LinuxContainerResources,
+  type Messages,
+  type PodDescription,
+} from '../runtime/index.ts';
+import { DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
+import type { Bytes, CpuMax, Limit } from '../units/index.ts';
+import { assertNotUnderUse, isUnderUse } from './admission.ts';
+import type { ResizeContext } from './context.ts';
+import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import { isMemoryTight, podLimitsFor } from './plan.ts';
+import { perform } from './perform.ts';
+import { settleVolumes } from './settle.ts';
+import { limitsByName, onlyShrinking } from './limits.ts';
+import { failOpen } from './fail-open.ts';
+import type { PodState, PodTarget } from './state.ts';
+import { type WantedLimits, touchesLimits, wantedLimits } from './wish.ts';
+
+/**
+ * UpdateContainerResources: the runtime gets the request as it came, and around it the pod's limit and its volumes are
+ * kept in order. What cannot be understood (no such pod, files that cannot be read) is forwarded as it came, and counted.
+ *
+ * @param forward calls the runtime, and gives its answer.
+ * @returns the runtime's answer.
+ * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything has changed; what `forward`
+ * throws after the pod is as it was.
+ */
+export async function updateContainer(
+  context: ResizeContext,
+  request: Messages['UpdateContainerResourcesRequest'],
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  const resources = request.linux;
+  if (resources === null || !touchesLimits(resources)) return forward();
+  const found = await findContainer(context, request.container_id);
+  if (found === undefined) return forward();
+  const { container, pod } = found;
+  // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
+  if (container.state !== ContainerState.RUNNING) return forward();
+  return context.lock.run(pod.sandboxId, async () => {
+    const prepared = await failOpen(context, container.containerId, () => prepare(context, container, pod, resources));
+    return prepared === undefined ? forward() : resize(context, prepared, forward);
+  });
+}
+
+interface Found {
+  readonly container: ContainerDescription;
+  readonly pod: PodDescription;
+}
+
+async function findContainer(context: ResizeContext, id: string): Promise<Found | undefined> {
+  try {
+    const container = await context.registry.describeContainer(id);
+    const pod = container === undefined ? undefined : await context.registry.pod(container.sandboxId);
+    if (container !== undefined && pod !== undefined) return { container, pod };
+    context.failOpen('unknown_pod', id);
+  } catch (error) {
+    // The backend cannot be asked: it will say so to the caller itself.
+    context.failOpen('unknown_pod', id, error);
+  }
+  return undefined;
+}
+
+/** What is read before a plan is made, under the pod's lock. */
+interface Prepared extends Found {
+  readonly wanted: WantedLimits;
+  /** Undefined when the pod has no cgroup of its own, so nothing to keep in order. */
+  readonly state: PodState | undefined;
+}
+
+async function prepare(
+  context: ResizeContext,
+  container: ContainerDescription,
+  pod: PodDescription,
+  resources: LinuxContainerResources,
+): Promise<Prepared | undefined> {
+  const { tree } = context;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return undefined;
+  const limits = await tree.readLimits(cgroup);
+  const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
+  const wanted = wantedLimits(resources, current);
+  if (wanted.memory !== undefined) {
+    const whose = {
+      text: `container ${container.name}`,
+      container: container.name,
+      pod: `${pod.metadata.namespace}/${pod.metadata.name}`,
+    };
+    assertNotUnderUse(whose, wanted.memory, limits.memoryMax, await tree.readMemoryUse(cgroup));
+  }
+  if (!hasPodCgroup(pod)) return { container, pod, wanted, state: undefined };
+  const volumes = readVolumes(context.volumes, pod);
+  const state = await readPod(tree, pod, volumes);
+  context.policies.meet(pod.sandboxId, volumes, state.memory);
+  return { container, pod, wanted, state };
+}
+
+async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
+  const { container, pod, wanted, state } = prepared;
+  if (state === undefined) return forward();
+  const limits = await podLimits(context, pod, state, container.containerId, wanted);
+  const after = stateAfter(state, container.containerId, wanted, limits);
+  const sizes = context.policies.targets(pod.sandboxId, state.volumes, after.memory, limitsByName(context, pod, after));
+  // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
+  const settled = isMemoryTight(after);
+  const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
+  let response: Buffer = Buffer.alloc(0);
+  await perform(context, pod, state, target, async () => {
+    response = await forward();
+  });
+  if (!settled) settleVolumes(context, pod);
+  return response;
+}
+
+/** The pod limits that go with the update; a lowering that the use forbids is left out, since nobody asked for it. */
+async function podLimits(
+  context: ResizeContext,
+  pod: PodDescription,
+  state: PodState,
+  containerId: string,
+  wanted: WantedLimits,
+): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
+  const { memory, ...limits } = podLimitsFor(state, { id: containerId, ...wanted });
+  if (memory === undefined) return limits;
+  const use = await context.tree.readMemoryUse(podCgroup(pod));
+  if (!isUnderUse(memory, state.memory, use)) return { ...limits, memory };
+  context.log.warn(
+    { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
+    'pod limit not lowered with its container: more is in use than can be reclaimed',
+  );
+  return limits;
+}
+
+/** The pod as it will be. */
+function stateAfter(
+  state: PodState,
+  containerId: string,
+  wanted: WantedLimits,
+  limits: { memory?: Limit<Bytes>; cpu?: CpuMax },
+): PodState {
+  const containers = state.containers.map((entry) => (entry.id === containerId ? { ...entry, ...wanted } : entry));
+  return { ...state, ...limits, containers };
+}

@@ -1,0 +1,188 @@
+import { type CgroupPath, assertUnified, cpuSharesOfCri, formulasOf, weightOfShares } from '../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import { type VolumePolicy, readVolumeAnnotations } from '../tmpfs/index.ts';
+import type { LinuxContainerResources, Messages, PodDescription } from '../runtime/index.ts';
+import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes, cpuShares, microseconds } from '../units/index.ts';
+import { assertNotUnderUse } from './admission.ts';
+import type { ResizeContext } from './context.ts';
+import { failOpen } from './fail-open.ts';
+import { limitsByName, onlyShrinking } from './limits.ts';
+import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import { perform } from './perform.ts';
+import { isMemoryTight } from './plan.ts';
+import { settleVolumes } from './settle.ts';
+import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
+import { wantedLimits } from './wish.ts';
+
+type Request = Messages['UpdatePodSandboxResourcesRequest'];
+
+/** Files that the fields' own steps write, in their place in the order. */
+const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
+
+/**
+ * UpdatePodSandboxResources: the pod's cgroup gets `resources` plus `overhead`, then the runtime is told. The same call
+ * twice changes nothing; kubelet writes the same values itself, before or after.
+ *
+ * @param forward tells the runtime, and gives its answer; a runtime that lacks the call is answered for there.
+ * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
+ * VOLUME_IN_USE), and what a failing step or `forward` throws after the pod is as it was.
+ */
+export async function updatePod(
+  context: ResizeContext,
+  request: Request,
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  const pod = await findPod(context, request.pod_sandbox_id);
+  if (pod === undefined || !hasPodCgroup(pod)) return forward();
+  return context.lock.run(pod.sandboxId, async () => {
+    const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
+    return prepared === undefined ? forward() : resize(context, prepared, forward);
+  });
+}
+
+async function findPod(context: ResizeContext, id: string): Promise<PodDescription | undefined> {
+  try {
+    const pod = await context.registry.pod(id);
+    if (pod === undefined) context.failOpen('unknown_pod', id);
+    return pod;
+  } catch (error) {
+    context.failOpen('unknown_pod', id, error);
+    return undefined;
+  }
+}
+
+interface Prepared {
+  /** As the request says it is from now on. */
+  readonly pod: PodDescription;
+  readonly state: PodState;
+  readonly limits: { readonly memory?: Limit<Bytes>; readonly cpu?: CpuMax; readonly weight?: CpuWeight };
+  readonly unified: readonly UnifiedChange[];
+  /** What the request's annotations ask for. */
+  readonly sizes: ReadonlyMap<string, VolumePolicy>;
+}
+
+async function prepare(context: ResizeContext, known: PodDescription, request: Request): Promise<Prepared> {
+  const { tree } = context;
+  const cgroup = podCgroup(known);
+  const volumes = readVolumes(context.volumes, known);
+  const state = await readPod(tree, known, volumes);
+  context.policies.meet(known.sandboxId, volumes, state.memory);
+  const limits = podLimits(known, state, request);
+  if (limits.memory !== undefined) {
+    const name = `${known.metadata.namespace}/${known.metadata.name}`;
+    assertNotUnderUse(
+      { text: `pod ${name}`, pod: name },
+      limits.memory,
+      state.memory,
+      await tree.readMemoryUse(cgroup),
+    );
+  }
+  const shares = requestedShares(request);
+  const pod = shares === undefined ? known : { ...known, cpuShares: shares };
+  const unified = await unifiedChanges(context, cgroup, request.resources);
+  return { pod, state, limits, unified, sizes: requestedSizes(known, volumes, request.annotations) };
+}
+
+async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
+  const { pod, state, limits, unified } = prepared;
+  const after = { ...state, ...limits };
+  const sizes = context.policies.targets(
+    pod.sandboxId,
+    state.volumes,
+    after.memory,
+    limitsByName(context, pod, after),
+    prepared.sizes,
+  );
+  // kubelet raises the pod first and its containers after it: volumes that grow wait for those.
+  const settled = isMemoryTight(after);
+  const target: PodTarget = {
+    ...limits,
+    unified,
+    call: 'pod',
+    volumes: settled ? sizes : onlyShrinking(state, sizes),
+  };
+  let response: Buffer = Buffer.alloc(0);
+  await perform(context, pod, state, target, async () => {
+    response = await forward();
+  });
+  context.registry.learnPod(pod);
+  context.policies.adopt(pod.sandboxId, prepared.sizes);
+  if (!settled) settleVolumes(context, pod);
+  return response;
+}
+
+/** `resources` plus `overhead` for the pod's cgroup. What `resources` does not set stays, whatever the overhead. */
+function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
+  if (resources === null) return {};
+  const { memory, cpu } = wantedLimits(resources, state.cpu);
+  const extra = overhead === null ? {} : wantedLimits(overhead, state.cpu);
+  const weight = podWeight(pod, state, resources, overhead);
+  return {
+    ...(memory === undefined ? {} : { memory: memory === 'max' ? memory : bytes(memory + finite(extra.memory)) }),
+    ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
+    ...(weight === undefined ? {} : { weight }),
+  };
+}
+
+const finite = (limit: Limit<Bytes> | undefined): number => (limit === undefined || limit === 'max' ? 0 : limit);
+
+function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
+  if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
+  return { ...cpu, quota: microseconds(cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period)) };
+}
+
+/**
+ * The weight for the requested shares, by the formula that this node's kubelet used for this pod: its live weight and the
+ * shares that it was created with tell. Where they do not, the old one, which kubelet has used for pods up to 1.36.
+ */
+function podWeight(
+  pod: PodDescription,
+  state: PodState,
+  resources: LinuxContainerResources,
+  overhead: LinuxContainerResources | null,
+): CpuWeight | undefined {
+  const asked = cpuSharesOfCri(resources.cpu_shares);
+  if (asked === undefined || state.weight === undefined) return undefined;
+  const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
+  const known = pod.cpuShares === undefined ? [] : formulasOf(state.weight, cpuShares(pod.cpuShares));
+  const formula = known.length === 1 && known[0] === 'new' ? 'new' : 'old';
+  return weightOfShares(cpuShares(asked + (extra ?? 0)), formula);
+}
+
+/** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these are a request. */
+function requestedSizes(
+  pod: PodDescription,
+  volumes: readonly VolumeState[],
+  annotations: Readonly<Record<string, string>>,
+): ReadonlyMap<string, VolumePolicy> {
+  const { policies, errors } = readVolumeAnnotations(annotations);
+  const [error] = errors;
+  if (error !== undefined) throw error;
+  for (const volume of policies.keys()) {
+    if (volumes.some(({ name }) => name === volume)) continue;
+    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name} has no memory-backed volume ${volume}`;
+    const context = { pod: pod.metadata.uid, volume };
+    throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, context);
+  }
+  return policies;
+}
+
+function requestedShares({ resources, overhead }: Request): number | undefined {
+  const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
+  const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
+  return asked === undefined ? undefined : asked + (extra ?? 0);
+}
+
+async function unifiedChanges(
+  context: ResizeContext,
+  cgroup: CgroupPath,
+  resources: LinuxContainerResources | null,
+): Promise<UnifiedChange[]> {
+  const changes: UnifiedChange[] = [];
+  for (const [key, to] of Object.entries(resources?.unified ?? {})) {
+    if (OWN_STEPS.has(key)) continue;
+    assertUnified(key, to);
+    changes.push({ key, from: await context.tree.readFile(cgroup, key), to });
+  }
+  return changes;
+}

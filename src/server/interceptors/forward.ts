@@ -1,0 +1,31 @@
+import type { ServerUnaryCall } from '@grpc/grpc-js';
+import type { Backend } from '../../runtime/index.ts';
+import { type CallTrace, type RawUnaryHandler, inBackend, onBehalfOf } from '../call.ts';
+import type { Amendment } from '../routes.ts';
+
+/** Makes an intercepted call at the backend as it came: the same bytes, metadata, deadline, and end when its caller goes. */
+export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace): Promise<Buffer> {
+  return inBackend(trace, () => backend.call(call.getPath(), call.request, onBehalfOf(call)));
+}
+
+/** The same for a call that changes a pod: a caller that goes away does not end it, it is finished or undone. */
+export function forwardToTheEnd(
+  backend: Backend,
+  call: ServerUnaryCall<Buffer, Buffer>,
+  trace: CallTrace,
+): Promise<Buffer> {
+  const options = { metadata: call.metadata, deadline: call.getDeadline() };
+  return inBackend(trace, () => backend.call(call.getPath(), call.request, options));
+}
+
+/**
+ * Serves a call whose response is amended, where the frame switch cannot: with compressed messages. gRPC's own server
+ * and client undo the compression.
+ */
+export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
+  return async (call, trace) => {
+    const response = await forward(backend, call, trace);
+    const addition = await amendment({ path: call.getPath(), request: call.request, response });
+    return addition === undefined ? response : Buffer.concat([response, addition]);
+  };
+}

@@ -1,0 +1,36 @@
+/** The CRI calls that the shim acts on: one file for each, and this table. Every other call passes. */
+import { type Backend, runtimePath } from '../../runtime/index.ts';
+import type { ResizeContext } from '../../sandbox/index.ts';
+import type { RawUnaryHandler } from '../call.ts';
+import type { Interceptors } from '../routes.ts';
+import { containerStatus } from './container-status.ts';
+import { amendedHandler } from './forward.ts';
+import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
+import { runtimeConfig } from './runtime-config.ts';
+import { updateContainerResources } from './update-container-resources.ts';
+import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
+
+export function createInterceptors(context: ResizeContext, backend: Backend): Interceptors {
+  return {
+    handlers: new Map([
+      [runtimePath('UpdateContainerResources'), updateContainerResources(context, backend)],
+      [runtimePath('UpdatePodSandboxResources'), updatePodSandboxResources(context, backend)],
+      [runtimePath('RuntimeConfig'), runtimeConfig(backend)],
+    ]),
+    amendments: new Map([
+      [runtimePath('ContainerStatus'), containerStatus(context)],
+      [runtimePath('RunPodSandbox'), learnPod(context)],
+      [runtimePath('RemovePodSandbox'), forgetPod(context)],
+      [runtimePath('CreateContainer'), learnContainer(context)],
+      [runtimePath('RemoveContainer'), forgetContainer(context)],
+    ]),
+  };
+}
+
+/** All that the local server serves: the handlers, and the amended calls, which come to it with compressed messages. */
+export function localHandlers({ handlers, amendments }: Interceptors, backend: Backend): Map<string, RawUnaryHandler> {
+  const amended = [...amendments].map(
+    ([path, amendment]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],
+  );
+  return new Map([...amended, ...handlers]);
+}

@@ -1,0 +1,54 @@
+import { describeRequestedPod } from '../../runtime/index.ts';
+import { type ResizeContext, applyVolumeSizes } from '../../sandbox/index.ts';
+import type { Amendment } from '../routes.ts';
+import { decodeOrUndefined } from './decode.ts';
+
+/**
+ * Calls that are only watched: pods and containers are learned as they are made, and forgotten as they are removed. They
+ * are amendments that add nothing, so the client has its answer only when the shim knows what the client knows.
+ */
+
+export function learnPod(context: ResizeContext): Amendment {
+  return async ({ request, response }) => {
+    const asked = decodeOrUndefined(context, 'RunPodSandboxRequest', request);
+    const made = decodeOrUndefined(context, 'RunPodSandboxResponse', response);
+    if (asked === undefined || made === undefined) return undefined;
+    const pod = describeRequestedPod(made.pod_sandbox_id, asked);
+    if (pod === undefined) return undefined;
+    context.registry.learnPod(pod);
+    // kubelet has mounted the volumes by its own rules; the pod's annotations hold from its start.
+    await applyVolumeSizes(context, pod);
+    return undefined;
+  };
+}
+
+export function learnContainer(context: ResizeContext): Amendment {
+  return ({ request, response }) => {
+    const asked = decodeOrUndefined(context, 'CreateContainerRequest', request);
+    const made = decodeOrUndefined(context, 'CreateContainerResponse', response);
+    if (asked !== undefined && made !== undefined) {
+      context.registry.learnContainer({
+        containerId: made.container_id,
+        sandboxId: asked.pod_sandbox_id,
+        name: asked.config?.metadata?.name ?? '',
+      });
+    }
+    return Promise.resolve(undefined);
+  };
+}
+
+export function forgetPod(context: ResizeContext): Amendment {
+  return ({ request }) => {
+    const removed = decodeOrUndefined(context, 'RemovePodSandboxRequest', request);
+    if (removed !== undefined) context.registry.forgetPod(removed.pod_sandbox_id);
+    return Promise.resolve(undefined);
+  };
+}
+
+export function forgetContainer(context: ResizeContext): Amendment {
+  return ({ request }) => {
+    const removed = decodeOrUndefined(context, 'RemoveContainerRequest', request);
+    if (removed !== undefined) context.registry.forgetContainer(removed.container_id);
+    return Promise.resolve(undefined);
+  };
+}
