@@ -1,7 +1,6 @@
 import { mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { errnoOf } from '../errors/index.ts';
-import { forUsAlone, setRights } from './rights.ts';
 
 /** The folder of our socket. */
 export interface Folder {
@@ -11,13 +10,12 @@ export interface Folder {
 }
 
 /**
- * Makes the folder of a socket, for us alone at first. A folder that was there is taken as ours when it holds nothing
+ * Makes the folder of a socket, for us alone. A folder that was there is taken as ours when it holds nothing
  * else and belongs to us, as systemd's RuntimeDirectory= makes it; /run or the backend's own folder keep their rights.
  */
 export function prepareFolder(path: string, socketName: string, backendFolder: string): Folder {
   mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
   const isOurs = made(path) || (realPath(path) !== realPath(backendFolder) && isForSocketAlone(path, socketName));
-  if (isOurs) setRights(path, forUsAlone(0o700));
   return { path, isOurs };
 }
 

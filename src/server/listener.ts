@@ -71,7 +71,7 @@ async function listenOrThrow({ path, backendPath, onConnection, log }: ListenOpt
   await bind(server, bound);
   try {
     setRights(bound, forUsAlone(0o600));
-    mirror(bound);
+    if (!mirror(bound) && folder.isOurs) setRights(folder.path, forUsAlone(0o700));
     await claim(bound, path);
   } catch (error) {
     server.close();

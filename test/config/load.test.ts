@@ -1,0 +1,195 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { configurationPage } from '../../src/config/documentation.ts';
+import { type Config, ConfigError, loadConfig, version } from '../../src/config/index.ts';
+
+let folder: string;
+beforeAll(() => (folder = mkdtempSync(join(tmpdir(), 'config-'))));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const file = (text: string): string => {
+  const path = join(folder, 'config.yaml');
+  writeFileSync(path, text);
+  return path;
+};
+
+async function load(...argv: string[]): Promise<Config> {
+  const invocation = await loadConfig(argv);
+  if (invocation.ask !== 'run') throw new Error(`printed ${invocation.text}`);
+  return invocation.config;
+}
+const loadFile = (text: string, ...argv: string[]): Promise<Config> => load('--config', file(text), ...argv);
+
+async function faults(loading: Promise<unknown>): Promise<{ source: string; lines: string[] }> {
+  const error: unknown = await loading.catch((reason: unknown) => reason);
+  if (!(error instanceof ConfigError)) throw new Error(`no ConfigError: ${String(error)}`);
+  return { source: error.source, lines: error.faults.map((line) => line.replaceAll(folder, '')) };
+}
+
+const defaults: Config = {
+  listen: '/run/cri-resize-shim/cri-resize-shim.sock',
+  containerRuntimeEndpoint: '/run/containerd/containerd.sock',
+  kubeletRoot: '/var/lib/kubelet',
+  cgroupRoot: '/sys/fs/cgroup',
+  cgroupDriver: 'auto',
+  stateDir: '/var/lib/cri-resize-shim',
+  intercept: true,
+  logLevel: 'info',
+  logPassedCalls: false,
+  shutdownTimeout: 30_000,
+};
+
+/** Each setting: key, flag, a value as a user writes it, and what becomes of it. */
+const settings: [keyof Config, string, string, unknown][] = [
+  ['listen', '--listen', 'unix:///run/a.sock', '/run/a.sock'],
+  ['listen', '--listen', '/run/bare.sock', '/run/bare.sock'],
+  ['listen', '--listen', 'unix:/run/one-slash.sock', '/run/one-slash.sock'],
+  ['containerRuntimeEndpoint', '--container-runtime-endpoint', '/run/k3s//containerd.sock', '/run/k3s/containerd.sock'],
+  ['kubeletRoot', '--kubelet-root', '/data/kubelet/', '/data/kubelet'],
+  ['cgroupRoot', '--cgroup-root', '/', '/'],
+  ['cgroupDriver', '--cgroup-driver', 'systemd', 'systemd'],
+  ['stateDir', '--state-dir', '/var/lib/../tmp/x', '/var/tmp/x'],
+  ['intercept', '--intercept', 'false', false],
+  ['logLevel', '--log-level', 'trace', 'trace'],
+  ['logPassedCalls', '--log-passed-calls', 'true', true],
+  ['shutdownTimeout', '--shutdown-timeout', '1m30s', 90_000],
+  ['shutdownTimeout', '--shutdown-timeout', '500ms', 500],
+  ['shutdownTimeout', '--shutdown-timeout', '0s', 0],
+];
+
+describe('settings', () => {
+  it('have defaults', async () => {
+    expect(await load()).toEqual(defaults);
+    expect(await loadFile('')).toEqual(defaults);
+    expect(await loadFile('apiVersion: cri-resize-shim.io/v1alpha1\nkind: ShimConfiguration\n')).toEqual(defaults);
+  });
+
+  it.each(settings)('%s is set by %s=%s', async (key, flag, text, value) => {
+    expect(await load(`${flag}=${text}`)).toEqual({ ...defaults, [key]: value });
+    expect(await load(flag, text)).toEqual({ ...defaults, [key]: value });
+  });
+
+  it.each(settings)('%s is set in the file, and %s=%s goes before it', async (key, flag, text, value) => {
+    expect(await loadFile(`${key}: ${text}\n`)).toEqual({ ...defaults, [key]: value });
+    const other = settings.find(([, name, otherText]) => name === flag && otherText !== text);
+    const fallback =
+      other?.[2] ?? { '--intercept': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag];
+    const written = `${key}: ${fallback ?? (flag === '--cgroup-driver' ? 'cgroupfs' : '/other')}\n`;
+    expect((await loadFile(written))[key]).not.toEqual(value);
+    expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);
+  });
+
+  it('a switch alone is true, also where the file says false', async () => {
+    expect((await loadFile('intercept: false', '--intercept', '--log-level', 'warn')).intercept).toBe(true);
+    expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
+  });
+
+  it('a file may be JSON, have comments and anchors', async () => {
+    expect((await loadFile('{"intercept": false, "logLevel": "warn"}')).logLevel).toBe('warn');
+    expect((await loadFile('# out\nstateDir: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
+  });
+});
+
+describe('a bad command line', () => {
+  it.each([
+    [['--log-level', 'loud'], '--log-level: "loud" must be one of trace, debug, info, warn, error'],
+    [['--cgroup-driver=v1'], '--cgroup-driver: "v1" must be one of auto, cgroupfs, systemd'],
+    [['--intercept=no'], '--intercept: "no" must be true or false'],
+    [['--kubelet-root', 'var/lib'], '--kubelet-root: "var/lib" must be an absolute path'],
+    [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be unix:\/\/ and an absolute path/],
+    [['--listen', 'unix://run/x.sock'], /^--listen: "unix:\/\/run\/x.sock" must be unix/],
+    [['--listen', `/${'x'.repeat(107)}`], /^--listen: .* has 108 bytes; a socket's path may have at most 107$/],
+    [['--shutdown-timeout', '30'], /^--shutdown-timeout: "30" must be a number with a unit/],
+    [['--shutdown-timeout', '597h'], /^--shutdown-timeout: "597h" must be .* at most 596h$/],
+    [['--shutdown-timeout=-1s'], /^--shutdown-timeout: "-1s" must be/],
+    [['--intercpt'], "unknown option '--intercpt' (Did you mean --intercept?)"],
+    [['--log-level'], /option '--log-level <LEVEL>' argument missing/],
+    [['serve'], /too many arguments/],
+    [
+      ['--listen=/run/containerd/containerd.sock'],
+      /^--listen and --container-runtime-endpoint are both .*: the shim would call itself/,
+    ],
+  ])('%j', async (argv, text) => {
+    const { source, lines } = await faults(load(...argv));
+    expect(source).toBe('usage');
+    expect(lines).toEqual([typeof text === 'string' ? text : expect.stringMatching(text)]);
+  });
+
+  it('says every fault', async () => {
+    expect((await faults(load('--log-level=x', '--intercept=y'))).lines).toHaveLength(2);
+  });
+});
+
+describe('a bad file', () => {
+  it.each([
+    ['logLevel: loud', '/config.yaml:1:1: logLevel: "loud" must be one of trace, debug, info, warn, error'],
+    ['# x\n\nintercept: no', '/config.yaml:3:1: intercept: "no" must be true or false'],
+    ['intercept: "true"', '/config.yaml:1:1: intercept: "true" must be true or false'],
+    ['shutdownTimeout: 30', /^\/config.yaml:1:1: shutdownTimeout: 30 must be a number with a unit/],
+    ['listen:', /^\/config.yaml:1:1: listen: an empty value must be unix/],
+    ['stateDir: [/a]', '/config.yaml:1:1: stateDir: ["/a"] must be an absolute path'],
+    [
+      'kubletRoot: /x',
+      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed are .*stateDir/,
+    ],
+    ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
+    ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed are/],
+    ['__proto__: {intercept: false}', /^\/config.yaml:1:1: __proto__: unknown key/],
+    ['kind: Pod', '/config.yaml:1:1: kind: "Pod" must be ShimConfiguration'],
+    ['apiVersion: v2', '/config.yaml:1:1: apiVersion: "v2" must be cri-resize-shim.io/v1alpha1'],
+    ['- listen', '/config.yaml: ["listen"] must be a mapping of settings'],
+    ['just text', '/config.yaml: "just text" must be a mapping of settings'],
+    ['intercept: true\nlogLevel: [a', /^\/config.yaml:2:\d+: not valid YAML: /],
+    ['intercept: true\nintercept: false', '/config.yaml:2:1: not valid YAML: Map keys must be unique'],
+    ['intercept: !wild true', /^\/config.yaml:1:12: not valid YAML: Unresolved tag/],
+    ['a: 1\n---\nb: 2', /^\/config.yaml:\d+:1: not valid YAML: /],
+  ])('%j', async (text, expected) => {
+    const { source, lines } = await faults(loadFile(text));
+    expect(source).toBe('file');
+    expect(lines).toEqual([typeof expected === 'string' ? expected : expect.stringMatching(expected)]);
+  });
+
+  it('says every fault, in the order of the file', async () => {
+    const { lines } = await faults(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
+    expect(lines.map((line) => line.split(': ')[0])).toEqual([1, 2, 3].map((line) => `/config.yaml:${line}:1`));
+  });
+
+  it('is one even where a flag goes before the value', async () => {
+    expect((await faults(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
+  });
+
+  it('says what is wrong with the file itself', async () => {
+    expect((await faults(load('--config=/none/x.yaml'))).lines).toEqual([
+      '/none/x.yaml: no such file; give --config an existing YAML file',
+    ]);
+    expect((await faults(load('--config', folder))).lines[0]).toMatch(/is a folder/);
+  });
+
+  it('cannot grow without bound by aliases', async () => {
+    const levels = Array.from(
+      { length: 12 },
+      (_, level) => `l${level + 1}: &l${level + 1} [*l${level}, *l${level}, *l${level}]`,
+    );
+    const { lines } = await faults(loadFile(`l0: &l0 x\n${levels.join('\n')}`));
+    expect(lines[0]).toMatch(/Excessive alias count|unknown key/);
+  });
+});
+
+describe('--help and --version', () => {
+  it('print', async () => {
+    expect(await loadConfig(['--version'])).toEqual({ ask: 'print', text: `${version}\n` });
+    expect(version).toMatch(/^\d+\.\d+\.\d+/);
+    const help = await loadConfig(['--help']);
+    const text = help.ask === 'print' ? help.text : '';
+    for (const [, flag] of settings) expect(text).toContain(flag);
+    expect(text).toContain('--config <FILE>');
+  });
+});
+
+it('docs/configuration.md is what the schema says', () => {
+  const page = new URL('../../docs/configuration.md', import.meta.url);
+  if (process.env['UPDATE_DOCS'] === '1') writeFileSync(page, configurationPage());
+  expect(readFileSync(page, 'utf8'), 'run the test with UPDATE_DOCS=1 to write it anew').toBe(configurationPage());
+});

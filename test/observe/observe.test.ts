@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest';
+import { countersFields, createCounters } from '../../src/observe/counters.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { oncePerKey } from '../../src/observe/once.ts';
+
+describe('the log', () => {
+  const lines: string[] = [];
+  const write = (level: 'debug' | 'warn'): Record<string, unknown>[] => {
+    lines.length = 0;
+    const log = createLog({ level, destination: { write: (line) => void lines.push(line) } });
+    log.debug({ a: 1 }, 'one');
+    log.info({ b: 'x', list: ['p', 'q'], none: undefined }, 'two');
+    log.warn({}, 'three');
+    log.error({ ok: false }, 'four');
+    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  };
+
+  it('is one JSON object a line, with level by name and time in ISO 8601', () => {
+    const [first, second] = write('debug');
+    expect(first).toEqual({ level: 'debug', time: first?.['time'], a: 1, msg: 'one' });
+    expect(second).toEqual({ level: 'info', time: second?.['time'], b: 'x', list: ['p', 'q'], msg: 'two' });
+    expect(new Date(String(first?.['time'])).toISOString()).toBe(first?.['time']);
+    expect(lines.every((line) => line.endsWith('\n') && line.indexOf('\n') === line.length - 1)).toBe(true);
+  });
+
+  it('leaves out what is below its level', () => {
+    expect(write('warn').map(({ msg }) => msg)).toEqual(['three', 'four']);
+  });
+});
+
+describe('counters', () => {
+  it('count by label', () => {
+    const counters = createCounters();
+    counters.failOpen('unknown_pod');
+    counters.failOpen('unknown_pod');
+    counters.failOpen('undecodable');
+    counters.interceptedCall('/a/B', 0, 1.5);
+    counters.interceptedCall('/a/B', 0, 2);
+    counters.interceptedCall('/a/B', 9, 1);
+    counters.protocolError('PROTOCOL_ERROR');
+    expect(counters.snapshot()).toEqual({
+      failOpen: { unknown_pod: 2, undecodable: 1 },
+      interceptedCalls: [
+        { method: '/a/B', code: 0, count: 2, milliseconds: 3.5 },
+        { method: '/a/B', code: 9, count: 1, milliseconds: 1 },
+      ],
+      protocolErrors: { PROTOCOL_ERROR: 1 },
+    });
+    expect(countersFields(counters.snapshot())).toEqual({
+      failOpen: ['unknown_pod 2', 'undecodable 1'],
+      interceptedCalls: ['/a/B code 0: 2, 4 ms', '/a/B code 9: 1, 1 ms'],
+      protocolErrors: ['PROTOCOL_ERROR 1'],
+    });
+  });
+
+  it('stay small when labels do not', () => {
+    const counters = createCounters();
+    for (let index = 0; index < 10_000; index += 1) {
+      counters.protocolError(`E${index}`);
+      counters.interceptedCall(`/m/${index}`, index % 17, 1);
+    }
+    const { protocolErrors, interceptedCalls } = counters.snapshot();
+    expect(Object.keys(protocolErrors)).toHaveLength(257);
+    expect(interceptedCalls.length).toBeLessThan(256 + 18);
+    expect(Object.values(protocolErrors).reduce((sum, count) => sum + count)).toBe(10_000);
+    expect(interceptedCalls.reduce((sum, { count }) => sum + count, 0)).toBe(10_000);
+  });
+});
+
+describe('once per key', () => {
+  it('is true the first time', () => {
+    const first = oncePerKey();
+    expect(['a', 'b', 'a', 'b', 'c'].map((key) => first(key))).toEqual([true, true, false, false, true]);
+  });
+
+  it('remembers the keys met last', () => {
+    const first = oncePerKey(2);
+    expect(['a', 'b', 'a', 'c', 'a', 'b'].map((key) => first(key))).toEqual([true, true, false, true, false, true]);
+  });
+});
