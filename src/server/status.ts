@@ -40,8 +40,10 @@ export function tracesOf(error: unknown): { error: string; errno?: string; stack
 function ownStatus(code: Code, reason: Reason, message: string, context: ErrorContext): CallStatus {
   const details = wellFormed(message);
   const metadata = new Metadata();
-  const entries = Object.entries(context).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
-  const info = { reason, metadata: Object.fromEntries(entries) };
+  const about = Object.entries(context as Record<string, string | undefined>).flatMap(([key, value]) =>
+    value === undefined ? [] : [[key, wellFormed(value)] as const],
+  );
+  const info = { reason, metadata: Object.fromEntries(about) };
   metadata.set('grpc-status-details-bin', encodeStatusDetails(code, details, info));
   return { code, details, metadata };
 }
@@ -55,5 +57,5 @@ function backendStatus(error: { code: number; details: string; metadata: Metadat
   return { code: error.code, details: wellFormed(error.details), metadata };
 }
 
-/** Half a surrogate pair cannot go on the wire: grpc-js throws. */
+/** Half a surrogate pair cannot go on the wire: grpc-js throws, and protobuf's text would not be UTF-8. */
 const wellFormed = (text: string): string => Buffer.from(text).toString();
