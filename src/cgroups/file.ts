@@ -15,7 +15,7 @@ export type CgroupPath = string;
 
 export const CGROUP_ROOT = '/sys/fs/cgroup';
 
-const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 // Linux's O_PATH, which Node does not name: a descriptor that only stands for the place.
 const O_PATH = 0o10000000;
 
@@ -128,7 +128,7 @@ export class CgroupFiles {
     const path = cgroupFilePath(this.root, cgroup, file);
     let handle: FileHandle | undefined;
     try {
-      handle = await open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+      handle = await open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK);
       this.#assertInside(handle.fd, path);
       const { bytesWritten } = await handle.write(value);
       if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);

@@ -84,7 +84,7 @@ async function remountByCommand(
     if (!(error instanceof ExecaError)) throw error;
     const said = String(error.stderr).trim();
     // mount(8) has words for EINVAL, and passes no errno on.
-    const errno = /wrong fs type, bad option|not mounted already, or bad option/i.test(said) ? 'EINVAL' : undefined;
+    const errno = /\bbad option\b/.test(said) ? 'EINVAL' : undefined;
     throw failed(volume, size, said === '' ? error.shortMessage : said, errno, error);
   }
 }

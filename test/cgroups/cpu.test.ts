@@ -1,0 +1,61 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  assertCpuMax,
+  assertCpuWeight,
+  formatCpuMax,
+  isSameCpuMax,
+  parseCpuMax,
+  parseCpuWeight,
+} from '../../src/cgroups/cpu.ts';
+import type { CpuMax } from '../../src/units/index.ts';
+import { cpuWeight, microseconds } from '../../src/units/index.ts';
+
+const anyCpuMax: fc.Arbitrary<CpuMax> = fc.record({
+  quota: fc.oneof(fc.constant('max' as const), fc.integer({ min: 1000, max: 1e9 }).map(microseconds)),
+  period: fc.integer({ min: 1000, max: 1e6 }).map(microseconds),
+});
+
+describe('cpu.max', () => {
+  it('is quota and period', () => {
+    expect(parseCpuMax('max 100000')).toEqual({ quota: 'max', period: 100000 });
+    expect(parseCpuMax('50000 100000')).toEqual({ quota: 50000, period: 100000 });
+  });
+
+  it('is written as it is read, and taken when the kernel takes it', () => {
+    fc.assert(
+      fc.property(anyCpuMax, (cpuMax) => {
+        expect(isSameCpuMax(parseCpuMax(formatCpuMax(cpuMax)), cpuMax)).toBe(true);
+        expect(() => assertCpuMax(cpuMax)).not.toThrow();
+      }),
+    );
+  });
+
+  it.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])('is not %j', (text) => {
+    expect(() => parseCpuMax(text)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+  });
+
+  it.each([
+    ['max', 999],
+    ['max', 1_000_001],
+    [999, 100_000],
+    [0, 100_000],
+  ] as const)('refuses what the kernel refuses: %s %s', (quota, period) => {
+    const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
+    expect(() => assertCpuMax(cpuMax)).toThrow(expect.objectContaining({ reason: 'INVALID_VALUE' }));
+  });
+});
+
+describe('cpu.weight', () => {
+  it('is 1 to 10000, or 0 of an idle cgroup', () => {
+    expect(['0', '1', '100', '10000'].map(parseCpuWeight)).toEqual([0, 1, 100, 10000]);
+    for (const text of ['', '10001', 'max', '1.5', '-1']) expect(() => parseCpuWeight(text)).toThrow(/cpu\.weight/);
+  });
+
+  it('cannot be set to 0 or above 10000', () => {
+    for (const weight of [1, 10000]) expect(() => assertCpuWeight(cpuWeight(weight))).not.toThrow();
+    for (const weight of [0, 10001]) {
+      expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(expect.objectContaining({ reason: 'INVALID_VALUE' }));
+    }
+  });
+});

@@ -1,0 +1,153 @@
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CgroupFiles, cgroupFilePath, isCgroupVanished, isFileMissing } from '../../src/cgroups/file.ts';
+
+let folder: string;
+let root: string;
+let files: CgroupFiles;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'cgroup-file-'));
+  root = join(folder, 'root');
+  mkdirSync(join(root, 'kubepods/pod1'), { recursive: true });
+  writeFileSync(join(root, 'kubepods/pod1/memory.max'), 'max\n');
+  writeFileSync(join(folder, 'memory.max'), 'outside\n');
+  files = new CgroupFiles(root);
+});
+
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const caught = async (run: () => unknown): Promise<unknown> => {
+  try {
+    await run();
+  } catch (error) {
+    return error;
+  }
+  throw new Error('nothing was thrown');
+};
+
+describe('the path of a cgroup file', () => {
+  it('is the root, the cgroup and the file', () => {
+    expect(cgroupFilePath('/sys/fs/cgroup', '/kubepods/pod1', 'memory.max')).toBe(
+      '/sys/fs/cgroup/kubepods/pod1/memory.max',
+    );
+    expect(cgroupFilePath('/sys/fs/cgroup', '/', 'cgroup.procs')).toBe('/sys/fs/cgroup/cgroup.procs');
+  });
+
+  it.each([
+    ['kubepods', 'memory.max'],
+    ['', 'memory.max'],
+    ['/kubepods/../..', 'memory.max'],
+    ['/..', 'memory.max'],
+    ['/kubepods\0', 'memory.max'],
+    ['/kubepods', '../memory.max'],
+    ['/kubepods', 'pod1/memory.max'],
+    ['/kubepods', '..'],
+    ['/kubepods', ''],
+    ['/kubepods', 'memory.max\n'],
+  ])('cannot leave the root: %j %j', (cgroup, file) => {
+    expect(() => cgroupFilePath('/sys/fs/cgroup', cgroup, file)).toThrow(
+      expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }),
+    );
+  });
+
+  it('may have dots in its names', () => {
+    expect(cgroupFilePath('/r', '/a..b/...c', 'cpu.max')).toBe('/r/a..b/...c/cpu.max');
+  });
+});
+
+describe('reading', () => {
+  it('gives the content without its last newline, on this thread and through the pool', async () => {
+    expect(files.readNow('/kubepods/pod1', 'memory.max')).toBe('max');
+    await expect(files.read('/kubepods/pod1', 'memory.max')).resolves.toBe('max');
+  });
+
+  it('tells a cgroup that is gone from a file that is missing', async () => {
+    for (const read of [
+      () => files.readNow('/kubepods/pod2', 'memory.max'),
+      () => files.read('/kubepods/pod2', 'memory.max'),
+    ]) {
+      const gone = await caught(read);
+      expect(isCgroupVanished(gone)).toBe(true);
+      expect(isFileMissing(gone)).toBe(false);
+    }
+    for (const read of [
+      () => files.readNow('/kubepods/pod1', 'memory.high'),
+      () => files.read('/kubepods/pod1', 'memory.high'),
+    ]) {
+      const missing = await caught(read);
+      expect(isCgroupVanished(missing)).toBe(false);
+      expect(isFileMissing(missing)).toBe(true);
+      expect(missing).toMatchObject({
+        reason: 'CGROUP_UNAVAILABLE',
+        context: { file: join(root, 'kubepods/pod1/memory.high'), errno: 'ENOENT' },
+      });
+    }
+  });
+
+  it('does not follow a symbolic link, whether the file is one or a folder on the way', async () => {
+    symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
+    symlinkSync(folder, join(root, 'kubepods/pod9'));
+    for (const [cgroup, file] of [
+      ['/kubepods/pod1', 'memory.high'],
+      ['/kubepods/pod9', 'memory.max'],
+    ] as const) {
+      expect(await caught(() => files.readNow(cgroup, file))).toMatchObject({ context: { errno: 'ELOOP' } });
+      expect(await caught(() => files.read(cgroup, file))).toMatchObject({ context: { errno: 'ELOOP' } });
+    }
+  });
+
+  it('works when the root itself is behind a symbolic link', () => {
+    symlinkSync(root, join(folder, 'link'));
+    expect(new CgroupFiles(join(folder, 'link')).readNow('/kubepods/pod1', 'memory.max')).toBe('max');
+  });
+});
+
+describe('writing', () => {
+  it('puts the value into the file', async () => {
+    await files.write('/kubepods/pod1', 'memory.max', '4096');
+    expect(readFileSync(join(root, 'kubepods/pod1/memory.max'), 'utf8')).toBe('4096');
+  });
+
+  it('creates nothing: a missing file says ENOENT', async () => {
+    expect(await caught(() => files.write('/kubepods/pod1', 'memory.high', '4096'))).toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { file: join(root, 'kubepods/pod1/memory.high'), asked: '4096', errno: 'ENOENT' },
+    });
+    expect(readdirSync(join(root, 'kubepods/pod1'))).toEqual(['memory.max']);
+  });
+
+  it('says that the cgroup is gone', async () => {
+    const error = await caught(() => files.write('/kubepods/pod2', 'memory.max', '4096'));
+    expect(isCgroupVanished(error)).toBe(true);
+    expect(error).toMatchObject({ context: { asked: '4096' } });
+  });
+
+  it('leaves what a symbolic link leads to as it is', async () => {
+    symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
+    symlinkSync(folder, join(root, 'kubepods/pod9'));
+    for (const [cgroup, file] of [
+      ['/kubepods/pod1', 'memory.high'],
+      ['/kubepods/pod9', 'memory.max'],
+    ] as const) {
+      expect(await caught(() => files.write(cgroup, file, '4096'))).toMatchObject({ context: { errno: 'ELOOP' } });
+    }
+    expect(readFileSync(join(folder, 'memory.max'), 'utf8')).toBe('outside\n');
+  });
+});
+
+describe('a cgroup', () => {
+  it('exists or not', () => {
+    expect(files.exists('/kubepods/pod1')).toBe(true);
+    expect(files.exists('/kubepods/pod2')).toBe(false);
+    expect(files.exists('/kubepods/pod1/memory.max')).toBe(false);
+  });
+
+  it('has children: its folders, not its files', async () => {
+    mkdirSync(join(root, 'kubepods/pod1/c1'));
+    expect(files.children('/kubepods/pod1')).toEqual(['c1']);
+    expect(isCgroupVanished(await caught(() => files.children('/kubepods/pod2')))).toBe(true);
+  });
+});

@@ -1,0 +1,55 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { cgroupOfPid, cgroupVersion, parseProcCgroup } from '../../src/cgroups/index.ts';
+
+describe('/proc/<pid>/cgroup', () => {
+  it.each([
+    ['0::/kubepods/pod1/c1\n', '/kubepods/pod1/c1'],
+    ['0::/\n', '/'],
+    ['12:memory:/user.slice\n1:name=systemd:/init.scope\n0::/kubepods/pod1\n', '/kubepods/pod1'],
+    ['0::/a:b/c::d\n', '/a:b/c::d'],
+    ['12:memory:/user.slice\n1:name=systemd:/\n', undefined],
+    ['0::/kubepods/pod1 (deleted)\n', undefined],
+    ['', undefined],
+  ])('%j is %s', (text, path) => {
+    expect(parseProcCgroup(text)).toBe(path);
+  });
+
+  describe('of a process', () => {
+    let root: string;
+    beforeEach(() => {
+      root = mkdtempSync(join(tmpdir(), 'cgroup-proc-'));
+    });
+    afterEach(() => rmSync(root, { recursive: true }));
+
+    it('is read from its folder', async () => {
+      mkdirSync(join(root, '42'));
+      writeFileSync(join(root, '42/cgroup'), '0::/kubepods/pod1/c1\n');
+      await expect(cgroupOfPid(42, root)).resolves.toBe('/kubepods/pod1/c1');
+    });
+
+    it('that has ended is undefined, one that cannot be read is an error', async () => {
+      await expect(cgroupOfPid(43, root)).resolves.toBeUndefined();
+      mkdirSync(join(root, '44/cgroup'), { recursive: true });
+      await expect(cgroupOfPid(44, root)).rejects.toMatchObject({
+        reason: 'CGROUP_UNAVAILABLE',
+        context: { errno: 'EISDIR' },
+      });
+    });
+
+    it('tells a version 2 root from version 1 and from nothing', async () => {
+      await expect(cgroupVersion(root)).resolves.toBe(1);
+      writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
+      await expect(cgroupVersion(root)).resolves.toBe(2);
+      await expect(cgroupVersion(join(root, 'nothing'))).resolves.toBeUndefined();
+    });
+  });
+
+  it('of this very process is what the kernel says', async () => {
+    const path = await cgroupOfPid(process.pid);
+    if (path !== undefined) expect(path.startsWith('/')).toBe(true);
+    expect(await cgroupOfPid(2 ** 30)).toBeUndefined();
+  });
+});

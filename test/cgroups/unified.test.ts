@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest';
+import { assertUnified } from '../../src/cgroups/index.ts';
+
+describe('a unified key', () => {
+  it.each([
+    ['memory.oom.group', '1'],
+    ['memory.high', 'max'],
+    ['cpu.weight.nice', '-5'],
+    ['io.max', '8:16 rbps=2097152 wiops=120'],
+    ['hugetlb.2MB.max', '0'],
+    ['misc.max', 'sev 1'],
+  ])('may be %s', (key, value) => {
+    expect(() => assertUnified(key, value)).not.toThrow();
+  });
+
+  it.each([
+    ['cgroup.procs', '1'],
+    ['cgroup.kill', '1'],
+    ['cgroup.subtree_control', '-memory'],
+    ['memory.reclaim', '1G'],
+    ['../memory.max', '1'],
+    ['memory.max/../cgroup.procs', '1'],
+    ['memory', '1'],
+    ['memory.', '1'],
+    ['.max', '1'],
+    ['memory.max\n', '1'],
+    ['Memory.max', '1'],
+    ['', '1'],
+    ['memory.high', ''],
+    ['memory.high', '1\n2'],
+    ['memory.high', '1\0'],
+    ['memory.high', '9'.repeat(1025)],
+  ])('is refused: %j=%j', (key, value) => {
+    expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  });
+});
