@@ -2,7 +2,17 @@
  * The only place where a file of a cgroup is opened. Every path stays inside the root, nothing is ever created, and an
  * error says which file, which value and what the kernel said.
  */
-import { closeSync, constants, openSync, readFileSync, readdirSync, readlinkSync, statSync, statfsSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  statSync,
+  statfsSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,7 +25,7 @@ export type CgroupPath = string;
 
 export const CGROUP_ROOT = '/sys/fs/cgroup';
 
-const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 // Linux's O_PATH, which Node does not name: a descriptor that only stands for the place.
 const O_PATH = 0o10000000;
 
@@ -128,8 +138,10 @@ export class CgroupFiles {
     const path = cgroupFilePath(this.root, cgroup, file);
     let handle: FileHandle | undefined;
     try {
-      handle = await open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK);
+      handle = await open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
       this.#assertInside(handle.fd, path);
+      // As a shell's `>` does. To cgroupfs it is nothing; a plain folder in its place then behaves like it.
+      ftruncateSync(handle.fd);
       const { bytesWritten } = await handle.write(value);
       if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);
     } catch (error) {
