@@ -3,14 +3,12 @@ import { once } from 'node:events';
 import {
   chmodSync,
   chownSync,
-  existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   rmSync,
-  statSync,
   symlinkSync,
   unlinkSync,
   writeFileSync,
@@ -296,55 +294,77 @@ describe.runIf(isRoot)('rights', () => {
 
   it('are at no instant wider, as another process sees it that looks as fast as it can', async () => {
     await startBackend({ socket: 0o620, folder: 0o710, gid: 1234 });
-    const watcherFile = join(folder, 'watcher.mjs');
-    writeFileSync(
-      watcherFile,
-      `import { lstatSync, readdirSync } from 'node:fs';
-      const folder = ${JSON.stringify(dirname(path))};
-      const seen = new Set();
-      const look = (file, kind) => {
-        try { const { mode, uid, gid } = lstatSync(file); seen.add([kind, (mode & 0o7777).toString(8), uid, gid].join(' ')); } catch {}
-      };
-      let going = true;
-      process.on('message', () => { going = false; });
-      process.send('ready');
-      const round = () => {
-        for (let i = 0; i < 200; i += 1) {
-          look(folder, 'folder');
-          try { for (const name of readdirSync(folder)) look(folder + '/' + name, 'socket'); } catch {}
-        }
-        if (going) setImmediate(round);
-        else process.send([...seen], () => process.exit());
-      };
-      round();`,
-    );
-    const watcher = fork(watcherFile, { execArgv: [] });
-    await once(watcher, 'message');
-    const before = process.umask(0);
-    try {
+    const seen = await watched(async () => {
       for (let cycle = 0; cycle < 150; cycle += 1) {
         rmSync(dirname(path), { recursive: true, force: true });
         if (cycle % 2 === 0) mkdirSync(dirname(path), { mode: 0o700 });
         const listener = await listen({ path, backendPath, onConnection: () => undefined, log: noLog });
         await listener.close();
       }
-    } finally {
-      process.umask(before);
-    }
-    watcher.send('stop');
-    const [seen] = (await once(watcher, 'message')) as [string[]];
+    });
     const allowed = [
-      'folder 700 0 0',
-      'folder 700 0 1234',
-      'folder 710 0 1234',
-      'socket 600 0 0',
-      'socket 600 0 1234',
-      'socket 620 0 1234',
+      ...['folder 700 0 0', 'folder 700 0 1234', 'folder 710 0 1234'],
+      ...['socket 600 0 0', 'socket 600 0 1234', 'socket 620 0 1234'],
     ];
     expect(seen).toContain('socket 620 0 1234');
     expect(seen.filter((what) => !allowed.includes(what))).toEqual([]);
-    // The socket's file is complete before it has its name.
-    expect(existsSync(path)).toBe(false);
-    expect(statSync(dirname(path)).isDirectory()).toBe(true);
+  });
+
+  it('are at no instant wider than before or after when the backend changes its own', async () => {
+    await startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
+    const listener = await start();
+    const seen = await watched(async () => {
+      for (let cycle = 0; cycle < 150; cycle += 1) {
+        setBackend({ socket: 0o600, folder: 0o700, gid: 5678 });
+        listener.mirrorBackend();
+        setBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
+        listener.mirrorBackend();
+        await new Promise(setImmediate);
+      }
+    });
+    // Group 5678 is to have nothing at any time.
+    expect(seen).toContain('socket 660 0 1234');
+    expect(seen).toContain('socket 600 0 5678');
+    expect(seen.filter((what) => / 5678$/.test(what) && !/ [67]00 /.test(what))).toEqual([]);
   });
 });
+
+/** What another process sees of our folder and the sockets in it while this runs: each kind, mode, user and group met. */
+async function watched(run: () => Promise<void>): Promise<string[]> {
+  const watcherFile = join(folder, 'watcher.mjs');
+  writeFileSync(
+    watcherFile,
+    `import { lstatSync, readdirSync } from 'node:fs';
+    const folder = ${JSON.stringify(dirname(path))};
+    const seen = new Set();
+    const look = (file, kind) => {
+      try {
+        const { mode, uid, gid } = lstatSync(file);
+        seen.add([kind, (mode & 0o7777).toString(8), uid, gid].join(' '));
+      } catch {}
+    };
+    let going = true;
+    process.on('message', () => { going = false; });
+    process.send('ready');
+    const round = () => {
+      for (let i = 0; i < 200; i += 1) {
+        look(folder, 'folder');
+        try { for (const name of readdirSync(folder)) look(folder + '/' + name, 'socket'); } catch {}
+      }
+      if (going) setImmediate(round);
+      else process.send([...seen], () => process.exit());
+    };
+    round();`,
+  );
+  const watcher = fork(watcherFile, { execArgv: [] });
+  await once(watcher, 'message');
+  const before = process.umask(0);
+  try {
+    await run();
+  } finally {
+    process.umask(before);
+    watcher.send('stop');
+  }
+  const [seen] = (await once(watcher, 'message')) as [string[]];
+  return seen;
+}

@@ -109,7 +109,7 @@ const logged = async (): Promise<Record<string, unknown>> => {
   return lines.find(({ msg }) => msg === 'intercepted call') ?? {};
 };
 const throwing =
-  (error: unknown): RawUnaryHandler =>
+  (error: Error): RawUnaryHandler =>
   () =>
     Promise.reject(error);
 const forward: RawUnaryHandler = (served, trace) =>
@@ -231,7 +231,7 @@ describe('a fault of the shim', () => {
     ['an error of the kernel', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
     ['undefined', undefined],
   ])('%s is INTERNAL, and neither client nor log learn what is in it', async (_, fault) => {
-    handle = throwing(fault);
+    handle = throwing(fault as Error);
     const { error } = await call();
     expect([error?.code, error?.details]).toEqual([13, 'internal error of cri-resize-shim; its log says more']);
     expect(decodeDetails(error)).toMatchObject({ details: [{ reason: 'INTERNAL' }] });

@@ -1,0 +1,126 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { Socket, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type ConnectionOptions, openFrontDoor } from '../../src/server/frontDoor.ts';
+import { interceptionOf, noInterceptors } from '../../src/server/routes.ts';
+
+/** A connection whose streams end when the test says so. */
+class FakeConnection {
+  readonly events: string[] = [];
+  #close: () => void = () => undefined;
+  readonly closed = new Promise<void>((resolve) => (this.#close = resolve));
+  constructor(public activeStreams: number) {}
+
+  shutdown(): void {
+    this.events.push('shutdown');
+    if (this.activeStreams === 0) this.#close();
+  }
+  endStreams(): void {
+    this.activeStreams = 0;
+    this.#close();
+  }
+  destroy(): void {
+    this.events.push('destroy');
+    this.endStreams();
+  }
+}
+
+function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend = (): void => undefined) {
+  const connections: FakeConnection[] = [];
+  const given: ConnectionOptions[] = [];
+  const door = openFrontDoor({
+    serve: (_, options) => {
+      const connection = new FakeConnection(activeStreams[connections.length] ?? 0);
+      connections.push(connection);
+      given.push(options);
+      return connection;
+    },
+    backendPath,
+    connectLocal: () => new PassThrough(),
+    interception: interceptionOf(noInterceptors),
+    onBackend,
+  });
+  activeStreams.forEach(() => door.accept(new Socket()));
+  return { door, connections, given };
+}
+
+describe('shutting down', () => {
+  it('waits for running streams', async () => {
+    const { door, connections } = open([0, 2]);
+    let isDone = false;
+    const done = door.shutdown(60_000).finally(() => (isDone = true));
+    await new Promise(setImmediate);
+    expect([isDone, door.connections]).toEqual([false, 1]);
+    connections[1]?.endStreams();
+    expect(await done).toBe(0);
+    expect(connections.map(({ events }) => events)).toEqual([['shutdown'], ['shutdown']]);
+    expect(door.connections).toBe(0);
+  });
+
+  it('cuts what is left after the timeout, and counts the streams', async () => {
+    const { door, connections } = open([0, 2, 3]);
+    expect(await door.shutdown(10)).toBe(5);
+    expect(connections.map(({ events }) => events.join())).toEqual([
+      'shutdown',
+      'shutdown,destroy',
+      'shutdown,destroy',
+    ]);
+  });
+
+  it('without connections is done at once', async () => {
+    expect(await open([]).door.shutdown(60_000)).toBe(0);
+  });
+
+  it('tells whoever comes later, too', async () => {
+    const { door, connections } = open([1]);
+    const done = door.shutdown(60_000);
+    door.accept(new Socket());
+    expect(connections[1]?.events).toEqual(['shutdown']);
+    connections[0]?.endStreams();
+    await done;
+    expect(door.connections).toBe(0);
+  });
+});
+
+it('each connection gets one of its own to the backend, and says when it has come about', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'door-'));
+  const server = createServer((socket) => socket.destroy());
+  server.listen(join(folder, 'b.sock'));
+  await once(server, 'listening');
+  let reached = 0;
+  const { given } = open([0], join(folder, 'b.sock'), () => (reached += 1));
+  const socket = given[0]?.connectBackend();
+  if (socket === undefined) throw new Error('not served');
+  await once(socket, 'connect');
+  expect(reached).toBe(1);
+  socket.destroy();
+  server.close();
+  rmSync(folder, { recursive: true });
+});
+
+describe('the table of interceptors', () => {
+  const handler = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
+  const interception = interceptionOf({
+    handlers: new Map([['/a/Handled', handler]]),
+    amendments: new Map([['/a/Amended', ({ response }) => Promise.resolve(Uint8Array.from(response).reverse())]]),
+  });
+
+  it('routes by path, everything else passes', () => {
+    expect(
+      ['/a/Handled', '/a/Amended', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
+        interception.route(path),
+      ),
+    ).toEqual(['handle', 'amend', 'pass', 'pass', 'pass', 'pass']);
+    expect(interceptionOf(noInterceptors).route('/a/Handled')).toBe('pass');
+  });
+
+  it('amends by path', async () => {
+    const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2) };
+    expect(await interception.amend({ path: '/a/Amended', ...exchange })).toEqual(Uint8Array.of(2, 1));
+    expect(await interception.amend({ path: '/a/Other', ...exchange })).toBeUndefined();
+  });
+});
