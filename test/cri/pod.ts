@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import type { CriClient, Resources } from './client.ts';
+
+/** What a pod is made of, as kubelet would make it. Sizes in bytes. */
+export interface PodSpec {
+  readonly name: string;
+  readonly containers: readonly ContainerSpec[];
+  readonly volumes?: readonly VolumeSpec[];
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** The pod's own cgroup; the sum of the containers without it. `max`: no limit. */
+  readonly podMemory?: number | 'max';
+  readonly podCpu?: string;
+  readonly overhead?: Resources;
+}
+
+export interface ContainerSpec {
+  readonly name: string;
+  readonly command: readonly string[];
+  readonly resources: Resources;
+  /** Volume name to path in the container. */
+  readonly mounts?: Readonly<Record<string, string>>;
+}
+
+export interface VolumeSpec {
+  readonly name: string;
+  readonly size: number;
+  /** More mount options: `noswap`, `mode=1777`. */
+  readonly options?: string;
+}
+
+export const KUBELET_ROOT = '/var/lib/kubelet';
+const CGROUP_ROOT = '/sys/fs/cgroup';
+const IMAGE = 'localhost/busybox:1';
+const NODE_NETWORK = { network: 2, pid: 1, ipc: 0 };
+
+/** A pod that runs, with what the kernel says of it. */
+export class RunningPod {
+  constructor(
+    readonly client: CriClient,
+    readonly uid: string,
+    readonly sandboxId: string,
+    readonly containers: ReadonlyMap<string, string>,
+    readonly volumes: readonly VolumeSpec[],
+  ) {}
+
+  get cgroup(): string {
+    return podCgroup(this.uid);
+  }
+
+  /** A container's id by name. */
+  id(name: string): string {
+    const id = this.containers.get(name);
+    if (id === undefined) throw new Error(`no container ${name}`);
+    return id;
+  }
+
+  /** A file of the pod's cgroup, or of a container's. */
+  read(file: string, container?: string): string {
+    const folder = container === undefined ? this.cgroup : join(this.cgroup, this.id(container));
+    return readFileSync(join(folder, file), 'utf8').trim();
+  }
+
+  volumePath(name: string): string {
+    return volumePath(this.uid, name);
+  }
+
+  /** Size and use of a volume, in bytes, as statfs says. */
+  volume(name: string): { size: number; used: number } {
+    const { blocks, bfree, bsize } = statfsSync(this.volumePath(name));
+    return { size: blocks * bsize, used: (blocks - bfree) * bsize };
+  }
+
+  oomKills(): number {
+    return Number(/^oom_kill (\d+)$/m.exec(this.read('memory.events'))?.[1] ?? Number.NaN);
+  }
+
+  async remove(): Promise<void> {
+    await this.client.call('StopPodSandbox', { pod_sandbox_id: this.sandboxId });
+    await this.client.call('RemovePodSandbox', { pod_sandbox_id: this.sandboxId });
+    for (const { name } of this.volumes) await execa('umount', [this.volumePath(name)]);
+    rmdirSync(this.cgroup);
+  }
+}
+
+const podCgroup = (uid: string): string => `${CGROUP_ROOT}/kubepods/burstable/pod${uid}`;
+const volumePath = (uid: string, name: string): string =>
+  `${KUBELET_ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/${name}`;
+
+/** Makes a pod as kubelet does: its cgroup and its volumes first, then sandbox and containers by CRI. */
+export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningPod> {
+  const uid = randomUUID();
+  makePodCgroup(uid, spec);
+  for (const volume of spec.volumes ?? []) await mountVolume(uid, volume);
+  const config = {
+    metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
+    log_directory: `/tmp/pod-logs/${uid}`,
+    annotations: spec.annotations ?? {},
+    linux: {
+      cgroup_parent: `/kubepods/burstable/pod${uid}`,
+      security_context: { namespace_options: NODE_NETWORK },
+      overhead: spec.overhead ?? {},
+      resources: { cpu_shares: podShares(spec) },
+    },
+  };
+  const { pod_sandbox_id } = await client.call<{ pod_sandbox_id: string }>('RunPodSandbox', { config });
+  const containers = new Map<string, string>();
+  for (const container of spec.containers) {
+    const id = await createContainer(client, { sandboxId: pod_sandbox_id, uid, config }, container);
+    await client.call('StartContainer', { container_id: id });
+    containers.set(container.name, id);
+  }
+  return new RunningPod(client, uid, pod_sandbox_id, containers, spec.volumes ?? []);
+}
+
+/** Creates a container without starting it. Gives its id. */
+async function createContainer(
+  client: CriClient,
+  pod: { sandboxId: string; uid: string; config: object },
+  { name, command, resources, mounts = {} }: ContainerSpec,
+): Promise<string> {
+  const { container_id } = await client.call<{ container_id: string }>('CreateContainer', {
+    pod_sandbox_id: pod.sandboxId,
+    sandbox_config: pod.config,
+    config: {
+      metadata: { name, attempt: 0 },
+      image: { image: IMAGE },
+      command,
+      log_path: `${name}.log`,
+      mounts: Object.entries(mounts).map(([volume, path]) => ({
+        container_path: path,
+        host_path: volumePath(pod.uid, volume),
+      })),
+      linux: { resources, security_context: { namespace_options: NODE_NETWORK } },
+    },
+  });
+  return container_id;
+}
+
+function makePodCgroup(uid: string, spec: PodSpec): void {
+  const folder = podCgroup(uid);
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
+  const memory = spec.podMemory ?? sum(spec, 'memory_limit_in_bytes') + (spec.overhead?.memory_limit_in_bytes ?? 0);
+  writeFileSync(join(folder, 'memory.max'), memory === Infinity ? 'max' : String(memory));
+  const quota = sum(spec, 'cpu_quota') + (spec.overhead?.cpu_quota ?? 0);
+  writeFileSync(join(folder, 'cpu.max'), spec.podCpu ?? `${Number.isFinite(quota) ? quota : 'max'} 100000`);
+  // kubelet's own formula for its pods' cgroups, up to 1.36.
+  writeFileSync(join(folder, 'cpu.weight'), String(1 + Math.floor(((podShares(spec) - 2) * 9999) / 262142)));
+}
+
+/** Infinity as soon as one container has no limit. */
+const sum = (spec: PodSpec, field: 'memory_limit_in_bytes' | 'cpu_quota'): number => {
+  const total = spec.containers.reduce((all, { resources }) => all + (resources[field] ?? Infinity), 0);
+  return total;
+};
+
+const podShares = (spec: PodSpec): number =>
+  Math.max(
+    2,
+    spec.containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0),
+  );
+
+async function mountVolume(uid: string, { name, size, options }: VolumeSpec): Promise<void> {
+  const path = volumePath(uid, name);
+  mkdirSync(path, { recursive: true });
+  const all = [`size=${size}`, ...(options === undefined ? [] : [options])].join(',');
+  await execa('mount', ['-t', 'tmpfs', '-o', all, 'tmpfs', path]);
+}

@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { CriClient } from './client.ts';
+
+export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string; readonly level: string };
+
+/** The daemon as it is shipped, as a process of its own, with the log it writes. */
+export class ShimProcess {
+  readonly log: LogLine[] = [];
+  readonly exited: Promise<number | null>;
+  readonly #waiting = new Set<() => void>();
+
+  private constructor(
+    readonly process: ChildProcess,
+    readonly address: string,
+  ) {
+    this.exited = once(process, 'exit').then(([code]) => code as number | null);
+    if (process.stderr === null) throw new Error('the shim has no stderr');
+    createInterface({ input: process.stderr }).on('line', (line) => {
+      this.log.push(parseLine(line));
+      for (const wake of this.#waiting) wake();
+    });
+  }
+
+  /** Starts the shim on a socket of its own, and waits until it answers as the backend does. */
+  static async start(
+    options: { listen?: string; endpoint?: string; args?: readonly string[] } = {},
+  ): Promise<ShimProcess> {
+    const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
+    const endpoint = options.endpoint ?? 'unix:///run/containerd/containerd.sock';
+    const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...(options.args ?? [])];
+    const child = spawn(process.execPath, [daemonFile(), ...args], { stdio: ['ignore', 'inherit', 'pipe'] });
+    const shim = new ShimProcess(child, listen);
+    const client = new CriClient(listen);
+    try {
+      await Promise.race([client.ready(30_000).then(() => client.version()), shim.#failure()]);
+    } catch (error) {
+      child.kill('SIGKILL');
+      throw error;
+    } finally {
+      client.close();
+    }
+    return shim;
+  }
+
+  async #failure(): Promise<never> {
+    const code = await this.exited;
+    throw new Error(`the shim ended with ${code ?? 'a signal'}: ${this.log.map((line) => line.msg).join('\n')}`);
+  }
+
+  /** The first line that fits, now or when it comes. */
+  async waitForLog(fits: (line: LogLine) => boolean, timeoutMs = 30_000): Promise<LogLine> {
+    const deadline = AbortSignal.timeout(timeoutMs);
+    for (;;) {
+      const line = this.log.find(fits);
+      if (line !== undefined) return line;
+      await new Promise<void>((resolve, reject) => {
+        const wake = (): void => {
+          this.#waiting.delete(wake);
+          resolve();
+        };
+        this.#waiting.add(wake);
+        deadline.addEventListener('abort', () =>
+          reject(new Error(`no such line in the shim's log in ${timeoutMs} ms`)),
+        );
+      });
+    }
+  }
+
+  /** SIGTERM; gives the exit code. */
+  async stop(): Promise<number | null> {
+    this.process.kill('SIGTERM');
+    return this.exited;
+  }
+}
+
+function parseLine(line: string): LogLine {
+  try {
+    return JSON.parse(line) as LogLine;
+  } catch {
+    return { msg: line, level: 'none' };
+  }
+}
+
+function daemonFile(): string {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const file = join(folder, 'dist/cri-resize-shim.js');
+    if (existsSync(file)) return file;
+    if (folder === dirname(folder)) throw new Error('dist/cri-resize-shim.js is missing: npm run build');
+  }
+}

@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import { type LinuxContainerResources, type Partially, decode, encode } from '../../src/runtime/index.ts';
+import { touchesLimits, wantedLimits } from '../../src/sandbox/wish.ts';
+import { microseconds } from '../../src/units/index.ts';
+
+const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
+
+/** Resources as they come off the wire. */
+function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
+  const bytes = encode('UpdateContainerResourcesRequest', { linux });
+  return decode('UpdateContainerResourcesRequest', bytes).linux!;
+}
+
+const wanted = (linux: Partially<LinuxContainerResources>) => wantedLimits(received(linux), CURRENT);
+
+describe('what a request asks for', () => {
+  test.each([
+    ['nothing', { oom_score_adj: 100n }, {}],
+    ['memory', { memory_limit_in_bytes: 67_108_864n }, { memory: 67_108_864 }],
+    ['no memory limit', { memory_limit_in_bytes: -1n }, { memory: 'max' }],
+    ['more memory than any machine has', { memory_limit_in_bytes: 9_223_372_036_854_771_712n }, { memory: 'max' }],
+    ['quota alone', { cpu_quota: 5000n }, { cpu: { quota: 5000, period: 100_000 } }],
+    ['period alone', { cpu_period: 50_000n }, { cpu: { quota: 20_000, period: 50_000 } }],
+    ['no CPU limit', { cpu_quota: -1n }, { cpu: { quota: 'max', period: 100_000 } }],
+    [
+      'memory.max in unified, which wins',
+      { memory_limit_in_bytes: 1_048_576n, unified: { 'memory.max': '2097152' } },
+      { memory: 2_097_152 },
+    ],
+    ['memory.max with a suffix', { unified: { 'memory.max': '64M' } }, { memory: 67_108_864 }],
+    ['cpu.max in unified', { unified: { 'cpu.max': 'max 100000' } }, { cpu: { quota: 'max', period: 100_000 } }],
+    ['cpu.max without a period', { unified: { 'cpu.max': '30000' } }, { cpu: { quota: 30_000, period: 100_000 } }],
+  ] as const)('%s', (_name, linux, expected) => {
+    expect(wanted(linux)).toEqual(expected);
+  });
+
+  test.each([
+    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2'],
+    ['cpu_quota', { cpu_quota: -5n }, '-5'],
+    ['cpu.max', { cpu_quota: 999n }, '999'],
+    ['cpu.max', { cpu_quota: 5000n, cpu_period: 999n }, '999'],
+    ['unified["memory.max"]', { unified: { 'memory.max': 'lots' } }, 'lots'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 max' } }, '1000 max'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000 1000'],
+  ] as const)('%s without meaning is refused with the value', (field, linux, value) => {
+    const refusal = (() => {
+      try {
+        return wanted(linux);
+      } catch (error) {
+        return error;
+      }
+    })();
+    expect(refusal).toMatchObject({ reason: 'INVALID_VALUE', code: 3 });
+    expect((refusal as Error).message).toContain(field);
+    expect((refusal as Error).message).toContain(value);
+  });
+
+  test('cpuset and shares alone touch no limit', () => {
+    expect(touchesLimits(received({ cpuset_cpus: '0-1', cpu_shares: 512n }))).toBe(false);
+    expect(touchesLimits(received({ unified: { 'cpu.max': 'max' } }))).toBe(true);
+  });
+});
