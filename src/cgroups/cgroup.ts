@@ -20,7 +20,7 @@ export interface CgroupLimits {
   readonly memoryMax: Limit<Bytes>;
   readonly memorySwapMax: Limit<Bytes> | undefined;
   readonly cpuMax: CpuMax | undefined;
-  /** 0 when the cgroup is idle (cpu.idle). */
+  /** 0 or 1 when the cgroup is idle (cpu.idle). */
   readonly cpuWeight: CpuWeight | undefined;
 }
 

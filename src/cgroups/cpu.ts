@@ -35,7 +35,7 @@ export function assertCpuMax({ quota, period }: CpuMax): void {
 export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /**
- * Reads cpu.weight: 1 to 10000, or 0 when the cgroup is idle (cpu.idle = 1). Throws CGROUP_UNAVAILABLE when it is
+ * Reads cpu.weight: 1 to 10000, or 0, on some kernels, when the cgroup is idle (cpu.idle = 1). Throws CGROUP_UNAVAILABLE when it is
  * anything else.
  */
 export function parseCpuWeight(text: string): CpuWeight {

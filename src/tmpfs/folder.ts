@@ -9,7 +9,7 @@ import { bytes } from '../units/index.ts';
 import type { Bytes } from '../units/index.ts';
 import { parseMountinfo } from './mountinfo.ts';
 import type { Mount } from './mountinfo.ts';
-import { volumeFolders, whyNotEligible } from './volumes.ts';
+import { volumeFolders, volumeMountPoint, whyNotEligible } from './volumes.ts';
 import type { VolumeName } from './volumes.ts';
 
 /** TMPFS_MAGIC of linux/magic.h. */
@@ -38,9 +38,12 @@ export interface OpenVolume {
   readonly mount: Mount;
 }
 
-/** The table of mounts of a place, and the kubelet root as it names it. */
-export function readMounts(place: KubeletPlace): { readonly mounts: Mount[]; readonly kubeletRoot: string } {
-  const mounts = parseMountinfo(readFileSync(`/proc/${place.throughPid ?? 'self'}/mountinfo`, 'utf8'));
+/** The table of mounts of a place (of one device, or all), and the kubelet root as it names it. */
+export function readMounts(
+  place: KubeletPlace,
+  device?: string,
+): { readonly mounts: Mount[]; readonly kubeletRoot: string } {
+  const mounts = parseMountinfo(readFileSync(`/proc/${place.throughPid ?? 'self'}/mountinfo`, 'utf8'), device);
   const kubeletRoot = place.throughPid === undefined ? realpathSync(place.kubeletRoot) : place.kubeletRoot;
   return { mounts, kubeletRoot };
 }
@@ -87,16 +90,16 @@ export function openVolumeFolder(place: KubeletPlace, volume: VolumeName): numbe
 
 /**
  * The mount that an opened folder is the root of, when it is this volume's own and nothing but it: the descriptor's mount
- * id is looked up in the table of mounts as it is now. Throws VOLUME_NOT_ELIGIBLE.
+ * id and file system are looked up in the table of mounts as it is now. Throws VOLUME_NOT_ELIGIBLE.
  */
 export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descriptor: number): Mount {
-  const { mounts, kubeletRoot } = readMounts(place);
+  const device = deviceOf(descriptor);
+  const { mounts, kubeletRoot } = readMounts(place, device);
   const id = Number(/^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8'))?.[1]);
   const mount = mounts.find((candidate) => candidate.id === id);
-  const expected = [kubeletRoot === '/' ? '' : kubeletRoot, ...volumeFolders(volume)].join('/');
-  if (mount === undefined) throw notEligible(volume, 'is not in the table of mounts');
+  const expected = volumeMountPoint(kubeletRoot, volume);
+  if (mount === undefined) throw notEligible(volume, `is not in the table of mounts as one of file system ${device}`);
   if (mount.mountPoint !== expected) throw notEligible(volume, `is mounted at ${mount.mountPoint}, not at ${expected}`);
-  if (mount.device !== deviceOf(descriptor)) throw notEligible(volume, `is not the file system ${mount.device}`);
   const why = whyNotEligible(mount, mounts, kubeletRoot);
   if (why !== undefined) throw notEligible(volume, `cannot be resized: ${why}`);
   return mount;

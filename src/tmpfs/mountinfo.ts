@@ -17,9 +17,17 @@ export interface Mount {
   readonly superOptions: readonly string[];
 }
 
-/** Reads the whole table, in its order: oldest first. Lines that are not whole are left out. */
-export function parseMountinfo(text: string): Mount[] {
-  return text.split('\n').flatMap((line) => parseLine(line) ?? []);
+/**
+ * Reads the table, in its order: oldest first. With a device, only the mounts of that file system, which on a node with
+ * many pods is a fraction of the work. Lines that are not whole are left out.
+ */
+export function parseMountinfo(text: string, device?: string): Mount[] {
+  const lines = text.split('\n');
+  if (device === undefined) return lines.flatMap((line) => parseLine(line) ?? []);
+  return lines
+    .filter((line) => line.includes(` ${device} `))
+    .flatMap((line) => parseLine(line) ?? [])
+    .filter((mount) => mount.device === device);
 }
 
 /** The value of an option (`size` in `size=64k`), or undefined when it is not there. */
