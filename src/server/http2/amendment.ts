@@ -1,0 +1,68 @@
+import { MESSAGE_PREFIX_SIZE, messagePrefix } from './grpc.ts';
+import { MessageCollector } from './message-collector.ts';
+
+/** A message up to this is sent as one piece together with what is appended: cheaper than a gathered write. */
+const JOIN_UP_TO = 16_384;
+
+/**
+ * How far a response is:
+ * - `collecting`: its message is not whole; nothing has been sent.
+ * - `asking`: the message is whole and held until we know what to append.
+ * - `passing`: the rest goes as it comes.
+ */
+export type AmendmentState =
+  | { readonly kind: 'collecting' }
+  | { readonly kind: 'asking'; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'passing' };
+
+/** The request that is read on the way, and the response that is held. */
+export class Amendment {
+  state: AmendmentState = { kind: 'collecting' };
+  readonly request: MessageCollector;
+  readonly response: MessageCollector;
+  /** Whether anything of the response is held, and so a hold is in the stream's lane. */
+  holding = false;
+  /** Bytes of the response that are held and that the backend's windows are still charged for. */
+  charged = 0;
+  /** Whether the held DATA was the last frame. */
+  last = false;
+  /** Bytes that the backend may still send on this stream; counted apart from the client's window, which gets more. */
+  allowance: number;
+
+  /**
+   * @param requestLimit bytes of a request that is kept
+   * @param responseLimit bytes of a response that is held
+   * @param window the client's initial window of the stream, in bytes
+   */
+  constructor(requestLimit: number, responseLimit: number, window: number) {
+    this.request = new MessageCollector(requestLimit);
+    this.response = new MessageCollector(responseLimit);
+    this.allowance = window;
+  }
+
+  /** Bytes kept in memory for this stream. */
+  get kept(): number {
+    return this.request.size + this.response.size;
+  }
+
+  /** The held bytes as they came, or with the appended ones and a prefix that counts them. */
+  release(appended: Uint8Array | undefined): Buffer[] {
+    const { response } = this;
+    if (appended === undefined || appended.length === 0) return response.parts;
+    const message = response.message();
+    const prefix = messagePrefix(message.length + appended.length);
+    const total = MESSAGE_PREFIX_SIZE + message.length + appended.length;
+    if (total <= JOIN_UP_TO) return [Buffer.concat([prefix, message, appended], total)];
+    return [prefix, message, Buffer.from(appended.buffer, appended.byteOffset, appended.length)];
+  }
+
+  /** Ends the wait, and lets go of what was kept. */
+  finish(): void {
+    if (this.state.kind === 'asking') clearTimeout(this.state.timer);
+    this.state = { kind: 'passing' };
+    this.holding = false;
+    this.charged = 0;
+    this.request.clear();
+    this.response.clear();
+  }
+}

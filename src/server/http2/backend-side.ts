@@ -1,0 +1,261 @@
+import { BackendFlow } from './backend-flow.ts';
+import { ConnectionError, ErrorCode } from './errors.ts';
+import type { Frame } from './frame.ts';
+import {
+  DEFAULT_MAX_FRAME_SIZE,
+  DEFAULT_WINDOW,
+  Flag,
+  FrameType,
+  checkFrame,
+  goaway,
+  pingAck,
+  windowUpdate,
+} from './frame.ts';
+import { FrameReader } from './frame-reader.ts';
+import { statusOf } from './grpc.ts';
+import type { HeaderBlock } from './header-assembly.ts';
+import { HeaderAssembly } from './header-assembly.ts';
+import { readSettings, settingsForClient } from './settings.ts';
+import type { AmendStream, PassStream } from './stream.ts';
+import { serverEnded } from './stream.ts';
+import type { Switch } from './switch.ts';
+
+type BackendStream = PassStream | AmendStream;
+
+/** What the backend sends: passed to the client as it is, but for the responses that are amended. */
+export class BackendSide {
+  readonly reader = new FrameReader((frame) => this.#frame(frame));
+  readonly flow: BackendFlow;
+  /** The backend's SETTINGS_MAX_FRAME_SIZE. */
+  maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
+  /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, as last told to the client, and the largest ever. */
+  initialWindow = DEFAULT_WINDOW;
+  largestInitialWindow = DEFAULT_WINDOW;
+  /** The connection is closed: nothing can be sent there. */
+  gone = false;
+  #greeted = false;
+  /** SETTINGS of the backend that the client has not acknowledged. */
+  #unacknowledged = 0;
+  /** The last stream that the backend will serve, by its GOAWAY. */
+  #lastStreamId = Infinity;
+  readonly #switch: Switch;
+  readonly #assembly: HeaderAssembly;
+
+  constructor(core: Switch) {
+    this.#switch = core;
+    this.#assembly = new HeaderAssembly(core.options.headerListLimit);
+    this.flow = new BackendFlow(core.gate, (lane) => core.delivered(lane));
+  }
+
+  /** @throws ConnectionError */
+  push(chunk: Buffer): void {
+    this.reader.push(chunk);
+  }
+
+  /** Whether the backend takes a stream of this number. */
+  takes(streamId: number): boolean {
+    return streamId <= this.#lastStreamId;
+  }
+
+  /** The client's acknowledgement of the backend's SETTINGS. */
+  acknowledged(frame: Frame): void {
+    // One too many would end the backend's connection, and with it calls that have done nothing wrong.
+    if (this.#unacknowledged === 0) return;
+    this.#unacknowledged -= 1;
+    this.#switch.toBackend.pass(frame.buffer, frame.start, frame.end);
+  }
+
+  /** Gives the backend what the client's connection window has room for. */
+  settle(): void {
+    const increment = this.flow.grant();
+    if (increment > 0) this.#switch.toBackend.push(windowUpdate(0, increment));
+  }
+
+  /** Gives the backend what the client's window of an amended stream has room for. */
+  grantStream(stream: AmendStream): void {
+    const { amendment, down } = stream;
+    const increment = down.window - down.charged - amendment.charged - amendment.allowance;
+    if (stream.serverEnded || increment <= 0) return;
+    amendment.allowance += increment;
+    this.#switch.toBackend.push(windowUpdate(stream.id, increment));
+  }
+
+  #frame(frame: Frame): void {
+    checkFrame(frame);
+    if (!this.#greeted && (frame.type !== FrameType.SETTINGS || frame.has(Flag.ACK)))
+      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'the first frame is not SETTINGS');
+    const block = this.#assembly.take(frame);
+    const core = this.#switch;
+    switch (frame.type) {
+      case FrameType.DATA:
+        this.#data(frame);
+        return;
+      case FrameType.HEADERS:
+      case FrameType.CONTINUATION:
+        if (block !== undefined) this.#headers(block);
+        return;
+      case FrameType.RST_STREAM:
+        this.#reset(frame);
+        return;
+      case FrameType.SETTINGS:
+        if (!frame.has(Flag.ACK)) {
+          this.#settings(frame);
+          return;
+        }
+        core.client.acknowledge();
+        return;
+      case FrameType.PING:
+        if (frame.has(Flag.ACK)) return;
+        core.toBackend.push(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
+        core.options.observer.pingAnswered('backend');
+        return;
+      case FrameType.GOAWAY:
+        this.#goaway(frame);
+        return;
+      case FrameType.WINDOW_UPDATE:
+        if (frame.streamId === 0 || this.#stream(frame) !== undefined)
+          core.toClient.pass(frame.buffer, frame.start, frame.end);
+        return;
+      default:
+        return;
+    }
+  }
+
+  /** The stream of a frame, or undefined when it is over. @throws ConnectionError when it never was ours to answer */
+  #stream(frame: { readonly streamId: number }): BackendStream | undefined {
+    const stream = this.#switch.streams.get(frame.streamId);
+    if (stream !== undefined && stream.kind !== 'handle' && !stream.serverEnded) return stream;
+    if (stream?.kind === 'handle' || frame.streamId % 2 === 0 || frame.streamId > this.#switch.client.lastStreamId)
+      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `frame for stream ${frame.streamId}, which is idle`);
+    return undefined;
+  }
+
+  #data(frame: Frame): void {
+    const size = frame.length;
+    this.flow.received(size);
+    const stream = this.#stream(frame);
+    if (stream === undefined) return;
+    if (frame.has(Flag.PADDED)) frame.content();
+    if (frame.has(Flag.END_STREAM)) serverEnded(stream);
+    if (stream.kind === 'amend') {
+      stream.amendment.allowance -= size;
+      if (stream.amendment.state.kind !== 'passing') {
+        this.#hold(stream, frame);
+        return;
+      }
+    }
+    const { gate } = this.#switch;
+    if (gate.pass(stream.down, frame)) {
+      if (stream.serverEnded) this.#switch.delivered(stream.down);
+      return;
+    }
+    const content = frame.content();
+    this.flow.kept(size);
+    gate.data(stream.down, [content], size, stream.serverEnded);
+  }
+
+  #headers(headers: HeaderBlock): void {
+    const core = this.#switch;
+    const stream = this.#stream(headers);
+    if (stream === undefined) return;
+    if (headers.endStream) serverEnded(stream);
+    if (headers.endStream && core.options.observer.wantsStatus) stream.status = statusOf(headers.block);
+    if (headers.endStream && stream.kind === 'amend') this.#endOfMessages(stream);
+    stream.answered = true;
+    core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
+  }
+
+  #reset(frame: Frame): void {
+    const stream = this.#stream(frame);
+    if (stream?.kind === 'amend') this.#endOfMessages(stream);
+    if (stream !== undefined) {
+      this.#switch.resetByServer(stream, frame);
+      return;
+    }
+    // After its last frame the backend may still ask the client to send no more (RFC 9113 section 8.1).
+    const ended = this.#switch.streams.get(frame.streamId);
+    if (ended !== undefined && !ended.reset) this.#switch.resetByServer(ended, frame);
+  }
+
+  #settings(frame: Frame): void {
+    const core = this.#switch;
+    const settings = readSettings(frame);
+    this.#unacknowledged += 1;
+    this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
+    // Only ever larger: until the client acknowledges a smaller size, it may send longer frames.
+    core.client.reader.maxFrameSize = Math.max(core.client.reader.maxFrameSize, this.maxFrameSize);
+    core.toClient.push(settingsForClient(settings));
+    const before = this.initialWindow;
+    this.initialWindow = settings.initialWindow ?? before;
+    this.largestInitialWindow = Math.max(this.largestInitialWindow, this.initialWindow);
+    if (this.initialWindow < before) core.keepLocalWindows(before - this.initialWindow);
+    this.#greeted = true;
+    core.opened();
+  }
+
+  #goaway(frame: Frame): void {
+    const core = this.#switch;
+    const last = frame.buffer.readUInt32BE(frame.payload) & 0x7fffffff;
+    const code = frame.buffer.readUInt32BE(frame.payload + 4);
+    this.#lastStreamId = Math.min(this.#lastStreamId, last);
+    let highestLocal = 0;
+    for (const stream of core.streams.values()) {
+      if (stream.kind === 'handle') highestLocal = Math.max(highestLocal, stream.id);
+      // Below the number that the client will hear, and yet not served: the client may try it again elsewhere.
+      else if (stream.id > this.#lastStreamId) core.resetToClient(stream, ErrorCode.REFUSED_STREAM);
+    }
+    const announced = Math.max(this.#lastStreamId, highestLocal);
+    core.toClient.push(goaway(announced, code, frame.buffer.subarray(frame.payload + 8, frame.end)));
+    core.drain(announced, 'backend');
+  }
+
+  /** A part of a response that is to be amended. */
+  #hold(stream: AmendStream, frame: Frame): void {
+    const core = this.#switch;
+    const { amendment } = stream;
+    if (!amendment.holding) {
+      amendment.holding = true;
+      core.gate.hold(stream.down);
+    }
+    const content = frame.content();
+    this.flow.kept(frame.length);
+    amendment.charged += frame.length;
+    amendment.last = stream.serverEnded;
+    const { kind } = amendment.state;
+    const before = amendment.kept;
+    const collected = amendment.response.add(content);
+    core.held += amendment.kept - before;
+    if (collected === 'unfit' || (collected === 'more' && amendment.last)) {
+      core.passUnamended(stream, 'response', undefined);
+      return;
+    }
+    if (collected === 'whole') {
+      if (kind === 'collecting') core.amend(stream);
+      return;
+    }
+    if (core.held + amendment.response.missing > core.options.heldLimit) {
+      core.passUnamended(stream, 'memory', undefined);
+      return;
+    }
+    this.#forgive(stream);
+  }
+
+  /** The backend is to go on sending a message that we hold, however small the client's windows are. */
+  #forgive(stream: AmendStream): void {
+    const { amendment } = stream;
+    const bytes = amendment.charged;
+    if (bytes === 0) return;
+    amendment.charged = 0;
+    amendment.allowance += bytes;
+    this.flow.forgiven(bytes);
+    this.#switch.toBackend.push(windowUpdate(stream.id, bytes));
+    this.#switch.toBackend.push(windowUpdate(0, bytes));
+  }
+
+  /** Trailers or a reset: if the message is not whole by now, it never will be. */
+  #endOfMessages(stream: AmendStream): void {
+    if (stream.amendment.state.kind !== 'collecting') return;
+    if (stream.amendment.holding) this.#switch.passUnamended(stream, 'response', undefined);
+    else stream.amendment.finish();
+  }
+}

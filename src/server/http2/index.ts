@@ -1,0 +1,79 @@
+import type { Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
+import type { Interception } from '../interception.ts';
+import type { SwitchObserver } from './observer.ts';
+import { NO_OBSERVER } from './observer.ts';
+import type { SwitchCoreOptions } from './switch.ts';
+import { Switch } from './switch.ts';
+import type { TransportEvents } from './transport.ts';
+import { StreamTransport } from './transport.ts';
+
+export type { Outcome, Side, SkipReason, SwitchObserver } from './observer.ts';
+export { NO_OBSERVER } from './observer.ts';
+
+export interface SwitchOptions {
+  /** A new socket that is connecting to the backend. */
+  connectBackend(): Socket;
+  /** One half of a `duplexPair` whose other half has been injected into the local gRPC server. */
+  connectLocal(): Duplex;
+  readonly interception: Interception;
+  readonly observer?: SwitchObserver;
+  /** Milliseconds until a response that is to be amended goes as it came. 2000 unless told. */
+  readonly amendTimeout?: number;
+}
+
+export interface SwitchedConnection {
+  /** Tells the client to go (GOAWAY) and takes no new streams; the connection closes when those that run have ended. */
+  shutdown(): void;
+  /** Closes at once. Calls that run are cut off. */
+  destroy(): void;
+  /** Fulfilled when the client's and the backend's sockets are closed. */
+  readonly closed: Promise<void>;
+  /** Streams whose answer is not complete. */
+  readonly activeStreams: number;
+}
+
+const MIB = 1_048_576;
+/** Sizes as {@link SwitchCoreOptions} explains them. CRI clients take messages of 16 MiB. */
+export const LIMITS = {
+  headerListLimit: MIB,
+  requestLimit: MIB,
+  responseLimit: 16 * MIB,
+  heldLimit: 32 * MIB,
+  amendTimeout: 2000,
+  refuseTimeout: 3000,
+  lingerTimeout: 1000,
+} as const satisfies Partial<SwitchCoreOptions>;
+
+/** Serves one client: connects it to a backend of its own, and its intercepted streams to the local server. */
+export function serveConnection(client: Socket, options: SwitchOptions): SwitchedConnection {
+  const core = new Switch({
+    ...LIMITS,
+    interception: options.interception,
+    observer: options.observer ?? NO_OBSERVER,
+    amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
+    now: () => performance.now(),
+    connectLocal: (events) => new StreamTransport(options.connectLocal(), events, () => undefined),
+  });
+  const backend = options.connectBackend();
+  const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
+  const transport = (socket: Socket, events: TransportEvents): StreamTransport =>
+    new StreamTransport(socket, events, () => undefined);
+  core.start(transport(client, core.clientEvents), transport(backend, core.backendEvents));
+  return {
+    shutdown: () => core.shutdown(),
+    destroy: () => core.destroy(),
+    closed,
+    get activeStreams() {
+      return core.running;
+    },
+  };
+}
+
+function whenClosed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    if (socket.closed) resolve();
+    else socket.once('close', () => resolve());
+  });
+}

@@ -1,0 +1,216 @@
+import { ErrorCode } from './errors.ts';
+import type { Frame } from './frame.ts';
+import {
+  DEFAULT_WINDOW,
+  Flag,
+  FrameType,
+  LARGEST_WINDOW,
+  PREFACE,
+  checkFrame,
+  headersFrames,
+  pingAck,
+  rstStream,
+  settingsAck,
+  settingsFrame,
+  windowUpdate,
+} from './frame.ts';
+import { FrameReader } from './frame-reader.ts';
+import type { Lane, LaneSource } from './gate.ts';
+import { Gate } from './gate.ts';
+import { statusOf } from './grpc.ts';
+import type { HeaderBlock } from './header-assembly.ts';
+import { HeaderAssembly } from './header-assembly.ts';
+import { HpackEncoder } from './hpack/encoder.ts';
+import type { HeaderField } from './hpack/field.ts';
+import { Outbox } from './outbox.ts';
+import { NO_TABLE_NO_PUSH, readSettings } from './settings.ts';
+import type { LocalStream } from './stream.ts';
+import { serverEnded } from './stream.ts';
+import type { Switch } from './switch.ts';
+import type { Transport } from './transport.ts';
+
+/**
+ * One connection to the server in this process. To it the switch is an ordinary client, with windows of its own: what that
+ * server sends waits here for the real client's windows, and is bounded by one initial window for each stream.
+ */
+export class LocalSide implements LaneSource {
+  readonly reader = new FrameReader((frame) => this.#frame(frame));
+  readonly outbox = new Outbox();
+  /** Requests towards the server: the client follows the backend's windows, which this server does not know. */
+  readonly gate = new Gate(this.outbox);
+  transport: Transport | undefined;
+  /** Bytes of the connection window to give back to the server. */
+  #owed = 0;
+  #initialWindow = DEFAULT_WINDOW;
+  readonly #switch: Switch;
+  readonly #assembly: HeaderAssembly;
+  readonly #encoder = new HpackEncoder();
+  readonly #requests: LaneSource;
+
+  constructor(core: Switch) {
+    this.#switch = core;
+    this.#assembly = new HeaderAssembly(core.options.headerListLimit);
+    this.#requests = {
+      left: (lane, bytes) => this.#creditClient(lane.id, bytes),
+      finished: () => undefined,
+    };
+    this.outbox.push(PREFACE);
+    this.outbox.push(settingsFrame(NO_TABLE_NO_PUSH));
+  }
+
+  /** The window of a new stream towards the server, in bytes. */
+  get initialWindow(): number {
+    return this.#initialWindow;
+  }
+
+  /** Who is told how requests go. */
+  get requests(): LaneSource {
+    return this.#requests;
+  }
+
+  open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
+    this.#headersTo(stream, fields, endStream);
+    // The backend's initial window may be small, and it will never widen a stream that it does not know.
+    const missing = DEFAULT_WINDOW - this.#switch.backend.initialWindow;
+    if (missing > 0 && !endStream) this.#switch.toClient.push(windowUpdate(stream.id, missing));
+  }
+
+  trailers(stream: LocalStream, fields: readonly HeaderField[]): void {
+    this.#headersTo(stream, fields, true);
+  }
+
+  /** DATA of a request. */
+  request(stream: LocalStream, frame: Frame): void {
+    if (this.gate.pass(stream.up, frame)) {
+      this.#creditClient(stream.id, frame.length);
+      return;
+    }
+    this.gate.data(stream.up, [frame.content()], frame.length, stream.clientEnded);
+    const allowed = DEFAULT_WINDOW + this.#switch.backend.largestInitialWindow;
+    if (stream.up.charged > allowed) this.#switch.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+  }
+
+  cancel(stream: LocalStream, code: number): void {
+    this.outbox.push(rstStream(stream.id, code));
+  }
+
+  settle(): void {
+    if (this.#owed > 0) this.outbox.push(windowUpdate(0, this.#owed));
+    this.#owed = 0;
+    this.outbox.flush();
+  }
+
+  left(lane: Lane, bytes: number): void {
+    const stream = this.#switch.streams.get(lane.id);
+    if (stream !== undefined && !stream.serverEnded) this.outbox.push(windowUpdate(lane.id, bytes));
+  }
+
+  finished(lane: Lane): void {
+    this.#switch.delivered(lane);
+  }
+
+  #headersTo(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
+    const frames = headersFrames(stream.id, this.#encoder.encode(fields), endStream, this.gate.maxFrameSize);
+    this.gate.frames(stream.up, frames, 0, frames.length, false);
+  }
+
+  #creditClient(id: number, bytes: number): void {
+    const stream = this.#switch.streams.get(id);
+    if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#switch.toClient.push(windowUpdate(id, bytes));
+  }
+
+  #frame(frame: Frame): void {
+    checkFrame(frame);
+    const block = this.#assembly.take(frame);
+    switch (frame.type) {
+      case FrameType.DATA:
+        this.#data(frame);
+        return;
+      case FrameType.HEADERS:
+      case FrameType.CONTINUATION:
+        if (block !== undefined) this.#headers(block);
+        return;
+      case FrameType.RST_STREAM: {
+        const stream = this.#stream(frame.streamId);
+        if (stream !== undefined && !stream.reset) this.#switch.resetByServer(stream, frame);
+        return;
+      }
+      case FrameType.SETTINGS:
+        if (!frame.has(Flag.ACK)) this.#settings(frame);
+        return;
+      case FrameType.PING:
+        if (frame.has(Flag.ACK)) return;
+        this.outbox.push(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
+        this.#switch.options.observer.pingAnswered('local');
+        return;
+      case FrameType.GOAWAY:
+        // What runs goes on; the next stream gets a new connection.
+        this.#switch.retireLocal(this);
+        return;
+      case FrameType.WINDOW_UPDATE:
+        this.#windowUpdate(frame);
+        return;
+      default:
+        return;
+    }
+  }
+
+  #stream(id: number): LocalStream | undefined {
+    const stream = this.#switch.streams.get(id);
+    return stream?.kind === 'handle' && stream.side === this ? stream : undefined;
+  }
+
+  #data(frame: Frame): void {
+    const size = frame.length;
+    this.#owed += size;
+    const stream = this.#stream(frame.streamId);
+    if (stream === undefined || stream.serverEnded) return;
+    const last = frame.has(Flag.END_STREAM);
+    if (last) serverEnded(stream);
+    const { gate } = this.#switch;
+    if (!gate.pass(stream.down, frame)) {
+      gate.data(stream.down, [frame.content()], size, last);
+      return;
+    }
+    if (last) this.#switch.delivered(stream.down);
+    else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
+  }
+
+  #headers(headers: HeaderBlock): void {
+    const stream = this.#stream(headers.streamId);
+    if (stream === undefined || stream.serverEnded) return;
+    const core = this.#switch;
+    if (headers.endStream) {
+      serverEnded(stream);
+      if (core.options.observer.wantsStatus) stream.status = statusOf(headers.block);
+    }
+    stream.answered = true;
+    core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
+  }
+
+  #settings(frame: Frame): void {
+    const settings = readSettings(frame);
+    this.gate.maxFrameSize = settings.maxFrameSize ?? this.gate.maxFrameSize;
+    if (settings.initialWindow !== undefined) {
+      const change = settings.initialWindow - this.#initialWindow;
+      this.#initialWindow = settings.initialWindow;
+      for (const stream of this.#switch.streams.values())
+        if (stream.kind === 'handle' && stream.side === this) stream.up.window += change;
+    }
+    this.outbox.push(settingsAck());
+    this.gate.pump();
+  }
+
+  #windowUpdate(frame: Frame): void {
+    const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
+    if (frame.streamId === 0) {
+      this.gate.grow(increment);
+      this.gate.pump();
+      return;
+    }
+    const stream = this.#stream(frame.streamId);
+    if (stream === undefined) return;
+    stream.up.window += increment;
+    this.gate.drain(stream.up);
+  }
+}
