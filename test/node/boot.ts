@@ -110,10 +110,15 @@ async function follow(kernel: ChildProcess, options: RunOptions): Promise<Kernel
   let limit = setTimeout(() => killKernel(kernel), bootLimitMs);
   const abort = (): void => killKernel(kernel);
   options.signal?.addEventListener('abort', abort);
+  const { stdio } = options;
+  const input = kernel.stdio[channels.stdin] as Duplex | null;
+  input?.on('error', () => undefined);
+  const giveInput = typeof stdio === 'object' && stdio.stdin && input ? inputSender(stdio.stdin, input) : undefined;
   // The kernel may go at any moment; what it leaves unread is no error of ours.
   control.on('error', () => undefined);
   createInterface({ input: control }).on('line', (line) => {
     const [word, value] = line.trim().split(' ');
+    if (word === 'more') giveInput?.();
     if (word === 'booted') phase = 'before containerd was ready';
     if (word === 'ready') {
       phase = whileRunning;
@@ -154,9 +159,6 @@ async function copyStreams(kernel: ChildProcess, stdio: Exclude<CommandStdio, 't
   const inherited = stdio === 'inherit';
   const output = copy(channel(kernel, channels.stdout), inherited ? process.stdout : stdio.stdout);
   const errors = copy(channel(kernel, channels.stderr), inherited ? process.stderr : stdio.stderr);
-  const input = channel(kernel, channels.stdin);
-  input.on('error', () => undefined);
-  if (!inherited && stdio.stdin) sendInput(stdio.stdin, input);
   await Promise.all([output, errors]);
 }
 
@@ -167,14 +169,23 @@ async function copy(from: Duplex, to: Writable | undefined): Promise<void> {
   await once(from, 'close');
 }
 
-/** A console carries neither every byte nor an end: so base64 in short lines, and a dot for the end (see init.sh). */
-function sendInput(from: Readable, to: Writable): void {
-  const piece = 1536;
-  from.on('data', (chunk: Buffer | string) => {
-    const bytes = Buffer.from(chunk);
-    for (let start = 0; start < bytes.length; start += piece) {
-      to.write(`${bytes.subarray(start, start + piece).toString('base64')}\n`);
-    }
-  });
-  from.on('end', () => to.write('.\n'));
+/** Gives the next piece of input each time that init.sh asks for one; it says why there. */
+function inputSender(from: Readable, to: Writable): () => void {
+  const pieces = piecesOf(from);
+  return () => {
+    pieces.next().then(
+      ({ value, done }) => to.write(done === true ? '.\n' : `${value.toString('base64')}\n`),
+      // Input that cannot be read any more has ended.
+      () => to.write('.\n'),
+    );
+  };
+}
+
+/** Short enough for one line of a console in base64. */
+async function* piecesOf(from: Readable): AsyncGenerator<Buffer, void> {
+  const length = 2048;
+  for await (const chunk of from as AsyncIterable<Buffer | string>) {
+    const bytes = Buffer.from(chunk as string);
+    for (let start = 0; start < bytes.length; start += length) yield bytes.subarray(start, start + length);
+  }
 }

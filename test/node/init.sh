@@ -120,8 +120,10 @@ else
   exec 8>/run/node/stdout 9>/run/node/stderr
   if [ "$NODE_STDIN" = 1 ]; then
     stty -F /dev/ttyS2 raw -echo icanon
-    # One base64 line for each piece, a dot at the end: a console line cannot carry every byte, nor an end.
-    (while read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) </dev/ttyS2 >/run/node/stdin 7>&- 8>&- 9>&- &
+    # One base64 line for each piece, asked for one by one, and a dot at the end: a console carries neither every byte
+    # nor an end, and drops what is not read in time.
+    (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
+      </dev/ttyS2 >/run/node/stdin 5>&- 6>&- 8>&- 9>&- &
     stdin=/run/node/stdin
   else
     stdin=/dev/null

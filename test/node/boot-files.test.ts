@@ -1,0 +1,26 @@
+import { execa } from 'execa';
+import { expect, test } from 'vitest';
+import { quoted, shellVariables } from './boot-files.ts';
+import { containerdConfig } from './containerd-config.ts';
+
+test('any word reaches the command as it is', async () => {
+  const words = ["it's", 'a b', '$HOME', '`id`', 'line\nbreak', ''];
+  const { stdout } = await execa('sh', ['-c', `printf '<%s>' ${words.map(quoted).join(' ')}`]);
+  expect(stdout).toBe(words.map((word) => `<${word}>`).join(''));
+});
+
+test('variables are set for the processes of a shell', async () => {
+  const { stdout } = await execa('sh', ['-c', `${shellVariables({ NODE_X: "a'b c" })}env`]);
+  expect(stdout).toContain("NODE_X=a'b c");
+});
+
+test('containerd 1.x gets format 2, containerd 2.x format 3, both the chosen runtime', () => {
+  const settings = { runtime: '/parts/crun', cniPlugins: '/parts/cni' };
+  const old = containerdConfig({ ...settings, release: '1.6' });
+  const current = containerdConfig({ ...settings, release: '2.1' });
+  expect(old).toMatch(/^version = 2$/m);
+  expect(old).toContain('sandbox_image = "localhost/pause:1"');
+  expect(current).toMatch(/^version = 3$/m);
+  expect(current).toContain('sandbox = "localhost/pause:1"');
+  for (const config of [old, current]) expect(config).toContain('BinaryName = "/parts/crun"');
+});

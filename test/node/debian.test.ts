@@ -1,0 +1,43 @@
+import { describe, expect, test } from 'vitest';
+import { chooseSite, parseIndexTargets, parsePrintedUri, upstreamVersion, versionOfFile } from './debian.ts';
+
+describe('the site of whole suites', () => {
+  const security = {
+    site: 'http://mirror.test/debian-security',
+    release: 'bookworm-security',
+    label: 'Debian-Security',
+  };
+  const updates = { site: 'http://mirror.test/debian', release: 'bookworm-updates', label: 'Debian' };
+  const main = { site: 'http://mirror.test/debian', release: 'bookworm', label: 'Debian' };
+  const vendor = { site: 'http://vendor.test/debian', release: 'stable', label: 'Vendor' };
+
+  test('is that of Debian itself, not of security updates or a vendor', () => {
+    expect(chooseSite([vendor, security, updates, main])).toBe('http://mirror.test/debian');
+    expect(chooseSite([vendor, security])).toBeUndefined();
+  });
+
+  test('is found by its path while apt has fetched no release file', () => {
+    const unread = [security, main].map((target) => ({ ...target, label: '' }));
+    expect(chooseSite(unread)).toBe('http://mirror.test/debian');
+  });
+
+  test('is read from what apt prints, where an unknown field prints its own name', () => {
+    const output = 'http://mirror.test/debian|bookworm|Debian\nhttp://other.test/apt|stable|$(LABEL)\n\n';
+    expect(parseIndexTargets(output)).toEqual([main, { site: 'http://other.test/apt', release: 'stable', label: '' }]);
+  });
+});
+
+test('a printed URI gives file and size', () => {
+  const line =
+    "'http://mirror.test/debian/pool/main/c/crun/crun_1.28-1_amd64.deb' crun_1.28-1_amd64.deb 398880 SHA256:00";
+  expect(parsePrintedUri(line)).toEqual({ file: 'crun_1.28-1_amd64.deb', bytes: 398880 });
+  expect(parsePrintedUri('Reading package lists...')).toBeUndefined();
+});
+
+test('versions: the epoch is escaped in file names and is not part of what a program says of itself', () => {
+  expect(versionOfFile('busybox-static_1%3a1.38.0-3+b1_amd64.deb')).toBe('1:1.38.0-3+b1');
+  expect(upstreamVersion('1:1.38.0-3+b1')).toBe('1.38.0');
+  expect(upstreamVersion('2.1.9+ds1-5')).toBe('2.1.9');
+  expect(upstreamVersion('1.7.24~ds1-6+deb13u1')).toBe('1.7.24');
+  expect(upstreamVersion('7.2um1')).toBe('7.2');
+});
