@@ -1,0 +1,85 @@
+#!/usr/bin/env node
+import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
+import { messageOf } from './errors/index.ts';
+import { countersFields, createCounters } from './observe/counters.ts';
+import type { Log } from './observe/index.ts';
+import { createLog } from './observe/log.ts';
+import { noResizing, startResizing } from './resize.ts';
+import { oncePerKey } from './observe/once.ts';
+import { openFrontDoor } from './server/frontDoor.ts';
+import { serveConnection } from './server/http2/index.ts';
+import { listen } from './server/listener.ts';
+import { createLocalServer } from './server/local.ts';
+import { interceptionOf } from './server/routes.ts';
+import { tracesOf } from './server/status.ts';
+import { stopSignal } from './server/stop.ts';
+import { switchReport } from './server/switchReport.ts';
+
+const Exit = { done: 0, failed: 1, usage: 2 } as const;
+
+try {
+  const invocation = await loadConfig(process.argv.slice(2));
+  if (invocation.ask === 'print') process.stdout.write(invocation.text);
+  else await run(invocation.config);
+  process.exit(Exit.done);
+} catch (error) {
+  process.exit(complain(error));
+}
+
+/** From the settings to the end of the last call. */
+async function run(config: Config): Promise<void> {
+  const log = createLog({ level: config.logLevel });
+  const counters = createCounters();
+  const stopped = stopSignal();
+  dieLoudly(log);
+
+  const resizing = config.intercept ? startResizing(config, log, counters) : noResizing;
+  const local = createLocalServer(resizing.handlers, { log, counters });
+  const isFirst = oncePerKey();
+  const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
+  const frontDoor = openFrontDoor({
+    serve: (client, options) => serveConnection(client, { ...options, observer }),
+    backendPath: config.containerRuntimeEndpoint,
+    connectLocal: () => local.connect(),
+    interception: interceptionOf(resizing.interceptors),
+    onBackend: () => listener.mirrorBackend(),
+  });
+  const listener = await listen({
+    path: config.listen,
+    backendPath: config.containerRuntimeEndpoint,
+    onConnection: (client) => frontDoor.accept(client),
+    log,
+  });
+  log.info(
+    { version, listen: config.listen, backend: config.containerRuntimeEndpoint, intercept: config.intercept },
+    'serving',
+  );
+
+  const signal = await Promise.race([stopped, listener.failure]);
+  if (signal instanceof Error) throw signal;
+  log.info({ signal, connections: frontDoor.connections }, 'stopping');
+  await listener.close();
+  const cut = await frontDoor.shutdown(config.shutdownTimeout);
+  local.close();
+  resizing.close();
+  if (cut > 0)
+    log.warn({ cut, timeoutMs: config.shutdownTimeout }, 'calls were cut: they ran longer than the shutdown timeout');
+  log.info(countersFields(counters.snapshot()), 'stopped');
+}
+
+/** A fault of ours that nothing catches: one line in the log, and the end, since what state we are in is not known. */
+function dieLoudly(log: Log): void {
+  process.on('uncaughtException', (error) => {
+    log.error(tracesOf(error), 'the shim has failed');
+    process.exit(Exit.failed);
+  });
+}
+
+/** Says on stderr why the shim ends; gives the exit code. */
+function complain(error: unknown): number {
+  const lines = error instanceof ConfigError ? error.faults : [messageOf(error)];
+  for (const line of lines) process.stderr.write(`cri-resize-shim: ${line}\n`);
+  if (!(error instanceof ConfigError) || error.source !== 'usage') return Exit.failed;
+  process.stderr.write('cri-resize-shim: --help lists the flags\n');
+  return Exit.usage;
+}

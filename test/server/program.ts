@@ -1,0 +1,85 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+
+/** Bundles the daemon as scripts/build.mjs does, apart from dist/. Gives the file. */
+export async function buildProgram(): Promise<string> {
+  // Below node_modules, so that koffi, which stays outside the bundle, is found.
+  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
+  mkdirSync(dirname(outfile), { recursive: true });
+  await build({
+    absWorkingDir: root,
+    entryPoints: ['src/main.ts'],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    external: ['koffi'],
+    logLevel: 'error',
+    banner: {
+      js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+    },
+  });
+  return outfile;
+}
+
+export interface LogLine {
+  readonly level: string;
+  readonly msg: string;
+  readonly [field: string]: unknown;
+}
+
+/** The daemon as a process of its own. */
+export class Program {
+  readonly process: ChildProcess;
+  readonly exited: Promise<{ code: number | null; signal: string | null }>;
+  stdout = '';
+  stderr = '';
+
+  constructor(file: string, args: readonly string[], options: { uid?: number } = {}) {
+    this.process = spawn(process.execPath, [file, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: '/',
+      ...options,
+    });
+    this.process.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
+    this.process.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text;
+      this.process.emit('log');
+    });
+    // 'close' and not 'exit': everything printed has been read by then.
+    this.exited = once(this.process, 'close').then(([code, signal]) => ({
+      code: code as number | null,
+      signal: signal as string | null,
+    }));
+  }
+
+  get log(): LogLine[] {
+    return this.stderr
+      .split('\n')
+      .filter((line) => line.startsWith('{') && line.endsWith('}'))
+      .map((line) => JSON.parse(line) as LogLine);
+  }
+
+  /** Waits for a line of the log with this message. */
+  async logged(message: string): Promise<LogLine> {
+    for (;;) {
+      const line = this.log.find(({ msg }) => msg === message);
+      if (line !== undefined) return line;
+      const ended = await Promise.race([once(this.process, 'log').then(() => false), this.exited.then(() => true)]);
+      if (ended && !this.log.some(({ msg }) => msg === message)) {
+        throw new Error(`ended without saying "${message}": ${this.stderr}`);
+      }
+    }
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.process.kill(signal);
+  }
+}
