@@ -1,0 +1,160 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { VolumePolicy } from '../../src/tmpfs/index.ts';
+import {
+  VOLUME_ANNOTATION,
+  isSameSize,
+  parseVolumeAnnotation,
+  policyAtFirstSight,
+  readVolumeAnnotations,
+  targetSize,
+} from '../../src/tmpfs/index.ts';
+import { bytes } from '../../src/units/index.ts';
+import type { Bytes, Limit } from '../../src/units/index.ts';
+
+const MiB = 1024 * 1024;
+const key = `${VOLUME_ANNOTATION}cache`;
+const none = new Map<string, Limit<Bytes>>();
+
+describe('the annotation of a volume', () => {
+  it.each<[string, VolumePolicy]>([
+    ['256Mi', { kind: 'absolute', size: bytes(256 * MiB) }],
+    ['1.5G', { kind: 'absolute', size: bytes(1_500_000_000) }],
+    ['50%', { kind: 'share', hundredths: 5000 }],
+    ['12.5%', { kind: 'share', hundredths: 1250 }],
+    ['0.01%', { kind: 'share', hundredths: 1 }],
+    ['1000%', { kind: 'share', hundredths: 100_000 }],
+    ['50%/web', { kind: 'container-share', hundredths: 5000, container: 'web' }],
+    ['follow', { kind: 'follow' }],
+    ['fixed', { kind: 'fixed' }],
+  ])('%s', (value, policy) => {
+    expect(parseVolumeAnnotation(key, value)).toEqual({ volume: 'cache', policy });
+  });
+
+  it.each([
+    '',
+    '0',
+    '0Mi',
+    '0%',
+    '0.00%',
+    '-5%',
+    '5 %',
+    '%',
+    '1000.01%',
+    '10000%',
+    '1.234%',
+    '50%/',
+    '50%/Web',
+    '50%/web/other',
+    '50%/we b',
+    '50%/web\n',
+    '50% ',
+    'half',
+    'Follow',
+    'fixed ',
+    '256MiB',
+    '-256Mi',
+    'x'.repeat(10_000),
+  ])('refuses %j, naming key and value', (value) => {
+    expect(() => parseVolumeAnnotation(key, value)).toThrow(
+      expect.objectContaining({
+        code: 3,
+        reason: 'INVALID_ANNOTATION',
+        message: expect.stringContaining(key) as string,
+        context: { file: key, asked: value.slice(0, 80) },
+      }),
+    );
+  });
+
+  it.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('refuses the volume name %j', (name) => {
+    expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
+      expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),
+    );
+  });
+
+  it('is read among all of a pod, bad ones apart, others left alone', () => {
+    const { policies, errors } = readVolumeAnnotations({
+      [`${VOLUME_ANNOTATION}cache`]: '50%',
+      [`${VOLUME_ANNOTATION}scratch`]: 'much',
+      [`${VOLUME_ANNOTATION}tmp`]: 'fixed',
+      'kubernetes.io/config.source': 'api',
+      'other.cri-resize-shim.io/cache': 'much',
+    });
+    expect([...policies]).toEqual([
+      ['cache', { kind: 'share', hundredths: 5000 }],
+      ['tmp', { kind: 'fixed' }],
+    ]);
+    expect(errors.map(({ context }) => context)).toEqual([{ file: `${VOLUME_ANNOTATION}scratch`, asked: 'much' }]);
+  });
+});
+
+describe('the size that a policy comes to', () => {
+  const share = (hundredths: number): VolumePolicy => ({ kind: 'share', hundredths });
+
+  it('is absolute, whatever the limits', () => {
+    const policy: VolumePolicy = { kind: 'absolute', size: bytes(5) };
+    for (const limit of [undefined, 'max', bytes(1)] as const) expect(targetSize(policy, limit, none)).toBe(5);
+  });
+
+  it('is none when fixed, or when there is no limit to count from', () => {
+    expect(targetSize({ kind: 'fixed' }, bytes(MiB), none)).toBeUndefined();
+    for (const policy of [share(5000), { kind: 'follow' }] as const) {
+      expect(targetSize(policy, 'max', none)).toBeUndefined();
+      expect(targetSize(policy, undefined, none)).toBeUndefined();
+    }
+    const ofWeb: VolumePolicy = { kind: 'container-share', hundredths: 5000, container: 'web' };
+    expect(targetSize(ofWeb, bytes(MiB), none)).toBeUndefined();
+    expect(targetSize(ofWeb, bytes(MiB), new Map([['web', 'max']]))).toBeUndefined();
+  });
+
+  it('counts from the pod, or from one container', () => {
+    const limits = new Map([['web', bytes(100 * MiB)]]);
+    expect(targetSize(share(5000), bytes(256 * MiB), limits)).toBe(128 * MiB);
+    expect(targetSize(share(15_000), bytes(256 * MiB), limits)).toBe(384 * MiB);
+    const ofWeb: VolumePolicy = { kind: 'container-share', hundredths: 2500, container: 'web' };
+    expect(targetSize(ofWeb, bytes(256 * MiB), limits)).toBe(25 * MiB);
+    expect(targetSize({ kind: 'follow' }, bytes(256 * MiB), limits)).toBe(256 * MiB);
+  });
+
+  it('of a share is whole pages, no more than the share, at least one page, and exact for any limit', () => {
+    const anyLimit = fc.oneof(fc.maxSafeNat(), fc.nat({ max: 1e6 }));
+    const anyPage = fc.constantFrom(4096, 16_384, 65_536);
+    fc.assert(
+      fc.property(anyLimit, fc.integer({ min: 1, max: 100_000 }), anyPage, (limit, hundredths, page) => {
+        const size = BigInt(targetSize(share(hundredths), bytes(limit), none, bytes(page)) ?? -1);
+        expect(size % BigInt(page)).toBe(0n);
+        expect(size).toBeGreaterThanOrEqual(BigInt(page));
+        const exact = BigInt(limit) * BigInt(hundredths); // in hundredths of a percent of a byte
+        const largest = BigInt(Number.MAX_SAFE_INTEGER) * 10_000n;
+        if (exact < largest && size > BigInt(page)) {
+          expect(size * 10_000n).toBeLessThanOrEqual(exact);
+          expect((size + BigInt(page)) * 10_000n).toBeGreaterThan(exact);
+        }
+      }),
+    );
+  });
+});
+
+describe('a volume without annotation', () => {
+  it('follows when it is as large as the pod may be, to the page', () => {
+    expect(policyAtFirstSight(bytes(256 * MiB), bytes(256 * MiB))).toEqual({ kind: 'follow' });
+    // 100M: the kernel has the volume rounded up to a page, and memory.max rounded down
+    expect(policyAtFirstSight(bytes(100_003_840), bytes(99_999_744))).toEqual({ kind: 'follow' });
+  });
+
+  it.each<[number, Limit<Bytes> | undefined]>([
+    [256 * MiB, bytes(512 * MiB)],
+    [256 * MiB + 8192, bytes(256 * MiB)],
+    [256 * MiB, 'max'],
+    [256 * MiB, undefined],
+  ])('is fixed when mounted with %i bytes and the limit is %s', (mounted, limit) => {
+    expect(policyAtFirstSight(bytes(mounted), limit)).toEqual({ kind: 'fixed' });
+  });
+
+  it('has the size that was asked when only a page is not full', () => {
+    expect(isSameSize(bytes(1), bytes(4096))).toBe(true);
+    expect(isSameSize(bytes(4097), bytes(4096))).toBe(false);
+    expect(isSameSize(bytes(4096), bytes(8192))).toBe(false);
+    expect(isSameSize(bytes(4097), bytes(65_536), bytes(65_536))).toBe(true);
+  });
+});
