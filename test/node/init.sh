@@ -108,30 +108,29 @@ say "ready"
 # --- the command
 cd "$NODE_CWD" || fail "cannot enter $NODE_CWD"
 . "$boot/command.env"
-if [ "$NODE_TERMINAL" = 1 ]; then
-  setsid -c sh "$boot/command.sh" <&5 >&5 2>&5 7>&- &
-else
-  # Pipes, not consoles: a command must not take the node's console for a terminal.
-  mkfifo /run/node/stdout /run/node/stderr /run/node/stdin
-  cat </run/node/stdout >&5 2>/dev/null 7>&- &
-  copiers=$!
-  cat </run/node/stderr >&6 2>/dev/null 7>&- &
-  copiers="$copiers $!"
-  exec 8>/run/node/stdout 9>/run/node/stderr
-  if [ "$NODE_STDIN" = 1 ]; then
-    stty -F /dev/ttyS2 raw -echo icanon
-    # One base64 line for each piece, asked for one by one, and a dot at the end: a console carries neither every byte
-    # nor an end, and drops what is not read in time.
-    (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
-      </dev/ttyS2 >/run/node/stdin 5>&- 6>&- 8>&- 9>&- &
-    stdin=/run/node/stdin
-  else
-    stdin=/dev/null
-  fi
-  setsid sh "$boot/command.sh" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&- &
-fi
-command=$!
 # A line on the control console asks the node to end early, with its logs kept.
-(read -r reason <&7 && kill -9 -- -$command) 5>&- 6>&- 8>&- 9>&- 2>/dev/null &
-wait $command
+(read -r reason <&7 && kill -9 -- "-$(cat /run/node/command.pid)") 5>&- 6>&- 2>/dev/null &
+# In the foreground: a shell's background commands ignore SIGINT, and all that they start with them.
+run='echo $$ >/run/node/command.pid; . /run/node/boot/command.sh'
+if [ "$NODE_TERMINAL" = 1 ]; then
+  setsid -c sh -c "$run" <&5 >&5 2>&5 6>&- 7>&-
+  finish $?
+fi
+# Pipes, not consoles: a command must not take the node's console for a terminal.
+mkfifo /run/node/stdout /run/node/stderr /run/node/stdin
+cat </run/node/stdout >&5 2>/dev/null 7>&- &
+copiers=$!
+cat </run/node/stderr >&6 2>/dev/null 7>&- &
+copiers="$copiers $!"
+exec 8>/run/node/stdout 9>/run/node/stderr
+stdin=/dev/null
+if [ "$NODE_STDIN" = 1 ]; then
+  stdin=/run/node/stdin
+  stty -F /dev/ttyS2 raw -echo icanon
+  # One base64 line for each piece, asked for one by one, and a dot at the end: a console carries neither every byte
+  # nor an end, and drops what is not read in time.
+  (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
+    </dev/ttyS2 >$stdin 5>&- 6>&- 8>&- 9>&- &
+fi
+setsid sh -c "$run" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&-
 finish $?
