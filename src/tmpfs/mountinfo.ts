@@ -67,5 +67,6 @@ function optionList(field: string): string[] {
 
 /** The kernel writes blanks, tabs, newlines, backslashes and hashes as three octal digits. */
 function unescape(field: string): string {
+  if (!field.includes('\\')) return field;
   return field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

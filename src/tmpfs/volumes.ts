@@ -51,7 +51,11 @@ export function volumeMountPoint(kubeletRoot: string, volume: VolumeName): strin
  */
 export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): VolumeSurvey {
   const places = new Map<string, { name: VolumeName; stack: Mount[] }>();
+  const byDevice = new Map<string, Mount[]>();
   for (const mount of mounts) {
+    const others = byDevice.get(mount.device);
+    if (others === undefined) byDevice.set(mount.device, [mount]);
+    else others.push(mount);
     const name = nameOf(mount.mountPoint, kubeletRoot);
     if (name === undefined) continue;
     const place = places.get(mount.mountPoint) ?? { name, stack: [] };
@@ -62,7 +66,10 @@ export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): Vo
   const refused: RefusedVolume[] = [];
   for (const [mountPoint, { name, stack }] of places) {
     const top = topMost(stack);
-    const why = top === undefined ? 'several mounts hide each other' : whyNotEligible(top, mounts, kubeletRoot);
+    const why =
+      top === undefined
+        ? 'several mounts hide each other'
+        : whyNotEligible(top, byDevice.get(top.device) ?? [], kubeletRoot);
     if (top === undefined || why !== undefined) refused.push({ ...name, mountPoint, why: why ?? '' });
     else volumes.push({ ...name, mountPoint, device: top.device });
   }
@@ -72,7 +79,8 @@ export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): Vo
 /**
  * Why this mount, which is at a volume's place, is not a volume; undefined when it is one. Apart from the obvious (another
  * file system, a folder of one), it must be the only use of that tmpfs: a tmpfs that was mounted elsewhere before, or that
- * is another volume of some pod (a secret, a token), has been bound over this place.
+ * is another volume of some pod (a secret, a token), has been bound over this place. `mounts` are those of the same device,
+ * or more, oldest first.
  */
 export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRoot: string): string | undefined {
   if (mount.fsType !== 'tmpfs') return `a ${mount.fsType} is mounted there, not a tmpfs`;
