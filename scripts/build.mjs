@@ -10,6 +10,7 @@ const entries = {
   'cri-resize-shim': 'src/main.ts',
   'tools/node': 'test/node/main.ts',
   'tools/demo': 'demo/main.ts',
+  'tools/demo-inside': 'demo/inside.ts',
   'tools/bench': 'bench/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',

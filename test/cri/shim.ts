@@ -71,6 +71,12 @@ export class ShimProcess {
     }
   }
 
+  /** Leaves the shim running when this process ends. */
+  leave(): void {
+    this.process.unref();
+    this.process.stderr?.destroy();
+  }
+
   /** SIGTERM; gives the exit code. */
   async stop(): Promise<number | null> {
     this.process.kill('SIGTERM');

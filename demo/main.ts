@@ -1,0 +1,61 @@
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Command, Option } from 'commander';
+import {
+  type ContainerdRelease,
+  containerdReleases,
+  detectHost,
+  prepareNode,
+  runInNode,
+  runOnHost,
+} from '../test/node/index.ts';
+
+/** npm run demo: brings the demo to a node, and sets one up where this machine is none. */
+
+interface Flags {
+  readonly json?: true;
+  readonly keep?: true;
+  readonly containerd: ContainerdRelease;
+}
+
+const say = (text: string): void => void process.stderr.write(`demo: ${text}\n`);
+
+async function main(): Promise<number> {
+  const flags = new Command('demo')
+    .description('Resizes a running pod and its memory-backed volume through the shim, and shows what happened.')
+    .option('--json', 'print the result as one JSON object')
+    .option('--keep', 'leave the pod and the shim running, at a shell on the node')
+    .addOption(new Option('--containerd <release>', 'for the embedded node').choices(containerdReleases).default('2.1'))
+    .parse()
+    .opts<Flags>();
+  const inside = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'demo-inside.js')];
+  const command = [...inside, ...(flags.json ? ['--json'] : []), ...(flags.keep ? ['--keep'] : [])];
+  const line = flags.keep ? ['/bin/sh', '-c', '"$@" && exec /bin/sh -i', 'sh', ...command] : command;
+  const host = await detectHost();
+  const choice = { containerd: flags.containerd, runtime: 'runc' } as const;
+  if (host.usable) {
+    say(`this machine has cgroup v2 and containerd ${host.containerdVersion}: the demo runs on it`);
+    const { images } = await prepareNode(choice, say);
+    process.env.DEMO_IMAGES = images;
+    return runOnHost(line);
+  }
+  say(`an embedded node is used, since this machine has ${host.lacks.join(', and ')}`);
+  const ending = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
+  const { exitCode } = await runInNode({
+    ...choice,
+    command: line,
+    progress: say,
+    stdio: flags.keep && process.stdin.isTTY ? 'terminal' : 'inherit',
+    timeoutMs: flags.keep ? 24 * 3_600_000 : 120_000,
+    signal: ending.signal,
+  });
+  return exitCode;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  say(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}
