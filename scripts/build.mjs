@@ -13,6 +13,7 @@ const entries = {
   'tools/demo-inside': 'demo/inside.ts',
   'tools/bench': 'bench/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
+  'tools/test': 'test/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch-limits': 'test/e2e/watch-limits.ts',
 };
