@@ -58,14 +58,11 @@ export const schema = z.strictObject({
     .enum(logLevels)
     .prefault('info')
     .meta({ placeholder: 'LEVEL', allowed: alternatives(logLevels), description: 'The lowest level that is logged.' }),
-  logPassedCalls: z
-    .boolean()
-    .prefault(false)
-    .meta({
-      placeholder: 'BOOL',
-      allowed: switchForm,
-      description: 'Also log a line for each call that passes untouched.',
-    }),
+  logPassedCalls: z.boolean().prefault(false).meta({
+    placeholder: 'BOOL',
+    allowed: switchForm,
+    description: 'Also log a line for each call that passes untouched.',
+  }),
   shutdownTimeout: duration.prefault('30s').meta({
     placeholder: 'DURATION',
     allowed: durationForm,

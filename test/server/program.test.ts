@@ -199,7 +199,8 @@ describe('SIGTERM', () => {
     await program.logged('stopping');
     program.kill(signal);
     expect(await program.exited).toEqual({ code, signal: null });
-    expect(await call).toBe(status.UNAVAILABLE);
+    // Its connection is gone, without a word: grpc-js calls that one or the other.
+    expect([status.UNAVAILABLE, status.INTERNAL]).toContain(await call);
   });
 });
 
