@@ -2,3 +2,4 @@
 export * from './backend.ts';
 export * from './description.ts';
 export * from './messages.ts';
+export { spliceInto } from './splice.ts';

@@ -32,6 +32,7 @@ export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
 
 /** Sub-messages that were not on the wire are null. */
 export interface Messages {
+  LinuxContainerResources: LinuxContainerResources;
   UpdateContainerResourcesRequest: {
     container_id: string;
     linux: LinuxContainerResources | null;
