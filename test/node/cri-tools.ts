@@ -18,7 +18,7 @@ export type CriTools =
   | { readonly available: true; readonly part: Part }
   | { readonly available: false; readonly reason: string };
 
-const recipe = { name: 'cri-tools', key: `${moduleName} ${moduleVersion} 1` };
+const recipe = { name: 'cri-tools', key: `${moduleName} ${moduleVersion} 2` };
 
 /** crictl and critest, built from their Go module the first time. Without a Go toolchain they are just not there. */
 export async function obtainCriTools(cache: string, progress: Progress): Promise<CriTools> {
@@ -59,6 +59,7 @@ async function build(folder: string, toolchain: string, progress: Progress): Pro
       throw new NodeError(`building crictl and critest: "go ${args.join(' ')}" failed; ${advice}\n${messageOf(error)}`);
     }
   };
+  const linking = `-ldflags=-s -w -X ${moduleName}/pkg/version.Version=${moduleVersion}`;
   try {
     await timed(
       progress,
@@ -66,17 +67,9 @@ async function build(folder: string, toolchain: string, progress: Progress): Pro
       async () => {
         await go('mod', 'init', 'cri-tools-build');
         await go('get', `${moduleName}@${moduleVersion}`);
-        await go('build', '-trimpath', '-ldflags=-s -w', '-o', join(folder, 'bin/crictl'), `${moduleName}/cmd/crictl`);
+        await go('build', '-trimpath', linking, '-o', join(folder, 'bin/crictl'), `${moduleName}/cmd/crictl`);
         // critest is a test binary: its specs live in _test files.
-        await go(
-          'test',
-          '-c',
-          '-trimpath',
-          '-ldflags=-s -w',
-          '-o',
-          join(folder, 'bin/critest'),
-          `${moduleName}/cmd/critest`,
-        );
+        await go('test', '-c', '-trimpath', linking, '-o', join(folder, 'bin/critest'), `${moduleName}/cmd/critest`);
       },
     );
   } finally {

@@ -74,7 +74,7 @@ async function main(): Promise<number> {
   const flags = program.opts<Flags>();
   const command = commandLine(program.args, flags.shell === true);
   const interactive = program.args.length === 0 || flags.shell === true;
-  if (flags.host) return runOnHost(command, flags.out);
+  if (flags.host) return failing(() => runOnHost(command, flags.out));
   const ending = new AbortController();
   for (const [signal, code] of [
     ['SIGINT', 130],
@@ -87,28 +87,46 @@ async function main(): Promise<number> {
   const stdio = stdioFor(interactive);
   if (stdio === 'terminal') process.stdin.setRawMode(true);
   try {
-    const result = await runInNode({
-      containerd: flags.containerd,
-      runtime: flags.runtime,
-      command,
-      env: passedOn(),
-      stdio,
-      memoryBytes: flags.mem,
-      progress,
-      signal: ending.signal,
-      ...(flags.timeout !== undefined && { timeoutMs: flags.timeout * 1000 }),
-      ...(flags.out !== undefined && { outDir: flags.out }),
-    });
-    if (result.timedOut) progress(`the command did not end within ${String(flags.timeout)} s`);
-    if (flags.out === undefined) await dropOrName(result.outDir, result.exitCode);
-    return result.exitCode;
+    return await failing(() => inNode(flags, command, stdio, ending.signal));
   } catch (error) {
     if (ending.signal.aborted) return Number(ending.signal.reason);
+    throw error;
+  } finally {
+    if (stdio === 'terminal') process.stdin.setRawMode(false);
+  }
+}
+
+async function inNode(
+  flags: Flags,
+  command: readonly string[],
+  stdio: CommandStdio,
+  signal: AbortSignal,
+): Promise<number> {
+  const result = await runInNode({
+    containerd: flags.containerd,
+    runtime: flags.runtime,
+    command,
+    env: passedOn(),
+    stdio,
+    memoryBytes: flags.mem,
+    progress,
+    signal,
+    ...(flags.timeout !== undefined && { timeoutMs: flags.timeout * 1000 }),
+    ...(flags.out !== undefined && { outDir: flags.out }),
+  });
+  if (result.timedOut) progress(`the command did not end within ${String(flags.timeout)} s`);
+  if (flags.out === undefined) await dropOrName(result.outDir, result.exitCode);
+  return result.exitCode;
+}
+
+/** A failure of the node, not of the command, is told in its own words; it has an exit code of its own. */
+async function failing(action: () => Promise<number>): Promise<number> {
+  try {
+    return await action();
+  } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     progress(error.message);
     return 70;
-  } finally {
-    if (stdio === 'terminal') process.stdin.setRawMode(false);
   }
 }
 

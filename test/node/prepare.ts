@@ -37,6 +37,7 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
     obtainPackagedParts(cache, choice.containerd, choice.runtime, progress),
     obtainCriTools(cache, progress),
   ]);
+  if (!criTools.available) progress(criTools.reason);
   const { kernel, tools, containerd, runtime } = packaged;
   const program = choice.runtime === 'crun' ? 'crun' : 'runc';
   const version = (versions: Readonly<Record<string, string>>, name: string): string =>
