@@ -1,0 +1,126 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { createInterface } from 'node:readline';
+import { NodeError, runInNode } from '../node/index.ts';
+import type { ContainerdRelease, Runtime } from '../node/index.ts';
+import { checkResults } from './checks.ts';
+import type { CheckResult } from './checks.ts';
+import { compare, focusOn, judge } from './compare.ts';
+import type { Comparison, Specs, Verdict } from './compare.ts';
+import { reportName } from './critest.ts';
+import { checksName } from './inside.ts';
+import type { InsideOrder, Side } from './inside.ts';
+import { readReport } from './report.ts';
+
+export interface Campaign {
+  readonly containerd: ContainerdRelease;
+  readonly focus: string | undefined;
+  /** The shim's program. */
+  readonly shim: string;
+  /** This tool's own program, which runs in the node too. */
+  readonly self: string;
+  /** Reports and logs of each run go there. */
+  readonly outDir: string;
+  readonly say: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+export interface CampaignResult {
+  readonly containerd: ContainerdRelease;
+  readonly runtime: Runtime;
+  readonly comparison: Comparison;
+  readonly verdict: Verdict;
+  readonly checks: readonly CheckResult[];
+  readonly seconds: number;
+}
+
+/** Each containerd with the runc of its time; the newer one can do more, so more specs run. */
+const runtimeOf: Record<ContainerdRelease, Runtime> = { '1.6': 'runc', '1.7': 'runc', '2.1': 'runc-1.3' };
+const runLimitMs = 45 * 60_000;
+
+/** critest direct and through the shim in two nodes at the same time; then the specs that differ once more, alone. */
+export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
+  const start = performance.now();
+  const focus = campaign.focus ?? null;
+  const [direct, through] = await inParallel(campaign, 'first', (side) => ({ side, focus, clients: true }));
+  const comparison = compare(direct, through);
+  let verdict: Verdict = { real: [], flaky: [], unsteady: [] };
+  if (comparison.differences.length > 0) {
+    const names = comparison.differences.map(({ name }) => name);
+    campaign.say(`${names.length} specs differ: once more, alone`);
+    const again = await inParallel(campaign, 'second', (side) => ({ side, focus: focusOn(names), clients: false }));
+    verdict = judge(comparison.differences, ...again);
+  }
+  return {
+    containerd: campaign.containerd,
+    runtime: runtimeOf[campaign.containerd],
+    comparison,
+    verdict,
+    checks: checkResults.parse(
+      JSON.parse(await readFile(join(folder(campaign, 'first', 'through'), checksName), 'utf8')),
+    ),
+    seconds: Math.round((performance.now() - start) / 1000),
+  };
+}
+
+type Round = 'first' | 'second';
+
+function folder(campaign: Campaign, round: Round, side: Side): string {
+  return join(campaign.outDir, campaign.containerd, round, side);
+}
+
+/** Both sides; when one cannot go on, the other one's node ends too. */
+async function inParallel(
+  campaign: Campaign,
+  round: Round,
+  order: (side: Side) => Omit<InsideOrder, 'shim'>,
+): Promise<[Specs, Specs]> {
+  const ending = new AbortController();
+  const signal = AbortSignal.any([campaign.signal, ending.signal]);
+  const run = async (side: Side): Promise<Specs> => {
+    try {
+      return await runSide({ ...campaign, signal }, folder(campaign, round, side), {
+        ...order(side),
+        shim: campaign.shim,
+      });
+    } catch (error) {
+      ending.abort(error);
+      throw error;
+    }
+  };
+  const results = await Promise.allSettled([run('direct'), run('through')]);
+  // What failed first ended the other: it alone says why.
+  campaign.signal.throwIfAborted();
+  if (ending.signal.aborted) throw ending.signal.reason as Error;
+  return results.map((result) => (result as PromiseFulfilledResult<Specs>).value) as [Specs, Specs];
+}
+
+async function runSide(campaign: Campaign, outDir: string, order: InsideOrder): Promise<Specs> {
+  await mkdir(outDir, { recursive: true });
+  const output = new PassThrough();
+  const last: string[] = [];
+  createInterface({ input: output }).on('line', (line) => {
+    last.push(line);
+    if (last.length > 20) last.shift();
+    campaign.say(`${order.side}: ${line}`);
+  });
+  const { exitCode, timedOut } = await runInNode({
+    containerd: campaign.containerd,
+    runtime: runtimeOf[campaign.containerd],
+    command: [process.execPath, campaign.self, 'inside', JSON.stringify(order)],
+    stdio: { stdout: output, stderr: output },
+    outDir,
+    startContainerd: false,
+    timeoutMs: runLimitMs,
+    progress: campaign.say,
+    signal: campaign.signal,
+  });
+  if (exitCode !== 0) {
+    const why = timedOut ? `took longer than ${runLimitMs / 60_000} minutes` : `ended with exit code ${exitCode}`;
+    throw new NodeError(
+      `containerd ${campaign.containerd}, ${order.side}: the run in the node ${why}; its logs are in ${outDir}:\n${last.join('\n')}`,
+    );
+  }
+  return readReport(await readFile(join(outDir, reportName), 'utf8'));
+}

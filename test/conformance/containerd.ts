@@ -1,0 +1,41 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { pauseImage } from '../node/index.ts';
+import { ownPauseImage } from './images.ts';
+
+const configFile = '/run/node/containerd.toml';
+const hostsFolder = '/run/node/registries';
+
+/**
+ * Starts the node's containerd with every image reference, of whatever registry, sent to the one on `port`: the pause
+ * image's too.
+ */
+export async function startContainerd(port: number): Promise<void> {
+  await mkdir(join(hostsFolder, '_default'), { recursive: true });
+  await writeFile(join(hostsFolder, '_default/hosts.toml'), hostsToml(port));
+  const config = await readFile(configFile, 'utf8');
+  if (!config.includes(`"${pauseImage}"`)) throw new Error(`${configFile} does not name the pause image ${pauseImage}`);
+  await writeFile(configFile, config.replaceAll(`"${pauseImage}"`, `"${ownPauseImage}"`) + registryToml(config));
+  await execa('node-containerd', ['start']);
+}
+
+/** A variable that the node sets. */
+export function required(name: string): string {
+  const value = process.env[name];
+  if (value === undefined) throw new Error(`${name} is not set: this part of the command runs in the test node only`);
+  return value;
+}
+
+// Our registry stands for all: `server` is it too, so that what it lacks is not looked for anywhere else.
+function hostsToml(port: number): string {
+  const address = `http://127.0.0.1:${port}`;
+  return `server = "${address}"\n[host."${address}"]\ncapabilities = ["pull", "resolve"]\n`;
+}
+
+function registryToml(config: string): string {
+  const version = /^version = (\d+)$/m.exec(config)?.[1];
+  if (version === undefined) throw new Error(`${configFile} names no version`);
+  const plugin = Number(version) >= 3 ? 'io.containerd.cri.v1.images' : 'io.containerd.grpc.v1.cri';
+  return `[plugins."${plugin}".registry]\nconfig_path = "${hostsFolder}"\n`;
+}

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { execa } from 'execa';
+import { busyboxLayer, dockerArchive } from '../node/index.ts';
+import type { CheckList } from './checks.ts';
+import type { Client } from './client.ts';
+
+export interface CtrChecks {
+  readonly list: CheckList;
+  readonly through: Client;
+  readonly direct: Client;
+  readonly containerdVersion: string;
+  readonly runningContainer: () => string;
+  readonly busybox: Uint8Array;
+  readonly registryPort: number;
+}
+
+const importedImage = 'localhost/imported:1';
+
+/** containerd's own API through the shim's socket: unary calls, server streams, client streams and bidirectional ones. */
+export async function checkCtr(checks: CtrChecks): Promise<void> {
+  const { list, through, direct } = checks;
+  await list.check('ctr version', async () => {
+    const server = (await through.run('version')).split('Server:')[1] ?? '';
+    assert.ok(server.includes(checks.containerdVersion), `"${server}" is not ${checks.containerdVersion}`);
+  });
+  await list.check('ctr containers ls', async () => {
+    const listed = await through.run('containers', 'ls');
+    assert.ok(listed.includes(checks.runningContainer()), 'the running container is not listed');
+    assert.equal(listed, await direct.run('containers', 'ls'));
+  });
+  await list.check('ctr tasks ls, exec', async () => {
+    const id = checks.runningContainer();
+    assert.match(await through.run('tasks', 'ls'), new RegExp(`^${id} +\\d+ +RUNNING`, 'm'));
+    assert.equal(await through.run('tasks', 'exec', '--exec-id', 'greet', id, 'echo', 'hello'), 'hello\n');
+  });
+  await checkImages(checks);
+  await checkContent(checks);
+}
+
+async function checkImages({ list, through, direct, busybox }: CtrChecks): Promise<void> {
+  await list.check('ctr images import, events', async () => {
+    const events = through.follow('events');
+    const name = (number: number): string => `localhost/event:${number}`;
+    let made = 0;
+    await events.firstWords(async () => {
+      await through.run('images', 'tag', 'localhost/e2e-test-images/busybox:1.29-2', name(++made));
+      await through.run('images', 'rm', name(made));
+    });
+    const archive = join(tmpdir(), 'imported.tar');
+    const layer = busyboxLayer(busybox, ['sh']);
+    await writeFile(archive, dockerArchive([{ names: [importedImage], layer, config: { command: ['/bin/sh'] } }]));
+    const answer = await through.run('images', 'import', archive);
+    assert.match(answer, /localhost\/imported:1/);
+    await events.until(new RegExp(`/images/create .*${importedImage}`));
+    await events.end();
+  });
+  await list.check('ctr images ls, check', async () => {
+    const listed = await through.run('images', 'ls');
+    assert.ok(listed.includes(importedImage), `${importedImage} is not listed`);
+    assert.equal(listed, await direct.run('images', 'ls'));
+    assert.match(await through.run('images', 'check', `name==${importedImage}`), /complete \(\d+\/\d+\)/);
+  });
+  await list.check('ctr images export', async () => {
+    const archive = join(tmpdir(), 'exported.tar');
+    await through.run('images', 'export', archive, importedImage);
+    const { stdout } = await execa('tar', ['-tf', archive]);
+    assert.match(stdout, /^manifest\.json$/m);
+    assert.ok((await readFile(archive)).length > busybox.length, 'the archive lacks the layer');
+  });
+}
+
+async function checkContent({ list, through, direct, registryPort }: CtrChecks): Promise<void> {
+  await list.check('ctr content ls, get', async () => {
+    const listed = await through.run('content', 'ls');
+    assert.equal(ageless(listed), ageless(await direct.run('content', 'ls')));
+    const digests = [...listed.matchAll(/^sha256:([0-9a-f]{64})/gm)].map((match) => match[1]);
+    assert.ok(digests.length > 3, `only ${digests.length} blobs are listed:\n${listed}`);
+    for (const digest of digests.slice(0, 4)) {
+      const content = await through.bytes('content', 'get', `sha256:${String(digest)}`);
+      assert.equal(createHash('sha256').update(content).digest('hex'), digest);
+    }
+  });
+  await list.check('ctr content fetch', async () => {
+    const reference = `127.0.0.1:${registryPort}/k8s-staging-cri-tools/test-image-1:latest`;
+    await through.run('content', 'fetch', '--plain-http', reference);
+    assert.ok((await through.run('images', 'ls', '--quiet')).includes(reference), `${reference} was not stored`);
+    await through.run('images', 'rm', reference, importedImage);
+  });
+}
+
+/** A listing without its column of ages, which goes on while one looks. */
+function ageless(listing: string): string {
+  return listing.replaceAll(/\t[^\t\n]*(second|minute)s?[^\t\n]*/g, '');
+}

@@ -1,0 +1,77 @@
+import { copyFile, readFile, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CheckList } from './checks.ts';
+import { crictl, ctr } from './client.ts';
+import { required, startContainerd } from './containerd.ts';
+import { CrictlChecks } from './crictl-checks.ts';
+import { runCritest } from './critest.ts';
+import { checkCtr } from './ctr-checks.ts';
+import { critestImages } from './images.ts';
+import { startRegistry } from './registry.ts';
+import type { Registry } from './registry.ts';
+import { startShim } from './shim.ts';
+
+export type Side = 'direct' | 'through';
+
+/** What the part inside the node does; travels as its one argument, in JSON. */
+export interface InsideOrder {
+  readonly side: Side;
+  readonly focus: string | null;
+  /** Whether crictl and ctr are tried too (through the shim only). */
+  readonly clients: boolean;
+  /** The shim's program. */
+  readonly shim: string;
+}
+
+export const checksName = 'checks.json';
+const backend = 'unix:///run/containerd/containerd.sock';
+const say = (line: string): void => console.log(line);
+
+/** The part of the command that runs in the test node. Leaves its results in the node's output folder. */
+export async function runInside(order: InsideOrder): Promise<void> {
+  const outDir = required('NODE_OUT');
+  const applets = required('NODE_APPLETS');
+  const busybox = await readFile(join(applets, 'busybox'));
+  const names = (await readdir(applets)).filter((name) => name !== 'busybox');
+  const registry = await startRegistry(critestImages(busybox, names));
+  try {
+    await startContainerd(registry.port);
+    if (order.side === 'direct') await runCritest({ endpoint: backend, focus: order.focus ?? undefined, outDir, say });
+    else await throughShim(order, outDir, registry, busybox);
+  } finally {
+    await registry.close();
+    await copyFile('/run/node/containerd.log', join(outDir, 'containerd.log')).catch(() => undefined);
+  }
+}
+
+async function throughShim(order: InsideOrder, outDir: string, registry: Registry, busybox: Buffer): Promise<void> {
+  const list = new CheckList(say);
+  const shim = await startShim({ program: order.shim, backend, log: join(outDir, 'shim.log') });
+  if (order.clients) await checkClients(list, shim.endpoint, registry, busybox);
+  await runCritest({ endpoint: shim.endpoint, focus: order.focus ?? undefined, outDir, say });
+  await list.check('SIGTERM ends the shim', async () => {
+    const end = await shim.stop();
+    if (end !== 0) throw new Error(`it ended with ${end}, see shim.log`);
+  });
+  await writeFile(join(outDir, checksName), JSON.stringify(list.results));
+}
+
+async function checkClients(list: CheckList, endpoint: string, registry: Registry, busybox: Buffer): Promise<void> {
+  const start = performance.now();
+  const containerdVersion = required('CONTAINERD_VERSION');
+  const pod = new CrictlChecks(list, crictl(endpoint), crictl(backend), containerdVersion);
+  await pod.start();
+  await checkCtr({
+    list,
+    through: ctr(endpoint),
+    direct: ctr(backend),
+    containerdVersion,
+    runningContainer: () => pod.runningContainer,
+    busybox,
+    registryPort: registry.port,
+  });
+  await pod.finish();
+  const failed = list.results.filter(({ failure }) => failure !== null).length;
+  const seconds = ((performance.now() - start) / 1000).toFixed(0);
+  say(`crictl and ctr: ${list.results.length} checks, ${failed} failed, in ${seconds} s`);
+}

@@ -1,0 +1,84 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Command, Option } from 'commander';
+import { NodeError, prepareNode } from '../node/index.ts';
+import type { ContainerdRelease } from '../node/index.ts';
+import { packageRoot } from '../node/places.ts';
+import { runCampaign } from './campaign.ts';
+import type { CampaignResult } from './campaign.ts';
+import { runInside } from './inside.ts';
+import type { InsideOrder } from './inside.ts';
+import { render, succeeded } from './table.ts';
+
+interface Flags {
+  readonly containerd?: readonly ContainerdRelease[];
+  readonly focus?: string;
+  readonly json?: true;
+  readonly out?: string;
+  readonly shim?: string;
+}
+
+const releases = ['1.7', '2.1'] as const satisfies readonly ContainerdRelease[];
+const start = performance.now();
+
+function progress(line: string): void {
+  process.stderr.write(`conformance: ${((performance.now() - start) / 1000).toFixed(0).padStart(4)} s: ${line}\n`);
+}
+
+const program = new Command('conformance')
+  .description(
+    'Runs critest direct and through the shim on real containerd, spec by spec, and crictl and ctr through the shim. ' +
+      'Fails when a spec passes direct and not through the shim, or a client does not get what it should.',
+  )
+  .addOption(
+    new Option('--containerd <release>', 'which containerd; may be given again (default: 1.7 and 2.1)')
+      .choices(releases)
+      .argParser((value: string, before: readonly string[] | undefined) => {
+        if (!(releases as readonly string[]).includes(value))
+          throw new NodeError(`--containerd: "${value}" is none of ${releases.join(', ')}`);
+        return [...(before ?? []), value];
+      }),
+  )
+  .option('--focus <regex>', 'only specs whose full name matches (Go syntax)')
+  .option('--json', 'print one JSON object instead of the table')
+  .option('--out <folder>', 'keep reports and logs there')
+  .option('--shim <file>', "the shim's program", join(packageRoot(), 'dist/cri-resize-shim.js'))
+  .action(main);
+
+program
+  .command('inside', { hidden: true })
+  .argument('<order>')
+  .action((order: string) => runInside(JSON.parse(order) as InsideOrder));
+
+async function main(flags: Flags): Promise<void> {
+  const shim = resolve(flags.shim ?? '');
+  if (!existsSync(shim)) throw new NodeError(`the shim's program ${shim} is not there: run "npm run build"`);
+  const ending = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort(signal));
+  const outDir = resolve(flags.out ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-conformance-'))));
+  const results: CampaignResult[] = [];
+  for (const containerd of flags.containerd ?? releases) {
+    const say = (line: string): void => progress(`${containerd}: ${line}`);
+    const { criTools } = await prepareNode({ containerd, runtime: 'runc' }, say);
+    if (!criTools.available) throw new NodeError(criTools.reason);
+    const self = fileURLToPath(import.meta.url);
+    results.push(await runCampaign({ containerd, focus: flags.focus, shim, self, outDir, say, signal: ending.signal }));
+  }
+  const ok = succeeded(results);
+  process.stdout.write(`${flags.json ? JSON.stringify({ ok, results }, null, 2) : render(results)}\n`);
+  if (ok && flags.out === undefined) await rm(outDir, { recursive: true });
+  else progress(`reports and logs are in ${outDir}`);
+  process.exitCode = ok ? 0 : 1;
+}
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  progress(error instanceof NodeError ? error.message : String(error instanceof Error ? error.stack : error));
+  process.exitCode = 70;
+}
+// A node that was ended may have left a handle open.
+process.exit();
