@@ -40,11 +40,6 @@ export class Amendment {
     this.allowance = window;
   }
 
-  /** Bytes kept in memory for this stream. */
-  get kept(): number {
-    return this.request.size + this.response.size;
-  }
-
   /** The held bytes as they came, or with the appended ones and a prefix that counts them. */
   release(appended: Uint8Array | undefined): Buffer[] {
     const { response } = this;

@@ -44,7 +44,7 @@ export class BackendSide {
   constructor(core: Switch) {
     this.#switch = core;
     this.#assembly = new HeaderAssembly(core.options.headerListLimit);
-    this.flow = new BackendFlow(core.gate, (lane) => core.delivered(lane));
+    this.flow = new BackendFlow(core.gate, (lane) => core.streams.delivered(lane));
   }
 
   /** @throws ConnectionError */
@@ -140,13 +140,13 @@ export class BackendSide {
     if (stream.kind === 'amend') {
       stream.amendment.allowance -= size;
       if (stream.amendment.state.kind !== 'passing') {
-        this.#hold(stream, frame);
+        this.#switch.amender.response(stream, frame);
         return;
       }
     }
     const { gate } = this.#switch;
     if (gate.pass(stream.down, frame)) {
-      if (stream.serverEnded) this.#switch.delivered(stream.down);
+      if (stream.serverEnded) this.#switch.streams.delivered(stream.down);
       return;
     }
     const content = frame.content();
@@ -160,21 +160,21 @@ export class BackendSide {
     if (stream === undefined) return;
     if (headers.endStream) serverEnded(stream);
     if (headers.endStream && core.options.observer.wantsStatus) stream.status = statusOf(headers.block);
-    if (headers.endStream && stream.kind === 'amend') this.#endOfMessages(stream);
+    if (headers.endStream && stream.kind === 'amend') this.#switch.amender.responseEnds(stream);
     stream.answered = true;
     core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
   }
 
   #reset(frame: Frame): void {
     const stream = this.#stream(frame);
-    if (stream?.kind === 'amend') this.#endOfMessages(stream);
+    if (stream?.kind === 'amend') this.#switch.amender.responseEnds(stream);
     if (stream !== undefined) {
-      this.#switch.resetByServer(stream, frame);
+      this.#switch.streams.resetByServer(stream, frame);
       return;
     }
     // After its last frame the backend may still ask the client to send no more (RFC 9113 section 8.1).
     const ended = this.#switch.streams.get(frame.streamId);
-    if (ended !== undefined && !ended.reset) this.#switch.resetByServer(ended, frame);
+    if (ended !== undefined && !ended.reset) this.#switch.streams.resetByServer(ended, frame);
   }
 
   #settings(frame: Frame): void {
@@ -188,7 +188,7 @@ export class BackendSide {
     const before = this.initialWindow;
     this.initialWindow = settings.initialWindow ?? before;
     this.largestInitialWindow = Math.max(this.largestInitialWindow, this.initialWindow);
-    if (this.initialWindow < before) core.keepLocalWindows(before - this.initialWindow);
+    if (this.initialWindow < before) core.streams.keepLocalWindows(before - this.initialWindow);
     this.#greeted = true;
     core.opened();
   }
@@ -198,64 +198,9 @@ export class BackendSide {
     const last = frame.buffer.readUInt32BE(frame.payload) & 0x7fffffff;
     const code = frame.buffer.readUInt32BE(frame.payload + 4);
     this.#lastStreamId = Math.min(this.#lastStreamId, last);
-    let highestLocal = 0;
-    for (const stream of core.streams.values()) {
-      if (stream.kind === 'handle') highestLocal = Math.max(highestLocal, stream.id);
-      // Below the number that the client will hear, and yet not served: the client may try it again elsewhere.
-      else if (stream.id > this.#lastStreamId) core.resetToClient(stream, ErrorCode.REFUSED_STREAM);
-    }
+    const highestLocal = core.streams.backendStopsAfter(this.#lastStreamId);
     const announced = Math.max(this.#lastStreamId, highestLocal);
     core.toClient.push(goaway(announced, code, frame.buffer.subarray(frame.payload + 8, frame.end)));
     core.drain(announced, 'backend');
-  }
-
-  /** A part of a response that is to be amended. */
-  #hold(stream: AmendStream, frame: Frame): void {
-    const core = this.#switch;
-    const { amendment } = stream;
-    if (!amendment.holding) {
-      amendment.holding = true;
-      core.gate.hold(stream.down);
-    }
-    const content = frame.content();
-    this.flow.kept(frame.length);
-    amendment.charged += frame.length;
-    amendment.last = stream.serverEnded;
-    const { kind } = amendment.state;
-    const before = amendment.kept;
-    const collected = amendment.response.add(content);
-    core.held += amendment.kept - before;
-    if (collected === 'unfit' || (collected === 'more' && amendment.last)) {
-      core.passUnamended(stream, 'response', undefined);
-      return;
-    }
-    if (collected === 'whole') {
-      if (kind === 'collecting') core.amend(stream);
-      return;
-    }
-    if (core.held + amendment.response.missing > core.options.heldLimit) {
-      core.passUnamended(stream, 'memory', undefined);
-      return;
-    }
-    this.#forgive(stream);
-  }
-
-  /** The backend is to go on sending a message that we hold, however small the client's windows are. */
-  #forgive(stream: AmendStream): void {
-    const { amendment } = stream;
-    const bytes = amendment.charged;
-    if (bytes === 0) return;
-    amendment.charged = 0;
-    amendment.allowance += bytes;
-    this.flow.forgiven(bytes);
-    this.#switch.toBackend.push(windowUpdate(stream.id, bytes));
-    this.#switch.toBackend.push(windowUpdate(0, bytes));
-  }
-
-  /** Trailers or a reset: if the message is not whole by now, it never will be. */
-  #endOfMessages(stream: AmendStream): void {
-    if (stream.amendment.state.kind !== 'collecting') return;
-    if (stream.amendment.holding) this.#switch.passUnamended(stream, 'response', undefined);
-    else stream.amendment.finish();
   }
 }

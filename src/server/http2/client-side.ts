@@ -94,14 +94,14 @@ export class ClientSide {
     if (settings.initialWindow === undefined) return true;
     const change = settings.initialWindow - this.initialWindow;
     this.initialWindow = settings.initialWindow;
-    for (const stream of core.streams.values()) {
-      stream.down.window += change;
-      if (stream.kind === 'amend') stream.amendment.allowance += change;
-      if (stream.down.window > LARGEST_WINDOW)
-        throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'SETTINGS make a stream window too large');
-    }
+    core.streams.shiftWindows(change);
     if (change > 0) core.gate.pump();
     return true;
+  }
+
+  /** Nobody else will. */
+  acknowledgeAll(): void {
+    while (this.unacknowledged.length > 0) this.acknowledge();
   }
 
   #frame(frame: Frame): void {
@@ -150,7 +150,7 @@ export class ClientSide {
     }
     if (stream.clientEnded || stream.reset) {
       this.#owed += frame.length;
-      if (stream.clientEnded) core.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      if (stream.clientEnded) core.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (frame.has(Flag.PADDED)) frame.content();
@@ -160,10 +160,10 @@ export class ClientSide {
       stream.side.request(stream, frame);
     } else {
       if (core.backend.gone) this.#owed += frame.length;
-      if (stream.kind === 'amend') core.readRequest(stream, frame.content());
+      if (stream.kind === 'amend') core.amender.request(stream, frame.content());
       core.toBackend.pass(frame.buffer, frame.start, frame.end);
     }
-    core.closeIfOver(stream);
+    core.streams.closeIfOver(stream);
   }
 
   #headers(headers: HeaderBlock): void {
@@ -189,26 +189,38 @@ export class ClientSide {
     const core = this.#switch;
     if (stream.reset) return;
     if (stream.clientEnded) {
-      core.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      core.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (!endStream) {
-      core.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      core.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     stream.clientEnded = true;
     if (stream.kind === 'handle') stream.side.trailers(stream, fields);
     else this.#toBackend(stream.id, fields, true);
-    core.closeIfOver(stream);
+    core.streams.closeIfOver(stream);
   }
 
   #open(headers: HeaderBlock, fields: readonly HeaderField[]): void {
+    const core = this.#switch;
+    const { streamId, endStream } = headers;
+    if (!core.admits(streamId)) return;
     const path = fields.find(({ name }) => name === ':path')?.value ?? '';
     const encoding = fields.find(({ name }) => name === 'grpc-encoding')?.value ?? 'identity';
-    const stream = this.#switch.open(headers.streamId, path, encoding !== 'identity', headers.endStream);
-    if (stream === undefined) return;
-    if (stream.kind === 'handle') stream.side.open(stream, fields, headers.endStream);
-    else this.#toBackend(stream.id, fields, headers.endStream);
+    const stream = core.streams.open(streamId, path, encoding !== 'identity');
+    stream.clientEnded = endStream;
+    if (stream.kind === 'handle') stream.side.open(stream, fields, endStream);
+    else if (core.backend.takes(streamId)) this.#forward(headers, fields);
+    else core.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
+  }
+
+  /** As it came, where the backend understands it like that: most clients repeat fields from their dynamic table. */
+  #forward(headers: HeaderBlock, fields: readonly HeaderField[]): void {
+    const fits = headers.block.length <= this.#switch.backend.maxFrameSize;
+    if (headers.bare && fits && this.#decoder.plain && this.#encoder.announced)
+      this.#switch.toBackend.pass(headers.buffer, headers.start, headers.end);
+    else this.#toBackend(headers.streamId, fields, headers.endStream);
   }
 
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
@@ -227,7 +239,7 @@ export class ClientSide {
     const to = stream.kind === 'handle' ? stream.side.outbox : core.toBackend;
     to.pass(frame.buffer, frame.start, frame.end);
     stream.outcome = 'cancelled';
-    core.close(stream);
+    core.streams.close(stream);
   }
 
   #readSettings(frame: Frame): void {
@@ -269,11 +281,11 @@ export class ClientSide {
       return;
     }
     if (increment === 0) {
-      core.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      core.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     if (stream.down.window + increment > LARGEST_WINDOW) {
-      core.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+      core.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
     stream.down.window += increment;

@@ -1,3 +1,4 @@
+import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
 import { DEFAULT_MAX_FRAME_SIZE, DEFAULT_WINDOW, Flag, FrameType, LARGEST_WINDOW, frameHeader } from './frame.ts';
 import type { Outbox } from './outbox.ts';
@@ -43,6 +44,16 @@ export class Lane {
     this.id = id;
     this.window = window;
     this.source = source;
+  }
+
+  /**
+   * The receiver has changed its initial window by this.
+   * @throws ConnectionError when the window is now larger than the protocol allows (RFC 9113 section 6.9.2)
+   */
+  shift(bytes: number): void {
+    this.window += bytes;
+    if (this.window > LARGEST_WINDOW)
+      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'SETTINGS make a stream window too large');
   }
 
   get idle(): boolean {

@@ -3,7 +3,7 @@ import { HeaderField } from './hpack/field.ts';
 import { staticField } from './hpack/static-table.ts';
 
 /** gRPC's UNAVAILABLE: what a client sees when a server is gone, and knows to try again on. */
-const UNAVAILABLE = 14;
+export const UNAVAILABLE = 14;
 const CONTENT_TYPE = 31;
 
 /** The 5 octets before a gRPC message: compressed or not, and its length (gRPC over HTTP/2, Length-Prefixed-Message). */

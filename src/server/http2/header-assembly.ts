@@ -9,6 +9,8 @@ const MOST_CONTINUATIONS = 1024;
 export interface HeaderBlock {
   readonly streamId: number;
   readonly endStream: boolean;
+  /** It came in one frame, without padding and priority. */
+  readonly bare: boolean;
   /** Without padding and priority: what HPACK decodes. */
   readonly block: Buffer;
   /** The frames as they came, as a place in `buffer`. */
@@ -59,6 +61,7 @@ export class HeaderAssembly {
     return {
       streamId: frame.streamId,
       endStream: frame.has(Flag.END_STREAM),
+      bare: !frame.has(Flag.PADDED | Flag.PRIORITY),
       block,
       buffer: frame.buffer,
       start: frame.start,
@@ -75,6 +78,7 @@ export class HeaderAssembly {
     const whole = {
       streamId: this.#streamId,
       endStream: this.#endStream,
+      bare: false,
       block: Buffer.concat(this.#parts.map((part) => part.block)),
       buffer,
       start: 0,

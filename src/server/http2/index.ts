@@ -6,7 +6,6 @@ import type { SwitchObserver } from './observer.ts';
 import { NO_OBSERVER } from './observer.ts';
 import type { SwitchCoreOptions } from './switch.ts';
 import { Switch } from './switch.ts';
-import type { TransportEvents } from './transport.ts';
 import { StreamTransport } from './transport.ts';
 
 export type { Outcome, Side, SkipReason, SwitchObserver } from './observer.ts';
@@ -48,25 +47,25 @@ export const LIMITS = {
 
 /** Serves one client: connects it to a backend of its own, and its intercepted streams to the local server. */
 export function serveConnection(client: Socket, options: SwitchOptions): SwitchedConnection {
-  const core = new Switch({
-    ...LIMITS,
-    interception: options.interception,
-    observer: options.observer ?? NO_OBSERVER,
-    amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
-    now: () => performance.now(),
-    connectLocal: (events) => new StreamTransport(options.connectLocal(), events, () => undefined),
-  });
   const backend = options.connectBackend();
   const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
-  const transport = (socket: Socket, events: TransportEvents): StreamTransport =>
-    new StreamTransport(socket, events, () => undefined);
-  core.start(transport(client, core.clientEvents), transport(backend, core.backendEvents));
+  const core = new Switch(
+    {
+      ...LIMITS,
+      interception: options.interception,
+      observer: options.observer ?? NO_OBSERVER,
+      amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
+      now: () => performance.now(),
+      connectLocal: (events) => new StreamTransport(options.connectLocal(), events),
+    },
+    (side, events) => new StreamTransport(side === 'client' ? client : backend, events),
+  );
   return {
     shutdown: () => core.shutdown(),
     destroy: () => core.destroy(),
     closed,
     get activeStreams() {
-      return core.running;
+      return core.streams.running;
     },
   };
 }

@@ -9,7 +9,6 @@ import {
   checkFrame,
   headersFrames,
   pingAck,
-  rstStream,
   settingsAck,
   settingsFrame,
   windowUpdate,
@@ -27,7 +26,6 @@ import { NO_TABLE_NO_PUSH, readSettings } from './settings.ts';
 import type { LocalStream } from './stream.ts';
 import { serverEnded } from './stream.ts';
 import type { Switch } from './switch.ts';
-import type { Transport } from './transport.ts';
 
 /**
  * One connection to the server in this process. To it the switch is an ordinary client, with windows of its own: what that
@@ -38,7 +36,6 @@ export class LocalSide implements LaneSource {
   readonly outbox = new Outbox();
   /** Requests towards the server: the client follows the backend's windows, which this server does not know. */
   readonly gate = new Gate(this.outbox);
-  transport: Transport | undefined;
   /** Bytes of the connection window to give back to the server. */
   #owed = 0;
   #initialWindow = DEFAULT_WINDOW;
@@ -68,6 +65,11 @@ export class LocalSide implements LaneSource {
     return this.#requests;
   }
 
+  /** @throws ConnectionError */
+  push(chunk: Buffer): void {
+    this.reader.push(chunk);
+  }
+
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
     this.#headersTo(stream, fields, endStream);
     // The backend's initial window may be small, and it will never widen a stream that it does not know.
@@ -87,11 +89,7 @@ export class LocalSide implements LaneSource {
     }
     this.gate.data(stream.up, [frame.content()], frame.length, stream.clientEnded);
     const allowed = DEFAULT_WINDOW + this.#switch.backend.largestInitialWindow;
-    if (stream.up.charged > allowed) this.#switch.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
-  }
-
-  cancel(stream: LocalStream, code: number): void {
-    this.outbox.push(rstStream(stream.id, code));
+    if (stream.up.charged > allowed) this.#switch.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
   }
 
   settle(): void {
@@ -106,7 +104,7 @@ export class LocalSide implements LaneSource {
   }
 
   finished(lane: Lane): void {
-    this.#switch.delivered(lane);
+    this.#switch.streams.delivered(lane);
   }
 
   #headersTo(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
@@ -132,7 +130,7 @@ export class LocalSide implements LaneSource {
         return;
       case FrameType.RST_STREAM: {
         const stream = this.#stream(frame.streamId);
-        if (stream !== undefined && !stream.reset) this.#switch.resetByServer(stream, frame);
+        if (stream !== undefined && !stream.reset) this.#switch.streams.resetByServer(stream, frame);
         return;
       }
       case FrameType.SETTINGS:
@@ -145,7 +143,7 @@ export class LocalSide implements LaneSource {
         return;
       case FrameType.GOAWAY:
         // What runs goes on; the next stream gets a new connection.
-        this.#switch.retireLocal(this);
+        this.#switch.retire(this);
         return;
       case FrameType.WINDOW_UPDATE:
         this.#windowUpdate(frame);
@@ -172,7 +170,7 @@ export class LocalSide implements LaneSource {
       gate.data(stream.down, [frame.content()], size, last);
       return;
     }
-    if (last) this.#switch.delivered(stream.down);
+    if (last) this.#switch.streams.delivered(stream.down);
     else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
   }
 
@@ -194,8 +192,8 @@ export class LocalSide implements LaneSource {
     if (settings.initialWindow !== undefined) {
       const change = settings.initialWindow - this.#initialWindow;
       this.#initialWindow = settings.initialWindow;
-      for (const stream of this.#switch.streams.values())
-        if (stream.kind === 'handle' && stream.side === this) stream.up.window += change;
+      for (const stream of this.#switch.streams.all())
+        if (stream.kind === 'handle' && stream.side === this) stream.up.shift(change);
     }
     this.outbox.push(settingsAck());
     this.gate.pump();

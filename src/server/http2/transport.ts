@@ -32,7 +32,7 @@ export class StreamTransport implements Transport {
   readonly #stream: Duplex;
   #paused = false;
 
-  constructor(stream: Duplex, events: TransportEvents, closed: () => void) {
+  constructor(stream: Duplex, events: TransportEvents) {
     this.#stream = stream;
     let failure: Error | undefined;
     let over = false;
@@ -51,10 +51,7 @@ export class StreamTransport implements Transport {
       if (!over) events.drained();
     });
     stream.on('end', ended);
-    stream.on('close', () => {
-      ended();
-      closed();
-    });
+    stream.on('close', ended);
   }
 
   get backlog(): number {

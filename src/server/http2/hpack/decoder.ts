@@ -14,6 +14,7 @@ export class HpackDecoder {
   readonly #table: DynamicTable;
   readonly #tableLimit: number;
   readonly #listLimit: number;
+  #plain = true;
 
   /**
    * @param tableLimit octets: the SETTINGS_HEADER_TABLE_SIZE that the encoder was told
@@ -25,6 +26,11 @@ export class HpackDecoder {
     this.#listLimit = listLimit;
   }
 
+  /** Whether the last block neither read nor changed the dynamic table: it means the same to every decoder. */
+  get plain(): boolean {
+    return this.#plain;
+  }
+
   /**
    * Decodes a whole block. Every block has to come here, in the order of the connection, even of a stream that nobody
    * wants: the table of the next one depends on it.
@@ -34,6 +40,7 @@ export class HpackDecoder {
     const cursor: Cursor = { bytes: block, at: 0, end: block.length };
     const fields: HeaderField[] = [];
     let size = 0;
+    this.#plain = true;
     while (cursor.at < cursor.end) {
       const first = readOctet(cursor);
       if ((first & 0xe0) === 0x20) {
@@ -51,19 +58,25 @@ export class HpackDecoder {
   /** Section 6.1 (indexed), 6.2.1 (added to the table), 6.2.2 (not added), 6.2.3 (never to be added by anyone). */
   #field(cursor: Cursor, first: number): HeaderField {
     if ((first & 0x80) !== 0) return this.#lookUp(readInteger(cursor, first, 7));
-    if ((first & 0x40) === 0) return this.#literal(cursor, readInteger(cursor, first, 4), (first & 0x10) !== 0);
-    const field = this.#literal(cursor, readInteger(cursor, first, 6), false);
+    const start = cursor.at - 1;
+    if ((first & 0x40) === 0) return this.#literal(cursor, readInteger(cursor, first, 4), (first & 0x10) !== 0, start);
+    const field = this.#literal(cursor, readInteger(cursor, first, 6), false, -1);
     this.#table.add(field);
+    this.#plain = false;
     return field;
   }
 
-  #literal(cursor: Cursor, index: number, sensitive: boolean): HeaderField {
+  /** @param start where the field began, if it may be sent on as it came; -1 if it may not */
+  #literal(cursor: Cursor, index: number, sensitive: boolean, start: number): HeaderField {
     const named = index === 0 ? undefined : this.#lookUp(index);
     const name = named === undefined ? readString(cursor) : named.name;
-    return new HeaderField(name, readString(cursor), named?.nameIndex ?? 0, 0, sensitive);
+    const value = readString(cursor);
+    const asItCame = start >= 0 && index <= STATIC_TABLE_SIZE ? cursor.bytes.subarray(start, cursor.at) : undefined;
+    return new HeaderField(name, value, named?.nameIndex ?? 0, 0, sensitive, asItCame);
   }
 
   #lookUp(index: number): HeaderField {
+    if (index > STATIC_TABLE_SIZE) this.#plain = false;
     const field = index <= STATIC_TABLE_SIZE ? staticField(index) : this.#table.at(index - STATIC_TABLE_SIZE - 1);
     if (field === undefined)
       throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `index ${index} is not in the header tables`);
@@ -76,6 +89,7 @@ export class HpackDecoder {
     if (size > this.#tableLimit)
       throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `table size ${size} is more than ${this.#tableLimit}`);
     this.#table.resize(size);
+    this.#plain = false;
   }
 }
 

@@ -10,6 +10,11 @@ const NO_TABLE = Buffer.of(0x20);
 export class HpackEncoder {
   #announced = false;
 
+  /** Whether blocks of others that use no dynamic table can go in between. */
+  get announced(): boolean {
+    return this.#announced;
+  }
+
   encode(fields: readonly HeaderField[]): Buffer {
     const prefix = this.#announced ? 0 : NO_TABLE.length;
     let size = prefix;

@@ -15,6 +15,7 @@ export class HeaderField {
    * @param nameIndex the static table's index of the name, 0 when it has none
    * @param staticIndex the static table's index of name and value together, 0 when there is none
    * @param sensitive came as a never-indexed literal, and must be sent on as one (RFC 7541 section 7.1.3)
+   * @param wire the field as it came, if that form neither reads nor changes a dynamic table
    */
   constructor(
     readonly name: string,
@@ -22,7 +23,10 @@ export class HeaderField {
     readonly nameIndex: number,
     readonly staticIndex: number,
     readonly sensitive: boolean,
-  ) {}
+    wire?: Buffer,
+  ) {
+    this.#wire = wire;
+  }
 
   /** Size as header list and dynamic table count it (RFC 7541 section 4.1, RFC 9113 section 6.5.2). */
   get size(): number {

@@ -1,0 +1,124 @@
+import type { Frame } from './frame.ts';
+import { windowUpdate } from './frame.ts';
+import type { SkipReason } from './observer.ts';
+import type { AmendStream } from './stream.ts';
+import type { Switch } from './switch.ts';
+
+/** Reads requests on the way, holds responses, asks what to append to them, and lets them go. */
+export class Amender {
+  /** Bytes of requests and responses that are kept, of all streams. */
+  #kept = 0;
+  readonly #switch: Switch;
+
+  constructor(core: Switch) {
+    this.#switch = core;
+  }
+
+  get kept(): number {
+    return this.#kept;
+  }
+
+  /** A part of the request, which passes. */
+  request(stream: AmendStream, part: Buffer): void {
+    const { request, state } = stream.amendment;
+    if (state.kind === 'passing') return;
+    const before = request.size;
+    const collected = request.add(part);
+    if (collected === 'unfit' || this.#kept + request.size > this.#switch.options.heldLimit) request.clear();
+    this.#kept += request.size - before;
+  }
+
+  /** A part of the response, which is held. */
+  response(stream: AmendStream, frame: Frame): void {
+    const core = this.#switch;
+    const { amendment } = stream;
+    if (!amendment.holding) {
+      amendment.holding = true;
+      core.gate.hold(stream.down);
+    }
+    core.backend.flow.kept(frame.length);
+    amendment.charged += frame.length;
+    amendment.last = stream.serverEnded;
+    const { response } = amendment;
+    const before = response.size;
+    const collected = response.add(frame.content());
+    this.#kept += response.size - before;
+    if (collected === 'unfit') this.#skip(stream, 'response', undefined);
+    else if (collected === 'whole') this.#ask(stream);
+    else if (amendment.last) this.#skip(stream, 'response', undefined);
+    else if (this.#kept + response.missing > core.options.heldLimit) this.#skip(stream, 'memory', undefined);
+    else this.#forgive(stream);
+  }
+
+  /** Trailers or a reset: if the message is not whole by now, it never will be. */
+  responseEnds(stream: AmendStream): void {
+    const { amendment } = stream;
+    if (amendment.state.kind !== 'collecting') return;
+    if (amendment.holding) this.#skip(stream, 'response', undefined);
+    else this.finish(stream);
+  }
+
+  /** Lets go of what is kept. Returns whether any of the response was held, and so is lost. */
+  finish(stream: AmendStream): boolean {
+    const { amendment } = stream;
+    const { holding, charged } = amendment;
+    this.#kept -= amendment.request.size + amendment.response.size;
+    amendment.finish();
+    this.#switch.backend.flow.left(stream.down, charged);
+    return holding;
+  }
+
+  /** The backend is to go on sending a message that we hold, however small the client's windows are. */
+  #forgive(stream: AmendStream): void {
+    const { amendment } = stream;
+    const { charged } = amendment;
+    if (charged === 0) return;
+    const { backend, toBackend } = this.#switch;
+    amendment.charged = 0;
+    amendment.allowance += charged;
+    backend.flow.forgiven(charged);
+    toBackend.push(windowUpdate(stream.id, charged));
+    toBackend.push(windowUpdate(0, charged));
+  }
+
+  /** The response is whole: asks what to append. */
+  #ask(stream: AmendStream): void {
+    const { amendment, path } = stream;
+    if (amendment.state.kind !== 'collecting') return;
+    if (amendment.request.state !== 'whole') {
+      this.#skip(stream, 'request', undefined);
+      return;
+    }
+    const { interception, amendTimeout } = this.#switch.options;
+    const later = (action: () => void): void => this.#switch.run('backend', action);
+    const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
+    amendment.state = { kind: 'asking', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
+    const exchange = { path, request: amendment.request.message(), response: amendment.response.message() };
+    try {
+      interception.amend(exchange).then(
+        (appended) => later(() => this.#release(stream, appended)),
+        (error: unknown) => skip('failed', error),
+      );
+    } catch (error) {
+      this.#skip(stream, 'failed', error);
+    }
+  }
+
+  /** The response goes as it came. */
+  #skip(stream: AmendStream, reason: SkipReason, error: unknown): void {
+    if (stream.amendment.state.kind === 'passing') return;
+    this.#switch.options.observer.amendSkipped(stream.path, reason, error);
+    this.#release(stream, undefined);
+  }
+
+  #release(stream: AmendStream, appended: Uint8Array | undefined): void {
+    const { amendment } = stream;
+    if (amendment.state.kind === 'passing') return;
+    const { charged, last } = amendment;
+    const parts = amendment.release(appended);
+    amendment.charged = 0;
+    this.finish(stream);
+    this.#switch.gate.release(stream.down, parts, charged, last);
+    this.#switch.backend.grantStream(stream);
+  }
+}
