@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient, type Resources } from '../cri/client.ts';
-import type { RunningPod} from '../cri/pod.ts';
+import type { RunningPod } from '../cri/pod.ts';
 import { type PodSpec, runPod } from '../cri/pod.ts';
 import { ShimProcess } from '../cri/shim.ts';
 import { LimitWatcher } from './watcher.ts';
