@@ -6,14 +6,14 @@ import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
 import { noResizing, startResizing } from './resize.ts';
-import { openFrontDoor } from './server/frontDoor.ts';
+import { openFrontDoor } from './server/front-door.ts';
 import { serveConnection } from './server/http2/index.ts';
 import { listen } from './server/listener.ts';
 import { createLocalServer } from './server/local.ts';
 import { interceptionOf } from './server/routes.ts';
 import { tracesOf } from './server/status.ts';
 import { stopSignal } from './server/stop.ts';
-import { switchReport } from './server/switchReport.ts';
+import { switchReport } from './server/switch-report.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 

@@ -1,5 +1,5 @@
 /** Flags and configuration file, through one schema. */
 export { ConfigError } from './errors.ts';
 export { type Invocation, loadConfig } from './load.ts';
-export type { CgroupDriver, Config, ConfigKey, LogLevel } from './schema.ts';
+export type { Config, ConfigKey, LogLevel } from './schema.ts';
 export { version } from './version.ts';

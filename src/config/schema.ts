@@ -9,9 +9,6 @@ export const kind = 'ShimConfiguration';
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
-export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
-export type CgroupDriver = (typeof cgroupDrivers)[number];
-
 /** `one of a, b`. */
 export const alternatives = (values: readonly string[]): string =>
   values.length === 1 ? values.join() : `one of ${values.join(', ')}`;
@@ -38,17 +35,6 @@ export const schema = z.strictObject({
   cgroupRoot: absolutePath
     .prefault('/sys/fs/cgroup')
     .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the cgroup v2 hierarchy is mounted.' }),
-  cgroupDriver: z
-    .enum(cgroupDrivers)
-    .prefault('auto')
-    .meta({
-      placeholder: 'DRIVER',
-      allowed: alternatives(cgroupDrivers),
-      description: 'How kubelet names cgroups, and who writes them; `auto` asks containerd.',
-    }),
-  stateDir: absolutePath
-    .prefault('/var/lib/cri-resize-shim')
-    .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the journal of resizes is kept.' }),
   intercept: z.boolean().prefault(true).meta({
     placeholder: 'BOOL',
     allowed: switchForm,

@@ -1,7 +1,7 @@
 import { Metadata } from '@grpc/grpc-js';
 import { Code, type ErrorContext, Reason, ShimError, errnoOf } from '../errors/index.ts';
 import { isServiceError } from '../runtime/index.ts';
-import { encodeStatusDetails } from './errorInfo.ts';
+import { encodeStatusDetails } from './error-info.ts';
 
 /** How a call that failed ends, as it goes on the wire. */
 export interface CallStatus {

@@ -33,8 +33,6 @@ const defaults: Config = {
   containerRuntimeEndpoint: '/run/containerd/containerd.sock',
   kubeletRoot: '/var/lib/kubelet',
   cgroupRoot: '/sys/fs/cgroup',
-  cgroupDriver: 'auto',
-  stateDir: '/var/lib/cri-resize-shim',
   intercept: true,
   logLevel: 'info',
   logPassedCalls: false,
@@ -49,8 +47,7 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['containerRuntimeEndpoint', '--container-runtime-endpoint', '/run/k3s//containerd.sock', '/run/k3s/containerd.sock'],
   ['kubeletRoot', '--kubelet-root', '/data/kubelet/', '/data/kubelet'],
   ['cgroupRoot', '--cgroup-root', '/', '/'],
-  ['cgroupDriver', '--cgroup-driver', 'systemd', 'systemd'],
-  ['stateDir', '--state-dir', '/var/lib/../tmp/x', '/var/tmp/x'],
+  ['cgroupRoot', '--cgroup-root', '/var/lib/../tmp/x', '/var/tmp/x'],
   ['intercept', '--intercept', 'false', false],
   ['logLevel', '--log-level', 'trace', 'trace'],
   ['logPassedCalls', '--log-passed-calls', 'true', true],
@@ -76,7 +73,7 @@ describe('settings', () => {
     const other = settings.find(([, name, otherText]) => name === flag && otherText !== text);
     const fallback =
       other?.[2] ?? { '--intercept': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag];
-    const written = `${key}: ${fallback ?? (flag === '--cgroup-driver' ? 'cgroupfs' : '/other')}\n`;
+    const written = `${key}: ${fallback ?? '/other'}\n`;
     expect((await loadFile(written))[key]).not.toEqual(value);
     expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);
   });
@@ -88,14 +85,13 @@ describe('settings', () => {
 
   it('a file may be JSON, have comments and anchors', async () => {
     expect((await loadFile('{"intercept": false, "logLevel": "warn"}')).logLevel).toBe('warn');
-    expect((await loadFile('# out\nstateDir: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
+    expect((await loadFile('# out\ncgroupRoot: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
   });
 });
 
 describe('a bad command line', () => {
   it.each([
     [['--log-level', 'loud'], '--log-level: "loud" must be one of trace, debug, info, warn, error'],
-    [['--cgroup-driver=v1'], '--cgroup-driver: "v1" must be one of auto, cgroupfs, systemd'],
     [['--intercept=no'], '--intercept: "no" must be true or false'],
     [['--kubelet-root', 'var/lib'], '--kubelet-root: "var/lib" must be an absolute path'],
     [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be unix:\/\/ and an absolute path/],
@@ -129,10 +125,10 @@ describe('a bad file', () => {
     ['intercept: "true"', '/config.yaml:1:1: intercept: "true" must be true or false'],
     ['shutdownTimeout: 30', /^\/config.yaml:1:1: shutdownTimeout: 30 must be a number with a unit/],
     ['listen:', /^\/config.yaml:1:1: listen: an empty value must be unix/],
-    ['stateDir: [/a]', '/config.yaml:1:1: stateDir: ["/a"] must be an absolute path'],
+    ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
     [
       'kubletRoot: /x',
-      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed are .*stateDir/,
+      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed are .*cgroupRoot/,
     ],
     ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
     ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed are/],

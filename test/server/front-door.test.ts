@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type ConnectionOptions, openFrontDoor } from '../../src/server/frontDoor.ts';
+import { type ConnectionOptions, openFrontDoor } from '../../src/server/front-door.ts';
 import { interceptionOf, noInterceptors } from '../../src/server/routes.ts';
 
 /** A connection whose streams end when the test says so. */

@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Log } from '../../src/observe/index.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
-import { switchReport } from '../../src/server/switchReport.ts';
+import { switchReport } from '../../src/server/switch-report.ts';
 
 let lines: object[];
 let counters = createCounters();
