@@ -109,8 +109,9 @@ describe('a write', () => {
     // Somebody else who writes in every turn of the event loop, so also between the write and the reading back.
     let writing = true;
     const other = (): void => {
+      if (!writing) return;
       put('memory.max', '8192\n');
-      if (writing) setImmediate(other);
+      setImmediate(other);
     };
     const write = tree.write('/kubepods/pod1', { file: 'memory.max', value: bytes(4096) });
     other();
