@@ -9,6 +9,7 @@ import type { CheckResult } from './checks.ts';
 import { compare, focusOn, judge } from './compare.ts';
 import type { Comparison, Specs, Verdict } from './compare.ts';
 import { reportName } from './critest.ts';
+import { leastPassedDirect } from './known.ts';
 import { checksName } from './inside.ts';
 import type { InsideOrder, Side } from './inside.ts';
 import { readReport } from './report.ts';
@@ -45,6 +46,11 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   const focus = campaign.focus ?? null;
   const [direct, through] = await inParallel(campaign, 'first', (side) => ({ side, focus, clients: true }));
   const comparison = compare(direct, through);
+  const least = campaign.focus === undefined ? leastPassedDirect : 1;
+  if (comparison.passedDirect < least) {
+    const so = `only ${comparison.passedDirect} of ${comparison.specs} specs passed direct, at least ${least} should`;
+    throw new NodeError(`containerd ${campaign.containerd}: ${so}; reports and logs are in ${campaign.outDir}`);
+  }
   let verdict: Verdict = { real: [], flaky: [], unsteady: [] };
   if (comparison.differences.length > 0) {
     const names = comparison.differences.map(({ name }) => name);

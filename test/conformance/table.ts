@@ -1,4 +1,5 @@
 import type { CampaignResult } from './campaign.ts';
+import { cannotPass } from './known.ts';
 
 /** Rows under a line of titles, in columns as wide as need be. */
 export function table(titles: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
@@ -59,7 +60,7 @@ function details({ containerd, comparison, verdict, checks }: CampaignResult): s
     ...block('passed through the shim only', comparison.onlyThrough),
     ...block(
       'fail on both sides',
-      comparison.failedBoth.map(({ name, reason }) => `${name}\n    ${firstLine(reason)}`),
+      comparison.failedBoth.map(({ name, reason }) => `${name}\n    ${cannotPass.get(name) ?? firstLine(reason)}`),
     ),
   ].join('\n');
 }
