@@ -102,7 +102,7 @@ export class BackendSide {
           this.#settings(frame);
           return;
         }
-        core.client.acknowledge();
+        core.asClient(() => core.client.acknowledge());
         return;
       case FrameType.PING:
         if (frame.has(Flag.ACK)) return;

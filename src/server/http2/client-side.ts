@@ -85,18 +85,17 @@ export class ClientSide {
   }
 
   /** The oldest of the client's SETTINGS takes effect, now that its acknowledgement is on its way (section 6.5.3). */
-  acknowledge(): boolean {
+  acknowledge(): void {
     const settings = this.unacknowledged.shift();
-    if (settings === undefined) return false;
+    if (settings === undefined) return;
     const core = this.#switch;
     core.toClient.push(settingsAck());
     core.gate.maxFrameSize = settings.maxFrameSize ?? core.gate.maxFrameSize;
-    if (settings.initialWindow === undefined) return true;
+    if (settings.initialWindow === undefined) return;
     const change = settings.initialWindow - this.initialWindow;
     this.initialWindow = settings.initialWindow;
     core.streams.shiftWindows(change);
     if (change > 0) core.gate.pump();
-    return true;
   }
 
   /** Nobody else will. */

@@ -129,12 +129,21 @@ export class Switch {
     this.#settle();
   }
 
+  /** Runs, while something else is in work, what is the client's fault if it is wrong. */
+  asClient(action: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.#failed('client', error);
+    }
+  }
+
   /** The backend's SETTINGS have come: the client may go on. */
   opened(): void {
     if (this.#state.kind !== 'opening') return;
     this.#state = { kind: 'open' };
     this.options.observer.connected();
-    this.#resumeClient();
+    this.asClient(() => this.client.reader.resume());
   }
 
   /** Whether a new stream is to be opened; if not, the client has its answer, or knows that there will be none. */
@@ -224,7 +233,7 @@ export class Switch {
     this.#state = { kind: 'refusing', message, timer };
     this.toClient.push(settingsFrame([]));
     this.client.acknowledgeAll();
-    this.#resumeClient();
+    this.asClient(() => this.client.reader.resume());
   }
 
   /** Tells the client to go: it is served up to the last stream that it has opened. */
@@ -233,15 +242,6 @@ export class Switch {
     const last = this.client.lastStreamId;
     this.toClient.push(goaway(last, ErrorCode.NO_ERROR, Buffer.from(message)));
     this.drain(last, 'streams');
-  }
-
-  /** Reads what the client has sent before the backend's SETTINGS. What is wrong with it is the client's fault. */
-  #resumeClient(): void {
-    try {
-      this.client.reader.resume();
-    } catch (error) {
-      this.#failed('client', error);
-    }
   }
 
   #failed(side: Side, error: unknown): void {

@@ -1,0 +1,81 @@
+import { huffmanCodes } from '../../../src/server/http2/hpack/huffman.ts';
+import { staticField } from '../../../src/server/http2/hpack/static-table.ts';
+
+/** An HPACK encoder that uses everything the format has, as clients do and the shim does not. For tests only. */
+
+const CODES = huffmanCodes();
+
+export function huffman(text: string): Buffer {
+  const bits = Array.from(Buffer.from(text, 'latin1'), (octet) => {
+    const { code, length } = CODES[octet]!;
+    return code.toString(2).padStart(length, '0');
+  }).join('');
+  const padded = bits.padEnd(Math.ceil(bits.length / 8) * 8, '1');
+  return Buffer.from((padded.match(/.{8}/g) ?? []).map((octet) => Number.parseInt(octet, 2)));
+}
+
+export interface Field {
+  readonly name: string;
+  readonly value: string;
+  readonly sensitive?: boolean;
+  readonly huffman?: boolean;
+  /** Whether to add it to the dynamic table. */
+  readonly index?: boolean;
+}
+
+function integer(value: number, prefix: number, pattern: number): number[] {
+  const full = 2 ** prefix - 1;
+  if (value < full) return [pattern | value];
+  const octets = [pattern | full];
+  let rest = value - full;
+  while (rest > 127) {
+    octets.push(128 + (rest % 128));
+    rest = Math.floor(rest / 128);
+  }
+  return [...octets, rest];
+}
+
+function text(value: string, coded: boolean): number[] {
+  const bytes = coded ? huffman(value) : Buffer.from(value, 'latin1');
+  return [...integer(bytes.length, 7, coded ? 0x80 : 0), ...bytes];
+}
+
+export class ReferenceEncoder {
+  #table: { name: string; value: string }[] = [];
+  #capacity: number;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** @param tableSize a size update to put first */
+  encode(fields: readonly Field[], tableSize?: number): Buffer {
+    const octets: number[] = [];
+    if (tableSize !== undefined) {
+      this.#capacity = tableSize;
+      this.#evict();
+      octets.push(...integer(tableSize, 5, 0x20));
+    }
+    for (const field of fields) octets.push(...this.#field(field));
+    return Buffer.from(octets);
+  }
+
+  #field({ name, value, sensitive = false, huffman: coded = false, index = false }: Field): number[] {
+    const all = [...Array.from({ length: 61 }, (_, at) => staticField(at + 1)!), ...this.#table];
+    const whole = all.findIndex((entry) => entry.name === name && entry.value === value);
+    if (whole !== -1 && !sensitive) return integer(whole + 1, 7, 0x80);
+    const named = all.findIndex((entry) => entry.name === name) + 1;
+    const prefix = index && !sensitive ? integer(named, 6, 0x40) : integer(named, 4, sensitive ? 0x10 : 0);
+    const octets = [...prefix, ...(named === 0 ? text(name, coded) : []), ...text(value, coded)];
+    if (index && !sensitive) {
+      this.#table.unshift({ name, value });
+      this.#evict();
+    }
+    return octets;
+  }
+
+  #evict(): void {
+    const size = (): number => this.#table.reduce((sum, { name, value }) => sum + name.length + value.length + 32, 0);
+    while (size() > this.#capacity) this.#table.pop();
+  }
+}
