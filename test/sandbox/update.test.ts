@@ -1,0 +1,298 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { kernelResources, updateContainer, updatePod } from '../../src/sandbox/index.ts';
+import { decode, encode } from '../../src/runtime/index.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from './fake-runtime.ts';
+
+const MI = 1024 * 1024;
+const ANSWER = Buffer.from('the answer of the runtime');
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+});
+afterEach(() => runtime.close());
+
+const update = (memory: number, forward = () => Promise.resolve(ANSWER), id = containerId(0)) =>
+  updateContainer(runtime.context, containerUpdate(id, { memory_limit_in_bytes: BigInt(memory) }), forward);
+
+describe('what cannot be understood is forwarded as it came', () => {
+  test('a container that the runtime does not know', async () => {
+    runtime.makePod(String(200 * MI), [100 * MI]);
+    expect(await update(50 * MI, undefined, containerId(7))).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unknown_pod']);
+  });
+
+  test('a runtime that does not answer', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.on('ContainerStatus');
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unknown_pod']);
+  });
+
+  test('a pod of which the runtime says nothing', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.describePod({ strange: true });
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unknown_pod']);
+    expect(runtime.read('memory.max')).toBe(String(100 * MI));
+  });
+
+  test('a pod whose cgroup is not there', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    rmSync(join(runtime.cgroupRoot, 'kubepods/pod1/memory.max'));
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+
+  test('a cgroup file with something else in it than the kernel writes', async () => {
+    runtime.makePod('a lot', [100 * MI]);
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+
+  test('a cgroup parent that leads elsewhere', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.describePod({ config: { ...podConfig, linux: { cgroup_parent: '/kubepods/../../etc' } } });
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+
+  test('counted each time, said once', async () => {
+    runtime.makePod('a lot', [100 * MI]);
+    await update(50 * MI);
+    await update(60 * MI);
+    expect(runtime.failOpens).toHaveLength(2);
+    expect(runtime.warnings).toHaveLength(1);
+    expect(runtime.warnings[0]).toMatchObject({ reason: 'unreadable_state', id: containerId(0) });
+  });
+});
+
+describe('around the call to the runtime', () => {
+  test('the pod is raised when the runtime is called, and the answer is its own', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    let atCall = '';
+    const answer = await update(150 * MI, () => {
+      atCall = runtime.read('memory.max');
+      return Promise.resolve(ANSWER);
+    });
+    expect(answer).toBe(ANSWER);
+    expect(atCall).toBe(String(350 * MI));
+  });
+
+  test('the pod is lowered only when the runtime has answered', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    let atCall = '';
+    await update(50 * MI, () => {
+      atCall = runtime.read('memory.max');
+      return Promise.resolve(ANSWER);
+    });
+    expect(atCall).toBe(String(300 * MI));
+    expect(runtime.read('memory.max')).toBe(String(250 * MI));
+  });
+
+  test('a failing runtime: its own error, and the pod is as it was', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    const failure = new Error('runc update failed');
+    await expect(update(150 * MI, () => Promise.reject(failure))).rejects.toBe(failure);
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  test('a runtime that fails after it has raised the container: the pod stays raised', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    const halfDone = () => {
+      const limits = { 'memory.max': String(150 * MI), 'cpu.max': '10000 100000' };
+      runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, limits);
+      return Promise.reject(new Error('deadline exceeded'));
+    };
+    await expect(update(150 * MI, halfDone)).rejects.toThrow('deadline');
+    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+  });
+
+  test('under use: refused with the figures, and the runtime is not called', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
+      'memory.max': String(100 * MI),
+      'cpu.max': '10000 100000',
+      'memory.stat': `anon ${40 * MI}\nshmem ${10 * MI}\nunevictable 0\n`,
+    });
+    let called = false;
+    const refused = update(50 * MI, () => {
+      called = true;
+      return Promise.resolve(ANSWER);
+    });
+    await expect(refused).rejects.toMatchObject({
+      code: 9,
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      context: { container: 'c0', pod: 'default/web', asked: String(50 * MI), found: String(50 * MI) },
+    });
+    expect(called).toBe(false);
+    expect(runtime.read('memory.max')).toBe(String(100 * MI));
+  });
+
+  test('a pod whose use forbids its own lowering: the container is lowered, the pod stays, with a warning', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.writeCgroup('/kubepods/pod1', {
+      'memory.max': String(300 * MI),
+      'cpu.max': '20000 100000',
+      'memory.stat': `anon ${260 * MI}\nshmem 0\nunevictable 0\n`,
+    });
+    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MI, unreclaimable: 260 * MI }]);
+  });
+
+  test('two updates of one pod do not mix', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    const seen: string[] = [];
+    const slowly = (index: number, memory: number) => async () => {
+      seen.push(`begin ${index}`);
+      await new Promise(setImmediate);
+      runtime.writeCgroup(`/kubepods/pod1/${containerId(index)}`, {
+        'memory.max': String(memory),
+        'cpu.max': '10000 100000',
+      });
+      seen.push(`end ${index}`);
+      return ANSWER;
+    };
+    await Promise.all([
+      update(150 * MI, slowly(0, 150 * MI), containerId(0)),
+      update(250 * MI, slowly(1, 250 * MI), containerId(1)),
+    ]);
+    expect(seen).toHaveLength(4);
+    expect(seen[0]?.replace('begin', 'end')).toBe(seen[1]);
+    expect(runtime.read('memory.max')).toBe(String(400 * MI));
+  });
+
+  test('values without meaning are refused before anything is done', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    await expect(update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+  });
+
+  test('cpuset alone goes straight to the runtime', async () => {
+    const request = containerUpdate(containerId(0), { cpuset_cpus: '0' });
+    expect(await updateContainer(runtime.context, request, () => Promise.resolve(ANSWER))).toBe(ANSWER);
+    expect(runtime.calls).toEqual([]);
+  });
+});
+
+describe('the pod itself', () => {
+  const podUpdate = (resources: object, more: object = {}) => {
+    const name = 'UpdatePodSandboxResourcesRequest';
+    return decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources, ...more }));
+  };
+
+  test('a failing runtime: everything goes back, shares and unified keys too', async () => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.writeCgroup('/kubepods/pod1', {
+      'memory.max': String(300 * MI),
+      'cpu.max': '20000 100000',
+      'cpu.weight': '39',
+      'memory.high': 'max',
+    });
+    const request = podUpdate({
+      memory_limit_in_bytes: BigInt(250 * MI),
+      cpu_quota: 50_000n,
+      cpu_shares: 2048n,
+      unified: { 'memory.high': '200000000' },
+    });
+    let atCall: string[] = [];
+    const files = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high'];
+    const before = files.map((file) => runtime.read(file));
+    const forward = () => {
+      atCall = files.map((file) => runtime.read(file));
+      return Promise.reject(new Error('the runtime says no'));
+    };
+    await expect(updatePod(runtime.context, request, forward)).rejects.toThrow('says no');
+    // 79: the old formula, by which 1024 shares have given the pod its weight of 39.
+    expect(atCall).toEqual([String(250 * MI), '50000 100000', '79', '200000000']);
+    expect(files.map((file) => runtime.read(file))).toEqual(before);
+  });
+
+  test('the new formula where the live weight came by it', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.writeCgroup('/kubepods/pod1', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
+    await updatePod(runtime.context, podUpdate({ cpu_shares: 2048n }), () => Promise.resolve(ANSWER));
+    expect(runtime.read('cpu.weight')).toBe('174');
+  });
+
+  test('an unknown volume and a bad annotation are refused', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const asked = (value: string) =>
+      updatePod(runtime.context, podUpdate({}, { annotations: { 'volume.cri-resize-shim.io/cache': value } }), () =>
+        Promise.resolve(ANSWER),
+      );
+    await expect(asked('64Mi')).rejects.toMatchObject({ code: 3, reason: 'UNKNOWN_VOLUME' });
+    await expect(asked('much')).rejects.toMatchObject({ code: 3, reason: 'INVALID_ANNOTATION' });
+  });
+
+  test('a key of unified that is no setting is refused, and leads nowhere', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    for (const key of ['../memory.max', 'cgroup.procs', 'memory.reclaim', '/etc/passwd']) {
+      const refused = updatePod(runtime.context, podUpdate({ unified: { [key]: '1' } }), () => Promise.resolve(ANSWER));
+      await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+    }
+  });
+
+  test('without a cgroup of its own it is only passed on', async () => {
+    runtime.describePod({ config: { ...podConfig, linux: {} } });
+    const answer = updatePod(runtime.context, podUpdate({ cpu_quota: 1000n }), () => Promise.resolve(ANSWER));
+    expect(await answer).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual([]);
+  });
+});
+
+describe('what ContainerStatus has to say', () => {
+  const stored = (resources: object) => {
+    const linux = encode('UpdateContainerResourcesRequest', { linux: resources });
+    return decode('UpdateContainerResourcesRequest', linux).linux ?? undefined;
+  };
+
+  test.each([
+    [
+      'the same',
+      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      undefined,
+    ],
+    [
+      'shares by the other formula',
+      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 10n },
+      undefined,
+    ],
+    [
+      'rounding to a page',
+      { memory_limit_in_bytes: BigInt(100 * MI + 4000), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      undefined,
+    ],
+    [
+      'memory',
+      { memory_limit_in_bytes: BigInt(64 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { memory_limit_in_bytes: BigInt(100 * MI) },
+    ],
+    [
+      'quota',
+      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 5000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { cpu_quota: 10_000n, cpu_period: 100_000n },
+    ],
+  ])('%s', async (_name, reported, expected) => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    expect(await kernelResources(runtime.context, containerId(0), stored(reported))).toEqual(expected);
+  });
+
+  test('no limit is -1, and 0 where none was ever given', async () => {
+    runtime.makePod('max', [100 * MI]);
+    runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
+      'memory.max': 'max',
+      'cpu.max': 'max 100000',
+      'cpu.weight': '100',
+    });
+    const changed = stored({ memory_limit_in_bytes: 5000n, cpu_quota: 5000n, cpu_period: 100_000n });
+    expect(await kernelResources(runtime.context, containerId(0), changed)).toEqual({
+      cpu_period: 100_000n,
+      cpu_quota: -1n,
+      memory_limit_in_bytes: -1n,
+    });
+    expect(await kernelResources(runtime.context, containerId(0), stored({}))).toBeUndefined();
+  });
+});
