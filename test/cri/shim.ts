@@ -26,23 +26,24 @@ export class ShimProcess {
     });
   }
 
-  /** Starts the shim on a socket of its own, and waits until it answers as the backend does. */
+  /**
+   * Starts the shim on a socket of its own, and waits until it answers as the backend does, or, where there is no backend
+   * yet, until it says that it serves.
+   */
   static async start(
-    options: { listen?: string; endpoint?: string; args?: readonly string[] } = {},
+    options: { listen?: string; endpoint?: string; args?: readonly string[]; wait?: 'answering' | 'serving' } = {},
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
     const endpoint = options.endpoint ?? 'unix:///run/containerd/containerd.sock';
     const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...(options.args ?? [])];
     const child = spawn(process.execPath, [daemonFile(), ...args], { stdio: ['ignore', 'inherit', 'pipe'] });
     const shim = new ShimProcess(child, listen);
-    const client = new CriClient(listen);
     try {
-      await Promise.race([client.ready(30_000).then(() => client.version()), shim.#failure()]);
+      const ready = options.wait === 'serving' ? shim.waitForLog(({ msg }) => msg === 'serving') : answers(listen);
+      await Promise.race([ready, shim.#failure()]);
     } catch (error) {
       child.kill('SIGKILL');
       throw error;
-    } finally {
-      client.close();
     }
     return shim;
   }
@@ -81,6 +82,16 @@ export class ShimProcess {
   async stop(): Promise<number | null> {
     this.process.kill('SIGTERM');
     return this.exited;
+  }
+}
+
+async function answers(address: string): Promise<void> {
+  const client = new CriClient(address);
+  try {
+    await client.ready(30_000);
+    await client.version();
+  } finally {
+    client.close();
   }
 }
 
