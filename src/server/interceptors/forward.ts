@@ -8,13 +8,20 @@ export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>,
   return inBackend(trace, () => backend.call(call.getPath(), call.request, onBehalfOf(call)));
 }
 
+/**
+ * How long the runtime may take over an update: kubelet's own limit. A caller without a deadline must not hold the pod's lock
+ * for as long as a runtime hangs.
+ */
+const LONGEST_UPDATE_MS = 120_000;
+
 /** The same for a call that changes a pod: a caller that goes away does not end it, it is finished or undone. */
 export function forwardToTheEnd(
   backend: Backend,
   call: ServerUnaryCall<Buffer, Buffer>,
   trace: CallTrace,
 ): Promise<Buffer> {
-  const options = { metadata: call.metadata, deadline: call.getDeadline() };
+  const deadline = Math.min(Number(call.getDeadline()), Date.now() + LONGEST_UPDATE_MS);
+  const options = { metadata: call.metadata, deadline };
   return inBackend(trace, () => backend.call(call.getPath(), call.request, options));
 }
 
