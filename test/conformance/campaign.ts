@@ -37,7 +37,7 @@ export interface CampaignResult {
 }
 
 /** Each containerd with the runc of its time; the newer one can do more, so more specs run. */
-const runtimeOf: Record<ContainerdRelease, Runtime> = { '1.6': 'runc', '1.7': 'runc', '2.1': 'runc-1.3' };
+export const runtimeOf: Record<ContainerdRelease, Runtime> = { '1.6': 'runc', '1.7': 'runc', '2.1': 'runc-1.3' };
 const runLimitMs = 45 * 60_000;
 
 /** critest direct and through the shim in two nodes at the same time; then the specs that differ once more, alone. */
@@ -49,7 +49,9 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   const least = campaign.focus === undefined ? leastPassedDirect : 1;
   if (comparison.passedDirect < least) {
     const so = `only ${comparison.passedDirect} of ${comparison.specs} specs passed direct, at least ${least} should`;
-    throw new NodeError(`containerd ${campaign.containerd}: ${so}; reports and logs are in ${campaign.outDir}`);
+    throw new NodeError(
+      `containerd ${campaign.containerd}: ${so}; ask what the specs say in the direct run's critest.log`,
+    );
   }
   let verdict: Verdict = { real: [], flaky: [], unsteady: [] };
   if (comparison.differences.length > 0) {
@@ -125,7 +127,7 @@ async function runSide(campaign: Campaign, outDir: string, order: InsideOrder): 
   if (exitCode !== 0) {
     const why = timedOut ? `took longer than ${runLimitMs / 60_000} minutes` : `ended with exit code ${exitCode}`;
     throw new NodeError(
-      `containerd ${campaign.containerd}, ${order.side}: the run in the node ${why}; its logs are in ${outDir}:\n${last.join('\n')}`,
+      `containerd ${campaign.containerd}, ${order.side}: the run in the node ${why}; its last words:\n${last.join('\n')}`,
     );
   }
   return readReport(await readFile(join(outDir, reportName), 'utf8'));

@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Command, Option } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { NodeError, prepareNode } from '../node/index.ts';
 import type { ContainerdRelease } from '../node/index.ts';
 import { packageRoot } from '../node/places.ts';
-import { runCampaign } from './campaign.ts';
+import { runCampaign, runtimeOf } from './campaign.ts';
 import type { CampaignResult } from './campaign.ts';
 import { runInside } from './inside.ts';
 import type { InsideOrder } from './inside.ts';
@@ -18,10 +18,11 @@ interface Flags {
   readonly focus?: string;
   readonly json?: true;
   readonly out?: string;
-  readonly shim?: string;
+  readonly shim: string;
 }
 
 const releases = ['1.7', '2.1'] as const satisfies readonly ContainerdRelease[];
+const usageError = 64;
 const start = performance.now();
 
 function progress(line: string): void {
@@ -37,8 +38,9 @@ const program = new Command('conformance')
     new Option('--containerd <release>', 'which containerd; may be given again (default: 1.7 and 2.1)')
       .choices(releases)
       .argParser((value: string, before: readonly string[] | undefined) => {
-        if (!(releases as readonly string[]).includes(value))
-          throw new NodeError(`--containerd: "${value}" is none of ${releases.join(', ')}`);
+        if (!(releases as readonly string[]).includes(value)) {
+          throw new InvalidArgumentError(`choose of ${releases.join(' and ')}`);
+        }
         return [...(before ?? []), value];
       }),
   )
@@ -46,6 +48,7 @@ const program = new Command('conformance')
   .option('--json', 'print one JSON object instead of the table')
   .option('--out <folder>', 'keep reports and logs there')
   .option('--shim <file>', "the shim's program", join(packageRoot(), 'dist/cri-resize-shim.js'))
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : usageError))
   .action(main);
 
 program
@@ -53,25 +56,43 @@ program
   .argument('<order>')
   .action((order: string) => runInside(JSON.parse(order) as InsideOrder));
 
+/** Exit codes: 0 no difference, 1 a difference, 64 wrong arguments, 70 the comparison could not be made, 128 and more ended by a signal. */
 async function main(flags: Flags): Promise<void> {
-  const shim = resolve(flags.shim ?? '');
+  const shim = resolve(flags.shim);
   if (!existsSync(shim)) throw new NodeError(`the shim's program ${shim} is not there: run "npm run build"`);
   const ending = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort(signal));
   const outDir = resolve(flags.out ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-conformance-'))));
+  let keep = true;
+  try {
+    const results = await runAll(flags, shim, outDir, ending.signal);
+    const ok = succeeded(results);
+    process.stdout.write(`${flags.json ? JSON.stringify({ ok, results }, null, 2) : render(results)}\n`);
+    keep = !ok;
+    process.exitCode = ok ? 0 : 1;
+  } catch (error) {
+    if (!ending.signal.aborted) throw error;
+    const signal = ending.signal.reason as NodeJS.Signals;
+    progress(`ended by ${signal}`);
+    keep = false;
+    process.exitCode = 128 + constants.signals[signal];
+  } finally {
+    if (keep || flags.out !== undefined) progress(`reports and logs are in ${outDir}`);
+    else await rm(outDir, { recursive: true });
+  }
+}
+
+/** One containerd after the other: each takes both cores. */
+async function runAll(flags: Flags, shim: string, outDir: string, signal: AbortSignal): Promise<CampaignResult[]> {
   const results: CampaignResult[] = [];
-  for (const containerd of flags.containerd ?? releases) {
+  for (const containerd of new Set(flags.containerd ?? releases)) {
     const say = (line: string): void => progress(`${containerd}: ${line}`);
-    const { criTools } = await prepareNode({ containerd, runtime: 'runc' }, say);
+    const { criTools } = await prepareNode({ containerd, runtime: runtimeOf[containerd] }, say);
     if (!criTools.available) throw new NodeError(criTools.reason);
     const self = fileURLToPath(import.meta.url);
-    results.push(await runCampaign({ containerd, focus: flags.focus, shim, self, outDir, say, signal: ending.signal }));
+    results.push(await runCampaign({ containerd, focus: flags.focus, shim, self, outDir, say, signal }));
   }
-  const ok = succeeded(results);
-  process.stdout.write(`${flags.json ? JSON.stringify({ ok, results }, null, 2) : render(results)}\n`);
-  if (ok && flags.out === undefined) await rm(outDir, { recursive: true });
-  else progress(`reports and logs are in ${outDir}`);
-  process.exitCode = ok ? 0 : 1;
+  return results;
 }
 
 try {
