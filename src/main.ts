@@ -5,7 +5,7 @@ import { countersFields, createCounters } from './observe/counters.ts';
 import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
-import { noResizing, startResizing } from './resize.ts';
+import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
 import { serveConnection } from './server/http2/index.ts';
 import { listen } from './server/listener.ts';
@@ -33,7 +33,7 @@ async function run(config: Config): Promise<void> {
   const stopped = stopSignal();
   dieLoudly(log);
 
-  const resizing = config.intercept ? startResizing(config, log, counters) : noResizing;
+  const resizing = config.intercept ? createResizing(config, log, counters) : noResizing;
   const local = createLocalServer(resizing.handlers, { log, counters });
   const isFirst = oncePerKey();
   const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
@@ -54,6 +54,7 @@ async function run(config: Config): Promise<void> {
     { version, listen: config.listen, backend: config.containerRuntimeEndpoint, intercept: config.intercept },
     'serving',
   );
+  resizing.begin();
 
   const signal = await Promise.race([stopped, listener.failure]);
   if (signal instanceof Error) throw signal;

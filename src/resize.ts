@@ -14,24 +14,37 @@ export interface Resizing {
   readonly interceptors: Interceptors;
   /** What the local server serves. */
   readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
+  /** Learns what is on the node. Called once the socket is ours: until then another shim may be at work. */
+  begin(): void;
   close(): void;
 }
 
 /** Acts on nothing: `--intercept=false`. */
-export const noResizing: Resizing = { interceptors: noInterceptors, handlers: new Map(), close: () => undefined };
+export const noResizing: Resizing = {
+  interceptors: noInterceptors,
+  handlers: new Map(),
+  begin: () => undefined,
+  close: () => undefined,
+};
 
 /** Puts the folders together: a backend client, what is known of the node, the kernel's files, the interceptors. */
-export function startResizing(config: Config, log: Log, counters: Counters): Resizing {
+export function createResizing(config: Config, log: Log, counters: Counters): Resizing {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
   const context = createResizeContext({ registry, tree: new CgroupTree(config.cgroupRoot), volumes, log, counters });
   const interceptors = createInterceptors(context, backend);
-  // At each connection, the first one included: pods may have come and gone without us.
-  backend.onConnected(() => void registry.recover());
-  volumes.method().then(
-    (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
-    (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
-  );
-  return { interceptors, handlers: localHandlers(interceptors, backend), close: () => backend.close() };
+  return {
+    interceptors,
+    handlers: localHandlers(interceptors, backend),
+    begin() {
+      // At each connection, the first one included: pods may have come and gone without us.
+      backend.onConnected(() => void registry.recover());
+      volumes.method().then(
+        (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
+        (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
+      );
+    },
+    close: () => backend.close(),
+  };
 }

@@ -90,12 +90,15 @@ export function listenerAt(bound: (name: string) => boolean): string | undefined
       .filter(([, , , flags, , , , name]) => flags === '00010000' && name !== undefined && bound(name))
       .map((columns) => `socket:[${columns[6] ?? ''}]`);
     const pid = readdirSync('/proc').find((entry) => /^\d+$/.test(entry) && holdsAny(entry, inodes));
-    return pid === undefined ? undefined : `pid ${pid} (${readFileSync(`/proc/${pid}/comm`, 'utf8').trim()})`;
+    return pid === undefined ? undefined : `pid ${pid} (${programOf(pid)})`;
   } catch {
     // Only makes an error clearer; without /proc it is less clear.
     return undefined;
   }
 }
+
+/** By its executable: the name that a process gives itself says little (`MainThread` with Node 24). */
+const programOf = (pid: string): string => basename(readlinkSync(`/proc/${pid}/exe`).replace(/ \(deleted\)$/, ''));
 
 function holdsAny(pid: string, inodes: readonly string[]): boolean {
   try {
