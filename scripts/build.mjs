@@ -12,7 +12,6 @@ const entries = {
   'tools/demo': 'demo/main.ts',
   'tools/demo-inside': 'demo/inside.ts',
   'tools/bench': 'bench/main.ts',
-  'tools/bench-backend': 'bench/backend/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',

@@ -1,0 +1,40 @@
+import type { Measurement, Resources } from './measure.ts';
+
+/** The bars of the shim's speed. */
+
+interface OperationBar {
+  readonly op: string;
+  readonly inFlight: number;
+  readonly what: 'p50' | 'rps';
+  /** At most this for p50, at least this for calls a second, as shares of direct's. */
+  readonly limit: number;
+}
+
+const operationBars: readonly OperationBar[] = [
+  { op: 'Version', inFlight: 1, what: 'p50', limit: 1.7 },
+  { op: 'Version', inFlight: 16, what: 'rps', limit: 0.85 },
+  { op: 'ListContainers 500', inFlight: 1, what: 'p50', limit: 1.15 },
+  { op: 'ContainerStatus amended', inFlight: 1, what: 'p50', limit: 2.5 },
+];
+
+const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Record<keyof Resources, number>;
+
+export interface Verdict {
+  readonly text: string;
+  readonly met: boolean;
+}
+
+/** Undefined where there is no bar. */
+export function judge(measurement: Measurement): Verdict | undefined {
+  const bar = operationBars.find(({ op, inFlight }) => op === measurement.op && inFlight === measurement.inFlight);
+  if (bar === undefined) return undefined;
+  return bar.what === 'p50'
+    ? verdict(`p50 <= ${bar.limit}`, measurement.ratio <= bar.limit)
+    : verdict(`calls/s >= ${bar.limit}`, measurement.rpsRatio >= bar.limit);
+}
+
+export function judgeResource(name: keyof Resources, value: number): Verdict {
+  return verdict(`<= ${resourceBars[name]}`, value <= resourceBars[name]);
+}
+
+const verdict = (text: string, met: boolean): Verdict => ({ text: `${text}: ${met ? 'met' : 'NOT MET'}`, met });

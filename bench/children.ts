@@ -1,0 +1,89 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * The processes and the folder of one run. However it ends (return, exception, signal), none of them is left: the last
+ * clean-up is synchronous, and hangs on the process's own exit.
+ */
+export class Children {
+  /** For sockets, logs and containerd's state. */
+  readonly folder = mkdtempSync(join(tmpdir(), 'cri-bench-'));
+  readonly #running = new Set<Child>();
+
+  constructor() {
+    for (const [signal, number] of [
+      ['SIGINT', 2],
+      ['SIGTERM', 15],
+      ['SIGHUP', 1],
+    ] as const) {
+      process.once(signal, () => process.exit(128 + number));
+    }
+    process.on('exit', () => {
+      for (const child of this.#running) child.process.kill('SIGKILL');
+      // Again and again: who has just been killed may still be writing.
+      rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+    });
+  }
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Starts a program, whose stderr goes to a file: reading it would take the load client's time. */
+  spawn(name: string, file: string, args: readonly string[]): Child {
+    const log = this.path(`${name}.log`);
+    const stderr = openSync(log, 'a');
+    // stdin is a pipe that ends with us, stdout tells when the program is ready.
+    const child = new Child(name, log, spawn(file, args, { stdio: ['pipe', 'pipe', stderr], cwd: '/' }));
+    this.#running.add(child);
+    void child.exited.then(() => this.#running.delete(child));
+    return child;
+  }
+}
+
+export class Child {
+  readonly exited: Promise<void>;
+
+  constructor(
+    readonly name: string,
+    readonly logFile: string,
+    readonly process: ChildProcess,
+  ) {
+    this.exited = new Promise((resolve) => {
+      process.once('exit', () => resolve());
+      process.once('error', () => resolve());
+    });
+    process.stdout?.resume();
+  }
+
+  get pid(): number {
+    const { pid } = this.process;
+    if (pid === undefined) throw new Error(`${this.name} could not be started`);
+    return pid;
+  }
+
+  /** Waits for `ready`, but not longer than the process lives. */
+  async until<Value>(ready: Promise<Value>): Promise<Value> {
+    const ended = this.exited.then((): never => {
+      throw new Error(`${this.name} has ended; its last words:\n${this.lastWords()}`);
+    });
+    return Promise.race([ready, ended]);
+  }
+
+  /** The first thing that it prints to stdout. */
+  async greeting(): Promise<void> {
+    if (this.process.stdout !== null) await this.until(once(this.process.stdout, 'data'));
+  }
+
+  lastWords(): string {
+    return readFileSync(this.logFile, 'utf8').split('\n').slice(-15).join('\n');
+  }
+
+  async stop(): Promise<void> {
+    this.process.kill('SIGTERM');
+    await this.exited;
+  }
+}

@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs';
+
+/** USER_HZ, the unit of times in /proc: the same on every Linux that Node runs on. */
+const TICKS_PER_SECOND = 100;
+
+/** CPU time of a process and all its threads so far, in microseconds, in steps of a tick (10 ms). */
+export function cpuMicroseconds(pid: number): number {
+  return parseCpu(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
+
+/** utime + stime of proc_pid_stat(5). */
+export function parseCpu(stat: string): number {
+  // The program's name, in brackets, may hold anything.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const ticks = Number(fields[11]) + Number(fields[12]);
+  if (!Number.isFinite(ticks)) throw new Error(`no CPU times in ${JSON.stringify(stat)}`);
+  return (ticks * 1_000_000) / TICKS_PER_SECOND;
+}
+
+/** The most memory that a process has had resident, in MB (2^20 bytes). */
+export function peakRssMB(pid: number): number {
+  return parsePeakRss(readFileSync(`/proc/${pid}/status`, 'utf8'));
+}
+
+/** VmHWM of proc_pid_status(5), in MB. */
+export function parsePeakRss(status: string): number {
+  const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1];
+  if (kibibytes === undefined) throw new Error('no VmHWM in the status of the process');
+  return Number(kibibytes) / 1024;
+}
