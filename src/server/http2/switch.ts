@@ -50,7 +50,7 @@ type Until = 'backend' | 'streams';
 export type State =
   | { readonly kind: 'opening' }
   | { readonly kind: 'open' }
-  | { readonly kind: 'refusing'; readonly message: string; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'refusing'; readonly message: string; readonly answers: Buffer[]; readonly timer: NodeJS.Timeout }
   | { readonly kind: 'draining'; readonly lastStreamId: number; readonly until: Until }
   | { readonly kind: 'closing'; readonly timer: NodeJS.Timeout }
   | { readonly kind: 'closed' };
@@ -150,7 +150,7 @@ export class Switch {
   admits(id: number): boolean {
     const state = this.#state;
     if (state.kind === 'refusing') {
-      this.toClient.push(headersFrames(id, unavailableBlock(state.message, false), true, this.gate.maxFrameSize));
+      state.answers.push(headersFrames(id, unavailableBlock(state.message, false), true, this.gate.maxFrameSize));
       return false;
     }
     return state.kind !== 'draining' || id <= state.lastStreamId;
@@ -230,7 +230,7 @@ export class Switch {
   /** Without a backend we are the server, as far as it takes to say so. */
   #refuse(message: string): void {
     const timer = setTimeout(() => this.run('client', () => this.#close()), this.options.refuseTimeout);
-    this.#state = { kind: 'refusing', message, timer };
+    this.#state = { kind: 'refusing', message, answers: [], timer };
     this.toClient.push(settingsFrame([]));
     this.client.acknowledgeAll();
     this.asClient(() => this.client.reader.resume());
@@ -267,9 +267,11 @@ export class Switch {
     this.backend.settle();
     for (const side of this.#locals.keys()) side.settle();
     const state = this.#state;
-    if (state.kind === 'refusing' && this.client.lastStreamId > 0) {
-      // So that the client comes again, and finds the backend if it is back.
+    if (state.kind === 'refusing' && state.answers.length > 0) {
+      // So that the client comes again, and finds the backend if it is back. Before the answers: its next call must not
+      // come this way any more.
       this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(state.message)));
+      for (const answer of state.answers) this.toClient.push(answer);
       this.#close();
     } else if (state.kind === 'draining' && state.until === 'streams' && this.streams.running === 0) {
       this.#close();

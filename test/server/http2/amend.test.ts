@@ -9,6 +9,7 @@ import {
   PADDED,
   RESPONSE,
   RST_STREAM,
+  SETTINGS,
   SETTINGS_ACK,
   WINDOW_UPDATE,
   data,
@@ -357,6 +358,8 @@ describe('while a response is held', () => {
     table.client.take();
     await table.answer(APPENDED);
     expect(dataOf(table.client.take(), 1)).toHaveLength(7);
+    // What waits is the backend's as before: it gets its window back when it has gone.
+    expect(typesOf(table.backend.take())).toEqual([SETTINGS]);
     table.client.send(windowUpdate(1, 1000));
     const seen = table.client.take();
     expect(dataOf(seen, 1)).toEqual(amended.subarray(7));
