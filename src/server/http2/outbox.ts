@@ -19,12 +19,10 @@ export class Outbox {
     this.#transport = transport;
   }
 
-  /** The receiver is gone: forgets what waits, and takes nothing more. */
-  shut(): void {
+  /** Writes what waits, and takes nothing more. */
+  close(): void {
+    this.flush();
     this.#shut = true;
-    this.#chunk = undefined;
-    this.#slices = [];
-    this.#size = 0;
   }
 
   /** A part of a chunk that was read. */
@@ -33,7 +31,7 @@ export class Outbox {
     if (this.#chunk === chunk && this.#to === from) {
       this.#to = to;
     } else {
-      this.#close();
+      this.#seal();
       this.#chunk = chunk;
       this.#from = from;
       this.#to = to;
@@ -47,7 +45,7 @@ export class Outbox {
 
   flush(): void {
     if (this.#size === 0 || this.#transport === undefined) return;
-    this.#close();
+    this.#seal();
     const slices = this.#slices;
     const size = this.#size;
     this.#slices = [];
@@ -55,7 +53,7 @@ export class Outbox {
     this.#transport.write(slices, size);
   }
 
-  #close(): void {
+  #seal(): void {
     const chunk = this.#chunk;
     if (chunk === undefined) return;
     this.#chunk = undefined;

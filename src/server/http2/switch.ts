@@ -74,6 +74,9 @@ export class Switch {
   /** Where new streams go, of {@link #locals}. */
   #local: LocalSide | undefined;
   #state: State = { kind: 'opening' };
+  /** The transports have said that nothing more comes. */
+  #clientOver = false;
+  #backendOver = false;
 
   /** @param connect wires a side up: its transport tells the given events from now on, though not before it returns */
   constructor(options: SwitchCoreOptions, connect: (side: 'client' | 'backend', events: TransportEvents) => Transport) {
@@ -85,14 +88,23 @@ export class Switch {
     this.#clientTransport = connect('client', {
       data: (chunk) => this.#receive('client', this.client, chunk),
       drained: () => this.#balance(),
-      closed: () => this.#clientClosed(),
+      closed: () => {
+        this.#clientOver = true;
+        this.#close();
+        this.#clientTransport.destroy();
+        this.#closed();
+      },
     });
     this.#backendTransport = connect('backend', {
       data: (chunk) => {
         if (!this.backend.gone) this.#receive('backend', this.backend, chunk);
       },
       drained: () => this.#balance(),
-      closed: (error) => this.run('backend', () => this.#backendLost(error?.message ?? 'it closed the connection')),
+      closed: (error) => {
+        this.#backendOver = true;
+        this.run('backend', () => this.#backendLost(error?.message ?? 'it closed the connection'));
+        this.#closed();
+      },
     });
     this.toClient.open(this.#clientTransport);
     this.toBackend.open(this.#backendTransport);
@@ -113,6 +125,7 @@ export class Switch {
   }
 
   destroy(): void {
+    if (this.#state.kind === 'closed') return;
     this.#end({ kind: 'closed' });
     this.#clientTransport.destroy();
     this.#backendTransport.destroy();
@@ -200,14 +213,15 @@ export class Switch {
 
   #localFailed(side: LocalSide, error: ConnectionError): void {
     this.options.observer.protocolError('local', error.code, error.message);
-    this.#locals.get(side)?.destroy();
+    const transport = this.#locals.get(side);
     this.#localLost(side);
+    transport?.destroy();
   }
 
   #localLost(side: LocalSide): void {
     this.retire(side);
     this.#locals.delete(side);
-    side.outbox.shut();
+    side.outbox.close();
     this.streams.localLost(side, 'cri-resize-shim ended the call');
   }
 
@@ -215,7 +229,7 @@ export class Switch {
     if (this.#isOver() || this.backend.gone) return;
     const message = `backend unavailable: ${reason}`;
     this.backend.gone = true;
-    this.toBackend.shut();
+    this.toBackend.close();
     this.#backendTransport.end();
     this.options.observer.backendLost(message);
     if (this.#state.kind === 'opening') {
@@ -251,7 +265,6 @@ export class Switch {
     this.options.observer.protocolError(side, code, message);
     if (side === 'backend' && error instanceof ConnectionError) {
       this.toBackend.push(goaway(0, code, Buffer.from(message)));
-      this.toBackend.flush();
       this.#backendLost(`it broke the protocol: ${message}`);
       return;
     }
@@ -302,12 +315,9 @@ export class Switch {
     this.#backendTransport.end();
   }
 
-  #clientClosed(): void {
-    if (this.#state.kind === 'closed') return;
-    this.#end({ kind: 'closed' });
-    this.#clientTransport.destroy();
-    this.#backendTransport.end();
-    setTimeout(() => this.#backendTransport.destroy(), this.options.lingerTimeout).unref();
+  /** Nobody is left to wait for. */
+  #closed(): void {
+    if (this.#clientOver && this.#backendOver) this.destroy();
   }
 
   /** Leaves the present state for one of the last two. */
@@ -316,10 +326,10 @@ export class Switch {
     if (state.kind === 'refusing' || state.kind === 'closing') clearTimeout(state.timer);
     this.#state = next;
     this.streams.cancelAll();
-    this.toClient.flush();
-    this.toBackend.flush();
+    // What is still in work, further up the stack, may go on for a while: it reaches nobody.
+    for (const outbox of [this.toClient, this.toBackend]) outbox.close();
     for (const [side, transport] of this.#locals) {
-      side.outbox.flush();
+      side.outbox.close();
       transport.end();
     }
     this.#locals.clear();

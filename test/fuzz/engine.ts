@@ -1,0 +1,153 @@
+import { ErrorCode } from '../../src/server/http2/errors.ts';
+import type { SwitchObserver } from '../../src/server/http2/index.ts';
+import { LIMITS, NO_OBSERVER } from '../../src/server/http2/index.ts';
+import { Switch } from '../../src/server/http2/switch.ts';
+import { FakeTransport, parseFrames, PREFACE, routeOf } from '../server/http2/wire.ts';
+import { CORPUS } from './corpus.ts';
+import type { Step } from './corpus.ts';
+import { mutate } from './mutate.ts';
+import { Random } from './random.ts';
+
+/** What an input did that it may not: the message says so, the input can be played again by its numbers. */
+export class Finding extends Error {}
+
+/** How inputs ended, to see that they get somewhere. */
+export interface Tally {
+  inputs: number;
+  /** Inputs after which the connection was still in use. */
+  survived: number;
+  clientErrors: number;
+  backendErrors: number;
+  localErrors: number;
+  amended: number;
+}
+
+export const emptyTally = (): Tally => ({
+  inputs: 0,
+  survived: 0,
+  clientErrors: 0,
+  backendErrors: 0,
+  localErrors: 0,
+  amended: 0,
+});
+
+/** The input of these numbers. */
+export function inputOf(seed: number, index: number): { steps: Step[]; random: Random } {
+  const random = new Random(seed, index);
+  return { steps: mutate(random.pick(CORPUS), random), random };
+}
+
+/** Plays one input through a switch of its own. @throws Finding */
+export async function play(seed: number, index: number, tally: Tally): Promise<void> {
+  const { steps, random } = inputOf(seed, index);
+  const run = new Run(random, tally);
+  for (const step of steps) {
+    run.send(step);
+    // Amendments answer between what comes.
+    if (run.asked && random.chance(2)) await Promise.resolve();
+    if (random.chance(60)) run.accident();
+  }
+  for (let turn = 0; run.asked && turn < 4; turn += 1) await Promise.resolve();
+  run.finish();
+}
+
+class Run {
+  /** Whether any amendment was asked for. */
+  asked = false;
+  readonly #random: Random;
+  readonly #tally: Tally;
+  readonly #core: Switch;
+  readonly #ends = new Map<string, FakeTransport>();
+  readonly #all: FakeTransport[] = [];
+  #clock = 0;
+
+  constructor(random: Random, tally: Tally) {
+    this.#random = random;
+    this.#tally = tally;
+    const observer: SwitchObserver = {
+      ...NO_OBSERVER,
+      wantsStatus: random.chance(2),
+      protocolError: (side, code, message) => {
+        // The switch contains its own mistakes: here they are what we look for.
+        if (code === ErrorCode.INTERNAL_ERROR) throw new Finding(`internal error on the ${side} side: ${message}`);
+        tally[`${side}Errors`] += 1;
+      },
+      amendSkipped: (_path, _reason, error) => {
+        if (error instanceof Finding) throw error;
+      },
+    };
+    this.#core = new Switch(
+      {
+        ...LIMITS,
+        // Small, so that small inputs reach them.
+        headerListLimit: 2000,
+        requestLimit: 200,
+        responseLimit: 20_000,
+        heldLimit: 25_000,
+        observer,
+        interception: { route: routeOf, amend: () => this.#amend() },
+        now: () => this.#clock,
+        connectLocal: (events) => this.#end('local', events),
+      },
+      (side, events) => this.#end(side, events),
+    );
+  }
+
+  /** In one piece, or cut anywhere. */
+  send({ side, bytes }: Step): void {
+    const end = this.#ends.get(side);
+    if (end === undefined || end.destroyed) return;
+    this.#clock += this.#random.below(50);
+    const chunk = this.#random.chance(4) ? 1 + this.#random.below(40) : bytes.length;
+    for (let at = 0; at < bytes.length; at += chunk) end.events.data(bytes.subarray(at, at + chunk));
+    this.#look();
+  }
+
+  /** Things that happen to connections. */
+  accident(): void {
+    const end = this.#random.pick(this.#all);
+    const kind = this.#random.below(6);
+    if (kind === 0) end.events.closed(this.#random.chance(2) ? new Error('gone') : undefined);
+    else if (kind === 1) this.#core.shutdown();
+    else end.backlog = this.#random.pick([0, 300_000, 2_000_000]);
+    end.events.drained();
+  }
+
+  finish(): void {
+    this.#tally.inputs += 1;
+    const { kind } = this.#core.state;
+    if (kind === 'open' || kind === 'draining') this.#tally.survived += 1;
+    for (const end of this.#all.reverse()) end.events.closed(undefined);
+    this.#look();
+    if (this.#core.state.kind !== 'closed') throw new Finding(`ended in the state ${this.#core.state.kind}`);
+    if (this.#core.streams.running > 0) throw new Finding('streams are left');
+    if (this.#core.amender.kept !== 0) throw new Finding(`${this.#core.amender.kept} bytes are left`);
+  }
+
+  #amend(): Promise<Uint8Array | undefined> {
+    this.asked = true;
+    this.#tally.amended += 1;
+    const kind = this.#random.below(8);
+    if (kind === 0) return Promise.reject(new Error('refused'));
+    if (kind === 1) throw new Error('thrown');
+    return Promise.resolve(kind === 2 ? undefined : Buffer.alloc(this.#random.below(200), '+'));
+  }
+
+  #end(side: string, events: FakeTransport['events']): FakeTransport {
+    const end = new FakeTransport(events);
+    this.#ends.set(side, end);
+    this.#all.push(end);
+    return end;
+  }
+
+  /** What is written is whole frames, of a length that everyone takes. */
+  #look(): void {
+    for (const end of this.#all) {
+      const bytes = end.takeBytes();
+      if (bytes.length === 0) continue;
+      const { frames, rest } = parseFrames(bytes.indexOf(PREFACE) === 0 ? bytes.subarray(PREFACE.length) : bytes);
+      if (rest.length > 0) throw new Finding('half a frame was written');
+      if (frames.some(({ payload }) => payload.length > 20_000)) throw new Finding('a frame longer than allowed');
+    }
+  }
+}

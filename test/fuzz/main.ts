@@ -1,0 +1,134 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { Worker, isMainThread, parentPort, workerData } from 'node:worker_threads';
+import { parseArgs } from 'node:util';
+import type { Tally } from './engine.ts';
+import { emptyTally, inputOf, play } from './engine.ts';
+
+/**
+ * npm run fuzz [-- --runs N --seed S --only INDEX]: mutated conversations through the frame switch. Ends with 0 when there was
+ * no crash, no hang and no growth of memory; otherwise with 1, and with what it takes to see it again.
+ */
+
+interface Job {
+  readonly seed: number;
+  readonly runs: number;
+  readonly only: number | undefined;
+  /** The input in work: the main thread looks whether it still moves. */
+  readonly progress: Int32Array;
+}
+
+type Report =
+  | { readonly kind: 'tally'; readonly tally: Tally; readonly heapMiB: number }
+  | { readonly kind: 'finding'; readonly index: number; readonly message: string; readonly stack: string }
+  | { readonly kind: 'done'; readonly growthMiB: number };
+
+const MIB = 1_048_576;
+/** Memory is looked at every so many inputs; the first look comes after everything is warm. */
+const LOOK = 20_000;
+/** More live memory than at the first look, after collection. One input keeps a few KiB: a leak of any shows. */
+const GROWTH_LIMIT = 8 * MIB;
+const HANG_SECONDS = 20;
+
+async function work({ seed, runs, only, progress }: Job): Promise<void> {
+  const tell = (report: Report): void => parentPort?.postMessage(report);
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const live = async (): Promise<number> => {
+    // Twice, with the loop between: finalizers and timers let go of things in turns.
+    for (let turn = 0; turn < 2; turn += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      collect();
+    }
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
+  const tally = emptyTally();
+  let first: number | undefined;
+  let growth = 0;
+  const from = only ?? 0;
+  const to = only === undefined ? runs : only + 1;
+  for (let index = from; index < to; index += 1) {
+    Atomics.store(progress, 0, index);
+    try {
+      await play(seed, index, tally);
+    } catch (error) {
+      const { message, stack = '' } = error as Error;
+      tell({ kind: 'finding', index, message, stack });
+      return;
+    }
+    if ((index + 1) % LOOK !== 0) continue;
+    const now = await live();
+    first ??= now;
+    growth = now - first;
+    tell({ kind: 'tally', tally, heapMiB: now / MIB });
+    if (growth > GROWTH_LIMIT) {
+      tell({
+        kind: 'finding',
+        index,
+        message: `${(growth / MIB).toFixed(1)} MiB more live memory than at first`,
+        stack: '',
+      });
+      return;
+    }
+  }
+  tell({ kind: 'tally', tally, heapMiB: (await live()) / MIB });
+  tell({ kind: 'done', growthMiB: growth / MIB });
+}
+
+function main(): void {
+  const { values } = parseArgs({
+    options: { runs: { type: 'string' }, seed: { type: 'string' }, only: { type: 'string' } },
+  });
+  const runs = number(values.runs, 1_000_000);
+  const seed = number(values.seed, Date.now() % 2 ** 31);
+  const only = values.only === undefined ? undefined : number(values.only, 0);
+  const progress = new Int32Array(new SharedArrayBuffer(4));
+  console.log(`fuzz: ${only === undefined ? `${runs} inputs` : `input ${only}`}, seed ${seed}`);
+  const started = Date.now();
+  const worker = new Worker(new URL(import.meta.url), { workerData: { seed, runs, only, progress } satisfies Job });
+  const fail = (index: number, message: string): void => {
+    console.error(`fuzz: FAILED at input ${index}: ${message}`);
+    for (const { side, bytes } of inputOf(seed, index).steps) console.error(`  ${side} ${bytes.toString('hex')}`);
+    console.error(`fuzz: again with: npm run fuzz -- --seed ${seed} --only ${index}`);
+    process.exit(1);
+  };
+  let last = -1;
+  let still = 0;
+  setInterval(() => {
+    const index = Atomics.load(progress, 0);
+    still = index === last ? still + 1 : 0;
+    last = index;
+    if (still >= HANG_SECONDS) fail(index, `nothing moved for ${HANG_SECONDS} s`);
+  }, 1000);
+  let printed = 0;
+  worker.on('message', (report: Report) => {
+    if (report.kind === 'finding') fail(report.index, `${report.message}\n${report.stack}`);
+    if (report.kind === 'tally' && (Date.now() - printed > 5000 || report.tally.inputs === runs)) {
+      printed = Date.now();
+      const { inputs, survived, clientErrors, backendErrors, localErrors, amended } = report.tally;
+      const seconds = (Date.now() - started) / 1000;
+      console.log(
+        `fuzz: ${inputs} inputs in ${seconds.toFixed(0)} s; ${survived} connections survived, errors: ${clientErrors} client, ` +
+          `${backendErrors} backend, ${localErrors} local; ${amended} amendments; ${report.heapMiB.toFixed(1)} MiB live`,
+      );
+    }
+    if (report.kind === 'done') {
+      console.log(`fuzz: no crash, no hang, ${report.growthMiB.toFixed(1)} MiB more live memory than at first`);
+      process.exit(0);
+    }
+  });
+  worker.on('error', (error) => fail(Atomics.load(progress, 0), String(error.stack)));
+}
+
+function number(text: string | undefined, otherwise: number): number {
+  if (text === undefined) return otherwise;
+  if (!/^\d+$/.test(text)) {
+    console.error(`fuzz: not a number: ${text}`);
+    process.exit(2);
+  }
+  return Number(text);
+}
+
+if (isMainThread) main();
+else await work(workerData as Job);
