@@ -1,7 +1,7 @@
 import { messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
-import { readPod, readVolumes } from './live.ts';
+import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { limitsByName } from './limits.ts';
 import { perform } from './perform.ts';
 
@@ -27,6 +27,8 @@ export function settleVolumes(context: ResizeContext, pod: PodDescription): void
  * the pod's next update finds the volumes as they are.
  */
 export async function applyVolumeSizes(context: ResizeContext, pod: PodDescription): Promise<void> {
+  // Without a cgroup of its own a pod has no limit that a volume's size could go by.
+  if (!hasPodCgroup(pod)) return;
   try {
     await resizeVolumes(context, pod);
   } catch (error) {
