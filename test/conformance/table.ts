@@ -31,7 +31,18 @@ export function render(results: readonly CampaignResult[]): string {
   return [
     table([...titles, 'differences', 'crictl, ctr', 'time'], rows),
     ...results.map(details).filter((text) => text !== ''),
+    countLine(results),
   ].join('\n\n');
+}
+
+/** What CI counts: specs that pass direct and through alike, and clients that got what they should. */
+function countLine(results: readonly CampaignResult[]): string {
+  let [good, bad] = [0, 0];
+  for (const { comparison, verdict, checks } of results) {
+    good += comparison.passedDirect - verdict.real.length + passed(checks);
+    bad += verdict.real.length + checks.length - passed(checks);
+  }
+  return `conformance: ${good} passed, ${bad} failed`;
 }
 
 /** Whether nothing passes direct and fails through the shim, and all clients got what they should. */
