@@ -41,7 +41,7 @@ async function run(config: Config): Promise<void> {
     serve: (client, options) => serveConnection(client, { ...options, observer }),
     backendPath: config.containerRuntimeEndpoint,
     connectLocal: () => local.connect(),
-    interception: interceptionOf(resizing.interceptors),
+    interception: interceptionOf(resizing.interceptors, { log, counters }),
     onBackend: () => listener.mirrorBackend(),
   });
   const listener = await listen({

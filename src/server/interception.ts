@@ -7,24 +7,26 @@
  * - `pass`: frames go to the backend and back as they are.
  * - `handle`: the stream ends in our own gRPC server, which may call the backend.
  * - `amend`: the stream passes, its request is read on the way, and of a successful unary response the message is held
- *   until {@link Interception.amend} has said what to append.
+ *   until {@link Interception.amend} has said what it shall be.
  */
 export type Route = 'pass' | 'handle' | 'amend';
 
-/** A unary call whose response has arrived, and is held. Both are whole protobuf messages, without gRPC's prefix. */
+/** A unary call whose response has arrived, and is held. Both messages are whole, without gRPC's prefix. */
 export interface Exchange {
   /** `/runtime.v1.RuntimeService/ContainerStatus`, say. */
   readonly path: string;
   readonly request: Uint8Array;
   readonly response: Uint8Array;
+  /** How long the backend took, in milliseconds. */
+  readonly backendMs: number;
 }
 
 export interface Interception {
   /** What is done with a stream whose `:path` is this. Must not throw. */
   route(path: string): Route;
   /**
-   * The bytes to append to the response message: protobuf merges them into it. Undefined, or a rejection, sends the
-   * response as it came; a rejection is also counted by the switch.
+   * What goes to the client in the place of the response. Undefined, or a rejection, sends the response as it came; a
+   * rejection is also counted by the switch.
    */
   amend(exchange: Exchange): Promise<Uint8Array | undefined>;
 }

@@ -3,6 +3,7 @@ import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, st
 import type { Counters, Log } from '../observe/index.ts';
 import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
 import type { CallTrace, RawUnaryHandler } from './call.ts';
+import { callFields } from './routes.ts';
 import { isUnexpected, statusOf, tracesOf } from './status.ts';
 
 /** The gRPC server in this process in which intercepted calls end. */
@@ -73,19 +74,7 @@ async function serveCall(
   if (call.cancelled) code = isPast(call.getDeadline()) ? status.DEADLINE_EXCEEDED : status.CANCELLED;
   const elapsed = performance.now() - start;
   counters.interceptedCall(path, code, elapsed);
-  log.info(
-    {
-      ...trace.fields,
-      method: path,
-      code: status[code] ?? code,
-      shimMs: rounded(Math.max(0, elapsed - trace.backendMs)),
-      backendMs: rounded(trace.backendMs),
-    },
-    'intercepted call',
-  );
+  log.info(callFields(trace, path, code, elapsed - trace.backendMs), 'intercepted call');
 }
 
 const isPast = (deadline: Date | number): boolean => Number(deadline) <= Date.now();
-
-/** Milliseconds with three digits: microseconds. */
-const rounded = (milliseconds: number): number => Math.round(milliseconds * 1000) / 1000;

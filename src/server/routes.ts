@@ -1,24 +1,73 @@
-import type { RawUnaryHandler } from './call.ts';
+import { status } from '@grpc/grpc-js';
+import type { Counters, Log } from '../observe/index.ts';
+import type { CallTrace, RawUnaryHandler } from './call.ts';
 import type { Exchange, Interception } from './interception.ts';
 
-/** What to append to a held response, or undefined for nothing. See {@link Interception.amend}. */
-export type Amendment = (exchange: Exchange) => Promise<Uint8Array | undefined>;
+/**
+ * What a held response becomes, or undefined for what it is. May add ids to the trace.
+ * See {@link Interception.amend}.
+ */
+export type Amendment = (exchange: Exchange, trace: CallTrace) => Promise<Uint8Array | undefined>;
+
+/** A call that passes, and is looked at on its way back. */
+export interface AmendedCall {
+  readonly amendment: Amendment;
+  /** The level of its line in the log: kubelet asks for the status of every container all the time. */
+  readonly logLevel: 'debug' | 'info';
+}
 
 /** The calls that the shim acts on, by path (`/runtime.v1.RuntimeService/UpdateContainerResources`). */
 export interface Interceptors {
   /** Calls that end in the shim. */
   readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
   /** Calls that pass, and whose response is added to. */
-  readonly amendments: ReadonlyMap<string, Amendment>;
+  readonly amendments: ReadonlyMap<string, AmendedCall>;
 }
 
 /** Acts on nothing: every call passes. */
 export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map() };
 
-/** The switch's view of a table of interceptors. A path that is in both maps is handled. */
-export function interceptionOf({ handlers, amendments }: Interceptors): Interception {
+/**
+ * The switch's view of a table of interceptors. A path that is in both maps is handled. Each amended call is counted and
+ * leaves one line in the log, as a handled one does.
+ */
+export function interceptionOf(
+  { handlers, amendments }: Interceptors,
+  { log, counters }: { readonly log: Log; readonly counters: Counters },
+): Interception {
   return {
     route: (path) => (handlers.has(path) ? 'handle' : amendments.has(path) ? 'amend' : 'pass'),
-    amend: async (exchange) => amendments.get(exchange.path)?.(exchange),
+    async amend(exchange) {
+      const call = amendments.get(exchange.path);
+      if (call === undefined) return undefined;
+      const start = performance.now();
+      const trace: CallTrace = { fields: {}, backendMs: exchange.backendMs };
+      try {
+        return await call.amendment(exchange, trace);
+      } finally {
+        const shimMs = performance.now() - start;
+        counters.interceptedCall(exchange.path, status.OK, exchange.backendMs + shimMs);
+        log[call.logLevel](callFields(trace, exchange.path, status.OK, shimMs), 'intercepted call');
+      }
+    },
   };
 }
+
+/** The line of an intercepted call: method, ids, code, and milliseconds in us and in the backend. */
+export function callFields(
+  trace: CallTrace,
+  method: string,
+  code: number,
+  shimMs: number,
+): Readonly<Record<string, string | number | boolean | undefined>> {
+  return {
+    ...trace.fields,
+    method,
+    code: status[code] ?? code,
+    shimMs: rounded(Math.max(0, shimMs)),
+    backendMs: rounded(trace.backendMs),
+  };
+}
+
+/** Milliseconds with three digits: microseconds. */
+const rounded = (milliseconds: number): number => Math.round(milliseconds * 1000) / 1000;

@@ -29,9 +29,14 @@ export function switchReport({ log, counters, logPassedCalls, isFirst }: SwitchR
     },
     streamOpened: () => undefined,
     streamClosed(path, route, outcome, code, milliseconds) {
+      const ms = Math.round(milliseconds * 1000) / 1000;
+      // Of an amended call the response is looked at when it is one; of a failed one nobody else hears.
+      if (route === 'amend' && code !== undefined && code !== status.OK) {
+        counters.interceptedCall(path, code, milliseconds);
+        log.info({ method: path, code: status[code] ?? code, shimMs: 0, backendMs: ms }, 'intercepted call');
+      }
       // A handled call leaves its line where it is handled.
       if (!logPassedCalls || route === 'handle') return;
-      const ms = Math.round(milliseconds * 1000) / 1000;
       log.info(
         { method: path, route, outcome, code: code === undefined ? undefined : (status[code] ?? code), ms },
         'passed call',

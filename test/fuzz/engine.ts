@@ -1,5 +1,6 @@
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import type { SwitchObserver } from '../../src/server/http2/index.ts';
+import type { Exchange } from '../../src/server/interception.ts';
 import { LIMITS, NO_OBSERVER } from '../../src/server/http2/index.ts';
 import { Switch } from '../../src/server/http2/switch.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../server/http2/wire.ts';
@@ -60,6 +61,8 @@ class Run {
   readonly #ends = new Map<string, FakeTransport>();
   readonly #all: FakeTransport[] = [];
   #clock = 0;
+  /** What the switch itself said was wrong with it. */
+  #finding: string | undefined;
 
   constructor(random: Random, tally: Tally) {
     this.#random = random;
@@ -69,11 +72,8 @@ class Run {
       wantsStatus: random.chance(2),
       protocolError: (side, code, message) => {
         // The switch contains its own mistakes: here they are what we look for.
-        if (code === ErrorCode.INTERNAL_ERROR) throw new Finding(`internal error on the ${side} side: ${message}`);
+        if (code === ErrorCode.INTERNAL_ERROR) this.#finding ??= `internal error on the ${side} side: ${message}`;
         tally[`${side}Errors`] += 1;
-      },
-      amendSkipped: (_path, _reason, error) => {
-        if (error instanceof Finding) throw error;
       },
     };
     this.#core = new Switch(
@@ -85,7 +85,7 @@ class Run {
         responseLimit: 20_000,
         heldLimit: 25_000,
         observer,
-        interception: { route: routeOf, amend: () => this.#amend() },
+        interception: { route: routeOf, amend: (exchange) => this.#amend(exchange) },
         now: () => this.#clock,
         connectLocal: (events) => this.#end('local', events),
       },
@@ -124,13 +124,16 @@ class Run {
     if (this.#core.amender.kept !== 0) throw new Finding(`${this.#core.amender.kept} bytes are left`);
   }
 
-  #amend(): Promise<Uint8Array | undefined> {
+  #amend({ response }: Exchange): Promise<Uint8Array | undefined> {
     this.asked = true;
     this.#tally.amended += 1;
     const kind = this.#random.below(8);
     if (kind === 0) return Promise.reject(new Error('refused'));
     if (kind === 1) throw new Error('thrown');
-    return Promise.resolve(kind === 2 ? undefined : Buffer.alloc(this.#random.below(200), '+'));
+    if (kind === 2) return Promise.resolve(undefined);
+    // Mostly longer than it was, sometimes something else altogether.
+    const added = Buffer.alloc(this.#random.below(200), '+');
+    return Promise.resolve(kind === 3 ? added : Buffer.concat([response, added]));
   }
 
   #end(side: string, events: FakeTransport['events']): FakeTransport {
@@ -142,6 +145,7 @@ class Run {
 
   /** What is written is whole frames, of a length that everyone takes. */
   #look(): void {
+    if (this.#finding !== undefined) throw new Finding(this.#finding);
     for (const end of this.#all) {
       const bytes = end.takeBytes();
       if (bytes.length === 0) continue;

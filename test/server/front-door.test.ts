@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ConnectionOptions, openFrontDoor } from '../../src/server/front-door.ts';
-import { interceptionOf, noInterceptors } from '../../src/server/routes.ts';
+import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
+import { type AmendedCall, type Amendment, interceptionOf, noInterceptors } from '../../src/server/routes.ts';
 
 /** A connection whose streams end when the test says so. */
 class FakeConnection {
@@ -41,7 +42,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
     },
     backendPath,
     connectLocal: () => new PassThrough(),
-    interception: interceptionOf(noInterceptors),
+    interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters }),
     onBackend,
   });
   activeStreams.forEach(() => door.accept(new Socket()));
@@ -104,10 +105,26 @@ it('each connection gets one of its own to the backend, and says when it has com
 
 describe('the table of interceptors', () => {
   const handler = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
-  const interception = interceptionOf({
-    handlers: new Map([['/a/Handled', handler]]),
-    amendments: new Map([['/a/Amended', ({ response }) => Promise.resolve(Uint8Array.from(response).reverse())]]),
-  });
+  const lines: [string, LogFields][] = [];
+  const log: Log = {
+    ...noLog,
+    debug: (fields) => void lines.push(['debug', fields]),
+    info: (fields) => void lines.push(['info', fields]),
+  };
+  const reversed: Amendment = ({ response }, trace) => {
+    trace.fields.pod = 'a pod';
+    return Promise.resolve(Uint8Array.from(response).reverse());
+  };
+  const interception = interceptionOf(
+    {
+      handlers: new Map([['/a/Handled', handler]]),
+      amendments: new Map<string, AmendedCall>([
+        ['/a/Amended', { amendment: reversed, logLevel: 'info' }],
+        ['/a/Often', { amendment: reversed, logLevel: 'debug' }],
+      ]),
+    },
+    { log, counters: noCounters },
+  );
 
   it('routes by path, everything else passes', () => {
     expect(
@@ -115,12 +132,18 @@ describe('the table of interceptors', () => {
         interception.route(path),
       ),
     ).toEqual(['handle', 'amend', 'pass', 'pass', 'pass', 'pass']);
-    expect(interceptionOf(noInterceptors).route('/a/Handled')).toBe('pass');
+    expect(interceptionOf(noInterceptors, { log: noLog, counters: noCounters }).route('/a/Handled')).toBe('pass');
   });
 
   it('amends by path', async () => {
-    const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2) };
+    const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2), backendMs: 1.5 };
     expect(await interception.amend({ path: '/a/Amended', ...exchange })).toEqual(Uint8Array.of(2, 1));
     expect(await interception.amend({ path: '/a/Other', ...exchange })).toBeUndefined();
+    await interception.amend({ path: '/a/Often', ...exchange });
+    const line = { pod: 'a pod', code: 'OK', backendMs: 1.5, shimMs: expect.any(Number) as number };
+    expect(lines).toEqual([
+      ['info', { ...line, method: '/a/Amended' }],
+      ['debug', { ...line, method: '/a/Often' }],
+    ]);
   });
 });

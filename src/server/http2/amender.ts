@@ -4,7 +4,7 @@ import type { SkipReason } from './observer.ts';
 import type { AmendStream } from './stream.ts';
 import type { Switch } from './switch.ts';
 
-/** Reads requests on the way, holds responses, asks what to append to them, and lets them go. */
+/** Reads requests on the way, holds responses, asks what they shall be, and lets them go. */
 export class Amender {
   /** Bytes of requests and responses that are kept, of all streams. */
   #kept = 0;
@@ -81,7 +81,7 @@ export class Amender {
     toBackend.push(windowUpdate(0, charged));
   }
 
-  /** The response is whole: asks what to append. */
+  /** The response is whole: asks what it shall be. */
   #ask(stream: AmendStream): void {
     const { amendment, path } = stream;
     if (amendment.state.kind !== 'collecting') return;
@@ -89,14 +89,19 @@ export class Amender {
       this.#skip(stream, 'request', undefined);
       return;
     }
-    const { interception, amendTimeout } = this.#switch.options;
+    const { interception, amendTimeout, now } = this.#switch.options;
     const later = (action: () => void): void => this.#switch.run('backend', action);
     const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
     amendment.state = { kind: 'asking', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
-    const exchange = { path, request: amendment.request.message(), response: amendment.response.message() };
+    const exchange = {
+      path,
+      request: amendment.request.message(),
+      response: amendment.response.message(),
+      backendMs: now() - stream.openedAt,
+    };
     try {
       interception.amend(exchange).then(
-        (appended) => later(() => this.#release(stream, appended)),
+        (amended) => later(() => this.#release(stream, amended)),
         (error: unknown) => skip('failed', error),
       );
     } catch (error) {
@@ -111,11 +116,11 @@ export class Amender {
     this.#release(stream, undefined);
   }
 
-  #release(stream: AmendStream, appended: Uint8Array | undefined): void {
+  #release(stream: AmendStream, amended: Uint8Array | undefined): void {
     const { amendment } = stream;
     if (amendment.state.kind === 'passing') return;
     const { charged, last } = amendment;
-    const parts = amendment.release(appended);
+    const parts = amendment.release(amended);
     amendment.charged = 0;
     this.finish(stream);
     this.#switch.gate.release(stream.down, parts, charged, last);

@@ -1,13 +1,13 @@
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from './grpc.ts';
 import { MessageCollector } from './message-collector.ts';
 
-/** A message up to this is sent as one piece together with what is appended: cheaper than a gathered write. */
+/** A message up to this is sent as one piece with its prefix: cheaper than a gathered write. */
 const JOIN_UP_TO = 16_384;
 
 /**
  * How far a response is:
  * - `collecting`: its message is not whole; nothing has been sent.
- * - `asking`: the message is whole and held until we know what to append.
+ * - `asking`: the message is whole and held until we know what it shall be.
  * - `passing`: the rest goes as it comes.
  */
 export type AmendmentState =
@@ -40,15 +40,13 @@ export class Amendment {
     this.allowance = window;
   }
 
-  /** The held bytes as they came, or with the appended ones and a prefix that counts them. */
-  release(appended: Uint8Array | undefined): Buffer[] {
-    const { response } = this;
-    if (appended === undefined || appended.length === 0) return response.parts;
-    const message = response.message();
-    const prefix = messagePrefix(message.length + appended.length);
-    const total = MESSAGE_PREFIX_SIZE + message.length + appended.length;
-    if (total <= JOIN_UP_TO) return [Buffer.concat([prefix, message, appended], total)];
-    return [prefix, message, Buffer.from(appended.buffer, appended.byteOffset, appended.length)];
+  /** The held bytes as they came, or another message in their place. */
+  release(amended: Uint8Array | undefined): Buffer[] {
+    if (amended === undefined) return this.response.parts;
+    const prefix = messagePrefix(amended.length);
+    const total = MESSAGE_PREFIX_SIZE + amended.length;
+    if (total <= JOIN_UP_TO) return [Buffer.concat([prefix, amended], total)];
+    return [prefix, Buffer.from(amended.buffer, amended.byteOffset, amended.length)];
   }
 
   /** Ends the wait, and lets go of what was kept. */

@@ -159,7 +159,8 @@ export class BackendSide {
     const stream = this.#stream(headers);
     if (stream === undefined) return;
     if (headers.endStream) serverEnded(stream);
-    if (headers.endStream && core.options.observer.wantsStatus) stream.status = statusOf(headers.block);
+    if (headers.endStream && (core.options.observer.wantsStatus || stream.kind === 'amend'))
+      stream.status = statusOf(headers.block);
     if (headers.endStream && stream.kind === 'amend') this.#switch.amender.responseEnds(stream);
     stream.answered = true;
     core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);

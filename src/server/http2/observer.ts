@@ -17,7 +17,7 @@ export type SkipReason = 'request' | 'response' | 'memory' | 'slow' | 'failed';
 
 /** What the switch reports: for counters and logs. Called in the middle of the work: must be quick, and not throw. */
 export interface SwitchObserver {
-  /** Whether {@link streamClosed} gets the grpc-status of streams: it has to be decoded for that. */
+  /** Whether {@link streamClosed} gets the grpc-status of all streams, not of amended ones alone: it has to be decoded for that. */
   readonly wantsStatus: boolean;
   connected(): void;
   /** The backend could not be reached, or went away. */

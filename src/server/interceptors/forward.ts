@@ -32,7 +32,7 @@ export function forwardToTheEnd(
 export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
   return async (call, trace) => {
     const response = await forward(backend, call, trace);
-    const addition = await amendment({ path: call.getPath(), request: call.request, response });
-    return addition === undefined ? response : Buffer.concat([response, addition]);
+    const exchange = { path: call.getPath(), request: call.request, response, backendMs: trace.backendMs };
+    return Buffer.from((await amendment(exchange, trace)) ?? response);
   };
 }

@@ -2,7 +2,7 @@
 import { type Backend, runtimePath } from '../../runtime/index.ts';
 import type { ResizeContext } from '../../sandbox/index.ts';
 import type { RawUnaryHandler } from '../call.ts';
-import type { Interceptors } from '../routes.ts';
+import type { AmendedCall, Interceptors } from '../routes.ts';
 import { containerStatus } from './container-status.ts';
 import { amendedHandler } from './forward.ts';
 import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
@@ -17,12 +17,12 @@ export function createInterceptors(context: ResizeContext, backend: Backend): In
       [runtimePath('UpdatePodSandboxResources'), updatePodSandboxResources(context, backend)],
       [runtimePath('RuntimeConfig'), runtimeConfig(backend)],
     ]),
-    amendments: new Map([
-      [runtimePath('ContainerStatus'), containerStatus(context)],
-      [runtimePath('RunPodSandbox'), learnPod(context)],
-      [runtimePath('RemovePodSandbox'), forgetPod(context)],
-      [runtimePath('CreateContainer'), learnContainer(context)],
-      [runtimePath('RemoveContainer'), forgetContainer(context)],
+    amendments: new Map<string, AmendedCall>([
+      [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
+      [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
+      [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],
+      [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],
+      [runtimePath('RemoveContainer'), { amendment: forgetContainer(context), logLevel: 'info' }],
     ]),
   };
 }
@@ -30,7 +30,7 @@ export function createInterceptors(context: ResizeContext, backend: Backend): In
 /** All that the local server serves: the handlers, and the amended calls, which come to it with compressed messages. */
 export function localHandlers({ handlers, amendments }: Interceptors, backend: Backend): Map<string, RawUnaryHandler> {
   const amended = [...amendments].map(
-    ([path, amendment]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],
+    ([path, { amendment }]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],
   );
   return new Map([...amended, ...handlers]);
 }

@@ -9,12 +9,13 @@ import { decodeOrUndefined } from './decode.ts';
  */
 
 export function learnPod(context: ResizeContext): Amendment {
-  return async ({ request, response }) => {
+  return async ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'RunPodSandboxRequest', request);
     const made = decodeOrUndefined(context, 'RunPodSandboxResponse', response);
     if (asked === undefined || made === undefined) return undefined;
     const pod = describeRequestedPod(made.pod_sandbox_id, asked);
     if (pod === undefined) return undefined;
+    Object.assign(trace.fields, { pod: pod.sandboxId, uid: pod.metadata.uid });
     context.registry.learnPod(pod);
     // kubelet has mounted the volumes by its own rules; the pod's annotations hold from its start.
     await applyVolumeSizes(context, pod);
@@ -23,10 +24,11 @@ export function learnPod(context: ResizeContext): Amendment {
 }
 
 export function learnContainer(context: ResizeContext): Amendment {
-  return ({ request, response }) => {
+  return ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'CreateContainerRequest', request);
     const made = decodeOrUndefined(context, 'CreateContainerResponse', response);
     if (asked !== undefined && made !== undefined) {
+      Object.assign(trace.fields, { pod: asked.pod_sandbox_id, container: made.container_id });
       context.registry.learnContainer({
         containerId: made.container_id,
         sandboxId: asked.pod_sandbox_id,
@@ -38,17 +40,23 @@ export function learnContainer(context: ResizeContext): Amendment {
 }
 
 export function forgetPod(context: ResizeContext): Amendment {
-  return ({ request }) => {
+  return ({ request }, trace) => {
     const removed = decodeOrUndefined(context, 'RemovePodSandboxRequest', request);
-    if (removed !== undefined) context.registry.forgetPod(removed.pod_sandbox_id);
+    if (removed !== undefined) {
+      trace.fields.pod = removed.pod_sandbox_id;
+      context.registry.forgetPod(removed.pod_sandbox_id);
+    }
     return Promise.resolve(undefined);
   };
 }
 
 export function forgetContainer(context: ResizeContext): Amendment {
-  return ({ request }) => {
+  return ({ request }, trace) => {
     const removed = decodeOrUndefined(context, 'RemoveContainerRequest', request);
-    if (removed !== undefined) context.registry.forgetContainer(removed.container_id);
+    if (removed !== undefined) {
+      trace.fields.container = removed.container_id;
+      context.registry.forgetContainer(removed.container_id);
+    }
     return Promise.resolve(undefined);
   };
 }

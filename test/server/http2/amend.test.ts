@@ -48,7 +48,7 @@ function calling(
         asked.push(exchange);
         const answer = withResolvers<Uint8Array | undefined>();
         waiting.push(answer);
-        return answer.promise;
+        return answer.promise.then((appended) => appended && Buffer.concat([exchange.response, appended]));
       },
     },
     ...clientSettings,
@@ -283,7 +283,10 @@ describe('a response that cannot be amended goes as it came', () => {
     ['cut off', message(Buffer.alloc(10)).subarray(0, 12)],
     ['not one message', Buffer.concat([message(Buffer.alloc(10)), message(Buffer.alloc(10))])],
   ])('its request is %s', (_, sent) => {
-    const table = openTable({ requestLimit: 1000, amend: () => Promise.resolve(APPENDED) });
+    const table = openTable({
+      requestLimit: 1000,
+      amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
+    });
     table.client.send(headers(1, request(PATH)), data(1, sent, true));
     expect(dataOf(table.backend.take(), 1)).toEqual(sent);
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));

@@ -71,7 +71,9 @@ afterEach(async () => {
 });
 
 async function open(): Promise<Scene> {
-  scene = await new Scene(methods, { amend: () => Promise.resolve(APPENDED) }).start();
+  scene = await new Scene(methods, {
+    amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
+  }).start();
   return scene.startBackend();
 }
 

@@ -33,7 +33,10 @@ class World {
   local: ModelServer | undefined;
 
   constructor() {
-    this.table = layTable({ amend: () => Promise.resolve(APPENDED), heldLimit: 2 ** 30 });
+    this.table = layTable({
+      amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
+      heldLimit: 2 ** 30,
+    });
     this.client = new ModelClient(this.table.client);
     this.backend = new ModelServer(this.table.backend);
     this.client.hello(PREFACE);
