@@ -1,3 +1,4 @@
+import { messageOf } from '../../errors/index.ts';
 import type { Interception } from '../interception.ts';
 import { Amender } from './amender.ts';
 import { BackendSide } from './backend-side.ts';
@@ -139,7 +140,7 @@ export class Switch {
     } catch (error) {
       this.#failed(side, error);
     }
-    this.#settle();
+    this.#settled(side);
   }
 
   /** Runs, while something else is in work, what is the client's fault if it is wrong. */
@@ -208,7 +209,15 @@ export class Switch {
       if (side instanceof LocalSide && error instanceof ConnectionError) this.#localFailed(side, error);
       else this.#failed(name, error);
     }
-    this.#settle();
+    this.#settled(name);
+  }
+
+  #settled(side: Side): void {
+    try {
+      this.#settle();
+    } catch (error) {
+      this.#failed(side, error);
+    }
   }
 
   #localFailed(side: LocalSide, error: ConnectionError): void {
@@ -237,7 +246,7 @@ export class Switch {
       return;
     }
     this.streams.backendLost(message);
-    this.client.acknowledgeAll();
+    this.asClient(() => this.client.acknowledgeAll());
     this.#goAway(message);
   }
 
@@ -246,8 +255,10 @@ export class Switch {
     const timer = setTimeout(() => this.run('client', () => this.#close()), this.options.refuseTimeout);
     this.#state = { kind: 'refusing', message, answers: [], timer };
     this.toClient.push(settingsFrame([]));
-    this.client.acknowledgeAll();
-    this.asClient(() => this.client.reader.resume());
+    this.asClient(() => {
+      this.client.acknowledgeAll();
+      this.client.reader.resume();
+    });
   }
 
   /** Tells the client to go: it is served up to the last stream that it has opened. */
@@ -258,10 +269,20 @@ export class Switch {
     this.drain(last, 'streams');
   }
 
+  /** Whatever was thrown, and whatever its handling throws in turn, stops here: other connections go on. */
   #failed(side: Side, error: unknown): void {
+    try {
+      this.#fail(side, error);
+    } catch (again) {
+      this.options.observer.protocolError(side, ErrorCode.INTERNAL_ERROR, messageOf(again));
+      this.destroy();
+    }
+  }
+
+  #fail(side: Side, error: unknown): void {
     if (this.#isOver()) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     this.options.observer.protocolError(side, code, message);
     if (side === 'backend' && error instanceof ConnectionError) {
       this.toBackend.push(goaway(0, code, Buffer.from(message)));

@@ -429,3 +429,28 @@ describe('a burst', () => {
     expect(table.client.takeBytes()).toEqual(Buffer.concat(burst));
   });
 });
+
+describe('trouble upon trouble', () => {
+  test('a backend that goes while the client’s SETTINGS are wrong ends one connection, not the process', () => {
+    const table = openTable();
+    table.client.send(headers(1, request('/handle/A')), windowUpdate(1, 2 ** 31 - 1 - 65_535), settings([4, 70_000]));
+    table.client.take();
+    table.backend.events.closed(undefined);
+    const seen = table.client.take().find(({ type }) => type === GOAWAY)!;
+    expect(seen.payload.readUInt32BE(4)).toBe(ErrorCode.FLOW_CONTROL_ERROR);
+    expect(table.client.ended).toBe(true);
+  });
+
+  test('a route or an observer that throws ends one connection with INTERNAL_ERROR', () => {
+    const table = openTable({
+      route: () => {
+        throw new Error('a mistake');
+      },
+    });
+    table.client.send(headers(1, request('/pass/A')));
+    const seen = table.client.take().find(({ type }) => type === GOAWAY)!;
+    expect(seen.payload.readUInt32BE(4)).toBe(ErrorCode.INTERNAL_ERROR);
+    expect(table.events).toEqual([`error client ${ErrorCode.INTERNAL_ERROR} a mistake`]);
+    expect([table.client.ended, table.backend.ended]).toEqual([true, true]);
+  });
+});
