@@ -4,6 +4,8 @@ import { ErrorCode } from './http2/errors.ts';
 import type { SwitchObserver } from './http2/index.ts';
 import { tracesOf } from './status.ts';
 
+const OK: number = status.OK;
+
 export interface SwitchReportOptions {
   readonly log: Log;
   readonly counters: Counters;
@@ -31,7 +33,7 @@ export function switchReport({ log, counters, logPassedCalls, isFirst }: SwitchR
     streamClosed(path, route, outcome, code, milliseconds) {
       const ms = Math.round(milliseconds * 1000) / 1000;
       // Of an amended call the response is looked at when it is one; of a failed one nobody else hears.
-      if (route === 'amend' && code !== undefined && code !== status.OK) {
+      if (route === 'amend' && code !== undefined && code !== OK) {
         counters.interceptedCall(path, code, milliseconds);
         log.info({ method: path, code: status[code] ?? code, shimMs: 0, backendMs: ms }, 'intercepted call');
       }

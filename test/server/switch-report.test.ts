@@ -42,6 +42,15 @@ it('passed calls leave a line only when asked for, handled ones leave theirs els
   ]);
 });
 
+it('an amended call that fails leaves the line of an intercepted one; one that does not has left it already', () => {
+  report().streamClosed('/a/RunPod', 'amend', 'answered', 2, 7.5);
+  report().streamClosed('/a/RunPod', 'amend', 'answered', 0, 7.5);
+  expect(lines).toEqual([
+    { level: 'info', method: '/a/RunPod', code: 'UNKNOWN', shimMs: 0, backendMs: 7.5, msg: 'intercepted call' },
+  ]);
+  expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 2, count: 1 }]);
+});
+
 it('an outage of the backend leaves two lines, however many clients try', () => {
   const observer = report();
   observer.connected();
