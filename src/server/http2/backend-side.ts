@@ -15,6 +15,7 @@ import { FrameReader } from './frame-reader.ts';
 import { statusOf } from './grpc.ts';
 import type { HeaderBlock } from './header-assembly.ts';
 import { HeaderAssembly } from './header-assembly.ts';
+import type { Settings } from './settings.ts';
 import { readSettings, settingsForClient } from './settings.ts';
 import type { AmendStream, PassStream } from './stream.ts';
 import { serverEnded } from './stream.ts';
@@ -26,7 +27,7 @@ type BackendStream = PassStream | AmendStream;
 export class BackendSide {
   readonly reader = new FrameReader((frame) => this.#frame(frame));
   readonly flow: BackendFlow;
-  /** The backend's SETTINGS_MAX_FRAME_SIZE. */
+  /** The backend's SETTINGS_MAX_FRAME_SIZE, in force once the client's acknowledgement is on its way to it. */
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, as last told to the client, and the largest ever. */
   initialWindow = DEFAULT_WINDOW;
@@ -34,8 +35,8 @@ export class BackendSide {
   /** The connection is closed: nothing can be sent there. */
   gone = false;
   #greeted = false;
-  /** SETTINGS of the backend that the client has not acknowledged. */
-  #unacknowledged = 0;
+  /** SETTINGS of the backend that the client has not acknowledged, oldest first. */
+  readonly #unacknowledged: Settings[] = [];
   /** The last stream that the backend will serve, by its GOAWAY. */
   #lastStreamId = Infinity;
   readonly #switch: Switch;
@@ -59,9 +60,10 @@ export class BackendSide {
 
   /** The client's acknowledgement of the backend's SETTINGS. */
   acknowledged(frame: Frame): void {
+    const settings = this.#unacknowledged.shift();
     // One too many would end the backend's connection, and with it calls that have done nothing wrong.
-    if (this.#unacknowledged === 0) return;
-    this.#unacknowledged -= 1;
+    if (settings === undefined) return;
+    this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
     this.#switch.toBackend.pass(frame.buffer, frame.start, frame.end);
   }
 
@@ -181,10 +183,9 @@ export class BackendSide {
   #settings(frame: Frame): void {
     const core = this.#switch;
     const settings = readSettings(frame);
-    this.#unacknowledged += 1;
-    this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
+    this.#unacknowledged.push(settings);
     // Only ever larger: until the client acknowledges a smaller size, it may send longer frames.
-    core.client.reader.maxFrameSize = Math.max(core.client.reader.maxFrameSize, this.maxFrameSize);
+    core.client.reader.maxFrameSize = Math.max(core.client.reader.maxFrameSize, settings.maxFrameSize ?? 0);
     core.toClient.push(settingsForClient(settings));
     const before = this.initialWindow;
     this.initialWindow = settings.initialWindow ?? before;

@@ -289,6 +289,21 @@ describe('legal, though rare', () => {
     expect(Buffer.concat(seen.map(({ payload }) => payload))).toEqual(plain);
   });
 
+  test('a larger frame size of the backend counts when the client has acknowledged it, not before', () => {
+    const table = withStream('/pass/first', true);
+    const long = [...request('/pass/long'), { name: 'x-long', value: 'x'.repeat(30_000) }];
+    table.backend.send(settings([5, 40_000]));
+    for (const [id, expected] of [
+      [3, [HEADERS, CONTINUATION]],
+      [5, [HEADERS]],
+    ] as const) {
+      table.client.send(headers(id, long, true));
+      expect(typesOf(table.backend.take())).toEqual(expected);
+      table.client.send(SETTINGS_ACK);
+      table.backend.take();
+    }
+  });
+
   test('a response with CONTINUATION passes as it came, and nothing gets in between', () => {
     const table = withStream('/pass/A', true);
     const block = headers(1, RESPONSE).subarray(9);
