@@ -1,3 +1,4 @@
+import type { Child } from './children.ts';
 import type { Connection } from './client/connection.ts';
 import { type SideResult, load } from './load.ts';
 import type { Operation } from './operations.ts';
@@ -24,22 +25,24 @@ export interface Resources {
   readonly startMs: number;
 }
 
-export interface Ways {
+/** Both ways to a backend, one connection each, as kubelet has one. */
+export interface Way {
   readonly direct: Connection;
   readonly shim: Connection;
-  readonly shimPid: number;
+  /** The shim. */
+  readonly process: Child;
 }
 
 export async function measure(
   operation: Operation,
   inFlight: number,
   seconds: number,
-  { direct, shim, shimPid }: Ways,
+  { direct, shim, process }: Way,
 ): Promise<Measurement> {
   let cpuBefore = 0;
-  const onWarm = (): void => void (cpuBefore = cpuMicroseconds(shimPid));
+  const onWarm = (): void => void (cpuBefore = cpuMicroseconds(process.pid));
   const result = await load({ direct, shim, call: operation.call, inFlight, seconds, onWarm });
-  const cpuUs = rounded((cpuMicroseconds(shimPid) - cpuBefore) / result.shimCalls, 1);
+  const cpuUs = rounded((cpuMicroseconds(process.pid) - cpuBefore) / result.shimCalls, 1);
   return {
     op: operation.name,
     inFlight,
@@ -51,7 +54,7 @@ export async function measure(
 }
 
 /** Throws unless the shim answers as it should: a fast wrong answer is not measured. */
-export async function compareAnswers({ name, call, answer }: Operation, { direct, shim }: Ways): Promise<void> {
+export async function compareAnswers({ name, call, answer }: Operation, { direct, shim }: Way): Promise<void> {
   const [expected, found] = [await direct.call(call), await shim.call(call)];
   const amended = found.length > expected.length;
   if (answer === 'longer' ? amended : found.length === expected.length) return;

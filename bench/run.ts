@@ -1,0 +1,77 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { prepareNode } from '../test/node/index.ts';
+import { Children } from './children.ts';
+import { startEmpty, startFull } from './containerd/containerd.ts';
+import { writeCgroups } from './containerd/files.ts';
+import { type Measurement, type Resources, type Way, compareAnswers, measure } from './measure.ts';
+import type { BackendName, Operation } from './operations.ts';
+import { peakRssMB } from './process-use.ts';
+import { openWay, startTime } from './shim.ts';
+import { rounded } from './statistics.ts';
+
+export interface RunOptions {
+  readonly operations: readonly Operation[];
+  /** For each call and number in flight, direct and shim together. */
+  readonly seconds: number;
+  /** Where CPU profiles of the measured shims go, if they are wanted. */
+  readonly profile?: string | undefined;
+  readonly progress: (text: string) => void;
+}
+
+export interface Results {
+  readonly measurements: readonly Measurement[];
+  readonly resources: Resources;
+}
+
+const IN_FLIGHT = [1, 16] as const;
+
+/** Starts everything, measures, and ends the shims. What else runs ends with this process. */
+export async function run({ operations, seconds, profile, progress }: RunOptions): Promise<Results> {
+  const children = new Children();
+  const sockets = await startBackends(children, new Set(operations.map(({ backend }) => backend)), progress);
+  const cgroupRoot = children.path('cgroup');
+  await writeCgroups(cgroupRoot);
+  await mkdir(children.path('kubelet'));
+
+  const [[, backend] = ['', '']] = sockets;
+  const startMs = await startTime(children, { backend, cgroupRoot });
+  progress(`first answer ${startMs} ms after the start`);
+
+  const ways = new Map<BackendName, Way>();
+  for (const [name, socket] of sockets) {
+    ways.set(name, await openWay(children, `shim-${name}`, { backend: socket, cgroupRoot, profile }));
+  }
+  const measurements: Measurement[] = [];
+  for (const operation of operations) {
+    const way = ways.get(operation.backend);
+    if (way === undefined) throw new Error(`no backend for ${operation.name}`);
+    await way.process.until(compareAnswers(operation, way));
+    for (const inFlight of IN_FLIGHT) {
+      progress(`${operation.name}, ${inFlight} in flight ...`);
+      measurements.push(await way.process.until(measure(operation, inFlight, seconds, way)));
+    }
+  }
+  const rssMB = rounded(Math.max(...[...ways.values()].map((way) => peakRssMB(way.process.pid))), 1);
+  for (const way of ways.values()) {
+    way.direct.close();
+    way.shim.close();
+    await way.process.stop();
+  }
+  return { measurements, resources: { rssMB, startMs } };
+}
+
+/** The containerds that are needed, and their sockets. */
+async function startBackends(
+  children: Children,
+  needed: ReadonlySet<BackendName>,
+  progress: (text: string) => void,
+): Promise<Map<BackendName, string>> {
+  const { programs, containerdVersion } = await prepareNode({ containerd: '2.1', runtime: 'runc' }, progress);
+  const program = join(programs[0] ?? '', 'containerd');
+  progress(`containerd ${containerdVersion}, Node ${process.version}`);
+  const sockets = new Map<BackendName, string>();
+  if (needed.has('empty')) sockets.set('empty', (await startEmpty(children, program, 'empty')).socket);
+  if (needed.has('full')) sockets.set('full', (await startFull(children, program, 'full')).socket);
+  return sockets;
+}
