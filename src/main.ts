@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import './heap.ts';
 import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
 import { messageOf } from './errors/index.ts';
 import { countersFields, createCounters } from './observe/counters.ts';

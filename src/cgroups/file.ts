@@ -8,6 +8,7 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
+  readSync,
   readdirSync,
   readlinkSync,
   statSync,
@@ -47,19 +48,26 @@ export function cgroupFolder(root: string, cgroup: CgroupPath): string {
   if (!cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..')) {
     throw unavailable(cgroup, 'EINVAL', 'is not a path of a cgroup');
   }
-  return join(root, cgroup);
+  return cgroup === '/' ? root : `${root}${cgroup}`;
 }
 
 /** Where a file of a cgroup lies. Throws CGROUP_UNAVAILABLE as {@link cgroupFolder}, and when `file` is more than a name. */
 export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
   const folder = cgroupFolder(root, cgroup);
   if (!/^[a-z_][a-z0-9_.]*$/i.test(file)) throw unavailable(`${folder}/${file}`, 'EINVAL', 'is not a file of a cgroup');
-  return join(folder, file);
+  return `${folder}/${file}`;
 }
+
+/** More than a node has containers. */
+const MOST_KNOWN_INSIDE = 4096;
+/** Longer than any file that is read at once: one number, or two. */
+const scratch = Buffer.alloc(4096);
 
 export class CgroupFiles {
   #rootLink: string | undefined;
   #pageSize: Bytes | undefined;
+  /** cgroups of which a file was found to be where its name says. */
+  readonly #inside = new Set<CgroupPath>();
 
   /** `root` is where cgroup v2 is mounted. */
   constructor(readonly root: string = CGROUP_ROOT) {}
@@ -98,9 +106,10 @@ export class CgroupFiles {
     let descriptor: number | undefined;
     try {
       descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-      this.#assertInside(descriptor, path);
-      return readFileSync(descriptor, 'utf8').replace(/\n$/, '');
+      this.#assertInsideOnce(descriptor, path, cgroup);
+      return readText(descriptor);
     } catch (error) {
+      this.#inside.delete(cgroup);
       throw this.#readError(error, cgroup, path);
     } finally {
       if (descriptor !== undefined) closeSync(descriptor);
@@ -149,6 +158,14 @@ export class CgroupFiles {
     } finally {
       await handle?.close();
     }
+  }
+
+  /** For reading, which changes nothing, one look at a cgroup is enough: ContainerStatus reads four files of it each time. */
+  #assertInsideOnce(descriptor: number, path: string, cgroup: CgroupPath): void {
+    if (this.#inside.has(cgroup)) return;
+    this.#assertInside(descriptor, path);
+    if (this.#inside.size >= MOST_KNOWN_INSIDE) this.#inside.clear();
+    this.#inside.add(cgroup);
   }
 
   /** cgroupfs has no symbolic links; should one be on the way all the same, the descriptor is not where its name says. */
@@ -218,4 +235,11 @@ function linkOfFolder(folder: string): string {
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** A short file's content, without the last newline, by one read(2) if it fits. */
+function readText(descriptor: number): string {
+  const size = readSync(descriptor, scratch, 0, scratch.length, 0);
+  if (size === scratch.length) return readFileSync(descriptor, 'utf8').replace(/\n$/, '');
+  return scratch.toString('utf8', 0, size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size);
 }
