@@ -99,7 +99,7 @@ class Run {
     if (end === undefined || end.destroyed) return;
     this.#clock += this.#random.below(50);
     const chunk = this.#random.chance(4) ? 1 + this.#random.below(40) : bytes.length;
-    for (let at = 0; at < bytes.length; at += chunk) end.events.data(bytes.subarray(at, at + chunk));
+    for (let at = 0; at < bytes.length; at += chunk) end.send(bytes.subarray(at, at + chunk));
     this.#look();
   }
 

@@ -23,7 +23,7 @@ export class Amender {
     const { request, state } = stream.amendment;
     if (state.kind === 'passing') return;
     const before = request.size;
-    const collected = request.add(part);
+    const collected = request.add(Buffer.from(part));
     if (collected === 'unfit' || this.#kept + request.size > this.#switch.options.heldLimit) request.clear();
     this.#kept += request.size - before;
   }
@@ -41,7 +41,7 @@ export class Amender {
     amendment.last = stream.serverEnded;
     const { response } = amendment;
     const before = response.size;
-    const collected = response.add(frame.content());
+    const collected = response.add(Buffer.from(frame.content()));
     this.#kept += response.size - before;
     if (collected === 'unfit') this.#skip(stream, 'response', undefined);
     else if (collected === 'whole') this.#ask(stream);

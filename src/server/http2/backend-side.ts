@@ -153,7 +153,7 @@ export class BackendSide {
     }
     const content = frame.content();
     this.flow.kept(size);
-    gate.data(stream.down, [content], size, stream.serverEnded);
+    gate.data(stream.down, content, size, stream.serverEnded);
   }
 
   #headers(headers: HeaderBlock): void {

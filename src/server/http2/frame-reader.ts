@@ -1,9 +1,12 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Frame } from './frame.ts';
 
+/** A frame of the usual size, which may straddle chunks, fits in one. */
+const SLAB_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
+
 /**
  * Splits a byte stream into frames, whatever the chunks it comes in. A frame that lies whole in a chunk is handed out in
- * place; only one that straddles chunks is copied, once.
+ * place; only one that straddles chunks is copied, once. What is handed out may be used until {@link recycle}.
  */
 export class FrameReader {
   /** Payload bytes that this side told its peer it takes: a longer frame is an error (RFC 9113 section 4.2). */
@@ -13,6 +16,9 @@ export class FrameReader {
   /** A frame that is not whole yet: its first `#filled` bytes. Before the header is whole, of header size. */
   #partial: Buffer | undefined;
   #filled = 0;
+  /** Memory for straddling frames: free, and handed out since the last {@link recycle}. */
+  #free: Buffer[] = [];
+  #used: Buffer[] = [];
   #stopped = false;
   #rest: Buffer[] = [];
 
@@ -23,15 +29,25 @@ export class FrameReader {
   /** @throws ConnectionError when a frame is too long, and whatever the handler throws */
   push(chunk: Buffer): void {
     if (this.#stopped) {
-      this.#rest.push(chunk);
+      this.#rest.push(Buffer.from(chunk));
       return;
     }
     let at = 0;
     while (this.#partial !== undefined && at < chunk.length) at = this.#fill(this.#partial, chunk, at);
     at = this.#whole(chunk, at);
     if (at === chunk.length) return;
-    if (this.#isStopped()) this.#rest.push(chunk.subarray(at));
+    if (this.#isStopped()) this.#rest.push(Buffer.from(chunk.subarray(at)));
     else this.#keep(chunk, at);
+  }
+
+  /**
+   * The frames handed out so far are done with.
+   * @param reusable whether nobody looks at their bytes any more
+   */
+  recycle(reusable: boolean): void {
+    if (this.#used.length === 0) return;
+    if (reusable) this.#free.push(...this.#used);
+    this.#used = [];
   }
 
   /** For whoever handles a frame: leaves what follows for {@link resume}. */
@@ -84,10 +100,16 @@ export class FrameReader {
     const rest = chunk.length - at;
     const size = rest < FRAME_HEADER_SIZE ? FRAME_HEADER_SIZE : this.#sizeOf(chunk, at);
     // The whole size at once, and not more: a peer that announces a long frame and sends nothing holds maxFrameSize.
-    const partial = Buffer.allocUnsafe(size);
+    const partial = this.#allocate(size);
     chunk.copy(partial, 0, at);
     this.#partial = partial;
     this.#filled = rest;
+  }
+
+  /** Large buffers come from the garbage collector dear: one for each burst would be most of what a long list costs. */
+  #allocate(size: number): Buffer {
+    if (size <= FRAME_HEADER_SIZE || size > SLAB_SIZE) return Buffer.allocUnsafe(size);
+    return (this.#free.pop() ?? Buffer.allocUnsafeSlow(SLAB_SIZE)).subarray(0, size);
   }
 
   /** Copies what the partial frame still needs, and hands it out when it is whole. Returns how far it read. */
@@ -97,13 +119,14 @@ export class FrameReader {
     if (this.#filled < partial.length) return at + copied;
     const size = partial.length === FRAME_HEADER_SIZE ? this.#sizeOf(partial, 0) : partial.length;
     if (size > partial.length) {
-      const larger = Buffer.allocUnsafe(size);
+      const larger = this.#allocate(size);
       partial.copy(larger);
       this.#partial = larger;
       return at + copied;
     }
     this.#partial = undefined;
     this.#filled = 0;
+    if (partial.buffer.byteLength === SLAB_SIZE) this.#used.push(Buffer.from(partial.buffer));
     this.#emit(partial, 0, partial.length);
     return at + copied;
   }

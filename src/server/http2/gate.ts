@@ -98,18 +98,17 @@ export class Gate {
     return true;
   }
 
-  /** Sends as much as fits of a payload, and queues the rest. */
-  data(lane: Lane, parts: Buffer[], charged: number, last: boolean): void {
-    const size = parts.reduce((sum, part) => sum + part.length, 0);
-    this.#queue(lane, { kind: 'data', parts, size, charged, last });
+  /** Sends as much as fits of a payload, and queues the rest: a copy, since the chunk that it came in is used again. */
+  data(lane: Lane, payload: Buffer, charged: number, last: boolean): void {
+    this.#queue(lane, { kind: 'data', parts: [Buffer.from(payload)], size: payload.length, charged, last });
     lane.charged += charged;
     this.drain(lane);
   }
 
-  /** Frames that need no window: sent now, or in the lane's order. */
+  /** Frames that need no window: sent now, or, as a copy, in the lane's order. */
   frames(lane: Lane, bytes: Buffer, from: number, to: number, last: boolean): void {
     if (lane.queue.length > 0) {
-      lane.queue.push({ kind: 'frames', bytes: bytes.subarray(from, to), last });
+      lane.queue.push({ kind: 'frames', bytes: Buffer.from(bytes.subarray(from, to)), last });
       return;
     }
     this.passed += 1;

@@ -71,7 +71,8 @@ export class HeaderAssembly {
 
   #add(frame: Frame, block: Buffer): HeaderBlock | undefined {
     this.#size += block.length;
-    this.#parts.push({ block, frame: frame.bytes() });
+    // Copies: the rest of the block may come with another chunk.
+    this.#parts.push({ block: Buffer.from(block), frame: Buffer.from(frame.bytes()) });
     if (this.#size > this.#limit || this.#parts.length > MOST_CONTINUATIONS) throw tooLarge();
     if (!frame.has(Flag.END_HEADERS)) return undefined;
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));

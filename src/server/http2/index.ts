@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { OnReadOpts, Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { Interception } from '../interception.ts';
@@ -6,14 +6,18 @@ import type { SwitchObserver } from './observer.ts';
 import { NO_OBSERVER } from './observer.ts';
 import type { SwitchCoreOptions } from './switch.ts';
 import { Switch } from './switch.ts';
-import { StreamTransport } from './transport.ts';
+import { PairTransport } from './pair-transport.ts';
+import { ReusedReads, SocketTransport } from './transport.ts';
 
 export type { Outcome, Side, SkipReason, SwitchObserver } from './observer.ts';
 export { NO_OBSERVER } from './observer.ts';
 
 export interface SwitchOptions {
-  /** A new socket that is connecting to the backend. */
-  connectBackend(): Socket;
+  /**
+   * A new socket that is connecting to the backend.
+   * @param onread to be given to `net.connect`, beside the path; the switch works without, and long responses cost more
+   */
+  connectBackend(onread: OnReadOpts): Socket;
   /** One half of a `duplexPair` whose other half has been injected into the local gRPC server. */
   connectLocal(): Duplex;
   readonly interception: Interception;
@@ -47,7 +51,8 @@ export const LIMITS = {
 
 /** Serves one client: connects it to a backend of its own, and its intercepted streams to the local server. */
 export function serveConnection(client: Socket, options: SwitchOptions): SwitchedConnection {
-  const backend = options.connectBackend();
+  const reads = new ReusedReads();
+  const backend = options.connectBackend(reads.options);
   const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
   const core = new Switch(
     {
@@ -56,9 +61,10 @@ export function serveConnection(client: Socket, options: SwitchOptions): Switche
       observer: options.observer ?? NO_OBSERVER,
       amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
       now: () => performance.now(),
-      connectLocal: (events) => new StreamTransport(options.connectLocal(), events),
+      connectLocal: (events) => new PairTransport(options.connectLocal(), events),
     },
-    (side, events) => new StreamTransport(side === 'client' ? client : backend, events),
+    (side, events) =>
+      side === 'client' ? new SocketTransport(client, events) : new SocketTransport(backend, events, reads),
   );
   return {
     shutdown: () => core.shutdown(),

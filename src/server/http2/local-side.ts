@@ -87,7 +87,7 @@ export class LocalSide implements LaneSource {
       this.#creditClient(stream.id, frame.length);
       return;
     }
-    this.gate.data(stream.up, [frame.content()], frame.length, stream.clientEnded);
+    this.gate.data(stream.up, frame.content(), frame.length, stream.clientEnded);
     const allowed = DEFAULT_WINDOW + this.#switch.backend.largestInitialWindow;
     if (stream.up.charged > allowed) this.#switch.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
   }
@@ -167,7 +167,7 @@ export class LocalSide implements LaneSource {
     if (last) serverEnded(stream);
     const { gate } = this.#switch;
     if (!gate.pass(stream.down, frame)) {
-      gate.data(stream.down, [frame.content()], size, last);
+      gate.data(stream.down, frame.content(), size, last);
       return;
     }
     if (last) this.#switch.streams.delivered(stream.down);

@@ -97,9 +97,7 @@ export class Switch {
       },
     });
     this.#backendTransport = connect('backend', {
-      data: (chunk) => {
-        if (!this.backend.gone) this.#receive('backend', this.backend, chunk);
-      },
+      data: (chunk) => this.backend.gone || this.#receive('backend', this.backend, chunk),
       drained: () => this.#balance(),
       closed: (error) => {
         this.#backendOver = true;
@@ -184,9 +182,7 @@ export class Switch {
     if (this.#local !== undefined) return this.#local;
     const side = new LocalSide(this);
     const transport = this.options.connectLocal({
-      data: (chunk) => {
-        if (this.#locals.has(side)) this.#receive('local', side, chunk);
-      },
+      data: (chunk) => !this.#locals.has(side) || this.#receive('local', side, chunk),
       drained: () => this.#balance(),
       closed: () => this.run('local', () => this.#localLost(side)),
     });
@@ -201,8 +197,9 @@ export class Switch {
     if (this.#local === side) this.#local = undefined;
   }
 
-  #receive(name: Side, side: ClientSide | BackendSide | LocalSide, chunk: Buffer): void {
-    if (this.#isOver()) return;
+  /** Returns whether the chunk's bytes, or slices of them, are nowhere any more: whoever keeps some copies them. */
+  #receive(name: Side, side: ClientSide | BackendSide | LocalSide, chunk: Buffer): boolean {
+    if (this.#isOver()) return true;
     try {
       side.push(chunk);
     } catch (error) {
@@ -210,6 +207,16 @@ export class Switch {
       else this.#failed(name, error);
     }
     this.#settled(name);
+    const reusable = this.#backlog() === 0;
+    side.reader.recycle(reusable);
+    return reusable;
+  }
+
+  /** Bytes that were written and are still in this process. */
+  #backlog(): number {
+    let bytes = this.#clientTransport.backlog + this.#backendTransport.backlog;
+    for (const transport of this.#locals.values()) bytes += transport.backlog;
+    return bytes;
   }
 
   #settled(side: Side): void {

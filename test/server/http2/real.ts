@@ -52,7 +52,7 @@ export class Scene {
     const injector = this.#local.createConnectionInjector(grpc.ServerCredentials.createInsecure());
     this.#front = net.createServer((socket) => {
       const connection = serveConnection(socket, {
-        connectBackend: () => net.connect(this.backendPath),
+        connectBackend: (onread) => net.connect({ path: this.backendPath, onread }),
         connectLocal: () => {
           const [ours, theirs] = duplexPair();
           injector.injectConnection(theirs);

@@ -35,7 +35,7 @@ async function front(local: http2.Http2Server): Promise<void> {
   const server = net.createServer((socket) => {
     connections.push(
       serveConnection(socket, {
-        connectBackend: () => net.connect(paths.backend),
+        connectBackend: (onread) => net.connect({ path: paths.backend, onread }),
         connectLocal: () => {
           const [ours, theirs] = duplexPair();
           local.emit('connection', theirs);
