@@ -1,9 +1,9 @@
 import type { Transport } from './transport.ts';
 
-/** Bytes that a side may be behind before nothing more is read for it. */
-const BACKLOG = 262_144;
+/** Bytes that a side may be behind before nothing more is read for it: the kernel's buffers are behind already then. */
+const BACKLOG = 65_536;
 /** Bytes of answers to the client itself (pings, settings) before it is not read any more. */
-const OWN_BACKLOG = 4 * BACKLOG;
+const OWN_BACKLOG = 1_048_576;
 
 /**
  * Reads from nobody faster than the others take it.

@@ -1,5 +1,6 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Frame } from './frame.ts';
+import { LentMemory } from './memory.ts';
 
 /** A frame of the usual size, which may straddle chunks, fits in one. */
 const SLAB_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
@@ -16,9 +17,9 @@ export class FrameReader {
   /** A frame that is not whole yet: its first `#filled` bytes. Before the header is whole, of header size. */
   #partial: Buffer | undefined;
   #filled = 0;
-  /** Memory for straddling frames: free, and handed out since the last {@link recycle}. */
-  #free: Buffer[] = [];
-  #used: Buffer[] = [];
+  /** Memory for straddling frames. */
+  readonly #slabs = new LentMemory(SLAB_SIZE);
+  #slab: Buffer | undefined;
   #stopped = false;
   #rest: Buffer[] = [];
 
@@ -40,14 +41,9 @@ export class FrameReader {
     else this.#keep(chunk, at);
   }
 
-  /**
-   * The frames handed out so far are done with.
-   * @param reusable whether nobody looks at their bytes any more
-   */
-  recycle(reusable: boolean): void {
-    if (this.#used.length === 0) return;
-    if (reusable) this.#free.push(...this.#used);
-    this.#used = [];
+  /** Nobody looks at the bytes of the frames handed out so far any more. */
+  recycle(): void {
+    this.#slabs.giveBack(this.#slab);
   }
 
   /** For whoever handles a frame: leaves what follows for {@link resume}. */
@@ -109,7 +105,8 @@ export class FrameReader {
   /** Large buffers come from the garbage collector dear: one for each burst would be most of what a long list costs. */
   #allocate(size: number): Buffer {
     if (size <= FRAME_HEADER_SIZE || size > SLAB_SIZE) return Buffer.allocUnsafe(size);
-    return (this.#free.pop() ?? Buffer.allocUnsafeSlow(SLAB_SIZE)).subarray(0, size);
+    this.#slab = this.#slabs.take();
+    return this.#slab.subarray(0, size);
   }
 
   /** Copies what the partial frame still needs, and hands it out when it is whole. Returns how far it read. */
@@ -126,7 +123,7 @@ export class FrameReader {
     }
     this.#partial = undefined;
     this.#filled = 0;
-    if (partial.buffer.byteLength === SLAB_SIZE) this.#used.push(Buffer.from(partial.buffer));
+    this.#slab = undefined;
     this.#emit(partial, 0, partial.length);
     return at + copied;
   }

@@ -208,7 +208,7 @@ export class Switch {
     }
     this.#settled(name);
     const reusable = this.#backlog() === 0;
-    side.reader.recycle(reusable);
+    if (reusable) side.reader.recycle();
     return reusable;
   }
 

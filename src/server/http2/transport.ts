@@ -1,4 +1,5 @@
 import type { OnReadOpts, Socket } from 'node:net';
+import { LentMemory } from './memory.ts';
 
 /** One side of the switch as a byte stream. The switch is driven through this, by sockets or by a test. */
 export interface Transport {
@@ -28,20 +29,19 @@ export interface TransportEvents {
 /** What a socket reads at most at a time. */
 const READ_SIZE = 65_536;
 
-/**
- * Reads a socket into the same memory again and again, where the switch is done with it. Node takes new memory for every
- * read otherwise, and collecting that was half of what a list of 500 containers cost.
- */
+/** Reads a socket into the same memory again and again, where the switch is done with it. */
 export class ReusedReads {
-  #memory = Buffer.allocUnsafeSlow(READ_SIZE);
+  readonly #memory = new LentMemory(READ_SIZE);
+  #current = this.#memory.take();
   #data: (chunk: Buffer) => boolean = () => true;
 
   /** For `net.connect`. */
   readonly options: OnReadOpts = {
-    buffer: () => this.#memory,
-    callback: (size, memory) => {
-      const reusable = this.#data(Buffer.from(memory.buffer, memory.byteOffset, size));
-      if (!reusable) this.#memory = Buffer.allocUnsafeSlow(READ_SIZE);
+    buffer: () => this.#current,
+    callback: (size) => {
+      const current = this.#current;
+      if (this.#data(current.subarray(0, size))) this.#memory.giveBack(current);
+      else this.#current = this.#memory.take();
       return true;
     },
   };
@@ -52,12 +52,12 @@ export class ReusedReads {
 }
 
 /** Slices of a burst up to this are copied together: one write costs less than a gathered one. */
-const GATHER_UP_TO = 65_536;
+const GATHER_UP_TO = 2 * READ_SIZE;
 
 /** A socket as a {@link Transport}. What a socket has taken without a backlog is with the kernel. */
 export class SocketTransport implements Transport {
   readonly #stream: Socket;
-  #gathered: Buffer | undefined;
+  readonly #gathered = new LentMemory(GATHER_UP_TO);
   #paused = false;
 
   constructor(stream: Socket, events: TransportEvents, reads?: ReusedReads) {
@@ -121,14 +121,14 @@ export class SocketTransport implements Transport {
   }
 
   #gather(slices: readonly Buffer[], size: number): void {
-    const memory = (this.#gathered ??= Buffer.allocUnsafeSlow(GATHER_UP_TO));
+    const stream = this.#stream;
+    if (stream.writableLength === 0) this.#gathered.giveBack();
+    const memory = this.#gathered.take();
     let at = 0;
     for (const slice of slices) {
       memory.set(slice, at);
       at += slice.length;
     }
-    this.#stream.write(memory.subarray(0, size));
-    // Not all has gone: these bytes are the stream's now.
-    if (this.#stream.writableLength > 0) this.#gathered = undefined;
+    stream.write(memory.subarray(0, size));
   }
 }

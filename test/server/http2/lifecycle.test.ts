@@ -390,7 +390,7 @@ describe('slow readers', () => {
   test('whoever is not read is not read for: bytes wait in the sockets, not here', () => {
     const table = openTable();
     table.client.send(headers(1, request('/handle/A')));
-    table.client.backlog = 300_000;
+    table.client.backlog = 70_000;
     table.backend.send(frame(PING, 0, 0, Buffer.alloc(8)));
     expect([table.backend.paused, table.locals[0]!.paused, table.client.paused]).toEqual([true, true, false]);
     table.client.backlog = 2_000_000;
@@ -399,7 +399,7 @@ describe('slow readers', () => {
     table.client.backlog = 0;
     table.client.events.drained();
     expect([table.backend.paused, table.locals[0]!.paused, table.client.paused]).toEqual([false, false, false]);
-    table.backend.backlog = 300_000;
+    table.backend.backlog = 70_000;
     table.client.send(frame(PING, 0, 0, Buffer.alloc(8)));
     expect([table.client.paused, table.backend.paused]).toEqual([true, false]);
     table.backend.backlog = 0;
