@@ -28,14 +28,20 @@ export class Amender {
     this.#kept += request.size - before;
   }
 
+  /** The response's first HEADERS. Returns whether they are held; else they pass. */
+  head(stream: AmendStream, bytes: Buffer): boolean {
+    const { amendment } = stream;
+    if (amendment.state.kind !== 'collecting' || stream.answered || amendment.head !== undefined) return false;
+    amendment.head = Buffer.from(bytes);
+    this.#hold(stream);
+    return true;
+  }
+
   /** A part of the response, which is held. */
   response(stream: AmendStream, frame: Frame): void {
     const core = this.#switch;
     const { amendment } = stream;
-    if (!amendment.holding) {
-      amendment.holding = true;
-      core.gate.hold(stream.down);
-    }
+    this.#hold(stream);
     core.backend.flow.kept(frame.length);
     amendment.charged += frame.length;
     amendment.last = stream.serverEnded;
@@ -54,8 +60,15 @@ export class Amender {
   responseEnds(stream: AmendStream): void {
     const { amendment } = stream;
     if (amendment.state.kind !== 'collecting') return;
-    if (amendment.holding) this.#skip(stream, 'response', undefined);
+    if (amendment.response.size > 0) this.#skip(stream, 'response', undefined);
+    else if (amendment.holding) this.#release(stream, undefined);
     else this.finish(stream);
+  }
+
+  #hold(stream: AmendStream): void {
+    if (stream.amendment.holding) return;
+    stream.amendment.holding = true;
+    this.#switch.gate.hold(stream.down);
   }
 
   /** Lets go of what is kept. Returns whether any of the response was held, and so is lost. */
@@ -119,11 +132,12 @@ export class Amender {
   #release(stream: AmendStream, amended: Uint8Array | undefined): void {
     const { amendment } = stream;
     if (amendment.state.kind === 'passing') return;
-    const { charged, last } = amendment;
+    const { charged, head, last } = amendment;
     const parts = amendment.release(amended);
     amendment.charged = 0;
     this.finish(stream);
-    this.#switch.gate.release(stream.down, parts, charged, last);
+    if (head !== undefined) stream.answered = true;
+    this.#switch.gate.release(stream.down, head, parts, charged, last);
     this.#switch.backend.grantStream(stream);
   }
 }

@@ -24,6 +24,11 @@ export class Amendment {
   holding = false;
   /** Bytes of the response that are held and that the backend's windows are still charged for. */
   charged = 0;
+  /**
+   * The response's HEADERS, as they came. They wait for the message: sent before it they would cost a write, and wake the
+   * client, for nothing.
+   */
+  head: Buffer | undefined = undefined;
   /** Whether the held DATA was the last frame. */
   last = false;
   /** Bytes that the backend may still send on this stream; counted apart from the client's window, which gets more. */
@@ -54,6 +59,7 @@ export class Amendment {
     if (this.state.kind === 'asking') clearTimeout(this.state.timer);
     this.state = { kind: 'passing' };
     this.holding = false;
+    this.head = undefined;
     this.charged = 0;
     this.request.clear();
     this.response.clear();

@@ -1,16 +1,7 @@
 import { BackendFlow } from './backend-flow.ts';
 import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
-import {
-  DEFAULT_MAX_FRAME_SIZE,
-  DEFAULT_WINDOW,
-  Flag,
-  FrameType,
-  checkFrame,
-  goaway,
-  pingAck,
-  windowUpdate,
-} from './frame.ts';
+import { DEFAULT_MAX_FRAME_SIZE, DEFAULT_WINDOW, Flag, FrameType, checkFrame, goaway, windowUpdate } from './frame.ts';
 import { FrameReader } from './frame-reader.ts';
 import { statusOf } from './grpc.ts';
 import type { HeaderBlock } from './header-assembly.ts';
@@ -108,7 +99,7 @@ export class BackendSide {
         return;
       case FrameType.PING:
         if (frame.has(Flag.ACK)) return;
-        core.toBackend.push(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
+        core.acknowledgePing(core.toBackend, frame);
         core.options.observer.pingAnswered('backend');
         return;
       case FrameType.GOAWAY:
@@ -164,6 +155,9 @@ export class BackendSide {
     if (headers.endStream && (core.options.observer.wantsStatus || stream.kind === 'amend'))
       stream.status = statusOf(headers.block);
     if (headers.endStream && stream.kind === 'amend') this.#switch.amender.responseEnds(stream);
+    if (stream.kind === 'amend' && !headers.endStream) {
+      if (core.amender.head(stream, headers.buffer.subarray(headers.start, headers.end))) return;
+    }
     stream.answered = true;
     core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
   }

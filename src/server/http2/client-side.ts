@@ -9,7 +9,6 @@ import {
   PREFACE,
   checkFrame,
   headersFrames,
-  pingAck,
   settingsAck,
   windowUpdate,
 } from './frame.ts';
@@ -261,7 +260,7 @@ export class ClientSide {
     if (this.#passed !== this.#switch.gate.passed) this.#pings.reset();
     this.#passed = this.#switch.gate.passed;
     this.#pings.count();
-    this.#switch.toClient.push(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
+    this.#switch.acknowledgePing(this.#switch.toClient, frame);
     this.#switch.options.observer.pingAnswered('client');
   }
 

@@ -121,12 +121,13 @@ export class Gate {
     this.#queue(lane, { kind: 'held' });
   }
 
-  /** Puts data in the place of the hold; what waited behind follows. */
-  release(lane: Lane, parts: Buffer[], charged: number, last: boolean): void {
+  /** Puts frames without flow control, if any, and data in the place of the hold; what waited behind follows. */
+  release(lane: Lane, head: Buffer | undefined, parts: Buffer[], charged: number, last: boolean): void {
     const size = parts.reduce((sum, part) => sum + part.length, 0);
     const at = lane.queue.findIndex((item) => item.kind === 'held');
     if (at === -1) return;
-    lane.queue.splice(at, 1, { kind: 'data', parts, size, charged, last });
+    const items: Item[] = head === undefined ? [] : [{ kind: 'frames', bytes: head, last: false }];
+    lane.queue.splice(at, 1, ...items, { kind: 'data', parts, size, charged, last });
     lane.charged += charged;
     this.drain(lane);
   }

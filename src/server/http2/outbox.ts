@@ -9,6 +9,8 @@ export class Outbox {
   #shut = false;
   #slices: Buffer[] = [];
   #size = 0;
+  /** What goes with the next burst, whenever that is. */
+  #unhurried: Buffer[] = [];
   /** The last slice, still open to be made longer. */
   #chunk: Buffer | undefined;
   #from = 0;
@@ -21,7 +23,7 @@ export class Outbox {
 
   /** Writes what waits, and takes nothing more. */
   close(): void {
-    this.flush();
+    this.hurry();
     this.#shut = true;
   }
 
@@ -43,14 +45,37 @@ export class Outbox {
     this.pass(bytes, 0, bytes.length);
   }
 
+  /** Bytes that need no burst of their own: they go first in the next one. */
+  pushUnhurried(bytes: Buffer): void {
+    if (!this.#shut) this.#unhurried.push(bytes);
+  }
+
+  /** Whether there is something that no burst has taken along. */
+  get unhurried(): boolean {
+    return this.#unhurried.length > 0;
+  }
+
+  /** No burst has come: what waited for one goes now. */
+  hurry(): void {
+    for (const bytes of this.#unhurried.splice(0)) this.push(bytes);
+    this.flush();
+  }
+
   flush(): void {
     if (this.#size === 0 || this.#transport === undefined) return;
     this.#seal();
+    if (this.#unhurried.length > 0) this.#takeUnhurried();
     const slices = this.#slices;
     const size = this.#size;
     this.#slices = [];
     this.#size = 0;
     this.#transport.write(slices, size);
+  }
+
+  #takeUnhurried(): void {
+    for (const bytes of this.#unhurried) this.#size += bytes.length;
+    this.#slices.unshift(...this.#unhurried);
+    this.#unhurried = [];
   }
 
   #seal(): void {

@@ -5,7 +5,8 @@ import { BackendSide } from './backend-side.ts';
 import { balance } from './balance.ts';
 import { ClientSide } from './client-side.ts';
 import { ConnectionError, ErrorCode } from './errors.ts';
-import { PREFACE, goaway, headersFrames, settingsFrame } from './frame.ts';
+import type { Frame } from './frame.ts';
+import { PREFACE, goaway, headersFrames, pingAck, settingsFrame } from './frame.ts';
 import { Gate } from './gate.ts';
 import { unavailableBlock } from './grpc.ts';
 import { LocalSide } from './local-side.ts';
@@ -22,6 +23,8 @@ export interface SwitchCoreOptions {
   readonly connectLocal: (events: TransportEvents) => Transport;
   readonly now: () => number;
   readonly amendTimeout: number;
+  /** How long the answer to a ping may wait for something else to go the same way; 0 for not at all. */
+  readonly pingDelay: number;
   /** A header list from the client, decoded; and any header block, as it comes. */
   readonly headerListLimit: number;
   /** A request that is read on the way; a longer one is not amended. */
@@ -75,6 +78,7 @@ export class Switch {
   /** Where new streams go, of {@link #locals}. */
   #local: LocalSide | undefined;
   #state: State = { kind: 'opening' };
+  #hurry: NodeJS.Timeout | undefined;
   /** The transports have said that nothing more comes. */
   #clientOver = false;
   #backendOver = false;
@@ -156,6 +160,16 @@ export class Switch {
     this.#state = { kind: 'open' };
     this.options.observer.connected();
     this.asClient(() => this.client.reader.resume());
+  }
+
+  /**
+   * Answers a PING, in one write with what goes there next: Go's peers ping on every burst of data, so that each call
+   * would cost two writes more, and a write costs more than all else that we do for a call.
+   */
+  acknowledgePing(outbox: Outbox, frame: Frame): void {
+    const ack = pingAck(frame.buffer.subarray(frame.payload, frame.end));
+    if (this.options.pingDelay === 0) outbox.push(ack);
+    else outbox.pushUnhurried(ack);
   }
 
   /** Whether a new stream is to be opened; if not, the client has its answer, or knows that there will be none. */
@@ -320,7 +334,15 @@ export class Switch {
       this.toClient.flush();
       this.toBackend.flush();
       this.#balance();
+      if (this.toClient.unhurried || this.toBackend.unhurried) this.#hurryLater();
     }
+  }
+
+  #hurryLater(): void {
+    this.#hurry ??= setTimeout(() => {
+      this.#hurry = undefined;
+      for (const outbox of [this.toClient, this.toBackend]) outbox.hurry();
+    }, this.options.pingDelay);
   }
 
   #balance(): void {
@@ -353,6 +375,7 @@ export class Switch {
     const state = this.#state;
     if (state.kind === 'refusing' || state.kind === 'closing') clearTimeout(state.timer);
     this.#state = next;
+    clearTimeout(this.#hurry);
     this.streams.cancelAll();
     // What is still in work, further up the stack, may go on for a while: it reaches nobody.
     for (const outbox of [this.toClient, this.toBackend]) outbox.close();

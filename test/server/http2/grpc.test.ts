@@ -31,6 +31,7 @@ const bidi: Bidi = (call) => {
   call.on('end', () => call.end());
 };
 
+const begun: Record<string, () => void> = {};
 const cancelled: Record<string, () => void> = {};
 /** Never answers; says when it began and when it was cancelled. */
 const hang =
@@ -38,6 +39,7 @@ const hang =
   (call) => {
     call.sendMetadata(new grpc.Metadata());
     call.on('cancelled', () => cancelled[name]?.());
+    begun[name]?.();
   };
 
 const talk: Unary = (call, done) => {
@@ -171,7 +173,10 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
       cancelled[route] = resolve;
     });
     const { error } = await unary(client, `/${route}.S/hang.unary`, Buffer.alloc(1), {
-      onCall: (call) => call.on('metadata', () => call.cancel()),
+      // Headers of a response that is amended wait for its message: the handler itself says that it has begun.
+      onCall: (call) => {
+        begun[route] = () => call.cancel();
+      },
     });
     expect(error!.code).toBe(grpc.status.CANCELLED);
     await seen;

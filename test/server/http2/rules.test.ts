@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { ErrorCode } from '../../../src/server/http2/errors.ts';
 import type { SeenFrame, Table } from './wire.ts';
 import {
@@ -337,6 +337,27 @@ describe('legal, though rare', () => {
 });
 
 describe('pings end at the switch, from every side', () => {
+  test('an answer goes with the next burst, and alone when there is none', () => {
+    vi.useFakeTimers();
+    const table = openTable({ pingDelay: 1 });
+    table.client.send(headers(1, request('/pass/A'), true));
+    table.backend.take();
+    table.client.writes = 0;
+    const ping = frame(PING, 0, 0, Buffer.from('12345678'));
+    table.client.send(ping, ping);
+    expect(table.client.take()).toEqual([]);
+    table.backend.send(ping, headers(1, RESPONSE));
+    expect(typesOf(table.client.take())).toEqual([PING, PING, HEADERS]);
+    expect(table.client.writes).toBe(1);
+    expect(table.backend.take()).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(typesOf(table.backend.take())).toEqual([PING]);
+    table.client.send(ping);
+    table.core.shutdown();
+    expect(typesOf(table.client.take())).toContain(PING);
+    vi.useRealTimers();
+  });
+
   test('each is answered with its own octets', () => {
     const table = withStream('/handle/A');
     const local = table.locals[0]!;

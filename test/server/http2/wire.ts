@@ -203,6 +203,8 @@ export function layTable(options: TableOptions = {}): Table {
   const core = new Switch(
     {
       ...LIMITS,
+      // At once, unless a test is about that.
+      pingDelay: 0,
       now: () => table.clock,
       connectLocal: (told) => {
         const local = new FakeTransport(told);
