@@ -3,12 +3,13 @@ import { FloodMeter } from './flood-meter.ts';
 import type { Frame } from './frame.ts';
 import {
   DEFAULT_WINDOW,
+  FRAME_HEADER_SIZE,
   Flag,
   FrameType,
   LARGEST_WINDOW,
   PREFACE,
   checkFrame,
-  headersFrames,
+  headersInPlace,
   settingsAck,
   windowUpdate,
 } from './frame.ts';
@@ -204,8 +205,12 @@ export class ClientSide {
     const core = this.#switch;
     const { streamId, endStream } = headers;
     if (!core.admits(streamId)) return;
-    const path = fields.find(({ name }) => name === ':path')?.value ?? '';
-    const encoding = fields.find(({ name }) => name === 'grpc-encoding')?.value ?? 'identity';
+    let path = '';
+    let encoding = 'identity';
+    for (const { name, value } of fields) {
+      if (name === ':path') path = value;
+      else if (name === 'grpc-encoding') encoding = value;
+    }
     const stream = core.streams.open(streamId, path, encoding !== 'identity');
     stream.clientEnded = endStream;
     if (stream.kind === 'handle') stream.side.open(stream, fields, endStream);
@@ -222,8 +227,8 @@ export class ClientSide {
   }
 
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
-    const block = this.#encoder.encode(fields);
-    this.#switch.toBackend.push(headersFrames(id, block, endStream, this.#switch.backend.maxFrameSize));
+    const roomy = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
+    this.#switch.toBackend.push(headersInPlace(id, roomy, endStream, this.#switch.backend.maxFrameSize));
   }
 
   #reset(frame: Frame): void {

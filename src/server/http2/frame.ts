@@ -232,3 +232,15 @@ export function headersFrames(streamId: number, block: Uint8Array, endStream: bo
   }
   return bytes;
 }
+
+/**
+ * The same for a block that has room for a frame header before it.
+ * @param roomy the block, and {@link FRAME_HEADER_SIZE} bytes before it that are written over
+ */
+export function headersInPlace(streamId: number, roomy: Buffer, endStream: boolean, maxFrameSize: number): Buffer {
+  const length = roomy.length - FRAME_HEADER_SIZE;
+  if (length > maxFrameSize) return headersFrames(streamId, roomy.subarray(FRAME_HEADER_SIZE), endStream, maxFrameSize);
+  const flags = Flag.END_HEADERS | (endStream ? Flag.END_STREAM : 0);
+  writeFrameHeader(roomy, 0, length, FrameType.HEADERS, flags, streamId);
+  return roomy;
+}

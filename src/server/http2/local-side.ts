@@ -2,12 +2,13 @@ import { ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
 import {
   DEFAULT_WINDOW,
+  FRAME_HEADER_SIZE,
   Flag,
   FrameType,
   LARGEST_WINDOW,
   PREFACE,
   checkFrame,
-  headersFrames,
+  headersInPlace,
   settingsAck,
   settingsFrame,
   windowUpdate,
@@ -108,7 +109,8 @@ export class LocalSide implements LaneSource {
   }
 
   #headersTo(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const frames = headersFrames(stream.id, this.#encoder.encode(fields), endStream, this.gate.maxFrameSize);
+    const roomy = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
+    const frames = headersInPlace(stream.id, roomy, endStream, this.gate.maxFrameSize);
     this.gate.frames(stream.up, frames, 0, frames.length, false);
   }
 
