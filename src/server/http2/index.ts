@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { Interception } from '../interception.ts';
 import type { SwitchObserver } from './observer.ts';
 import { NO_OBSERVER } from './observer.ts';
-import type { SwitchCoreOptions } from './switch.ts';
+import type { SwitchCoreOptions } from './options.ts';
 import { Switch } from './switch.ts';
 import { PairTransport } from './pair-transport.ts';
 import { ReusedReads, SocketTransport } from './transport.ts';

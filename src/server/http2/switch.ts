@@ -1,5 +1,4 @@
 import { messageOf } from '../../errors/index.ts';
-import type { Interception } from '../interception.ts';
 import { Amender } from './amender.ts';
 import { BackendSide } from './backend-side.ts';
 import { balance } from './balance.ts';
@@ -10,54 +9,12 @@ import { PREFACE, goaway, headersFrames, pingAck, settingsFrame } from './frame.
 import { Gate } from './gate.ts';
 import { unavailableBlock } from './grpc.ts';
 import { LocalSide } from './local-side.ts';
-import type { Side, SwitchObserver } from './observer.ts';
+import type { Side } from './observer.ts';
+import type { SwitchCoreOptions } from './options.ts';
 import { Outbox } from './outbox.ts';
+import type { State, Until } from './state.ts';
 import { Streams } from './streams.ts';
 import type { Transport, TransportEvents } from './transport.ts';
-
-/** What the switch needs to know. Sizes in bytes, times in milliseconds. */
-export interface SwitchCoreOptions {
-  readonly interception: Interception;
-  readonly observer: SwitchObserver;
-  /** Opens a connection to the local server, which tells `events`. */
-  readonly connectLocal: (events: TransportEvents) => Transport;
-  readonly now: () => number;
-  readonly amendTimeout: number;
-  /** How long the answer to a ping may wait for something else to go the same way; 0 for not at all. */
-  readonly pingDelay: number;
-  /** A header list from the client, decoded; and any header block, as it comes. */
-  readonly headerListLimit: number;
-  /** A request that is read on the way; a longer one is not amended. */
-  readonly requestLimit: number;
-  /** A response that is held; a longer one is not amended. */
-  readonly responseLimit: number;
-  /** All that is held at one time. */
-  readonly heldLimit: number;
-  /** How long a connection without a backend waits for a call that it can answer. */
-  readonly refuseTimeout: number;
-  /** How long the other side may take to close, after it was told to. */
-  readonly lingerTimeout: number;
-}
-
-/** Who closes a draining connection: the backend, which told the client to go, or we, when the streams have ended. */
-type Until = 'backend' | 'streams';
-
-/**
- * A connection's life:
- * - `opening`: the backend has not sent its SETTINGS, and the client waits for them.
- * - `open`
- * - `refusing`: the backend cannot be reached; calls are answered UNAVAILABLE.
- * - `draining`: the client has been told to go (GOAWAY); streams up to the last one run to their end.
- * - `closing`: everything is said; what still comes is dropped.
- * - `closed`
- */
-export type State =
-  | { readonly kind: 'opening' }
-  | { readonly kind: 'open' }
-  | { readonly kind: 'refusing'; readonly message: string; readonly answers: Buffer[]; readonly timer: NodeJS.Timeout }
-  | { readonly kind: 'draining'; readonly lastStreamId: number; readonly until: Until }
-  | { readonly kind: 'closing'; readonly timer: NodeJS.Timeout }
-  | { readonly kind: 'closed' };
 
 /**
  * One client connection, its backend connection, and what is between. Driven by transports; everything that comes from

@@ -4,7 +4,7 @@ import { LIMITS } from '../../../src/server/http2/index.ts';
 import type { SwitchObserver } from '../../../src/server/http2/index.ts';
 import { NO_OBSERVER } from '../../../src/server/http2/index.ts';
 import { Switch } from '../../../src/server/http2/switch.ts';
-import type { SwitchCoreOptions } from '../../../src/server/http2/switch.ts';
+import type { SwitchCoreOptions } from '../../../src/server/http2/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/http2/transport.ts';
 import { ReferenceEncoder } from './reference-hpack.ts';
 import type { Field } from './reference-hpack.ts';
