@@ -1,4 +1,4 @@
-import { type Socket, createConnection } from 'node:net';
+import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Interception } from './interception.ts';
@@ -15,7 +15,7 @@ export interface Connection {
 
 /** What the switch needs to serve a connection. */
 export interface ConnectionOptions {
-  readonly connectBackend: () => Socket;
+  readonly connectBackend: (onread: OnReadOpts) => Socket;
   readonly connectLocal: () => Duplex;
   readonly interception: Interception;
 }
@@ -47,7 +47,8 @@ export function openFrontDoor({ serve, backendPath, onBackend, ...options }: Fro
   const connections = new Set<Connection>();
   let closing = false;
 
-  const connectBackend = (): Socket => createConnection(backendPath).once('connect', onBackend);
+  const connectBackend = (onread: OnReadOpts): Socket =>
+    createConnection({ path: backendPath, onread }).once('connect', onBackend);
 
   return {
     accept(client) {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import type { SwitchObserver } from '../../src/server/http2/index.ts';
 import type { Exchange } from '../../src/server/interception.ts';
@@ -45,10 +46,10 @@ export async function play(seed: number, index: number, tally: Tally): Promise<v
   for (const step of steps) {
     run.send(step);
     // Amendments answer between what comes.
-    if (run.asked && random.chance(2)) await Promise.resolve();
+    if (run.asked && random.chance(2)) await nextTurn();
     if (random.chance(60)) run.accident();
   }
-  for (let turn = 0; run.asked && turn < 4; turn += 1) await Promise.resolve();
+  if (run.asked) await nextTurn();
   run.finish();
 }
 

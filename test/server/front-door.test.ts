@@ -94,7 +94,7 @@ it('each connection gets one of its own to the backend, and says when it has com
   await once(server, 'listening');
   let reached = 0;
   const { given } = open([0], join(folder, 'b.sock'), () => (reached += 1));
-  const socket = given[0]?.connectBackend();
+  const socket = given[0]?.connectBackend({ buffer: new Uint8Array(16), callback: () => true });
   if (socket === undefined) throw new Error('not served');
   await once(socket, 'connect');
   expect(reached).toBe(1);

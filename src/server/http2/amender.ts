@@ -8,6 +8,9 @@ import type { Switch } from './switch.ts';
 export class Amender {
   /** Bytes of requests and responses that are kept, of all streams. */
   #kept = 0;
+  /** What has come of the amendments since the last turn. */
+  #results: (() => void)[] = [];
+  #turnIsNear = false;
   readonly #switch: Switch;
 
   constructor(core: Switch) {
@@ -103,7 +106,10 @@ export class Amender {
       return;
     }
     const { interception, amendTimeout, now } = this.#switch.options;
-    const later = (action: () => void): void => this.#switch.run('backend', action);
+    const later = (action: () => void): void => {
+      this.#results.push(action);
+      this.#soon();
+    };
     const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
     amendment.state = { kind: 'asking', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
     const exchange = {
@@ -113,6 +119,7 @@ export class Amender {
       backendMs: now() - stream.openedAt,
     };
     try {
+      this.#soon();
       interception.amend(exchange).then(
         (amended) => later(() => this.#release(stream, amended)),
         (error: unknown) => skip('failed', error),
@@ -120,6 +127,30 @@ export class Amender {
     } catch (error) {
       this.#skip(stream, 'failed', error);
     }
+  }
+
+  /** Whether what the client gets is about to be completed: until then it is worth waiting with what there is. */
+  get turnIsNear(): boolean {
+    return this.#turnIsNear;
+  }
+
+  /**
+   * Runs the results together, once no promise has anything left to do: amendments that take no longer than that, those of
+   * all responses that came in one read, leave in one write.
+   */
+  #soon(): void {
+    if (this.#turnIsNear) return;
+    this.#turnIsNear = true;
+    // A tick that is asked for by a microtask comes after all microtasks; one asked for here would come before them.
+    queueMicrotask(() =>
+      process.nextTick(() => {
+        this.#turnIsNear = false;
+        const results = this.#results.splice(0);
+        this.#switch.run('backend', () => {
+          for (const result of results) result();
+        });
+      }),
+    );
   }
 
   /** The response goes as it came. */

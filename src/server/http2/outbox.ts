@@ -1,5 +1,8 @@
 import type { Transport } from './transport.ts';
 
+/** Bytes that are worth a copy, to save them a write of their own. */
+const KEEP_UP_TO = 16_384;
+
 /**
  * What goes to one side during one burst of input. Slices that lie behind one another in the same chunk become one, so that
  * frames that pass unchanged leave as they came: in one write, without a copy.
@@ -59,6 +62,16 @@ export class Outbox {
   hurry(): void {
     for (const bytes of this.#unhurried.splice(0)) this.push(bytes);
     this.flush();
+  }
+
+  /** Keeps what waits for the next flush, but for large amounts, and lets go of the chunks that it lies in. */
+  keep(): void {
+    if (this.#size > KEEP_UP_TO) {
+      this.flush();
+      return;
+    }
+    this.#seal();
+    if (this.#slices.length > 0) this.#slices = [Buffer.concat(this.#slices, this.#size)];
   }
 
   flush(): void {

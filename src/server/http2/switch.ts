@@ -288,7 +288,8 @@ export class Switch {
     } else if (state.kind === 'draining' && state.until === 'streams' && this.streams.running === 0) {
       this.#close();
     } else {
-      this.toClient.flush();
+      if (this.amender.turnIsNear) this.toClient.keep();
+      else this.toClient.flush();
       this.toBackend.flush();
       this.#balance();
       if (this.toClient.unhurried || this.toBackend.unhurried) this.#hurryLater();

@@ -153,6 +153,7 @@ describe('an amended response', () => {
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     table.backend.send(headers(5, RESPONSE), data(5, whole), headers(5, OK, true));
     table.backend.send(headers(3, RESPONSE), data(3, Buffer.from('passes')), headers(3, OK, true));
+    await settled();
     expect(table.client.take().filter(({ id }) => id === 3)).toHaveLength(3);
     expect(table.asked).toHaveLength(2);
     await table.answer(APPENDED);
@@ -250,6 +251,7 @@ describe('a response that cannot be amended goes as it came', () => {
     if (!('fail' in table)) table.client.send(headers(1, request(PATH)), data(1, message(Buffer.of()), true));
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     if ('fail' in table) await (table as ReturnType<typeof calling>).fail(new Error('no'));
+    await settled();
     const seen = table.client.take();
     expect(dataOf(seen, 1)).toEqual(whole);
     expect(table.events).toEqual([`skipped ${PATH} failed`, `${PATH} amend answered 0`]);
@@ -259,9 +261,11 @@ describe('a response that cannot be amended goes as it came', () => {
     vi.useFakeTimers();
     const table = calling({ amendTimeout: 2000 });
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    await settled();
     vi.advanceTimersByTime(1999);
     expect(table.client.take()).toEqual([]);
     vi.advanceTimersByTime(1);
+    await settled();
     expect(dataOf(table.client.take(), 1)).toEqual(whole);
     await table.answer(APPENDED);
     expect(table.client.take()).toEqual([]);
@@ -271,6 +275,7 @@ describe('a response that cannot be amended goes as it came', () => {
   test('a second message follows while the first is held', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), data(1, whole), headers(1, OK, true));
+    await settled();
     expect(dataOf(table.client.take(), 1)).toEqual(Buffer.concat([whole, whole]));
     await table.answer(APPENDED);
     expect(table.client.take()).toEqual([]);

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/interception.ts';
 import { LIMITS } from '../../../src/server/http2/index.ts';
@@ -238,9 +239,9 @@ export function openTable(options: TableOptions = {}, ...clientSettings: [id: nu
   return table;
 }
 
-/** Lets promises that are settled tell so. */
+/** Lets promises that are settled tell so, and what they have led to be written: the next turn of the event loop. */
 export async function settled(): Promise<void> {
-  for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
+  await nextTurn();
 }
 
 export const typesOf = (frames: readonly SeenFrame[]): number[] => frames.map(({ type }) => type);
