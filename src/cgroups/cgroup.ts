@@ -18,7 +18,6 @@ import { assertUnified } from './unified.ts';
 /** What the kernel enforces now. A field is undefined where the kernel or the cgroup has no such file. */
 export interface CgroupLimits {
   readonly memoryMax: Limit<Bytes>;
-  readonly memorySwapMax: Limit<Bytes> | undefined;
   readonly cpuMax: CpuMax | undefined;
   /** 0 or 1 when the cgroup is idle (cpu.idle). */
   readonly cpuWeight: CpuWeight | undefined;
@@ -95,10 +94,14 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   readLimitsNow(cgroup: CgroupPath): CgroupLimits {
     return {
       memoryMax: parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max'),
-      memorySwapMax: this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max')),
       cpuMax: this.#optional(cgroup, 'cpu.max', parseCpuMax),
       cpuWeight: this.#optional(cgroup, 'cpu.weight', parseCpuWeight),
     };
+  }
+
+  /** memory.swap.max; undefined where the kernel was built without, or started with swap accounting off. */
+  readSwapMax(cgroup: CgroupPath): Limit<Bytes> | undefined {
+    return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
   }
 
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */

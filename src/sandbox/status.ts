@@ -7,7 +7,7 @@ import {
   sharesToReport,
 } from '../cgroups/index.ts';
 import type { LinuxContainerResources, Partially } from '../runtime/index.ts';
-import { cpuShares } from '../units/index.ts';
+import { type Bytes, type Limit, cpuShares } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup } from './live.ts';
 
@@ -23,7 +23,8 @@ export async function kernelResources(
 ): Promise<Partially<LinuxContainerResources> | undefined> {
   const cgroup = await cgroupOf(context, containerId);
   if (cgroup === undefined) return undefined;
-  const changes = differences(await context.tree.readLimits(cgroup), reported);
+  const { tree } = context;
+  const changes = differences(tree.readLimitsNow(cgroup), () => tree.readSwapMax(cgroup), reported);
   return Object.keys(changes).length === 0 ? undefined : changes;
 }
 
@@ -41,12 +42,13 @@ async function cgroupOf(context: ResizeContext, containerId: string): Promise<Cg
 
 function differences(
   limits: CgroupLimits,
+  swapMax: () => Limit<Bytes> | undefined,
   reported: LinuxContainerResources | undefined,
 ): Partially<LinuxContainerResources> {
   return {
     ...cpuDifferences(limits, reported),
     ...weightDifferences(limits, reported),
-    ...memoryDifferences(limits, reported),
+    ...memoryDifferences(limits, swapMax, reported),
   };
 }
 
@@ -70,11 +72,17 @@ function weightDifferences({ cpuWeight }: CgroupLimits, reported: LinuxContainer
   return shares === stored ? {} : { cpu_shares: BigInt(shares) };
 }
 
-function memoryDifferences({ memoryMax, memorySwapMax }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+function memoryDifferences(
+  { memoryMax }: CgroupLimits,
+  swapMax: () => Limit<Bytes> | undefined,
+  reported: LinuxContainerResources | undefined,
+) {
   const limit = criOfMemoryMax(memoryMax);
   const memory = sameSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: BigInt(limit) };
-  if (memorySwapMax === undefined || reported === undefined || reported.memory_swap_limit_in_bytes === 0n)
-    return memory;
+  // Not read for containers that were given no swap limit: it is read for each ContainerStatus.
+  if (reported === undefined || reported.memory_swap_limit_in_bytes === 0n) return memory;
+  const memorySwapMax = swapMax();
+  if (memorySwapMax === undefined) return memory;
   const both = criOfSwapMax(memorySwapMax, memoryMax);
   const swap = sameSize(reported.memory_swap_limit_in_bytes, both) ? {} : { memory_swap_limit_in_bytes: BigInt(both) };
   return { ...memory, ...swap };

@@ -29,20 +29,20 @@ describe('the limits of a cgroup', () => {
     put('cpu.weight', '39\n');
     await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
       memoryMax: 268435456,
-      memorySwapMax: 'max',
       cpuMax: { quota: 50000, period: 100000 },
       cpuWeight: 39,
     });
+    expect(tree.readSwapMax('/kubepods/pod1')).toBe('max');
   });
 
   it('lack what the kernel lacks', async () => {
     put('memory.max', 'max\n');
     await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
       memoryMax: 'max',
-      memorySwapMax: undefined,
       cpuMax: undefined,
       cpuWeight: undefined,
     });
+    expect(tree.readSwapMax('/kubepods/pod1')).toBeUndefined();
   });
 
   it('cannot be had without memory.max, of a cgroup that is gone, or from nonsense', async () => {

@@ -93,10 +93,11 @@ describe('limits on the kernel', () => {
   it('are read as a fresh cgroup has them', async () => {
     expect(await tree.readLimits(pod)).toEqual({
       memoryMax: 'max',
-      memorySwapMax: statSync(inRoot(`${pod}/memory.swap.max`), { throwIfNoEntry: false }) ? 'max' : undefined,
       cpuMax: { quota: 'max', period: 100_000 },
       cpuWeight: 100,
     });
+    const swap = statSync(inRoot(`${pod}/memory.swap.max`), { throwIfNoEntry: false }) ? 'max' : undefined;
+    expect(tree.readSwapMax(pod)).toBe(swap);
   });
 
   it('come back as they were written, memory rounded down to a page', async () => {

@@ -280,6 +280,26 @@ describe('what ContainerStatus has to say', () => {
     expect(await kernelResources(runtime.context, containerId(0), stored(reported))).toEqual(expected);
   });
 
+  test('swap counts together with memory, where a limit for it was given', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    const files = { 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '4' };
+    const linux = {
+      memory_limit_in_bytes: BigInt(100 * MI),
+      cpu_quota: 10_000n,
+      cpu_period: 100_000n,
+      cpu_shares: 102n,
+    };
+    const given = stored({ ...linux, memory_swap_limit_in_bytes: BigInt(100 * MI) });
+    runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': '0' });
+    expect(await kernelResources(runtime.context, containerId(0), given)).toBeUndefined();
+    runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': String(28 * MI) });
+    expect(await kernelResources(runtime.context, containerId(0), given)).toEqual({
+      memory_swap_limit_in_bytes: BigInt(128 * MI),
+    });
+    expect(await kernelResources(runtime.context, containerId(0), stored(linux))).toBeUndefined();
+  });
+
   test('no limit is -1, and 0 where none was ever given', async () => {
     runtime.makePod('max', [100 * MI]);
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
