@@ -1,6 +1,5 @@
 import { CgroupTree } from './cgroups/index.ts';
 import type { Config } from './config/index.ts';
-import { messageOf } from './errors/index.ts';
 import type { Counters, Log } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
 import { Registry, createResizeContext } from './sandbox/index.ts';
@@ -40,10 +39,6 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
     begin() {
       // At each connection, the first one included: pods may have come and gone without us.
       backend.onConnected(() => void registry.recover());
-      volumes.method().then(
-        (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
-        (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
-      );
     },
     close: () => backend.close(),
   };

@@ -66,6 +66,15 @@ export function createResizeContext(parts: {
   return context;
 }
 
+/** Loads what remounting takes before it is needed, on nodes that have something to remount. Says once how it is done. */
+function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
+  if (volumes.isPrepared) return;
+  volumes.method().then(
+    (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
+    (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
+  );
+}
+
 /** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
 function meetPod({ policies, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
   for (const error of policies.annotate(pod.sandboxId, pod.annotations)) {
@@ -74,7 +83,9 @@ function meetPod({ policies, tree, volumes, log }: ResizeContext, pod: PodDescri
   try {
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
-    policies.meet(pod.sandboxId, readVolumes(volumes, pod), memoryMax);
+    const mounted = readVolumes(volumes, pod);
+    policies.meet(pod.sandboxId, mounted, memoryMax);
+    if (mounted.length > 0) prepareRemounts(volumes, log);
   } catch (error) {
     // A pod that has ended, say. Should it be resized after all, its volumes are met then.
     log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not met at first sight');

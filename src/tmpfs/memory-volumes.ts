@@ -40,6 +40,11 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     this.#method = method === undefined ? undefined : Promise.resolve(method);
   }
 
+  /** Whether {@link method} has been asked for. */
+  get isPrepared(): boolean {
+    return this.#method !== undefined;
+  }
+
   /** How this machine remounts. Also loads what is needed for it, so that a first resize does not wait. */
   method(): Promise<RemountMethod> {
     this.#method ??= chooseRemountMethod();

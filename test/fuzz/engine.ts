@@ -85,7 +85,7 @@ class Run {
         requestLimit: 200,
         responseLimit: 20_000,
         heldLimit: 25_000,
-        pingDelay: random.below(2),
+        unhurriedDelay: random.below(2),
         observer,
         interception: { route: routeOf, amend: (exchange) => this.#amend(exchange) },
         now: () => this.#clock,

@@ -1,7 +1,16 @@
 import { BackendFlow } from './backend-flow.ts';
 import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
-import { DEFAULT_MAX_FRAME_SIZE, DEFAULT_WINDOW, Flag, FrameType, checkFrame, goaway, windowUpdate } from './frame.ts';
+import {
+  DEFAULT_MAX_FRAME_SIZE,
+  DEFAULT_WINDOW,
+  Flag,
+  FrameType,
+  checkFrame,
+  goaway,
+  windowUpdate,
+  LARGEST_WINDOW,
+} from './frame.ts';
 import { FrameReader } from './frame-reader.ts';
 import { statusOf } from './grpc.ts';
 import type { HeaderBlock } from './header-assembly.ts';
@@ -11,6 +20,9 @@ import { readSettings, settingsForClient } from './settings.ts';
 import type { AmendStream, PassStream } from './stream.ts';
 import { serverEnded } from './stream.ts';
 import type { Switch } from './switch.ts';
+
+/** Bytes of a connection window that nobody can be waiting for: at least eight times as many are there from the start. */
+const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
 
 type BackendStream = PassStream | AmendStream;
 
@@ -106,12 +118,23 @@ export class BackendSide {
         this.#goaway(frame);
         return;
       case FrameType.WINDOW_UPDATE:
-        if (frame.streamId === 0 || this.#stream(frame) !== undefined)
-          core.toClient.pass(frame.buffer, frame.start, frame.end);
+        if (frame.streamId === 0) this.#connectionWindow(frame);
+        else if (this.#stream(frame) !== undefined) core.toClient.pass(frame.buffer, frame.start, frame.end);
         return;
       default:
         return;
     }
+  }
+
+  /**
+   * A Go server gives back the few bytes of each request at once. The client can wait for those: a write of their own would
+   * wake it in the middle of its call.
+   */
+  #connectionWindow(frame: Frame): void {
+    const { toClient } = this.#switch;
+    const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
+    if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
+    else this.#switch.sendUnhurried(toClient, Buffer.from(frame.buffer.subarray(frame.start, frame.end)));
   }
 
   /** The stream of a frame, or undefined when it is over. @throws ConnectionError when it never was ours to answer */

@@ -45,7 +45,7 @@ export const LIMITS = {
   responseLimit: 16 * MIB,
   heldLimit: 32 * MIB,
   amendTimeout: 2000,
-  pingDelay: 1,
+  unhurriedDelay: 5,
   refuseTimeout: 3000,
   lingerTimeout: 1000,
 } as const satisfies Partial<SwitchCoreOptions>;

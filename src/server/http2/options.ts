@@ -10,8 +10,8 @@ export interface SwitchCoreOptions {
   readonly connectLocal: (events: TransportEvents) => Transport;
   readonly now: () => number;
   readonly amendTimeout: number;
-  /** How long the answer to a ping may wait for something else to go the same way; 0 for not at all. */
-  readonly pingDelay: number;
+  /** How long what nobody waits for (the answer to a ping, say) may wait itself for something else to go the same way. */
+  readonly unhurriedDelay: number;
   /** A header list from the client, decoded; and any header block, as it comes. */
   readonly headerListLimit: number;
   /** A request that is read on the way; a longer one is not amended. */

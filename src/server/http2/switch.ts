@@ -124,9 +124,13 @@ export class Switch {
    * would cost two writes more, and a write costs more than all else that we do for a call.
    */
   acknowledgePing(outbox: Outbox, frame: Frame): void {
-    const ack = pingAck(frame.buffer.subarray(frame.payload, frame.end));
-    if (this.options.pingDelay === 0) outbox.push(ack);
-    else outbox.pushUnhurried(ack);
+    this.sendUnhurried(outbox, pingAck(frame.buffer.subarray(frame.payload, frame.end)));
+  }
+
+  /** Sends what nobody waits for, with whatever goes there next. */
+  sendUnhurried(outbox: Outbox, bytes: Buffer): void {
+    if (this.options.unhurriedDelay === 0) outbox.push(bytes);
+    else outbox.pushUnhurried(bytes);
   }
 
   /** Whether a new stream is to be opened; if not, the client has its answer, or knows that there will be none. */
@@ -300,7 +304,7 @@ export class Switch {
     this.#hurry ??= setTimeout(() => {
       this.#hurry = undefined;
       for (const outbox of [this.toClient, this.toBackend]) outbox.hurry();
-    }, this.options.pingDelay);
+    }, this.options.unhurriedDelay);
   }
 
   #balance(): void {

@@ -205,7 +205,7 @@ export function layTable(options: TableOptions = {}): Table {
     {
       ...LIMITS,
       // At once, unless a test is about that.
-      pingDelay: 0,
+      unhurriedDelay: 0,
       now: () => table.clock,
       connectLocal: (told) => {
         const local = new FakeTransport(told);
