@@ -34,7 +34,9 @@ await build({
   // koffi loads its native part from its own package folder.
   external: ['koffi'],
   // CommonJS dependencies inside an ESM bundle need a require of their own.
-  banner: { js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);" },
+  banner: {
+    js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+  },
 });
 for (const folder of ['.', 'tools']) {
   for (const entry of readdirSync(join(fresh, folder), { withFileTypes: true })) {

@@ -18,7 +18,9 @@ for (const [name, command, args] of checks) {
   process.stdout.write(`check: ${name} ...\n`);
   const { status } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
   if (status !== 0) failed += 1;
-  process.stdout.write(`check: ${name}: ${status === 0 ? 'ok' : 'FAILED'} (${((Date.now() - start) / 1000).toFixed(1)} s)\n`);
+  process.stdout.write(
+    `check: ${name}: ${status === 0 ? 'ok' : 'FAILED'} (${((Date.now() - start) / 1000).toFixed(1)} s)\n`,
+  );
 }
 process.stdout.write(`check: ${checks.length - failed} passed, ${failed} failed\n`);
 process.exit(failed === 0 ? 0 : 1);

@@ -12,7 +12,9 @@ const say = (text) => quiet || process.stderr.write(`setup: ${text}\n`);
 function run(what, command, args) {
   const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', quiet ? 'ignore' : 2, 2] });
   if (result.status !== 0) {
-    process.stderr.write(`setup: ${what} failed: ${command} ${args.join(' ')}: ${result.error?.message ?? `exit code ${result.status}`}\n`);
+    process.stderr.write(
+      `setup: ${what} failed: ${command} ${args.join(' ')}: ${result.error?.message ?? `exit code ${result.status}`}\n`,
+    );
     process.exit(1);
   }
 }

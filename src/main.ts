@@ -42,7 +42,11 @@ async function run(config: Config): Promise<void> {
     serve: (client, options) => serveConnection(client, { ...options, observer }),
     backendPath: config.containerRuntimeEndpoint,
     connectLocal: () => local.connect(),
-    interception: interceptionOf(resizing.interceptors, { log, counters }),
+    interception: interceptionOf(resizing.interceptors, {
+      log,
+      counters,
+      debug: config.logLevel === 'debug' || config.logLevel === 'trace',
+    }),
     onBackend: () => listener.mirrorBackend(),
   });
   const listener = await listen({

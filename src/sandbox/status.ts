@@ -13,25 +13,23 @@ import { containerCgroup } from './live.ts';
 
 /**
  * What ContainerStatus has to say differently from what the runtime reported, for the kernel to be right: only fields in
- * which they differ, undefined when they agree or the container is not known. -1 is no limit.
+ * which they differ, undefined when they agree. -1 is no limit.
  * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
  */
-export async function kernelResources(
-  context: ResizeContext,
-  containerId: string,
+export function kernelResources(
+  { tree }: ResizeContext,
+  cgroup: CgroupPath,
   reported: LinuxContainerResources | undefined,
-): Promise<Partially<LinuxContainerResources> | undefined> {
-  const cgroup = await cgroupOf(context, containerId);
-  if (cgroup === undefined) return undefined;
-  const { tree } = context;
+): Partially<LinuxContainerResources> | undefined {
   const changes = differences(tree.readLimitsNow(cgroup), () => tree.readSwapMax(cgroup), reported);
   return Object.keys(changes).length === 0 ? undefined : changes;
 }
 
-/** Found once for each container: neither its id nor its place changes while it runs. */
-async function cgroupOf(context: ResizeContext, containerId: string): Promise<CgroupPath | undefined> {
-  const known = context.cgroups.get(containerId);
-  if (known !== undefined) return known;
+/**
+ * Where a container's cgroup lies, found once: neither its id nor its place changes while it runs. Undefined when the
+ * backend does not know it. Rejects when the backend cannot be asked.
+ */
+export async function findCgroup(context: ResizeContext, containerId: string): Promise<CgroupPath | undefined> {
   const container = await context.registry.describeContainer(containerId);
   const pod = container === undefined ? undefined : await context.registry.pod(container.sandboxId);
   if (container === undefined || pod === undefined) return undefined;

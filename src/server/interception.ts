@@ -11,6 +11,8 @@
  */
 export type Route = 'pass' | 'handle' | 'amend';
 
+export type MaybePromise<Result> = Result | Promise<Result>;
+
 /** A unary call whose response has arrived, and is held. Both messages are whole, without gRPC's prefix. */
 export interface Exchange {
   /** `/runtime.v1.RuntimeService/ContainerStatus`, say. */
@@ -26,7 +28,8 @@ export interface Interception {
   route(path: string): Route;
   /**
    * What goes to the client in the place of the response. Undefined, or a rejection, sends the response as it came; a
-   * rejection is also counted by the switch.
+   * rejection is also counted by the switch. Without a promise where the answer is known at once: most are, and a promise
+   * costs a turn of the event loop.
    */
-  amend(exchange: Exchange): Promise<Uint8Array | undefined>;
+  amend(exchange: Exchange): MaybePromise<Uint8Array | undefined>;
 }

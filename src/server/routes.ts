@@ -1,13 +1,13 @@
 import { status } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
 import type { CallTrace, RawUnaryHandler } from './call.ts';
-import type { Exchange, Interception } from './interception.ts';
+import type { Exchange, Interception, MaybePromise } from './interception.ts';
 
 /**
  * What a held response becomes, or undefined for what it is. May add ids to the trace.
  * See {@link Interception.amend}.
  */
-export type Amendment = (exchange: Exchange, trace: CallTrace) => Promise<Uint8Array | undefined>;
+export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<Uint8Array | undefined>;
 
 /** A call that passes, and is looked at on its way back. */
 export interface AmendedCall {
@@ -27,28 +27,38 @@ export interface Interceptors {
 /** Acts on nothing: every call passes. */
 export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map() };
 
+export interface InterceptionReport {
+  readonly log: Log;
+  readonly counters: Counters;
+  /** Whether calls whose line is for debugging leave one. */
+  readonly debug: boolean;
+}
+
 /**
  * The switch's view of a table of interceptors. A path that is in both maps is handled. Each amended call is counted and
  * leaves one line in the log, as a handled one does.
  */
 export function interceptionOf(
   { handlers, amendments }: Interceptors,
-  { log, counters }: { readonly log: Log; readonly counters: Counters },
+  { log, counters, debug }: InterceptionReport,
 ): Interception {
+  const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
+    const shimMs = performance.now() - start;
+    counters.interceptedCall(path, status.OK, backendMs + shimMs);
+    if (debug || call.logLevel !== 'debug')
+      log[call.logLevel](callFields(trace, path, status.OK, shimMs), 'intercepted call');
+  };
   return {
     route: (path) => (handlers.has(path) ? 'handle' : amendments.has(path) ? 'amend' : 'pass'),
-    async amend(exchange) {
+    amend(exchange) {
       const call = amendments.get(exchange.path);
       if (call === undefined) return undefined;
       const start = performance.now();
       const trace: CallTrace = { fields: {}, backendMs: exchange.backendMs };
-      try {
-        return await call.amendment(exchange, trace);
-      } finally {
-        const shimMs = performance.now() - start;
-        counters.interceptedCall(exchange.path, status.OK, exchange.backendMs + shimMs);
-        log[call.logLevel](callFields(trace, exchange.path, status.OK, shimMs), 'intercepted call');
-      }
+      const answer = call.amendment(exchange, trace);
+      if (answer instanceof Promise) return answer.finally(() => report(call, exchange, trace, start));
+      report(call, exchange, trace, start);
+      return answer;
     },
   };
 }

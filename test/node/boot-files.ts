@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { cniConfig, containerdConfig, containerdSocket } from './containerd-config.ts';
-import { scriptsFolder } from './places.ts';
+import { cacheRoot, packageRoot, scriptsFolder } from './places.ts';
 import type { NodeParts } from './prepare.ts';
 
 export interface BootFiles {
@@ -61,6 +61,8 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
     NODE_IMAGES: parts.images,
     NODE_OUT_ON_HOST: boot.outDir,
     NODE_CWD: boot.cwd,
+    // A path with a blank in it would be two: such a checkout has to lie where nothing is hidden.
+    NODE_KEPT: [packageRoot(), boot.cwd, cacheRoot(), dirname(process.execPath)].join(' '),
     NODE_PATH: path.join(':'),
     NODE_TERMINAL: boot.terminal ? '1' : '0',
     NODE_STDIN: boot.stdin ? '1' : '0',

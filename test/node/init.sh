@@ -42,6 +42,19 @@ mkdir -p /run/node/boot /run/node-out
 mount -r -t hostfs -o "$boot" hostfs /run/node/boot
 mount -t hostfs -o "$NODE_OUT_ON_HOST" hostfs /run/node-out
 boot=/run/node/boot
+# What the node needs of the host and one of the folders above now hides (a checkout under /tmp, say): as before, the
+# host's files below, memory above.
+number=0
+for folder in $NODE_KEPT; do
+  [ -e "$folder" ] && continue
+  number=$((number + 1))
+  layers=/run/node/kept/$number
+  mkdir -p "$folder" "$layers/host" "$layers/memory"
+  mount -t tmpfs -o mode=755 tmpfs "$layers/memory"
+  mkdir "$layers/memory/upper" "$layers/memory/work"
+  mount -r -t hostfs -o "$folder" hostfs "$layers/host"
+  mount -t overlay -o "lowerdir=$layers/host,upperdir=$layers/memory/upper,workdir=$layers/memory/work" overlay "$folder"
+done
 mount --make-rshared /
 set +e
 

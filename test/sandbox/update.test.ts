@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { kernelResources, updateContainer, updatePod } from '../../src/sandbox/index.ts';
+import { findCgroup, kernelResources, updateContainer, updatePod } from '../../src/sandbox/index.ts';
 import { decode, encode } from '../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from './fake-runtime.ts';
 
@@ -244,6 +244,11 @@ describe('the pod itself', () => {
 });
 
 describe('what ContainerStatus has to say', () => {
+  const kernelOf = async (id: string, reported: Parameters<typeof kernelResources>[2]) => {
+    const cgroup = await findCgroup(runtime.context, id);
+    return kernelResources(runtime.context, cgroup!, reported);
+  };
+
   const stored = (resources: object) => {
     const linux = encode('UpdateContainerResourcesRequest', { linux: resources });
     return decode('UpdateContainerResourcesRequest', linux).linux ?? undefined;
@@ -277,7 +282,7 @@ describe('what ContainerStatus has to say', () => {
     ],
   ])('%s', async (_name, reported, expected) => {
     runtime.makePod(String(100 * MI), [100 * MI]);
-    expect(await kernelResources(runtime.context, containerId(0), stored(reported))).toEqual(expected);
+    expect(await kernelOf(containerId(0), stored(reported))).toEqual(expected);
   });
 
   test('swap counts together with memory, where a limit for it was given', async () => {
@@ -292,12 +297,12 @@ describe('what ContainerStatus has to say', () => {
     };
     const given = stored({ ...linux, memory_swap_limit_in_bytes: BigInt(100 * MI) });
     runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': '0' });
-    expect(await kernelResources(runtime.context, containerId(0), given)).toBeUndefined();
+    expect(await kernelOf(containerId(0), given)).toBeUndefined();
     runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': String(28 * MI) });
-    expect(await kernelResources(runtime.context, containerId(0), given)).toEqual({
+    expect(await kernelOf(containerId(0), given)).toEqual({
       memory_swap_limit_in_bytes: BigInt(128 * MI),
     });
-    expect(await kernelResources(runtime.context, containerId(0), stored(linux))).toBeUndefined();
+    expect(await kernelOf(containerId(0), stored(linux))).toBeUndefined();
   });
 
   test('no limit is -1, and 0 where none was ever given', async () => {
@@ -308,11 +313,11 @@ describe('what ContainerStatus has to say', () => {
       'cpu.weight': '100',
     });
     const changed = stored({ memory_limit_in_bytes: 5000n, cpu_quota: 5000n, cpu_period: 100_000n });
-    expect(await kernelResources(runtime.context, containerId(0), changed)).toEqual({
+    expect(await kernelOf(containerId(0), changed)).toEqual({
       cpu_period: 100_000n,
       cpu_quota: -1n,
       memory_limit_in_bytes: -1n,
     });
-    expect(await kernelResources(runtime.context, containerId(0), stored({}))).toBeUndefined();
+    expect(await kernelOf(containerId(0), stored({}))).toBeUndefined();
   });
 });

@@ -42,7 +42,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
     },
     backendPath,
     connectLocal: () => new PassThrough(),
-    interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters }),
+    interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),
     onBackend,
   });
   activeStreams.forEach(() => door.accept(new Socket()));
@@ -123,7 +123,7 @@ describe('the table of interceptors', () => {
         ['/a/Often', { amendment: reversed, logLevel: 'debug' }],
       ]),
     },
-    { log, counters: noCounters },
+    { log, counters: noCounters, debug: true },
   );
 
   it('routes by path, everything else passes', () => {
@@ -132,7 +132,9 @@ describe('the table of interceptors', () => {
         interception.route(path),
       ),
     ).toEqual(['handle', 'amend', 'pass', 'pass', 'pass', 'pass']);
-    expect(interceptionOf(noInterceptors, { log: noLog, counters: noCounters }).route('/a/Handled')).toBe('pass');
+    expect(interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }).route('/a/Handled')).toBe(
+      'pass',
+    );
   });
 
   it('amends by path', async () => {

@@ -111,7 +111,6 @@ export class Amender {
       this.#soon();
     };
     const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
-    amendment.state = { kind: 'asking', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
     const exchange = {
       path,
       request: amendment.request.message(),
@@ -119,8 +118,14 @@ export class Amender {
       backendMs: now() - stream.openedAt,
     };
     try {
+      const answer = interception.amend(exchange);
+      if (!(answer instanceof Promise)) {
+        this.#release(stream, answer);
+        return;
+      }
+      amendment.state = { kind: 'asking', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
       this.#soon();
-      interception.amend(exchange).then(
+      answer.then(
         (amended) => later(() => this.#release(stream, amended)),
         (error: unknown) => skip('failed', error),
       );

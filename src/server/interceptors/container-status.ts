@@ -1,5 +1,5 @@
 import { ContainerState, encode, spliceInto } from '../../runtime/index.ts';
-import { type ResizeContext, kernelResources } from '../../sandbox/index.ts';
+import { type ResizeContext, findCgroup, kernelResources } from '../../sandbox/index.ts';
 import type { Amendment } from '../routes.ts';
 import { decodeOrUndefined } from './decode.ts';
 
@@ -11,18 +11,27 @@ const LINUX_RESOURCES = [1, 16, 1];
  * added to the resources, and win when the client decodes. Otherwise not a byte changes.
  */
 export function containerStatus(context: ResizeContext): Amendment {
-  return async ({ response }, trace) => {
+  return ({ response }, trace) => {
     const status = decodeOrUndefined(context, 'ContainerStatusResponse', response)?.status ?? undefined;
     if (status?.state !== ContainerState.RUNNING) return undefined;
-    trace.fields.container = status.id;
-    try {
-      const linux = await kernelResources(context, status.id, status.resources?.linux ?? undefined);
-      if (linux === undefined) return undefined;
-      return spliceInto(response, LINUX_RESOURCES, encode('LinuxContainerResources', linux));
-    } catch (error) {
-      // It has just ended, say: the runtime's own values stand.
-      context.failOpen('unreadable_state', status.id, error);
+    const { id } = status;
+    trace.fields.container = id;
+    const amend = (cgroup: string | undefined): Uint8Array | undefined => {
+      if (cgroup === undefined) return undefined;
+      const linux = kernelResources(context, cgroup, status.resources?.linux ?? undefined);
+      return linux && spliceInto(response, LINUX_RESOURCES, encode('LinuxContainerResources', linux));
+    };
+    // It has just ended, say: the runtime's own values stand.
+    const asItCame = (error: unknown): undefined => {
+      context.failOpen('unreadable_state', id, error);
       return undefined;
+    };
+    const known = context.cgroups.get(id);
+    if (known === undefined) return findCgroup(context, id).then(amend).catch(asItCame);
+    try {
+      return amend(known);
+    } catch (error) {
+      return asItCame(error);
     }
   };
 }
