@@ -18,20 +18,16 @@ export function containerStatus(context: ResizeContext): Amendment {
     trace.fields.container = id;
     const amend = (cgroup: string | undefined): Uint8Array | undefined => {
       if (cgroup === undefined) return undefined;
-      const linux = kernelResources(context, cgroup, status.resources?.linux ?? undefined);
-      return linux && spliceInto(response, LINUX_RESOURCES, encode('LinuxContainerResources', linux));
-    };
-    // It has just ended, say: the runtime's own values stand.
-    const asItCame = (error: unknown): undefined => {
-      context.failOpen('unreadable_state', id, error);
-      return undefined;
+      try {
+        const linux = kernelResources(context, cgroup, status.resources?.linux ?? undefined);
+        return linux && spliceInto(response, LINUX_RESOURCES, encode('LinuxContainerResources', linux));
+      } catch (error) {
+        // It has just ended, say: the runtime's own values stand.
+        context.failOpen('unreadable_state', id, error);
+        return undefined;
+      }
     };
     const known = context.cgroups.get(id);
-    if (known === undefined) return findCgroup(context, id).then(amend).catch(asItCame);
-    try {
-      return amend(known);
-    } catch (error) {
-      return asItCame(error);
-    }
+    return known === undefined ? findCgroup(context, id).then(amend) : amend(known);
   };
 }
