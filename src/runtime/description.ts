@@ -15,7 +15,6 @@ export interface PodDescription {
   /** CPU shares that the pod was created with; undefined when it does not say. */
   readonly cpuShares: number | undefined;
   readonly overhead: DescribedResources;
-  readonly ready: boolean;
 }
 
 export interface DescribedResources {
@@ -32,8 +31,6 @@ export interface ContainerDescription {
   readonly state: number;
   /** 0 when it does not run. */
   readonly pid: number;
-  /** The cgroup of its OCI spec: an absolute path, or `slice:prefix:id` with the systemd driver. */
-  readonly cgroupsPath: string | undefined;
   readonly resources: LinuxContainerResources | undefined;
 }
 
@@ -52,7 +49,6 @@ export function describePod(response: Messages['PodSandboxStatusResponse']): Pod
     annotations: strings(config.annotations),
     cpuShares: shares === 0 ? undefined : shares,
     overhead: describeResources(object(linux.overhead)),
-    ready: response.status.state === 0,
   };
 }
 
@@ -76,7 +72,6 @@ export function describeRequestedPod(
       cpuQuotaMicroseconds: Number(overhead?.cpu_quota ?? 0n),
       cpuPeriodMicroseconds: Number(overhead?.cpu_period ?? 0n),
     },
-    ready: true,
   };
 }
 
@@ -85,14 +80,12 @@ export function describeContainer(response: Messages['ContainerStatusResponse'])
   const info = parseInfo(response.info);
   const sandboxId = text(info.sandboxID);
   if (response.status === null || sandboxId === '') return undefined;
-  const cgroupsPath = text(object(object(info.runtimeSpec).linux).cgroupsPath);
   return {
     containerId: response.status.id,
     sandboxId,
     name: response.status.metadata?.name ?? '',
     state: response.status.state,
     pid: integer(info.pid),
-    cgroupsPath: cgroupsPath === '' ? undefined : cgroupsPath,
     resources: response.status.resources?.linux ?? undefined,
   };
 }

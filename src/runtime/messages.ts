@@ -27,7 +27,6 @@ export interface Metadata {
 }
 
 export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;
-export const SandboxState = { READY: 0, NOTREADY: 1 } as const;
 export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
 
 /** Sub-messages that were not on the wire are null. */
@@ -57,7 +56,6 @@ export interface Messages {
     } | null;
   };
   RunPodSandboxResponse: { pod_sandbox_id: string };
-  StopPodSandboxRequest: { pod_sandbox_id: string };
   RemovePodSandboxRequest: { pod_sandbox_id: string };
   PodSandboxStatusRequest: { pod_sandbox_id: string; verbose: boolean };
   PodSandboxStatusResponse: {

@@ -62,11 +62,6 @@ export class Registry {
     for (const watcher of this.#watchers) watcher.containerRemoved(containerId);
   }
 
-  /** A container by its whole id, if it is known already. */
-  container(containerId: string): KnownContainer | undefined {
-    return this.#containers.get(containerId);
-  }
-
   /** The known containers of a pod. */
   containersOf(sandboxId: string): KnownContainer[] {
     return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);

@@ -27,16 +27,13 @@ export interface StepRecord {
 export async function carryOut(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
   const start = performance.now();
   const records: StepRecord[] = [];
-  let called = !steps.some((step) => step.kind === 'runtime');
-  const mandatory = (): boolean => !called || !steps.some((step) => step.kind === 'runtime');
   for (const step of steps) {
     const at = performance.now() - start;
     try {
       await actions.run(step);
       records.push({ step, at, ms: performance.now() - start - at });
-      if (step.kind === 'runtime') called = true;
     } catch (error) {
-      if (!mandatory()) {
+      if (records.some((done) => done.step.kind === 'runtime')) {
         actions.skipped(step, error);
         continue;
       }
