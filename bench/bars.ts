@@ -17,7 +17,7 @@ const operationBars: readonly OperationBar[] = [
   { op: 'ContainerStatus amended', inFlight: 1, what: 'p50', limit: 2.5 },
 ];
 
-const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Record<keyof Resources, number>;
+const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Partial<Record<keyof Resources, number>>;
 
 export interface Verdict {
   readonly text: string;
@@ -33,7 +33,7 @@ export function judge(measurement: Measurement): Verdict | undefined {
     : verdict(`calls/s >= ${bar.limit}`, measurement.rpsRatio >= bar.limit);
 }
 
-export function judgeResource(name: keyof Resources, value: number): Verdict {
+export function judgeResource(name: keyof typeof resourceBars, value: number): Verdict {
   return verdict(`<= ${resourceBars[name]}`, value <= resourceBars[name]);
 }
 

@@ -33,11 +33,15 @@ export class Children {
   }
 
   /** Starts a program, whose stderr goes to a file: reading it would take the load client's time. */
-  spawn(name: string, file: string, args: readonly string[]): Child {
+  spawn(name: string, file: string, args: readonly string[], environment: NodeJS.ProcessEnv = {}): Child {
     const log = this.path(`${name}.log`);
     const stderr = openSync(log, 'a');
     // stdin is a pipe that ends with us, stdout tells when the program is ready.
-    const child = new Child(name, log, spawn(file, args, { stdio: ['pipe', 'pipe', stderr], cwd: '/' }));
+    const child = new Child(
+      name,
+      log,
+      spawn(file, args, { stdio: ['pipe', 'pipe', stderr], cwd: '/', env: { ...process.env, ...environment } }),
+    );
     this.#running.add(child);
     void child.exited.then(() => this.#running.delete(child));
     return child;

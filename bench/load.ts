@@ -1,4 +1,4 @@
-import type { Call, Connection } from './client/connection.ts';
+import type { BenchClient, Call } from './client/client.ts';
 import { Samples, percentile, rounded } from './statistics.ts';
 
 /** What one side did under load. */
@@ -10,15 +10,15 @@ export interface SideResult {
 }
 
 interface Side {
-  readonly connection: Connection;
+  readonly connection: BenchClient;
   readonly samples: Samples;
   /** Milliseconds in which calls were made. */
   busy: number;
 }
 
 export interface LoadOptions {
-  readonly direct: Connection;
-  readonly shim: Connection;
+  readonly direct: BenchClient;
+  readonly shim: BenchClient;
   readonly call: Call;
   readonly inFlight: number;
   /** Of both sides together, without the warm-up. */
@@ -47,7 +47,7 @@ export async function load(options: LoadOptions): Promise<{ direct: SideResult; 
   return { direct: resultOf(sides.direct), shim: resultOf(sides.shim), shimCalls: sides.shim.samples.count };
 }
 
-const sideOf = (connection: Connection): Side => ({ connection, samples: new Samples(), busy: 0 });
+const sideOf = (connection: BenchClient): Side => ({ connection, samples: new Samples(), busy: 0 });
 
 function* alternate({ direct, shim }: LoadOptions, milliseconds: number): Iterable<Side> {
   const sides = [sideOf(direct), sideOf(shim)];

@@ -1,5 +1,5 @@
 import type { Child } from './children.ts';
-import type { Connection } from './client/connection.ts';
+import type { BenchClient, ClientKind } from './client/client.ts';
 import { type SideResult, load } from './load.ts';
 import type { Operation } from './operations.ts';
 import { cpuMicroseconds } from './process-use.ts';
@@ -23,12 +23,19 @@ export interface Resources {
   /** The most that either of them had resident, in MB. */
   readonly rssMB: number;
   readonly startMs: number;
+  /** The same after the calls that are measured for information. */
+  readonly rssAtEndMB: number;
+}
+
+/** A connection to the backend and one to the shim before it. */
+export interface Pair {
+  readonly direct: BenchClient;
+  readonly shim: BenchClient;
 }
 
 /** Both ways to a backend, one connection each, as kubelet has one. */
 export interface Way {
-  readonly direct: Connection;
-  readonly shim: Connection;
+  readonly clients: Readonly<Record<ClientKind, Pair>>;
   /** The shim. */
   readonly process: Child;
 }
@@ -37,11 +44,11 @@ export async function measure(
   operation: Operation,
   inFlight: number,
   seconds: number,
-  { direct, shim, process }: Way,
+  { clients, process }: Way,
 ): Promise<Measurement> {
   let cpuBefore = 0;
   const onWarm = (): void => void (cpuBefore = cpuMicroseconds(process.pid));
-  const result = await load({ direct, shim, call: operation.call, inFlight, seconds, onWarm });
+  const result = await load({ ...clients[operation.client], call: operation.call, inFlight, seconds, onWarm });
   const cpuUs = rounded((cpuMicroseconds(process.pid) - cpuBefore) / result.shimCalls, 1);
   return {
     op: operation.name,
@@ -54,7 +61,8 @@ export async function measure(
 }
 
 /** Throws unless the shim answers as it should: a fast wrong answer is not measured. */
-export async function compareAnswers({ name, call, answer }: Operation, { direct, shim }: Way): Promise<void> {
+export async function compareAnswers({ name, call, answer, client }: Operation, way: Way): Promise<void> {
+  const { direct, shim } = way.clients[client];
   const [expected, found] = [await direct.call(call), await shim.call(call)];
   const amended = found.length > expected.length;
   if (answer === 'longer' ? amended : found.length === expected.length) return;

@@ -1,20 +1,26 @@
-import type { Call } from './client/connection.ts';
+import type { Call, ClientKind } from './client/client.ts';
 import { running } from './containerd/stored-node.ts';
-import { bytes, integer } from './protobuf.ts';
+import { bytes, integer, message } from './protobuf.ts';
 
-/** Which containerd stands behind the shim: one without pods, or one with 500 containers. */
-export type BackendName = 'empty' | 'full';
+/**
+ * What stands behind the shim: a containerd without pods, one with 500 containers, or a fake with 500 containers that
+ * makes its answer as a runtime does (bench/fake).
+ */
+export type BackendName = 'empty' | 'full' | 'fake';
 
 /** A call that is measured. */
 export interface Operation {
   readonly name: string;
   readonly backend: BackendName;
+  readonly client: ClientKind;
   readonly call: Call;
   /**
    * How the answer through the shim compares with the direct one: `as long` (not the same bytes, since Go
    * writes maps in any order), or `longer`: else what is measured is no amendment.
    */
   readonly answer: 'as long' | 'longer';
+  /** Not part of the load that memory is measured under. */
+  readonly forInformation?: true;
 }
 
 /** A call of CRI's RuntimeService. */
@@ -25,17 +31,41 @@ export function runtimeCall(method: string, ...fields: readonly Buffer[]): Call 
 /** As kubelet calls it. */
 export const version = runtimeCall('Version', bytes(1, '0.1.0'));
 
-export const operations: readonly Operation[] = [
+/** A filter by an id that no container has. */
+const none = message(1, bytes(1, 'none'));
+
+const calls: readonly Omit<Operation, 'client'>[] = [
   { name: 'Version', backend: 'empty', call: version, answer: 'as long' },
   { name: 'Status verbose', backend: 'empty', call: runtimeCall('Status', integer(1, 1)), answer: 'as long' },
-  { name: 'ListContainers 0', backend: 'empty', call: runtimeCall('ListContainers'), answer: 'as long' },
-  { name: 'ListContainers 500', backend: 'full', call: runtimeCall('ListContainers'), answer: 'as long' },
+  { name: 'ListContainers 0', backend: 'fake', call: runtimeCall('ListContainers', none), answer: 'as long' },
+  { name: 'ListContainers 500', backend: 'fake', call: runtimeCall('ListContainers'), answer: 'as long' },
+  { name: 'ListContainers 500 of containerd', backend: 'full', call: runtimeCall('ListContainers'), answer: 'as long' },
   {
     name: 'ContainerStatus amended',
     backend: 'full',
     call: runtimeCall('ContainerStatus', bytes(1, running.id)),
     answer: 'longer',
   },
-  // For information: ends in our own gRPC server, which asks the backend again.
-  { name: 'RuntimeConfig handled', backend: 'empty', call: runtimeCall('RuntimeConfig'), answer: 'as long' },
+];
+
+/** Those with a bar a second time, by a client that hides nothing. */
+const bare = new Set(['Version', 'ListContainers 500 of containerd', 'ContainerStatus amended']);
+
+/**
+ * Ends in our own gRPC server, which asks the backend again: such calls come seldom, and not sixteen at a time. For information,
+ * and last, since the memory that they take is told apart.
+ */
+const handled = {
+  name: 'RuntimeConfig handled',
+  backend: 'empty',
+  call: runtimeCall('RuntimeConfig'),
+  answer: 'as long',
+} as const;
+
+export const operations: readonly Operation[] = [
+  ...calls.map((call) => ({ ...call, client: 'grpc-js' as const })),
+  ...calls
+    .filter(({ name }) => bare.has(name))
+    .map((call) => ({ ...call, name: `${call.name}, bare frames`, client: 'frames' as const })),
+  { ...handled, client: 'grpc-js', forInformation: true },
 ];

@@ -17,11 +17,12 @@ export function table(measurements: readonly Measurement[], resources: Resources
     const places = [0, 0, 0, 0, 0, 0, 0, 1];
     return [op, ...numbers.map((value, index) => value.toFixed(places[index])), ...ratios, textOf(judge(measurement))];
   });
-  const { rssMB, startMs } = resources;
+  const { rssMB, rssAtEndMB, startMs } = resources;
   return [
     ...aligned([...headings, ...rows]),
     '',
     `memory under load  ${rssMB.toFixed(1)} MB   ${textOf(judgeResource('rssMB', rssMB))}`,
+    `with handled calls ${rssAtEndMB.toFixed(1)} MB`,
     `first answer       ${startMs.toFixed(0)} ms   ${textOf(judgeResource('startMs', startMs))}`,
     '',
   ].join('\n');

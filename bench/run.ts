@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { prepareNode } from '../test/node/index.ts';
 import { Children } from './children.ts';
+import { startFake } from './fake/start.ts';
 import { startEmpty, startFull } from './containerd/containerd.ts';
 import { writeCgroups } from './containerd/files.ts';
 import { type Measurement, type Resources, type Way, compareAnswers, measure } from './measure.ts';
@@ -43,7 +44,10 @@ export async function run({ operations, seconds, profile, progress }: RunOptions
     ways.set(name, await openWay(children, `shim-${name}`, { backend: socket, cgroupRoot, profile }));
   }
   const measurements: Measurement[] = [];
+  const rssMB = (): number => rounded(Math.max(...[...ways.values()].map((way) => peakRssMB(way.process.pid))), 1);
+  let underLoad: number | undefined;
   for (const operation of operations) {
+    if (operation.forInformation) underLoad ??= rssMB();
     const way = ways.get(operation.backend);
     if (way === undefined) throw new Error(`no backend for ${operation.name}`);
     await way.process.until(compareAnswers(operation, way));
@@ -52,13 +56,15 @@ export async function run({ operations, seconds, profile, progress }: RunOptions
       measurements.push(await way.process.until(measure(operation, inFlight, seconds, way)));
     }
   }
-  const rssMB = rounded(Math.max(...[...ways.values()].map((way) => peakRssMB(way.process.pid))), 1);
+  const atEnd = rssMB();
   for (const way of ways.values()) {
-    way.direct.close();
-    way.shim.close();
+    for (const { direct, shim } of Object.values(way.clients)) {
+      direct.close();
+      shim.close();
+    }
     await way.process.stop();
   }
-  return { measurements, resources: { rssMB, startMs } };
+  return { measurements, resources: { rssMB: underLoad ?? atEnd, startMs, rssAtEndMB: atEnd } };
 }
 
 /** The containerds that are needed, and their sockets. */
@@ -73,5 +79,6 @@ async function startBackends(
   const sockets = new Map<BackendName, string>();
   if (needed.has('empty')) sockets.set('empty', (await startEmpty(children, program, 'empty')).socket);
   if (needed.has('full')) sockets.set('full', (await startFull(children, program, 'full')).socket);
+  if (needed.has('fake')) sockets.set('fake', await startFake(children));
   return sockets;
 }

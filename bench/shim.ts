@@ -1,8 +1,8 @@
-import { existsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { readFileSync } from 'node:fs';
+import { builtFile, repositoryFile } from './built-file.ts';
 import type { Child, Children } from './children.ts';
 import { Connection } from './client/connection.ts';
+import { GrpcClient } from './client/grpc.ts';
 import type { Way } from './measure.ts';
 import { version } from './operations.ts';
 import { connectWhenThere } from './sockets.ts';
@@ -21,6 +21,13 @@ export interface ShimPlaces {
   readonly profile?: string | undefined;
 }
 
+/** What the unit sets, which is how the shim runs on a node. */
+function unitEnvironment(): Record<string, string> {
+  const unit = readFileSync(repositoryFile('systemd/cri-resize-shim.service'), 'utf8');
+  const settings = [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, line = '']) => line.split(' '));
+  return Object.fromEntries(settings.map((setting) => setting.split('=', 2) as [string, string]));
+}
+
 /** Starts the shim as it is shipped. Its log goes to a file, at the level that is the default. */
 function spawnShim(children: Children, name: string, { backend, cgroupRoot, profile }: ShimPlaces): Shim {
   const socket = children.path(`${name}.sock`);
@@ -28,7 +35,8 @@ function spawnShim(children: Children, name: string, { backend, cgroupRoot, prof
   const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', children.path('kubelet')];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
   const program = builtFile('cri-resize-shim.js');
-  return { child: children.spawn(name, process.execPath, [...profiling, program, ...args, ...folders]), socket };
+  const child = children.spawn(name, process.execPath, [...profiling, program, ...args, ...folders], unitEnvironment());
+  return { child, socket };
 }
 
 /** The same, up and answering. */
@@ -54,17 +62,12 @@ export async function startTime(children: Children, places: ShimPlaces): Promise
   return rounded(median(times), 1);
 }
 
-/** A file of dist/, where this code is bundled to, too. */
-function builtFile(name: string): string {
-  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
-    const file = join(folder, name);
-    if (existsSync(file)) return file;
-    if (folder === dirname(folder)) throw new Error(`${name} is missing from dist/: npm run build`);
-  }
-}
-
 /** Starts a shim in front of a backend, and connects to both. */
 export async function openWay(children: Children, name: string, places: ShimPlaces): Promise<Way> {
   const { child, socket } = await startShim(children, name, places);
-  return { direct: await Connection.open(places.backend), shim: await Connection.open(socket), process: child };
+  const clients = {
+    'grpc-js': { direct: new GrpcClient(places.backend), shim: new GrpcClient(socket) },
+    frames: { direct: await Connection.open(places.backend), shim: await Connection.open(socket) },
+  };
+  return { clients, process: child };
 }

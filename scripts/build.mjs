@@ -1,5 +1,5 @@
-// Bundles the daemon and the repository's tools. One file each: a daemon that reads one file starts in a fraction of
-// the time of one that resolves hundreds, and kubelet waits for it.
+// Bundles the daemon and the repository's tools. One file each, beside what is loaded only when it is needed: a daemon
+// that reads one file starts in a fraction of the time of one that resolves hundreds, and kubelet waits for it.
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +12,7 @@ const entries = {
   'tools/demo': 'demo/main.ts',
   'tools/demo-inside': 'demo/inside.ts',
   'tools/bench': 'bench/main.ts',
+  'tools/bench-fake': 'bench/fake/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
@@ -21,9 +22,8 @@ const entries = {
 // Built beside and moved into place file by file: a command that runs meanwhile has its whole files.
 mkdirSync(join(root, 'dist/tools'), { recursive: true });
 const fresh = mkdtempSync(join(root, 'dist/.build-'));
-await build({
+const common = {
   absWorkingDir: root,
-  entryPoints: Object.fromEntries(Object.entries(entries).filter(([, file]) => existsSync(join(root, file)))),
   outdir: fresh,
   bundle: true,
   platform: 'node',
@@ -31,16 +31,40 @@ await build({
   target: 'node20',
   sourcemap: 'linked',
   logLevel: 'warning',
-  // koffi loads its native part from its own package folder.
-  external: ['koffi'],
   // CommonJS dependencies inside an ESM bundle need a require of their own.
   banner: {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },
-});
-for (const folder of ['.', 'tools']) {
+};
+// koffi loads its native part from its own package folder.
+const external = ['koffi'];
+const { 'cri-resize-shim': daemon, ...tools } = Object.fromEntries(
+  Object.entries(entries).filter(([, file]) => existsSync(join(root, file))),
+);
+await Promise.all([
+  build({ ...common, entryPoints: tools, external }),
+  build({
+    ...common,
+    entryPoints: { 'cri-resize-shim': daemon },
+    chunkNames: 'chunks/[name]-[hash]',
+    splitting: true,
+    // What is parsed at each start, and stays in memory. Names stay as they are: traces are to be read.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    // grpc-js takes it up for channelz alone, which is off.
+    external: [...external, '@grpc/proto-loader'],
+  }),
+]);
+// Chunks first: the file that names them may be started as soon as it is there. Those of older builds go last.
+const fresher = new Set();
+for (const folder of ['chunks', 'tools', '.']) {
+  mkdirSync(join(root, 'dist', folder), { recursive: true });
   for (const entry of readdirSync(join(fresh, folder), { withFileTypes: true })) {
-    if (entry.isFile()) renameSync(join(fresh, folder, entry.name), join(root, 'dist', folder, entry.name));
+    if (!entry.isFile()) continue;
+    renameSync(join(fresh, folder, entry.name), join(root, 'dist', folder, entry.name));
+    if (folder === 'chunks') fresher.add(entry.name);
   }
 }
+for (const name of readdirSync(join(root, 'dist/chunks')))
+  if (!fresher.has(name)) rmSync(join(root, 'dist/chunks', name));
 rmSync(fresh, { recursive: true });

@@ -15,19 +15,14 @@ import {
 } from '../../src/server/http2/frame.ts';
 import { MESSAGE_PREFIX_SIZE } from '../../src/server/http2/grpc.ts';
 import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
+import type { BenchClient, Call, Done } from './client.ts';
 import { RequestHeaders } from './request-headers.ts';
 
-/** A unary call, with its request message encoded: at most what goes into one frame. */
-export interface Call {
-  readonly path: string;
-  readonly request: Uint8Array;
-}
-
 /** Told once for each call: the response message's bytes with gRPC's prefix (its length only, unless kept), or why not. */
-export type Done = (error: Error | undefined, length: number, response: Buffer | undefined) => void;
+type Finished = (error: Error | undefined, length: number, response: Buffer | undefined) => void;
 
 interface Stream {
-  readonly done: Done;
+  readonly done: Finished;
   readonly kept: Buffer[] | undefined;
   length: number;
 }
@@ -43,7 +38,7 @@ const WINDOW = 1024 * 1024;
  * hide the shim's. So it writes frames of its own: of the same Version call of containerd, one in flight, in one run, the
  * median was 82 us this way, 231 us by node:http2 and 424 us by grpc-js.
  */
-export class Connection {
+export class Connection implements BenchClient {
   readonly #socket: Socket;
   readonly #reader: FrameReader;
   readonly #headers = new RequestHeaders();
@@ -87,8 +82,12 @@ export class Connection {
     return connection;
   }
 
-  /** Makes a call. The response's bytes are handed over only when `keep` asks for them. */
-  start(call: Call, done: Done, keep = false): void {
+  start(call: Call, done: Done): void {
+    this.#start(call, done, false);
+  }
+
+  /** The response's bytes are handed over only when `keep` asks for them. */
+  #start(call: Call, done: Finished, keep: boolean): void {
     if (this.#socket.closed) {
       done(new Error('the connection is closed'), 0, undefined);
       return;
@@ -107,11 +106,11 @@ export class Connection {
   /** One call by itself: its response message, without gRPC's prefix. */
   call(call: Call): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      const done: Done = (error, _, response) => {
+      const done: Finished = (error, _, response) => {
         if (error === undefined) resolve((response ?? Buffer.alloc(0)).subarray(MESSAGE_PREFIX_SIZE));
         else reject(error);
       };
-      this.start(call, done, true);
+      this.#start(call, done, true);
     });
   }
 

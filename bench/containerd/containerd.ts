@@ -49,8 +49,7 @@ export async function startEmpty(children: Children, program: string, name: stri
 
 /**
  * The same with the pods and containers of {@link ./stored-node.ts}. They are in its database, in its files, and one is
- * said to run: so a real containerd answers, and takes the time that it takes. (A fake that answers from memory takes a
- * quarter of it for ContainerStatus and less than a sixth for 500 containers: ratios would be of no node's.)
+ * said to run: so a real containerd answers, and takes the time that it takes.
  */
 export async function startFull(children: Children, program: string, name: string): Promise<Containerd> {
   const folder = children.path(name);

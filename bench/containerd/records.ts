@@ -7,7 +7,7 @@ import { type StoredContainer, type StoredPod, containers, pods, storedResources
 const NAMESPACE = 'k8s.io';
 const KIND = 'io.cri-containerd.kind';
 const CREATE = '/containerd.services.containers.v1.Containers/Create';
-const IMAGE_ID = `sha256:${'5f'.repeat(32)}`;
+export const IMAGE_ID = `sha256:${'5f'.repeat(32)}`;
 const AT_ONCE = 16;
 
 const identity = (content: Buffer): Buffer => content;
@@ -44,20 +44,9 @@ function containerRecord(container: StoredContainer, logFolder: string): Buffer 
   const volume = (kind: string): string => `/var/lib/kubelet/pods/${pod.uid}/volumes/kubernetes.io~${kind}`;
   const Config = {
     metadata: { name },
-    image: { image: IMAGE_ID, user_specified_image: `images.example/team/checkout/${name}:v1.27.3` },
-    labels: {
-      'io.kubernetes.container.name': name,
-      'io.kubernetes.pod.name': pod.name,
-      'io.kubernetes.pod.namespace': pod.namespace,
-      'io.kubernetes.pod.uid': pod.uid,
-    },
-    annotations: {
-      'io.kubernetes.container.hash': '8e5a1c0d',
-      'io.kubernetes.container.restartCount': '0',
-      'io.kubernetes.container.terminationMessagePath': '/dev/termination-log',
-      'io.kubernetes.container.terminationMessagePolicy': 'File',
-      'io.kubernetes.pod.terminationGracePeriod': '30',
-    },
+    image: { image: IMAGE_ID, user_specified_image: imageOf(container) },
+    labels: labelsOf(container),
+    annotations: annotationsOf(),
     mounts: [
       {
         container_path: '/var/run/secrets/kubernetes.io/serviceaccount',
@@ -76,6 +65,24 @@ function containerRecord(container: StoredContainer, logFolder: string): Buffer 
   const Name = `${name}_${pod.name}_${pod.namespace}_${pod.uid}_0`;
   return record(id, 'container', { ID: id, Name, SandboxID: pod.id, Config, ImageRef: IMAGE_ID, LogPath });
 }
+
+export const imageOf = ({ name }: StoredContainer): string => `images.example/team/checkout/${name}:v1.27.3`;
+
+/** As kubelet gives them. */
+export const labelsOf = ({ name, pod }: StoredContainer): Record<string, string> => ({
+  'io.kubernetes.container.name': name,
+  'io.kubernetes.pod.name': pod.name,
+  'io.kubernetes.pod.namespace': pod.namespace,
+  'io.kubernetes.pod.uid': pod.uid,
+});
+
+export const annotationsOf = (): Record<string, string> => ({
+  'io.kubernetes.container.hash': '8e5a1c0d',
+  'io.kubernetes.container.restartCount': '0',
+  'io.kubernetes.container.terminationMessagePath': '/dev/termination-log',
+  'io.kubernetes.container.terminationMessagePolicy': 'File',
+  'io.kubernetes.pod.terminationGracePeriod': '30',
+});
 
 /** containerd.services.containers.v1.Container, with CRI's own part of it. */
 function record(id: string, kind: 'sandbox' | 'container', Metadata: object): Buffer {

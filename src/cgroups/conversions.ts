@@ -27,7 +27,7 @@ export function weightOfShares(shares: CpuShares, formula: WeightFormula): CpuWe
 
 /** Whether the shares give the weight by at least one formula. */
 export function weightMatchesShares(weight: CpuWeight, shares: CpuShares): boolean {
-  return formulasOf(weight, shares).length > 0;
+  return weightOfShares(shares, 'old') === weight || weightOfShares(shares, 'new') === weight;
 }
 
 /**
@@ -53,6 +53,18 @@ export function sharesToReport(live: CpuWeight, stored: CpuShares | undefined, f
  * formula never gives, the nearest shares below.
  */
 export function sharesOfWeight(weight: CpuWeight, formula: WeightFormula): CpuShares {
+  let shares = inverted[formula][weight];
+  if (shares === undefined) {
+    shares = searchShares(weight, formula);
+    inverted[formula][weight] = shares;
+  }
+  return shares;
+}
+
+/** What has been looked for: a weight is one of ten thousand, and is asked for again with each status. */
+const inverted: Readonly<Record<WeightFormula, CpuShares[]>> = { old: [], new: [] };
+
+function searchShares(weight: CpuWeight, formula: WeightFormula): CpuShares {
   const gives = (shares: number): number => weightOfShares(cpuShares(shares), formula);
   if (formula === 'new') return cpuShares(lastWhere((shares) => gives(shares) <= weight));
   const first = lastWhere((shares) => gives(shares) < weight) + 1;

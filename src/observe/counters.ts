@@ -30,7 +30,9 @@ export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
       const fits = calls.has(wanted) || calls.size < MOST_LABELS;
       const key = fits ? wanted : `${OTHER} ${code}`;
       const call = calls.get(key) ?? { method: fits ? method : OTHER, code, count: 0, milliseconds: 0 };
-      calls.set(key, { ...call, count: call.count + 1, milliseconds: call.milliseconds + milliseconds });
+      calls.set(key, call);
+      call.count += 1;
+      call.milliseconds += milliseconds;
     },
     protocolError(code) {
       const key = protocolErrors.has(code) || protocolErrors.size < MOST_LABELS ? code : OTHER;
@@ -38,7 +40,7 @@ export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
     },
     snapshot: () => ({
       failOpen: Object.fromEntries(failOpen),
-      interceptedCalls: [...calls.values()],
+      interceptedCalls: [...calls.values()].map((call) => ({ ...call })),
       protocolErrors: Object.fromEntries(protocolErrors),
     }),
   };

@@ -6,7 +6,7 @@ import {
   criOfSwapMax,
   sharesToReport,
 } from '../cgroups/index.ts';
-import type { LinuxContainerResources, Partially } from '../runtime/index.ts';
+import type { ReportedResources } from '../runtime/index.ts';
 import { type Bytes, type Limit, cpuShares } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup } from './live.ts';
@@ -19,8 +19,8 @@ import { containerCgroup } from './live.ts';
 export function kernelResources(
   { tree }: ResizeContext,
   cgroup: CgroupPath,
-  reported: LinuxContainerResources | undefined,
-): Partially<LinuxContainerResources> | undefined {
+  reported: ReportedResources | undefined,
+): Partial<ReportedResources> | undefined {
   const changes = differences(tree.readLimitsNow(cgroup), () => tree.readSwapMax(cgroup), reported);
   return Object.keys(changes).length === 0 ? undefined : changes;
 }
@@ -41,8 +41,8 @@ export async function findCgroup(context: ResizeContext, containerId: string): P
 function differences(
   limits: CgroupLimits,
   swapMax: () => Limit<Bytes> | undefined,
-  reported: LinuxContainerResources | undefined,
-): Partially<LinuxContainerResources> {
+  reported: ReportedResources | undefined,
+): Partial<ReportedResources> {
   return {
     ...cpuDifferences(limits, reported),
     ...weightDifferences(limits, reported),
@@ -50,50 +50,50 @@ function differences(
   };
 }
 
-function cpuDifferences({ cpuMax }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+function cpuDifferences({ cpuMax }: CgroupLimits, reported: ReportedResources | undefined) {
   if (cpuMax === undefined) return {};
   const { quota, period } = criOfCpuMax(cpuMax);
   // Without a limit, 0 (never given) and -1 (taken away) say the same, and the period says nothing.
-  if (sameLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === BigInt(period))) return {};
-  return { cpu_quota: BigInt(quota), cpu_period: BigInt(period) };
+  if (sameLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return {};
+  return { cpu_quota: quota, cpu_period: period };
 }
 
 /** cpu.weight of a cgroup that nobody gave one. */
 const DEFAULT_WEIGHT = 100;
 
-function weightDifferences({ cpuWeight }: CgroupLimits, reported: LinuxContainerResources | undefined) {
+function weightDifferences({ cpuWeight }: CgroupLimits, reported: ReportedResources | undefined) {
   // 0: the cgroup is idle (cpu.idle), which no number of shares says.
   if (cpuWeight === undefined || cpuWeight === 0) return {};
-  const stored = Number(reported?.cpu_shares ?? 0n);
+  const stored = reported?.cpu_shares ?? 0;
   if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
   const shares = sharesToReport(cpuWeight, stored > 0 ? cpuShares(stored) : undefined, 'new');
-  return shares === stored ? {} : { cpu_shares: BigInt(shares) };
+  return shares === stored ? {} : { cpu_shares: shares };
 }
 
 function memoryDifferences(
   { memoryMax }: CgroupLimits,
   swapMax: () => Limit<Bytes> | undefined,
-  reported: LinuxContainerResources | undefined,
+  reported: ReportedResources | undefined,
 ) {
   const limit = criOfMemoryMax(memoryMax);
-  const memory = sameSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: BigInt(limit) };
+  const memory = sameSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: limit };
   // Not read for containers that were given no swap limit: it is read for each ContainerStatus.
-  if (reported === undefined || reported.memory_swap_limit_in_bytes === 0n) return memory;
+  if (reported === undefined || reported.memory_swap_limit_in_bytes === 0) return memory;
   const memorySwapMax = swapMax();
   if (memorySwapMax === undefined) return memory;
   const both = criOfSwapMax(memorySwapMax, memoryMax);
-  const swap = sameSize(reported.memory_swap_limit_in_bytes, both) ? {} : { memory_swap_limit_in_bytes: BigInt(both) };
+  const swap = sameSize(reported.memory_swap_limit_in_bytes, both) ? {} : { memory_swap_limit_in_bytes: both };
   return { ...memory, ...swap };
 }
 
-const sameLimit = (reported: bigint | undefined, found: number): boolean =>
-  found === -1 ? reported === undefined || reported <= 0n : reported === BigInt(found);
+const sameLimit = (reported: number | undefined, found: number): boolean =>
+  found === -1 ? reported === undefined || reported <= 0 : reported === found;
 
 /** The kernel rounds sizes down to a page: the runtime's number is then the one that was asked for, and true. */
-const LARGEST_PAGE = 64n * 1024n;
+const LARGEST_PAGE = 64 * 1024;
 
-function sameSize(reported: bigint | undefined, found: number): boolean {
-  if (found === -1) return reported === undefined || reported <= 0n;
-  const difference = (reported ?? 0n) - BigInt(found);
-  return difference >= 0n && difference < LARGEST_PAGE;
+function sameSize(reported: number | undefined, found: number): boolean {
+  if (found === -1) return reported === undefined || reported <= 0;
+  const difference = (reported ?? 0) - found;
+  return difference >= 0 && difference < LARGEST_PAGE;
 }

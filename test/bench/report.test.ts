@@ -13,7 +13,7 @@ const measurement = (op: string, inFlight: number, ratio: number, rpsRatio: numb
 });
 
 describe('bars', () => {
-  const good = { rssMB: 80, startMs: 300 };
+  const good = { rssMB: 80, startMs: 300, rssAtEndMB: 90 };
 
   it('are met up to their value', () => {
     const measurements = [
@@ -29,8 +29,8 @@ describe('bars', () => {
   it('are missed by anything beyond, one by one', () => {
     expect(allBarsMet([measurement('Version', 1, 1.701, 1)], good)).toBe(false);
     expect(allBarsMet([measurement('Version', 16, 1, 0.849)], good)).toBe(false);
-    expect(allBarsMet([], { rssMB: 80.1, startMs: 300 })).toBe(false);
-    expect(allBarsMet([], { rssMB: 80, startMs: 300.1 })).toBe(false);
+    expect(allBarsMet([], { rssMB: 80.1, startMs: 300, rssAtEndMB: 90 })).toBe(false);
+    expect(allBarsMet([], { rssMB: 80, startMs: 300.1, rssAtEndMB: 90 })).toBe(false);
   });
 });
 
@@ -38,6 +38,7 @@ it('prints columns that stand below each other, with the bars beside', () => {
   const text = table([measurement('Version', 1, 1.5, 0.66), measurement('Version', 16, 1.6, 0.7)], {
     rssMB: 91.5,
     startMs: 250,
+    rssAtEndMB: 95,
   });
   const lines = text.split('\n');
   expect(lines[2]).toContain('p50 <= 1.7: met');

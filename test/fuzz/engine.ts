@@ -86,6 +86,7 @@ class Run {
         responseLimit: 20_000,
         heldLimit: 25_000,
         unhurriedDelay: random.below(2),
+        readAhead: random.below(2) * 100_000,
         observer,
         interception: { route: routeOf, amend: (exchange) => this.#amend(exchange) },
         now: () => this.#clock,

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { findCgroup, kernelResources, updateContainer, updatePod } from '../../src/sandbox/index.ts';
-import { decode, encode } from '../../src/runtime/index.ts';
+import { decode, encode, readContainerStatus } from '../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from './fake-runtime.ts';
 
 const MI = 1024 * 1024;
@@ -250,8 +250,8 @@ describe('what ContainerStatus has to say', () => {
   };
 
   const stored = (resources: object) => {
-    const linux = encode('UpdateContainerResourcesRequest', { linux: resources });
-    return decode('UpdateContainerResourcesRequest', linux).linux ?? undefined;
+    const response = encode('ContainerStatusResponse', { status: { resources: { linux: resources } } });
+    return readContainerStatus(response).resources;
   };
 
   test.each([
@@ -273,12 +273,12 @@ describe('what ContainerStatus has to say', () => {
     [
       'memory',
       { memory_limit_in_bytes: BigInt(64 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
-      { memory_limit_in_bytes: BigInt(100 * MI) },
+      { memory_limit_in_bytes: 100 * MI },
     ],
     [
       'quota',
       { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 5000n, cpu_period: 100_000n, cpu_shares: 102n },
-      { cpu_quota: 10_000n, cpu_period: 100_000n },
+      { cpu_quota: 10_000, cpu_period: 100_000 },
     ],
   ])('%s', async (_name, reported, expected) => {
     runtime.makePod(String(100 * MI), [100 * MI]);
@@ -300,7 +300,7 @@ describe('what ContainerStatus has to say', () => {
     expect(await kernelOf(containerId(0), given)).toBeUndefined();
     runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': String(28 * MI) });
     expect(await kernelOf(containerId(0), given)).toEqual({
-      memory_swap_limit_in_bytes: BigInt(128 * MI),
+      memory_swap_limit_in_bytes: 128 * MI,
     });
     expect(await kernelOf(containerId(0), stored(linux))).toBeUndefined();
   });
@@ -314,9 +314,9 @@ describe('what ContainerStatus has to say', () => {
     });
     const changed = stored({ memory_limit_in_bytes: 5000n, cpu_quota: 5000n, cpu_period: 100_000n });
     expect(await kernelOf(containerId(0), changed)).toEqual({
-      cpu_period: 100_000n,
-      cpu_quota: -1n,
-      memory_limit_in_bytes: -1n,
+      cpu_period: 100_000,
+      cpu_quota: -1,
+      memory_limit_in_bytes: -1,
     });
     expect(await kernelOf(containerId(0), stored({}))).toBeUndefined();
   });

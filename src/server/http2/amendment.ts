@@ -37,7 +37,7 @@ export class Amendment {
   /**
    * @param requestLimit bytes of a request that is kept
    * @param responseLimit bytes of a response that is held
-   * @param window the client's initial window of the stream, in bytes
+   * @param window bytes that the backend may send on the stream at first
    */
   constructor(requestLimit: number, responseLimit: number, window: number) {
     this.request = new MessageCollector(requestLimit);

@@ -79,7 +79,8 @@ export class BackendSide {
   /** Gives the backend what the client's window of an amended stream has room for. */
   grantStream(stream: AmendStream): void {
     const { amendment, down } = stream;
-    const increment = down.window - down.charged - amendment.charged - amendment.allowance;
+    const takes = Math.min(down.window + this.#switch.options.readAhead, LARGEST_WINDOW);
+    const increment = takes - down.charged - amendment.charged - amendment.allowance;
     if (stream.serverEnded || increment <= 0) return;
     amendment.allowance += increment;
     this.#switch.toBackend.push(windowUpdate(stream.id, increment));

@@ -21,7 +21,7 @@ import { HpackEncoder } from './hpack/encoder.ts';
 import type { HeaderField } from './hpack/field.ts';
 import type { Settings } from './settings.ts';
 import { readSettings, settingsForServer } from './settings.ts';
-import type { Stream } from './stream.ts';
+import type { PassStream, Stream } from './stream.ts';
 import type { Switch } from './switch.ts';
 
 /** Frames of one kind in a second that answer nothing of ours; see {@link FloodMeter}. */
@@ -252,7 +252,8 @@ export class ClientSide {
     const first = !this.greeted;
     this.greeted = true;
     const core = this.#switch;
-    core.toBackend.push(settingsForServer(settings, first));
+    core.toBackend.push(settingsForServer(settings, first, core.options.readAhead));
+    if (first) core.backend.flow.readAhead(core.options.readAhead);
     // Nobody else is there to acknowledge them.
     if (core.backend.gone) this.acknowledge();
     // The client hears the backend's SETTINGS first, as it must (RFC 9113 section 3.4); until then the rest waits.
@@ -293,8 +294,21 @@ export class ClientSide {
     }
     stream.down.window += increment;
     if (!stream.down.idle) core.gate.drain(stream.down);
-    if (stream.kind === 'pass') core.toBackend.pass(frame.buffer, frame.start, frame.end);
+    if (stream.kind === 'pass') this.#widen(stream, increment, frame);
     else if (stream.kind === 'amend') core.backend.grantStream(stream);
+  }
+
+  /** The backend hears what the client takes, as long as that and what it may send ahead make a window. */
+  #widen(stream: PassStream, increment: number, frame: Frame): void {
+    const { toBackend } = this.#switch;
+    const { down } = stream;
+    const tooMuch = down.window - down.charged + stream.ahead - LARGEST_WINDOW;
+    if (tooMuch <= 0) {
+      toBackend.pass(frame.buffer, frame.start, frame.end);
+      return;
+    }
+    stream.ahead -= tooMuch;
+    if (increment > tooMuch) toBackend.push(windowUpdate(stream.id, increment - tooMuch));
   }
 
   /** A frame for a stream that nobody opened is an error; one for a stream that is over is not (section 5.1). */

@@ -2,6 +2,8 @@ import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
 import { DEFAULT_MAX_FRAME_SIZE, DEFAULT_WINDOW, Flag, FrameType, LARGEST_WINDOW, frameHeader } from './frame.ts';
 import type { Outbox } from './outbox.ts';
+import type { Slab } from './slabs.ts';
+import { Slabs } from './slabs.ts';
 
 /** Who put a lane's data there, and is told how it goes. */
 export interface LaneSource {
@@ -26,6 +28,8 @@ interface DataItem {
   /** Bytes that the source's windows are still charged for this: not the same as size, when it was padded or amended. */
   charged: number;
   readonly last: boolean;
+  /** Where the parts lie, if the gate has copied them. */
+  readonly slab: Slab | undefined;
 }
 
 const NO_ITEMS: Item[] = [];
@@ -75,6 +79,7 @@ export class Gate {
   readonly #outbox: Outbox;
   /** Lanes with something queued, the longest waiting first. */
   readonly #waiting = new Set<Lane>();
+  readonly #slabs = new Slabs();
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
@@ -100,7 +105,8 @@ export class Gate {
 
   /** Sends as much as fits of a payload, and queues the rest: a copy, since the chunk that it came in is used again. */
   data(lane: Lane, payload: Buffer, charged: number, last: boolean): void {
-    this.#queue(lane, { kind: 'data', parts: [Buffer.from(payload)], size: payload.length, charged, last });
+    const { bytes, slab } = this.#slabs.copy(payload);
+    this.#queue(lane, { kind: 'data', parts: [bytes], size: payload.length, charged, last, slab });
     lane.charged += charged;
     this.drain(lane);
   }
@@ -127,7 +133,7 @@ export class Gate {
     const at = lane.queue.findIndex((item) => item.kind === 'held');
     if (at === -1) return;
     const items: Item[] = head === undefined ? [] : [{ kind: 'frames', bytes: head, last: false }];
-    lane.queue.splice(at, 1, ...items, { kind: 'data', parts, size, charged, last });
+    lane.queue.splice(at, 1, ...items, { kind: 'data', parts, size, charged, last, slab: undefined });
     lane.charged += charged;
     this.drain(lane);
   }
@@ -144,10 +150,20 @@ export class Gate {
   /** Throws away what a lane has queued. */
   discard(lane: Lane): void {
     this.#waiting.delete(lane);
+    for (const item of lane.queue) this.#letGo(item);
     lane.queue = NO_ITEMS;
     const { charged } = lane;
     lane.charged = 0;
     if (charged > 0) lane.source.left(lane, charged);
+  }
+
+  /** Nothing that was sent is in this process any more: its memory may be used again. */
+  recycle(): void {
+    this.#slabs.recycle();
+  }
+
+  #letGo(item: Item): void {
+    if (item.kind === 'data' && item.slab !== undefined) this.#slabs.gone(item.slab);
   }
 
   /** Sends what one lane has queued as far as its windows allow. */
@@ -171,6 +187,7 @@ export class Gate {
     if (item.kind === 'data' && (item.size > 0 || item.charged > 0)) return true;
     this.passed += 1;
     lane.queue.shift();
+    this.#letGo(item);
     if (lane.queue.length === 0) this.#waiting.delete(lane);
     if (item.last) lane.source.finished(lane);
     return true;

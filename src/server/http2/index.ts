@@ -46,6 +46,7 @@ export const LIMITS = {
   heldLimit: 32 * MIB,
   amendTimeout: 2000,
   unhurriedDelay: 5,
+  readAhead: MIB / 4,
   refuseTimeout: 3000,
   lingerTimeout: 1000,
 } as const satisfies Partial<SwitchCoreOptions>;

@@ -12,6 +12,8 @@ export interface SwitchCoreOptions {
   readonly amendTimeout: number;
   /** How long what nobody waits for (the answer to a ping, say) may wait itself for something else to go the same way. */
   readonly unhurriedDelay: number;
+  /** Bytes that the backend may send beyond what the client's windows take: kept here until they do. */
+  readonly readAhead: number;
   /** A header list from the client, decoded; and any header block, as it comes. */
   readonly headerListLimit: number;
   /** A request that is read on the way; a longer one is not amended. */

@@ -1,6 +1,12 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
-import { DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE, LARGEST_WINDOW, settingsFrame } from './frame.ts';
+import {
+  DEFAULT_MAX_FRAME_SIZE,
+  DEFAULT_WINDOW,
+  LARGEST_MAX_FRAME_SIZE,
+  LARGEST_WINDOW,
+  settingsFrame,
+} from './frame.ts';
 
 /** Identifiers (RFC 9113 section 6.5.2). Those that are not here pass without a look. */
 export const Setting = { HEADER_TABLE_SIZE: 1, ENABLE_PUSH: 2, INITIAL_WINDOW_SIZE: 4, MAX_FRAME_SIZE: 5 } as const;
@@ -42,10 +48,15 @@ export function readSettings(frame: Frame): Settings {
  * their header blocks stands for itself, and blocks of several servers can go to the client in any order. And they may
  * not push: the switch knows only streams that the client opened.
  * @param first the first frame says so, and what the client says on this later is left out
+ * @param ahead bytes that the server may send on each stream beyond what the client takes
  */
-export function settingsForServer(settings: Settings, first: boolean): Buffer {
-  const passed = settings.all.filter(([id]) => id !== Setting.HEADER_TABLE_SIZE && id !== Setting.ENABLE_PUSH);
-  return settingsFrame(first ? [...NO_TABLE_NO_PUSH, ...passed] : passed);
+export function settingsForServer(settings: Settings, first: boolean, ahead: number): Buffer {
+  const own = new Set<number>([Setting.HEADER_TABLE_SIZE, Setting.ENABLE_PUSH, Setting.INITIAL_WINDOW_SIZE]);
+  const passed = settings.all.filter(([id]) => !own.has(id));
+  const window = settings.initialWindow ?? (first && ahead > 0 ? DEFAULT_WINDOW : undefined);
+  const wider: [number, number][] =
+    window === undefined ? [] : [[Setting.INITIAL_WINDOW_SIZE, Math.min(window + ahead, LARGEST_WINDOW)]];
+  return settingsFrame([...(first ? NO_TABLE_NO_PUSH : []), ...wider, ...passed]);
 }
 
 /** What every server behind the switch is told. */

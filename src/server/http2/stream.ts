@@ -38,6 +38,13 @@ abstract class StreamBase {
 /** Goes to the backend and back as it is. */
 export class PassStream extends StreamBase {
   readonly kind = 'pass';
+  /** Bytes that the backend may send beyond what the client takes. */
+  ahead: number;
+
+  constructor(path: string, openedAt: number, down: Lane, ahead: number) {
+    super(path, openedAt, down);
+    this.ahead = ahead;
+  }
 }
 
 /** Goes to the backend; its response is held until it is amended. */

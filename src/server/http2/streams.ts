@@ -1,7 +1,7 @@
 import { Amendment } from './amendment.ts';
 import { ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
-import { headersFrames, rstStream, windowUpdate } from './frame.ts';
+import { LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from './frame.ts';
 import { Lane } from './gate.ts';
 import { UNAVAILABLE, unavailableBlock } from './grpc.ts';
 import type { LocalSide } from './local-side.ts';
@@ -42,12 +42,13 @@ export class Streams {
     const { interception, now, observer } = core.options;
     const route = interception.route(path);
     const window = core.client.initialWindow;
+    const ahead = Math.min(core.options.readAhead, LARGEST_WINDOW - window);
     let stream: Stream;
     if (route === 'pass') {
-      stream = new PassStream(path, now(), new Lane(id, window, core.backend.flow));
+      stream = new PassStream(path, now(), new Lane(id, window, core.backend.flow), ahead);
     } else if (route === 'amend' && !compressed) {
       const { requestLimit, responseLimit } = core.options;
-      const amendment = new Amendment(requestLimit, responseLimit, window);
+      const amendment = new Amendment(requestLimit, responseLimit, window + ahead);
       stream = new AmendStream(path, now(), new Lane(id, window, core.backend.flow), amendment);
     } else {
       const side = core.local();

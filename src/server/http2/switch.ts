@@ -183,7 +183,11 @@ export class Switch {
     }
     this.#settled(name);
     const reusable = this.#backlog() === 0;
-    if (reusable) side.reader.recycle();
+    if (reusable) {
+      side.reader.recycle();
+      this.gate.recycle();
+      for (const local of this.#locals.keys()) local.gate.recycle();
+    }
     return reusable;
   }
 

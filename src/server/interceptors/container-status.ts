@@ -1,10 +1,7 @@
-import { ContainerState, encode, spliceInto } from '../../runtime/index.ts';
+import { ContainerState, readContainerStatus, withResources } from '../../runtime/index.ts';
 import { type ResizeContext, findCgroup, kernelResources } from '../../sandbox/index.ts';
 import type { Amendment } from '../routes.ts';
-import { decodeOrUndefined } from './decode.ts';
-
-/** Where the Linux resources are in a ContainerStatusResponse: status, resources, linux. */
-const LINUX_RESOURCES = [1, 16, 1];
+import { orUndefined } from './decode.ts';
 
 /**
  * ContainerStatus of a running container: where the runtime's store and the kernel differ, the kernel's values are
@@ -12,15 +9,15 @@ const LINUX_RESOURCES = [1, 16, 1];
  */
 export function containerStatus(context: ResizeContext): Amendment {
   return ({ response }, trace) => {
-    const status = decodeOrUndefined(context, 'ContainerStatusResponse', response)?.status ?? undefined;
+    const status = orUndefined(context, 'ContainerStatusResponse', () => readContainerStatus(response));
     if (status?.state !== ContainerState.RUNNING) return undefined;
     const { id } = status;
     trace.fields.container = id;
     const amend = (cgroup: string | undefined): Uint8Array | undefined => {
       if (cgroup === undefined) return undefined;
       try {
-        const linux = kernelResources(context, cgroup, status.resources?.linux ?? undefined);
-        return linux && spliceInto(response, LINUX_RESOURCES, encode('LinuxContainerResources', linux));
+        const changes = kernelResources(context, cgroup, status.resources);
+        return changes && withResources(response, changes);
       } catch (error) {
         // It has just ended, say: the runtime's own values stand.
         context.failOpen('unreadable_state', id, error);

@@ -7,8 +7,17 @@ export function decodeOrUndefined<Name extends keyof Messages>(
   name: Name,
   bytes: Uint8Array,
 ): Messages[Name] | undefined {
+  return orUndefined(context, name, () => decode(name, bytes));
+}
+
+/** The same for a message that is read in a way of its own. */
+export function orUndefined<Message>(
+  context: ResizeContext,
+  name: keyof Messages,
+  read: () => Message,
+): Message | undefined {
   try {
-    return decode(name, bytes);
+    return read();
   } catch (error) {
     context.failOpen('undecodable', name, error);
     return undefined;

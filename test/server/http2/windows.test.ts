@@ -32,8 +32,9 @@ class World {
   readonly backend: ModelServer;
   local: ModelServer | undefined;
 
-  constructor() {
+  constructor(readAhead: number) {
     this.table = layTable({
+      readAhead,
       amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
       heldLimit: 2 ** 30,
     });
@@ -117,8 +118,9 @@ describe('flow control', () => {
       fc.asyncProperty(
         fc.array(action, { minLength: 5, maxLength: 120 }),
         fc.integer({ min: 200, max: 9000 }),
-        async (steps, window) => {
-          const world = new World();
+        fc.constantFrom(0, 3000, 1_048_576),
+        async (steps, window, readAhead) => {
+          const world = new World(readAhead);
           for (const step of steps) await world.act(step);
           await world.finish(window);
           for (const [id, stream] of world.client.streams) {
@@ -129,10 +131,10 @@ describe('flow control', () => {
             const server = its.route === 'handle' ? world.local! : world.backend;
             expect(Buffer.concat(server.uploads.get(id)!.received).equals(up)).toBe(true);
           }
-          // With everything delivered, the backend may send exactly what the client takes.
+          // With everything delivered, the backend may send exactly what the client takes, and what is kept for it here.
           await world.finish(500_000);
           await world.finish(500_000);
-          expect(world.backend.window).toBe(world.client.granted);
+          expect(world.backend.window).toBe(world.client.granted + readAhead);
           expect(world.table.core.streams.running).toBe(0);
           expect(world.table.core.amender.kept).toBe(0);
           expect(world.table.events.filter((event) => !/ (answered|cancelled) /.test(event))).toEqual([]);

@@ -206,6 +206,8 @@ export function layTable(options: TableOptions = {}): Table {
       ...LIMITS,
       // At once, unless a test is about that.
       unhurriedDelay: 0,
+      // Likewise: the windows are then the client's own.
+      readAhead: 0,
       now: () => table.clock,
       connectLocal: (told) => {
         const local = new FakeTransport(told);
