@@ -31,7 +31,14 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
-  const context = createResizeContext({ registry, tree: new CgroupTree(config.cgroupRoot), volumes, log, counters });
+  const context = createResizeContext({
+    registry,
+    backend,
+    tree: new CgroupTree(config.cgroupRoot),
+    volumes,
+    log,
+    counters,
+  });
   const interceptors = createInterceptors(context, backend);
   return {
     interceptors,

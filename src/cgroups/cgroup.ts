@@ -143,6 +143,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return { outcome: 'written', found };
   }
 
+  /** Whether a memory limit that was asked for is the one that was found: the kernel counts in pages. */
+  holds(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
+    return isSameLimit(asked, found, this.#files.pageSize);
+  }
+
   /** The content of a file by name, as the kernel prints it. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
   readFile(cgroup: CgroupPath, file: string): Promise<string> {
     return settle(() => this.#files.readNow(cgroup, file));

@@ -110,6 +110,8 @@ export class Backend {
 
 /** The calls that the shim makes by itself. */
 export type RuntimeMethod =
+  | 'UpdateContainerResources'
+  | 'UpdatePodSandboxResources'
   | 'PodSandboxStatus'
   | 'ListPodSandbox'
   | 'ListContainers'

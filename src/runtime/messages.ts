@@ -37,6 +37,7 @@ export interface Messages {
     linux: LinuxContainerResources | null;
     windows: object | null;
   };
+  UpdateContainerResourcesResponse: object;
   UpdatePodSandboxResourcesRequest: {
     pod_sandbox_id: string;
     overhead: LinuxContainerResources | null;

@@ -5,7 +5,7 @@ import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { isUnderUse } from './admission.ts';
 import { readPod } from './live.ts';
 import { isWithin } from './plan.ts';
-import type { Step } from './state.ts';
+import type { Change, ContainerStep, Step } from './state.ts';
 import { type StepActions, describeStep } from './transaction.ts';
 
 /** What the steps of one pod are carried out on. */
@@ -16,13 +16,24 @@ export interface StepTargets {
   readonly cgroup: CgroupPath;
   /** The call to the runtime. */
   readonly call: () => Promise<void>;
+  /** Asks the runtime for one container's new values, and checks that the kernel has them. */
+  readonly updateContainer: (step: ContainerStep) => Promise<void>;
   /** Whether that call may have raised the limit of a container, also when it failed. */
   readonly callRaises: boolean;
   readonly log?: Log;
 }
 
 /** Carries steps out on the kernel and the runtime, and takes them back within the rules that hold at any time. */
-export function stepActions({ tree, volumes, pod, cgroup, call, callRaises, log = noLog }: StepTargets): StepActions {
+export function stepActions({
+  tree,
+  volumes,
+  pod,
+  cgroup,
+  call,
+  updateContainer,
+  callRaises,
+  log = noLog,
+}: StepTargets): StepActions {
   const apply = async (step: Step): Promise<unknown> => {
     switch (step.kind) {
       case 'volume':
@@ -35,6 +46,8 @@ export function stepActions({ tree, volumes, pod, cgroup, call, callRaises, log 
         return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
       case 'pod-unified':
         return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
+      case 'container':
+        return updateContainer(step);
       case 'runtime':
         return call();
     }
@@ -67,6 +80,16 @@ export function stepActions({ tree, volumes, pod, cgroup, call, callRaises, log 
 }
 
 /** The step that takes this one back. */
-function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
-  return { ...step, from: step.to, to: step.from } as Step;
+export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
+  if (step.kind !== 'container') return { ...step, from: step.to, to: step.from } as Step;
+  const { id, memory, cpu, shares } = step;
+  return {
+    kind: 'container',
+    id,
+    ...(memory && { memory: turned(memory) }),
+    ...(cpu && { cpu: turned(cpu) }),
+    ...(shares && { shares: turned(shares) }),
+  };
 }
+
+const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });

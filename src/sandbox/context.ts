@@ -1,5 +1,5 @@
 import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
-import type { PodDescription } from '../runtime/index.ts';
+import type { Backend, PodDescription } from '../runtime/index.ts';
 import { messageOf } from '../errors/index.ts';
 import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
@@ -11,6 +11,8 @@ import { VolumePolicies } from './volumes.ts';
 /** What every resize on this node works with. */
 export interface ResizeContext {
   readonly registry: Registry;
+  /** For calls of the shim's own. */
+  readonly backend: Backend;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly policies: VolumePolicies;
@@ -30,16 +32,18 @@ export interface ResizeContext {
 /** Also watches the registry: what is kept for a pod or a container goes with it. */
 export function createResizeContext(parts: {
   registry: Registry;
+  backend: Backend;
   tree: CgroupTree;
   volumes: MemoryVolumes;
   log?: Log;
   counters?: Counters;
   procRoot?: string;
 }): ResizeContext {
-  const { registry, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
+  const { registry, backend, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
   const first = oncePerKey();
   const context: ResizeContext = {
     registry,
+    backend,
     tree,
     volumes,
     policies: new VolumePolicies(),

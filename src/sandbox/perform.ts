@@ -2,6 +2,7 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import { stepActions } from './actions.ts';
 import type { ResizeContext } from './context.ts';
+import { updateByRuntime } from './container-step.ts';
 import { podCgroup } from './live.ts';
 import { plan } from './plan.ts';
 import type { PodState, PodTarget, Step } from './state.ts';
@@ -30,6 +31,7 @@ export async function perform(
       pod,
       cgroup: podCgroup(pod),
       call,
+      updateContainer: (step) => updateByRuntime(context, pod, step),
       callRaises: target.call === 'container',
       log: context.log,
     }),

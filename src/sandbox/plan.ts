@@ -1,5 +1,5 @@
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../units/index.ts';
-import type { ContainerState, PodState, PodTarget, Step } from './state.ts';
+import type { Change, ContainerState, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 
 /**
  * From a pod's live values and the wanted ones to ordered steps. Pure: no clock, no file, no call; so every rule of
@@ -11,8 +11,8 @@ const PAGE = 4096;
 const MIN_QUOTA = 1000;
 
 /**
- * The steps from `state` to `target`: volumes that shrink, what the pod's cgroup gains, the runtime's call for a
- * container, what the pod's cgroup loses, volumes that grow. So the sum of the containers' limits stays within the pod's at every instant, and a
+ * The steps from `state` to `target`: volumes that shrink, what the pod's cgroup gains, the containers' updates, what
+ * the pod's cgroup loses, volumes that grow. So the sum of the containers' limits stays within the pod's at every instant, and a
  * volume is never larger than a limit that it was smaller than before.
  */
 export function plan(state: PodState, target: PodTarget): Step[] {
@@ -39,38 +39,73 @@ export function plan(state: PodState, target: PodTarget): Step[] {
   for (const { key, from, to } of target.unified ?? []) {
     if (to !== from) before.push({ kind: 'pod-unified', key, from, to });
   }
-  const call: Step = { kind: 'runtime' };
+  const calls: Step[] = target.call === 'none' ? [] : [{ kind: 'runtime' }];
+  const containers = containerSteps(state, target.containers ?? []);
   // A container's new limit belongs between what the pod gains and what it loses. The pod's own call only tells the
   // runtime what was written, so it comes last: an error before it has told nobody.
-  const cgroups = target.call === 'container' ? [...before, call, ...after] : [...before, ...after, call];
+  const cgroups =
+    target.call === 'container'
+      ? [...before, ...containers, ...calls, ...after]
+      : [...before, ...containers, ...after, ...calls];
   return [...shrink, ...cgroups, ...grow];
 }
 
-/** What one container is asked to become. */
-export interface ContainerWish {
-  readonly id: string;
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
+/**
+ * What each container loses, then what each gains: so their sum is never above both what it was and what it will be. One
+ * update for a container, or two when its memory and its CPU go opposite ways.
+ */
+function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step[] {
+  const lowered: Step[] = [];
+  const raised: Step[] = [];
+  for (const wish of wishes) {
+    const now = state.containers.find(({ id }) => id === wish.id);
+    if (now === undefined) continue;
+    const memory = changeOf(now.memory, wish.memory, (a, b) => a === b);
+    const cpu = changeOf(now.cpu, wish.cpu, sameCpu);
+    const shares = now.shares === undefined ? undefined : changeOf(now.shares, wish.shares, (a, b) => a === b);
+    const memoryFalls = memory !== undefined && compareLimits(memory.to, memory.from) < 0;
+    const cpuFalls = cpu !== undefined && compareCpu(cpu.to, cpu.from) < 0;
+    const down = { ...(memoryFalls && { memory }), ...(cpuFalls && { cpu }) };
+    const up = { ...(!memoryFalls && memory && { memory }), ...(!cpuFalls && cpu && { cpu }) };
+    const [falls, rises] = [Object.keys(down).length > 0, Object.keys(up).length > 0];
+    // Shares take part in no rule: they go with an update that is made anyway.
+    const extra = shares === undefined ? {} : { shares };
+    if (falls) lowered.push({ kind: 'container', id: wish.id, ...down, ...(rises ? {} : extra) });
+    if (rises || (!falls && shares !== undefined)) raised.push({ kind: 'container', id: wish.id, ...up, ...extra });
+  }
+  return [...lowered, ...raised];
+}
+
+function changeOf<Value>(
+  from: Value,
+  to: Value | undefined,
+  same: (a: Value, b: Value) => boolean,
+): Change<Value> | undefined {
+  return to === undefined || same(from, to) ? undefined : { from, to };
 }
 
 /**
- * The pod limits that go with the update of one container (docs/resize.md, "The pod limit when one container is
+ * The pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
  * updated"): a tight limit stays tight, a looser one is raised only when the sum would pass it, `max` stays `max`. A limit
  * that is already under the sum was set so on purpose (Kubernetes' pod-level resources allow it) and is left alone.
  */
-export function podLimitsFor(state: PodState, wish: ContainerWish): { memory?: Limit<Bytes>; cpu?: CpuMax } {
-  const memory = wish.memory === undefined ? undefined : podMemoryFor(state, wish.id, wish.memory);
-  const cpu = wish.cpu === undefined ? undefined : podCpuFor(state, wish.id, wish.cpu);
+export function podLimitsFor(
+  state: PodState,
+  wishes: readonly ContainerWish[],
+): { memory?: Limit<Bytes>; cpu?: CpuMax } {
+  const then = state.containers.map((container) => {
+    const { memory = container.memory, cpu = container.cpu } = wishes.find(({ id }) => id === container.id) ?? {};
+    return { ...container, memory, cpu };
+  });
+  const memory = wishes.some((wish) => wish.memory !== undefined) ? podMemoryFor(state, then) : undefined;
+  const cpu = wishes.some((wish) => wish.cpu !== undefined) ? podCpuFor(state, then) : undefined;
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
-function podMemoryFor(state: PodState, id: string, wanted: Limit<Bytes>): Limit<Bytes> | undefined {
+function podMemoryFor(state: PodState, then: readonly ContainerState[]): Limit<Bytes> | undefined {
   if (state.memory === 'max') return undefined;
   const sumNow = memorySum(state.containers, state.overhead.memory);
-  const sumThen = memorySum(
-    state.containers.map((container) => (container.id === id ? { ...container, memory: wanted } : container)),
-    state.overhead.memory,
-  );
+  const sumThen = memorySum(then, state.overhead.memory);
   // The kernel rounds each limit down to a page, so a tight pod limit may stand up to a page for each container above.
   const slack = state.memory - sumNow;
   const tight = slack >= 0 && slack < slackOf(state);
@@ -78,14 +113,14 @@ function podMemoryFor(state: PodState, id: string, wanted: Limit<Bytes>): Limit<
   return undefined;
 }
 
-function podCpuFor(state: PodState, id: string, wanted: CpuMax): CpuMax | undefined {
+function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | undefined {
   if (state.cpu.quota === 'max') return undefined;
   const { period } = state.cpu;
   const overhead = quotaIn(state.overhead.cpu, period);
   const sum = (containers: readonly ContainerState[]): number =>
     containers.reduce((total, { cpu }) => total + quotaIn(cpu, period), overhead);
   const sumNow = sum(state.containers);
-  const sumThen = sum(state.containers.map((entry) => (entry.id === id ? { ...entry, cpu: wanted } : entry)));
+  const sumThen = sum(then);
   const slack = state.cpu.quota - sumNow;
   // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
   const least = state.containers.filter(({ cpu }) => cpu.quota === MIN_QUOTA).length * MIN_QUOTA;

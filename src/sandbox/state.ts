@@ -1,10 +1,20 @@
-import type { Bytes, CpuMax, CpuWeight, Limit } from '../units/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../units/index.ts';
 
 /** What the kernel says of one running container. */
 export interface ContainerState {
   readonly id: string;
   readonly memory: Limit<Bytes>;
   readonly cpu: CpuMax;
+  /** As the runtime has stored them. Undefined where nobody has asked: no rule of order goes by them. */
+  readonly shares?: CpuShares;
+}
+
+/** What one container is asked to become. What is absent stays as it is. */
+export interface ContainerWish {
+  readonly id: string;
+  readonly memory?: Limit<Bytes>;
+  readonly cpu?: CpuMax;
+  readonly shares?: CpuShares;
 }
 
 /** A memory-backed volume as it is mounted. */
@@ -40,9 +50,25 @@ export interface PodTarget {
   readonly weight?: CpuWeight;
   /** Keys that resource fields do not cover, as CRI's `unified` gives them. */
   readonly unified?: readonly UnifiedChange[];
-  /** The call to the runtime that goes with it: a container's update, or that of the pod itself. */
-  readonly call: 'container' | 'pod';
+  /** What the shim asks the runtime for itself, container by container. */
+  readonly containers?: readonly ContainerWish[];
+  /** The caller's own call that goes with it: a container's update, that of the pod itself, or none. */
+  readonly call: 'container' | 'pod' | 'none';
   readonly volumes: ReadonlyMap<string, Bytes>;
+}
+
+export interface Change<Value> {
+  readonly from: Value;
+  readonly to: Value;
+}
+
+/** One update of one container, by the runtime. Both memory and CPU go the same way in it, if both are there. */
+export interface ContainerStep {
+  readonly kind: 'container';
+  readonly id: string;
+  readonly memory?: Change<Limit<Bytes>>;
+  readonly cpu?: Change<CpuMax>;
+  readonly shares?: Change<CpuShares>;
 }
 
 /** One write. A plan is a list of these, in order. */
@@ -52,4 +78,6 @@ export type Step =
   | { readonly kind: 'pod-cpu'; readonly from: CpuMax; readonly to: CpuMax }
   | { readonly kind: 'pod-weight'; readonly from: CpuWeight; readonly to: CpuWeight }
   | { readonly kind: 'pod-unified'; readonly key: string; readonly from: string; readonly to: string }
+  | ContainerStep
+  /** The caller's own call, as it came. */
   | { readonly kind: 'runtime' };

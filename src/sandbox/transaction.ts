@@ -1,5 +1,6 @@
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
-import type { Step } from './state.ts';
+import type { CpuMax } from '../units/index.ts';
+import type { ContainerStep, Step } from './state.ts';
 
 /** How the steps of a plan are carried out and taken back. */
 export interface StepActions {
@@ -78,7 +79,18 @@ export function describeStep(step: Step): string {
       return `pod cpu.weight ${step.from} -> ${step.to}`;
     case 'pod-unified':
       return `pod ${step.key} ${step.from} -> ${step.to}`;
+    case 'container':
+      return `container ${step.id} ${changesOf(step).join(', ')}`;
     case 'runtime':
       return 'runtime';
   }
+}
+
+function changesOf({ memory, cpu, shares }: ContainerStep): string[] {
+  const text = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
+  return [
+    ...(memory === undefined ? [] : [`memory.max ${memory.from} -> ${memory.to}`]),
+    ...(cpu === undefined ? [] : [`cpu.max ${text(cpu.from)} -> ${text(cpu.to)}`]),
+    ...(shares === undefined ? [] : [`cpu shares ${shares.from} -> ${shares.to}`]),
+  ];
 }

@@ -122,7 +122,7 @@ async function podLimits(
   containerId: string,
   wanted: WantedLimits,
 ): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
-  const { memory, ...limits } = podLimitsFor(state, { id: containerId, ...wanted });
+  const { memory, ...limits } = podLimitsFor(state, [{ id: containerId, ...wanted }]);
   if (memory === undefined) return limits;
   const use = await context.tree.readMemoryUse(podCgroup(pod));
   if (!isUnderUse(memory, state.memory, use)) return { ...limits, memory };

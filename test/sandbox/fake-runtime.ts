@@ -47,6 +47,7 @@ export class FakeRuntime {
     };
     this.context = createResizeContext({
       registry: new Registry(this.backend, log),
+      backend: this.backend,
       tree: new CgroupTree(this.cgroupRoot),
       volumes: new MemoryVolumes({ kubeletRoot: join(this.#folder, 'kubelet') }),
       log,

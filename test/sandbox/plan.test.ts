@@ -37,7 +37,7 @@ describe('a container is updated', () => {
     const chosen = state.containers[index % state.containers.length]!;
     const wanted = { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
     const steps = plan(state, {
-      ...podLimitsFor(state, { id: chosen.id, ...wanted }),
+      ...podLimitsFor(state, [{ id: chosen.id, ...wanted }]),
       call: 'container',
       volumes: NO_VOLUMES,
     });
@@ -87,11 +87,13 @@ describe('a container is updated', () => {
 
   test('raises the pod before and lowers it after, each resource by itself', () => {
     const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
-    const limits = podLimitsFor(state, {
-      id: 'a',
-      memory: bytes(150 * MI),
-      cpu: { quota: microseconds(5000), period: PERIOD },
-    });
+    const limits = podLimitsFor(state, [
+      {
+        id: 'a',
+        memory: bytes(150 * MI),
+        cpu: { quota: microseconds(5000), period: PERIOD },
+      },
+    ]);
     expect(words(plan(state, { ...limits, call: 'container', volumes: NO_VOLUMES }))).toEqual([
       `pod memory.max ${300 * MI} -> ${350 * MI}`,
       'runtime',
@@ -101,20 +103,20 @@ describe('a container is updated', () => {
 
   test('a looser limit is raised only when the sum passes it', () => {
     const state = pod(400, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(200 * MI) })).toEqual({});
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(50 * MI) })).toEqual({});
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(250 * MI) })).toEqual({ memory: 450 * MI });
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MI) }])).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MI) }])).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MI) }])).toEqual({ memory: 450 * MI });
   });
 
   test('a limit under the sum was set on purpose and stays', () => {
     const state = pod(250, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(300 * MI) })).toEqual({});
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(10 * MI) })).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MI) }])).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MI) }])).toEqual({});
   });
 
   test('a container that loses its limit takes a tight pod limit away', () => {
     const state = pod(300, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, { id: 'a', memory: 'max' })).toEqual({ memory: 'max' });
+    expect(podLimitsFor(state, [{ id: 'a', memory: 'max' }])).toEqual({ memory: 'max' });
   });
 
   test('limits that the kernel rounded down to pages are still tight', () => {
@@ -128,20 +130,20 @@ describe('a container is updated', () => {
       memory: limit(1000e6),
     };
     expect(isMemoryTight(state)).toBe(true);
-    expect(podLimitsFor(state, { id: 'a', memory: bytes(400e6) })).toEqual({ memory: 400e6 + limit(500e6) });
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toEqual({ memory: 400e6 + limit(500e6) });
   });
 
   test("kubelet's sum of milliCPU under the kernel's least quotas is tight", () => {
     // 5m and 100m: kubelet gives the pod 105m, the first container the least quota of 1000 instead of 500.
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
-    const limits = podLimitsFor(state, { id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } });
+    const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
     expect(limits).toEqual({ cpu: { quota: 30_000, period: PERIOD } });
   });
 
   test('quotas of other periods count by their rate', () => {
     const other = { ...container('b', 'max'), cpu: { quota: microseconds(5000), period: microseconds(20_000) } };
     const state = pod('max', 35_000, [container('a', 'max', 10_000), other]);
-    const limits = podLimitsFor(state, { id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } });
+    const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
     expect(limits).toEqual({ cpu: { quota: 45_000, period: PERIOD } });
   });
 });
@@ -155,7 +157,7 @@ describe('volumes', () => {
     ],
   });
   const target = (to: number, sizes: Record<string, number>) => ({
-    ...podLimitsFor(withVolumes(200), { id: 'a', memory: bytes(to * MI) }),
+    ...podLimitsFor(withVolumes(200), [{ id: 'a', memory: bytes(to * MI) }]),
     call: 'container' as const,
     volumes: new Map(Object.entries(sizes).map(([name, size]) => [name, bytes(size * MI)])),
   });

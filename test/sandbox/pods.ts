@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { ContainerState, PodState, PodTarget, Step } from '../../src/sandbox/state.ts';
+import type { ContainerState, ContainerStep, PodState, PodTarget, Step } from '../../src/sandbox/state.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, cpuWeight, microseconds } from '../../src/units/index.ts';
 
 /** Random pods for the property tests, and a pod on paper that steps are carried out on. */
@@ -67,6 +67,11 @@ export function apply(state: PodState, step: Step, update: (state: PodState) => 
   switch (step.kind) {
     case 'runtime':
       return update(state);
+    case 'container':
+      return {
+        ...state,
+        containers: state.containers.map((entry) => (entry.id === step.id ? updated(entry, step) : entry)),
+      };
     case 'pod-memory':
       return { ...state, memory: step.to };
     case 'pod-cpu':
@@ -82,6 +87,13 @@ export function apply(state: PodState, step: Step, update: (state: PodState) => 
       };
   }
 }
+
+const updated = (entry: ContainerState, { memory, cpu, shares }: ContainerStep): ContainerState => ({
+  ...entry,
+  ...(memory && { memory: memory.to }),
+  ...(cpu && { cpu: cpu.to }),
+  ...(shares && { shares: shares.to }),
+});
 
 /** What must hold after every step, for pods in which it held at the start. */
 export const sumsAreWithin = (state: PodState): boolean =>
