@@ -8,6 +8,10 @@ export interface StepActions {
   run(step: Step): Promise<void>;
   /** Takes back a step that was carried out, as far as the pod's present state allows. */
   undo(step: Step): Promise<void>;
+  /** A step has been carried out. */
+  done?(record: StepRecord): void;
+  /** What was done is about to be taken back. */
+  undoing?(): Promise<void>;
   /** A step after the runtime's call failed: what the caller asked for is done, so the call does not fail for it. */
   skipped(step: Step, error: unknown): void;
 }
@@ -20,10 +24,10 @@ export interface StepRecord {
 }
 
 /**
- * Carries out a plan. The first failing step up to the runtime's call stops the rest; what was done is then undone in
+ * Carries out a plan. The first failing step up to the caller's own call stops the rest; what was done is then undone in
  * reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
- * steps after the runtime's call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they
- * fail.
+ * steps after that call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
+ * unlike a resize without such a call, which is done whole or not at all, what was asked for is done.
  */
 export async function carryOut(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
   const start = performance.now();
@@ -32,15 +36,18 @@ export async function carryOut(steps: readonly Step[], actions: StepActions): Pr
     const at = performance.now() - start;
     try {
       await actions.run(step);
-      records.push({ step, at, ms: performance.now() - start - at });
     } catch (error) {
       if (records.some((done) => done.step.kind === 'runtime')) {
         actions.skipped(step, error);
         continue;
       }
+      await actions.undoing?.();
       await undoAll(records, actions, error);
       throw error;
     }
+    const record = { step, at, ms: performance.now() - start - at };
+    records.push(record);
+    actions.done?.(record);
   }
   return records;
 }
