@@ -16,6 +16,7 @@ export interface LinuxContainerResources {
   oom_score_adj: bigint;
   cpuset_cpus: string;
   cpuset_mems: string;
+  hugepage_limits: { page_size: string; limit: bigint }[];
   unified: Record<string, string>;
   memory_swap_limit_in_bytes: bigint;
 }
@@ -36,6 +37,7 @@ export interface Messages {
     container_id: string;
     linux: LinuxContainerResources | null;
     windows: object | null;
+    annotations: Record<string, string>;
   };
   UpdateContainerResourcesResponse: object;
   UpdatePodSandboxResourcesRequest: {

@@ -18,6 +18,8 @@ export interface ResizeContext {
   readonly policies: VolumePolicies;
   /** One transaction at a time for a pod, by sandbox id. */
   readonly lock: KeyedLock;
+  /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
+  readonly calls: KeyedLock;
   /** Pods whose volumes grow when no more updates come, by sandbox id. */
   readonly settling: Map<string, NodeJS.Timeout>;
   /** Where the cgroups of running containers lie, by container id. */
@@ -48,6 +50,7 @@ export function createResizeContext(parts: {
     volumes,
     policies: new VolumePolicies(),
     lock: new KeyedLock(),
+    calls: new KeyedLock(),
     settling: new Map(),
     cgroups: new Map(),
     log,

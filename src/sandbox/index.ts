@@ -3,6 +3,7 @@ export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
+export { raisePodForRestart } from './restart.ts';
 export { findCgroup, kernelResources } from './status.ts';
 export { applyVolumeSizes } from './settle.ts';
 export { updateContainer } from './update-container.ts';

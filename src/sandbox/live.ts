@@ -82,7 +82,11 @@ export async function readPod(
 }
 
 /** The limits of one container's cgroup; undefined when it has just ended. */
-async function readContainer(tree: CgroupTree, cgroup: CgroupPath, id: string): Promise<ContainerState | undefined> {
+export async function readContainer(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  id: string,
+): Promise<ContainerState | undefined> {
   try {
     const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
     return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT };

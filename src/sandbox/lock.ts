@@ -58,13 +58,7 @@ function waitingFor(action: () => Promise<unknown>, slot: Slot | undefined): Wai
   let start = (): Promise<void> => Promise.resolve();
   const outcome = new Promise<unknown>((resolve, reject) => {
     // Ends when the action has ended, and never rejects: that is for the callers.
-    start = async () => {
-      try {
-        resolve(await waiting.action());
-      } catch (error) {
-        reject(error as Error);
-      }
-    };
+    start = () => new Promise((run) => run(waiting.action())).then(resolve, reject);
   });
   const waiting: Waiting = { slot, action, outcome, start };
   return waiting;

@@ -31,7 +31,7 @@ export async function perform(
       pod,
       cgroup: podCgroup(pod),
       call,
-      updateContainer: (step) => updateByRuntime(context, pod, step),
+      updateContainer: (step) => context.calls.run(step.id, () => updateByRuntime(context, pod, step)),
       callRaises: target.call === 'container',
       log: context.log,
     }),

@@ -1,5 +1,5 @@
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../units/index.ts';
-import type { Change, ContainerState, ContainerWish, PodState, PodTarget, Step } from './state.ts';
+import type { Change, ContainerState, ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 
 /**
  * From a pod's live values and the wanted ones to ordered steps. Pure: no clock, no file, no call; so every rule of
@@ -74,6 +74,14 @@ function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step
     if (rises || (!falls && shares !== undefined)) raised.push({ kind: 'container', id: wish.id, ...up, ...extra });
   }
   return [...lowered, ...raised];
+}
+
+/** One update that takes a container from one set of limits to another, whatever goes which way. Undefined: nothing to do. */
+export function containerChanges(from: ContainerState, to: ContainerState): ContainerStep | undefined {
+  const memory = changeOf(from.memory, to.memory, (a, b) => a === b);
+  const cpu = changeOf(from.cpu, to.cpu, sameCpu);
+  if (memory === undefined && cpu === undefined) return undefined;
+  return { kind: 'container', id: to.id, ...(memory && { memory }), ...(cpu && { cpu }) };
 }
 
 function changeOf<Value>(
@@ -179,7 +187,8 @@ export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
 
 const sameCpu = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && (a.quota === 'max' || a.period === b.period);
 
-function compareCpu(a: CpuMax, b: CpuMax): number {
+/** Negative, zero or positive as the rate of `a` is lower than, equal to or higher than that of `b`. */
+export function compareCpu(a: CpuMax, b: CpuMax): number {
   const rate = (cpu: CpuMax): number => (cpu.quota === 'max' ? Infinity : cpu.quota / cpu.period);
   const [rateA, rateB] = [rate(a), rate(b)];
   return rateA === rateB ? 0 : rateA - rateB;

@@ -16,7 +16,9 @@ import { settleVolumes } from './settle.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
 import type { PodState, PodTarget } from './state.ts';
-import { type WantedLimits, touchesLimits, wantedLimits } from './wish.ts';
+import { type ContainerLimits, passBeside, putBack } from './beside.ts';
+import { raisePodFor, storedLimits } from './restart.ts';
+import { type WantedLimits, fieldsSet, touchesLimits, wantedLimits } from './wish.ts';
 
 /**
  * UpdateContainerResources: the runtime gets the request as it came, and around it the pod's limit and its volumes are
@@ -33,16 +35,39 @@ export async function updateContainer(
   forward: () => Promise<Buffer>,
 ): Promise<Buffer> {
   const resources = request.linux;
-  if (resources === null || !touchesLimits(resources)) return forward();
+  if (resources === null) return forward();
   const found = await findContainer(context, request.container_id);
   if (found === undefined) return forward();
   const { container, pod } = found;
-  // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
-  if (container.state !== ContainerState.RUNNING) return forward();
-  return context.lock.run(pod.sandboxId, async () => {
-    const prepared = await failOpen(context, container.containerId, () => prepare(context, container, pod, resources));
-    return prepared === undefined ? forward() : resize(context, prepared, forward);
-  });
+  if (!touchesLimits(resources)) return passBeside(context, container, pod, forward);
+  const slot = { name: container.containerId, sets: fieldsSet(request) };
+  return context.lock.run(
+    pod.sandboxId,
+    async () => {
+      // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
+      if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
+      const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
+      const prepared = await failOpen(context, container.containerId, read);
+      return prepared === undefined ? forward() : resize(context, prepared, forward);
+    },
+    slot,
+  );
+}
+
+/** A container that is made and not started starts with what is stored now: the pod's limit has to have room for that. */
+async function storeFor(
+  context: ResizeContext,
+  container: ContainerDescription,
+  pod: PodDescription,
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  const before = storedLimits(container.resources);
+  const response = await forward();
+  if (container.state === ContainerState.CREATED) {
+    const stored = (await context.registry.describeContainer(container.containerId))?.resources;
+    await raisePodFor(context, pod, container.containerId, before, storedLimits(stored));
+  }
+  return response;
 }
 
 interface Found {
@@ -106,12 +131,28 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
   // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
   const settled = isMemoryTight(after);
   const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
+  const before = state.containers.find(({ id }) => id === container.containerId);
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, async () => {
-    response = await forward();
+    response = await context.calls.run(container.containerId, () => wholeOrNot(context, pod, before, forward));
   });
   if (!settled) settleVolumes(context, pod);
   return response;
+}
+
+/** The runtime's call. When it fails half-way, what it has written is taken back. */
+async function wholeOrNot(
+  context: ResizeContext,
+  pod: PodDescription,
+  before: ContainerLimits | undefined,
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  try {
+    return await forward();
+  } catch (error) {
+    if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way');
+    throw error;
+  }
 }
 
 /** The pod limits that go with the update; a lowering that the use forbids is left out, since nobody asked for it. */

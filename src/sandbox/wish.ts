@@ -1,6 +1,6 @@
 import { cpuMaxOfCri, memoryMaxOfCri } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../errors/index.ts';
-import type { LinuxContainerResources } from '../runtime/index.ts';
+import type { LinuxContainerResources, Messages } from '../runtime/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../units/index.ts';
 
 /**
@@ -34,6 +34,20 @@ export function touchesLimits(resources: LinuxContainerResources): boolean {
     'cpu.max' in resources.unified
   );
 }
+
+/** The fields that a request sets, each key of a map by itself: one that sets as many can take its place. */
+export function fieldsSet({ linux, windows, annotations }: Request): ReadonlySet<string> {
+  const set = new Set<string>(Object.keys(annotations).map((key) => `annotations ${key}`));
+  if (windows !== null) set.add('windows');
+  if (linux === null) return set;
+  const { unified, hugepage_limits, ...fields } = linux;
+  for (const [name, value] of Object.entries(fields)) if (value !== 0n && value !== '') set.add(name);
+  for (const key of Object.keys(unified)) set.add(`unified ${key}`);
+  for (const { page_size } of hugepage_limits) set.add(`hugepage_limits ${page_size}`);
+  return set;
+}
+
+type Request = Messages['UpdateContainerResourcesRequest'];
 
 function unifiedMemory({ unified }: LinuxContainerResources): Limit<Bytes> | undefined {
   const value = unified['memory.max'];

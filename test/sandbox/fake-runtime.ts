@@ -15,6 +15,15 @@ import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 
 export const SANDBOX = 'a'.repeat(64);
 export const containerId = (index: number): string => String(index).repeat(64);
+const served = [
+  'ContainerStatus',
+  'PodSandboxStatus',
+  'ListPodSandbox',
+  'ListContainers',
+  'UpdateContainerResources',
+  'UpdatePodSandboxResources',
+] as const;
+
 const identity = (bytes: Buffer): Buffer => bytes;
 
 type Responder = (request: Buffer) => Buffer;
@@ -58,7 +67,7 @@ export class FakeRuntime {
 
   static async start(): Promise<FakeRuntime> {
     const runtime = new FakeRuntime();
-    for (const method of ['ContainerStatus', 'PodSandboxStatus', 'ListPodSandbox', 'ListContainers'] as const) {
+    for (const method of served) {
       runtime.#server.register(runtimePath(method), runtime.#serve(method), identity, identity, 'unary');
     }
     await new Promise<void>((resolve, reject) => {
@@ -121,6 +130,32 @@ export class FakeRuntime {
         info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 + index }) },
       });
     });
+  }
+
+  /** From now on the runtime carries out UpdateContainerResources, as far as memory and quota go. */
+  obeys(): void {
+    this.on('UpdateContainerResources', (request) => {
+      const { container_id, linux } = decode('UpdateContainerResourcesRequest', request);
+      const cgroup = `/kubepods/pod1/${container_id}`;
+      const memory = linux?.memory_limit_in_bytes ?? 0n;
+      if (memory !== 0n) this.writeFile(cgroup, 'memory.max', memory === -1n ? 'max' : String(memory));
+      const quota = linux?.cpu_quota ?? 0n;
+      if (quota !== 0n) this.writeFile(cgroup, 'cpu.max', `${quota === -1n ? 'max' : quota} ${linux?.cpu_period}`);
+      return Buffer.alloc(0);
+    });
+  }
+
+  writeFile(cgroup: string, file: string, content: string): void {
+    writeFileSync(join(this.cgroupRoot, cgroup, file), `${content}\n`);
+  }
+
+  removeCgroup(cgroup: string): void {
+    rmSync(join(this.cgroupRoot, cgroup), { recursive: true });
+  }
+
+  /** memory.max of a container, in bytes. */
+  limitOf(index: number): number {
+    return Number(this.read(`${containerId(index)}/memory.max`));
   }
 
   writeCgroup(cgroup: string, files: Readonly<Record<string, string>>): void {

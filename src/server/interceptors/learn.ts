@@ -1,5 +1,5 @@
 import { describeRequestedPod } from '../../runtime/index.ts';
-import { type ResizeContext, applyVolumeSizes } from '../../sandbox/index.ts';
+import { type ResizeContext, applyVolumeSizes, raisePodForRestart } from '../../sandbox/index.ts';
 import type { Amendment } from '../routes.ts';
 import { decodeOrUndefined } from './decode.ts';
 
@@ -24,18 +24,18 @@ export function learnPod(context: ResizeContext): Amendment {
 }
 
 export function learnContainer(context: ResizeContext): Amendment {
-  return ({ request, response }, trace) => {
+  return async ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'CreateContainerRequest', request);
     const made = decodeOrUndefined(context, 'CreateContainerResponse', response);
-    if (asked !== undefined && made !== undefined) {
-      Object.assign(trace.fields, { pod: asked.pod_sandbox_id, container: made.container_id });
-      context.registry.learnContainer({
-        containerId: made.container_id,
-        sandboxId: asked.pod_sandbox_id,
-        name: asked.config?.metadata?.name ?? '',
-      });
-    }
-    return Promise.resolve(undefined);
+    if (asked === undefined || made === undefined) return undefined;
+    const { pod_sandbox_id: sandboxId, config } = asked;
+    const { container_id: containerId } = made;
+    const name = config?.metadata?.name ?? '';
+    Object.assign(trace.fields, { pod: sandboxId, container: containerId });
+    context.registry.learnContainer({ containerId, sandboxId, name });
+    // It is made and not started: its caller starts it when it has this answer.
+    await raisePodForRestart(context, sandboxId, containerId, name, config?.linux?.resources);
+    return undefined;
   };
 }
 

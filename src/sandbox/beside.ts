@@ -1,0 +1,70 @@
+import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
+import { messageOf } from '../errors/index.ts';
+import type { ResizeContext } from './context.ts';
+import { updateByRuntime } from './container-step.ts';
+import { containerCgroup, readContainer } from './live.ts';
+import { containerChanges } from './plan.ts';
+import type { ContainerState as ContainerLimits } from './state.ts';
+
+export type { ContainerLimits };
+
+/**
+ * An update that sets no limit (the CPU manager's cpusets) passes without waiting for a resize of its pod, but not in the
+ * middle of an update of the same container. The runtime sends all that it has stored with it, and what it has stored may be
+ * older than what the kernel has: then the kernel's values are put back (kubernetes 138732).
+ */
+export async function passBeside(
+  context: ResizeContext,
+  container: ContainerDescription,
+  pod: PodDescription,
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  if (container.state !== ContainerState.RUNNING) return forward();
+  return context.calls.run(container.containerId, async () => {
+    const before = await limitsNow(context, container, pod);
+    const response = await forward();
+    if (before !== undefined) await putBack(context, pod, before, 'an update of other values carried old limits');
+    return response;
+  });
+}
+
+/**
+ * Gives a container the limits back that it had, where it has others. Never rejects: the caller has an answer of its own, and
+ * what could not be put back is seen at the next request. The container's {@link ResizeContext.calls} is held.
+ */
+export async function putBack(
+  context: ResizeContext,
+  pod: PodDescription,
+  before: ContainerLimits,
+  why: string,
+): Promise<void> {
+  const { id } = before;
+  try {
+    const container = await context.registry.describeContainer(id);
+    const now = container === undefined ? undefined : await limitsNow(context, container, pod);
+    if (now === undefined) return;
+    const changes = containerChanges(now, before);
+    if (changes === undefined) return;
+    context.log.warn({ pod: pod.sandboxId, container: id, found: limitsForLog(now) }, `${why}: limits are put back`);
+    await updateByRuntime(context, pod, changes);
+  } catch (error) {
+    context.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'limits could not be put back');
+  }
+}
+
+/** What the kernel has; undefined when it cannot be read: there is then nothing to compare with. */
+async function limitsNow(
+  context: ResizeContext,
+  container: ContainerDescription,
+  pod: PodDescription,
+): Promise<ContainerLimits | undefined> {
+  try {
+    const cgroup = await containerCgroup(container, pod, context.procRoot);
+    return cgroup === undefined ? undefined : await readContainer(context.tree, cgroup, container.containerId);
+  } catch (error) {
+    context.failOpen('unreadable_state', container.containerId, error);
+    return undefined;
+  }
+}
+
+const limitsForLog = ({ memory, cpu }: ContainerLimits): string => `${memory}, ${cpu.quota} ${cpu.period}`;
