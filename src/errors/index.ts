@@ -17,6 +17,8 @@ export type Code = (typeof Code)[keyof typeof Code];
 /** Stable, documented in docs/errors.md, sent as google.rpc.ErrorInfo.reason. Once released, never renamed. */
 export const Reason = {
   INVALID_VALUE: 'INVALID_VALUE',
+  UNKNOWN_POD: 'UNKNOWN_POD',
+  UNKNOWN_CONTAINER: 'UNKNOWN_CONTAINER',
   UNKNOWN_VOLUME: 'UNKNOWN_VOLUME',
   INVALID_ANNOTATION: 'INVALID_ANNOTATION',
   MEMORY_NOT_RECLAIMABLE: 'MEMORY_NOT_RECLAIMABLE',
@@ -26,6 +28,8 @@ export const Reason = {
   CGROUP_WRITE_FAILED: 'CGROUP_WRITE_FAILED',
   REMOUNT_FAILED: 'REMOUNT_FAILED',
   UNDO_FAILED: 'UNDO_FAILED',
+  DEADLINE: 'DEADLINE',
+  EXCEEDS_NODE: 'EXCEEDS_NODE',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];

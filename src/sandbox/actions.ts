@@ -1,11 +1,12 @@
-import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../cgroups/index.ts';
+import { Reason, ShimError } from '../errors/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { isUnderUse } from './admission.ts';
 import { readPod } from './live.ts';
 import { isWithin } from './plan.ts';
-import type { Change, ContainerStep, Step } from './state.ts';
+import type { ContainerStep, Step } from './state.ts';
 import { type StepActions, describeStep } from './transaction.ts';
 
 /** What the steps of one pod are carried out on. */
@@ -18,6 +19,8 @@ export interface StepTargets {
   readonly call: () => Promise<void>;
   /** Asks the runtime for one container's new values, and checks that the kernel has them. */
   readonly updateContainer: (step: ContainerStep) => Promise<void>;
+  /** Takes that back, where the kernel has not the old values. */
+  readonly takeBack: (step: ContainerStep) => Promise<void>;
   /** Whether that call may have raised the limit of a container, also when it failed. */
   readonly callRaises: boolean;
   readonly log?: Log;
@@ -31,6 +34,7 @@ export function stepActions({
   cgroup,
   call,
   updateContainer,
+  takeBack,
   callRaises,
   log = noLog,
 }: StepTargets): StepActions {
@@ -60,17 +64,28 @@ export function stepActions({
     return step.kind === 'pod-cpu' || !isUnderUse(step.from, step.to, await tree.readMemoryUse(cgroup));
   };
 
+  const takeBackStep = async (step: Step): Promise<void> => {
+    if (step.kind === 'runtime') return;
+    if (step.kind === 'container') {
+      await takeBack(step);
+    } else if (await mayGoBack(step)) {
+      await apply(reversed(step));
+    } else {
+      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
+    }
+  };
+
   return {
     async run(step) {
       await apply(step);
     },
     async undo(step) {
-      if (step.kind === 'runtime') return;
-      if (await mayGoBack(step)) {
-        await apply(reversed(step));
-        return;
+      try {
+        await takeBackStep(step);
+      } catch (error) {
+        // The pod, or the volume, has ended meanwhile, perhaps by what made the step fail: there is nothing to take back.
+        if (!isCgroupVanished(error) && !isVolumeGone(error)) throw error;
       }
-      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
     },
     skipped(step, error) {
       const why = error instanceof Error ? error.message : String(error);
@@ -79,17 +94,8 @@ export function stepActions({
   };
 }
 
-/** The step that takes this one back. */
-export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
-  if (step.kind !== 'container') return { ...step, from: step.to, to: step.from } as Step;
-  const { id, memory, cpu, shares } = step;
-  return {
-    kind: 'container',
-    id,
-    ...(memory && { memory: turned(memory) }),
-    ...(cpu && { cpu: turned(cpu) }),
-    ...(shares && { shares: turned(shares) }),
-  };
-}
+const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;
 
-const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });
+/** The step that takes this one back. */
+const reversed = (step: Exclude<Step, ContainerStep | { kind: 'runtime' }>): Step =>
+  ({ ...step, from: step.to, to: step.from }) as Step;

@@ -1,9 +1,9 @@
 import { criOfCpuMax, criOfMemoryMax } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../errors/index.ts';
-import type { LinuxContainerResources, PodDescription } from '../runtime/index.ts';
+import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, podCgroup } from './live.ts';
-import type { ContainerStep } from './state.ts';
+import type { Change, ContainerStep } from './state.ts';
 
 /**
  * Asks the runtime for one container's new values, and looks whether the kernel has them: a runtime that stops half-way may
@@ -12,15 +12,59 @@ import type { ContainerStep } from './state.ts';
  */
 export async function updateByRuntime(context: ResizeContext, pod: PodDescription, step: ContainerStep): Promise<void> {
   await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: resourcesOf(step) });
-  const container = await context.registry.describeContainer(step.id);
-  const cgroup = container === undefined ? undefined : await containerCgroup(container, pod, context.procRoot);
-  if (cgroup === undefined) throw differs(pod, step, podCgroup(pod), 'no cgroup');
+  const found = await firstDifference(context, pod, step);
+  if (found === undefined) return;
+  const { file, asked, has } = found;
+  const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${has}`;
+  const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
+  throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
+}
+
+/** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
+export async function takeBackByRuntime(
+  context: ResizeContext,
+  pod: PodDescription,
+  step: ContainerStep,
+): Promise<void> {
+  const back = reversedContainer(step);
+  // Shares are the runtime's own affair: whether it has stored new ones, the kernel does not tell.
+  const stored = step.shares !== undefined || !(await isRunning(context, step.id));
+  if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
+}
+
+/** The update that takes this one back. */
+export function reversedContainer({ id, memory, cpu, shares }: ContainerStep): ContainerStep {
+  return {
+    kind: 'container',
+    id,
+    ...(memory && { memory: turned(memory) }),
+    ...(cpu && { cpu: turned(cpu) }),
+    ...(shares && { shares: turned(shares) }),
+  };
+}
+
+const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });
+
+const isRunning = async (context: ResizeContext, id: string): Promise<boolean> =>
+  (await context.registry.describeContainer(id))?.state === ContainerState.RUNNING;
+
+/** Where the kernel has something else than the step asks for. A container that does not run has nothing in the kernel. */
+async function firstDifference(
+  context: ResizeContext,
+  pod: PodDescription,
+  { id, memory, cpu }: ContainerStep,
+): Promise<{ file: string; asked: string; has: string } | undefined> {
+  const container = await context.registry.describeContainer(id);
+  if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
   const { memoryMax, cpuMax } = await context.tree.readLimits(cgroup);
-  const { memory, cpu } = step;
   if (memory !== undefined && !context.tree.holds(memory.to, memoryMax))
-    throw differs(pod, step, `${cgroup}/memory.max`, String(memoryMax));
-  if (cpu !== undefined && (cpuMax?.quota ?? 'max') !== cpu.to.quota)
-    throw differs(pod, step, `${cgroup}/cpu.max`, String(cpuMax?.quota));
+    return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
+  const quota = cpuMax?.quota ?? 'max';
+  if (cpu !== undefined && quota !== cpu.to.quota)
+    return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
+  return undefined;
 }
 
 /** In CRI's words: what is not there keeps, -1 takes a limit away. */
@@ -31,11 +75,4 @@ function resourcesOf({ memory, cpu, shares }: ContainerStep): Partial<LinuxConta
     ...(max && { cpu_quota: BigInt(max.quota), cpu_period: BigInt(max.period) }),
     ...(shares && { cpu_shares: BigInt(shares.to) }),
   };
-}
-
-function differs(pod: PodDescription, { id, memory, cpu }: ContainerStep, file: string, found: string): ShimError {
-  const asked = memory === undefined ? String(cpu?.to.quota) : String(memory.to);
-  const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${found}`;
-  const context = { pod: pod.sandboxId, container: id, file, asked, found };
-  return new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }

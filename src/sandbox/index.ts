@@ -4,6 +4,8 @@ export type { ResizeContext } from './context.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
 export { raisePodForRestart } from './restart.ts';
+export { resizePod } from './resize-pod.ts';
+export type * from './resize-request.ts';
 export { findCgroup, kernelResources } from './status.ts';
 export { applyVolumeSizes } from './settle.ts';
 export { updateContainer } from './update-container.ts';

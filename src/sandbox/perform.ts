@@ -1,45 +1,78 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import { stepActions } from './actions.ts';
+import { takeBackByRuntime, updateByRuntime } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
-import { updateByRuntime } from './container-step.ts';
 import { podCgroup } from './live.ts';
 import { plan } from './plan.ts';
-import type { PodState, PodTarget, Step } from './state.ts';
-import { type StepRecord, carryOut, describeStep } from './transaction.ts';
+import type { ContainerStep, PodState, PodTarget, Step } from './state.ts';
+import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
+
+export interface PerformOptions {
+  /** The caller's own call, where the target has one. */
+  readonly call?: () => Promise<void>;
+  /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
+  readonly stored?: readonly ContainerStep[];
+  /** When all has to be done, in milliseconds since the epoch. */
+  readonly deadline?: number;
+  /** Told of each step when it has been carried out. Must not throw. */
+  readonly onStep?: ((record: StepRecord) => void) | undefined;
+}
+
+/** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
+export function prepareSteps(
+  context: ResizeContext,
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+  stored: readonly ContainerStep[] = [],
+): Step[] {
+  const steps = [...plan(state, target), ...stored];
+  assertVolumesFit(context, pod, steps);
+  return steps;
+}
 
 /**
  * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
  * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
- * everything was undone.
+ * everything was undone. Gives the steps that were carried out.
  */
 export async function perform(
   context: ResizeContext,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
-  call: () => Promise<void>,
-): Promise<void> {
-  const steps = plan(state, target);
-  assertVolumesFit(context, pod, steps);
+  { call = () => Promise.resolve(), stored = [], deadline = Infinity, onStep }: PerformOptions = {},
+): Promise<StepRecord[]> {
+  const steps = prepareSteps(context, pod, state, target, stored);
   const start = performance.now();
-  const records = await carryOut(
-    steps,
-    stepActions({
-      tree: context.tree,
-      volumes: context.volumes,
-      pod,
-      cgroup: podCgroup(pod),
-      call,
-      updateContainer: (step) => context.calls.run(step.id, () => updateByRuntime(context, pod, step)),
-      callRaises: target.call === 'container',
-      log: context.log,
-    }),
-  );
+  const actions = stepActions({
+    tree: context.tree,
+    volumes: context.volumes,
+    pod,
+    cgroup: podCgroup(pod),
+    call,
+    updateContainer: (step) => context.calls.run(step.id, () => updateByRuntime(context, pod, step)),
+    takeBack: (step) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step)),
+    callRaises: target.call === 'container',
+    log: context.log,
+  });
+  const records = await carryOut(steps, { ...inTime(actions, pod, deadline), ...(onStep && { done: onStep }) });
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
+  return records;
+}
+
+/** No step begins after the deadline. What is undone then takes the time that it takes. */
+function inTime(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
+  const run = (step: Step): Promise<void> => {
+    if (Date.now() < deadline) return actions.run(step);
+    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name}: the time was over before: ${describeStep(step)}`;
+    return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
+  };
+  return { run, undo: (step) => actions.undo(step), skipped: (step, error) => actions.skipped(step, error) };
 }
 
 function assertVolumesFit(context: ResizeContext, pod: PodDescription, steps: readonly Step[]): void {

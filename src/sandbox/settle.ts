@@ -45,6 +45,6 @@ function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<voi
       state.memory,
       limitsByName(context, pod, state),
     );
-    await perform(context, pod, state, { call: 'pod', volumes: sizes }, () => Promise.resolve());
+    await perform(context, pod, state, { call: 'none', volumes: sizes });
   });
 }

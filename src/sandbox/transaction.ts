@@ -6,7 +6,7 @@ import type { ContainerStep, Step } from './state.ts';
 export interface StepActions {
   /** Carries a step out and checks that it holds. Rejects when it does not. */
   run(step: Step): Promise<void>;
-  /** Takes back a step that was carried out, as far as the pod's present state allows. */
+  /** Takes back a step that was carried out, or a part of it, as far as the pod's present state allows. */
   undo(step: Step): Promise<void>;
   /** A step has been carried out. */
   done?(record: StepRecord): void;
@@ -24,8 +24,8 @@ export interface StepRecord {
 }
 
 /**
- * Carries out a plan. The first failing step up to the caller's own call stops the rest; what was done is then undone in
- * reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
+ * Carries out a plan. The first failing step up to the caller's own call stops the rest; what it and those before it did is
+ * then undone in reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
  * steps after that call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
  * unlike a resize without such a call, which is done whole or not at all, what was asked for is done.
  */
@@ -42,7 +42,8 @@ export async function carryOut(steps: readonly Step[], actions: StepActions): Pr
         continue;
       }
       await actions.undoing?.();
-      await undoAll(records, actions, error);
+      // The failing step itself too: it may have done a part.
+      await undoAll([...records.map((done) => done.step), step], actions, error);
       throw error;
     }
     const record = { step, at, ms: performance.now() - start - at };
@@ -52,9 +53,9 @@ export async function carryOut(steps: readonly Step[], actions: StepActions): Pr
   return records;
 }
 
-async function undoAll(records: readonly StepRecord[], actions: StepActions, cause: unknown): Promise<void> {
+async function undoAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
   const failures: string[] = [];
-  for (const { step } of [...records].reverse()) {
+  for (const step of [...steps].reverse()) {
     try {
       await actions.undo(step);
     } catch (error) {

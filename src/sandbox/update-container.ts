@@ -133,8 +133,10 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
   const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
   const before = state.containers.find(({ id }) => id === container.containerId);
   let response: Buffer = Buffer.alloc(0);
-  await perform(context, pod, state, target, async () => {
-    response = await context.calls.run(container.containerId, () => wholeOrNot(context, pod, before, forward));
+  await perform(context, pod, state, target, {
+    call: async () => {
+      response = await context.calls.run(container.containerId, () => wholeOrNot(context, pod, before, forward));
+    },
   });
   if (!settled) settleVolumes(context, pod);
   return response;

@@ -1,8 +1,16 @@
-import { type CgroupPath, assertUnified, cpuSharesOfCri, formulasOf, weightOfShares } from '../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../errors/index.ts';
+import { type CgroupPath, assertUnified, cpuSharesOfCri } from '../cgroups/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../tmpfs/index.ts';
 import type { LinuxContainerResources, Messages, PodDescription } from '../runtime/index.ts';
-import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes, cpuShares, microseconds } from '../units/index.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  bytes,
+  cpuShares,
+  microseconds,
+} from '../units/index.ts';
 import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { failOpen } from './fail-open.ts';
@@ -10,6 +18,8 @@ import { limitsByName, onlyShrinking } from './limits.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform } from './perform.ts';
 import { isMemoryTight } from './plan.ts';
+import { assertHasVolumes } from './volumes.ts';
+import { podWeight } from './pod-weight.ts';
 import { settleVolumes } from './settle.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
 import { wantedLimits } from './wish.ts';
@@ -77,10 +87,10 @@ async function prepare(context: ResizeContext, known: PodDescription, request: R
       await tree.readMemoryUse(cgroup),
     );
   }
-  const shares = requestedShares(request);
+  const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
   const unified = await unifiedChanges(context, cgroup, request.resources);
-  return { pod, state, limits, unified, sizes: requestedSizes(known, volumes, request.annotations) };
+  return { pod, state, limits, unified, sizes: annotatedSizes(known, volumes, request.annotations) };
 }
 
 async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
@@ -102,8 +112,10 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
     volumes: settled ? sizes : onlyShrinking(state, sizes),
   };
   let response: Buffer = Buffer.alloc(0);
-  await perform(context, pod, state, target, async () => {
-    response = await forward();
+  await perform(context, pod, state, target, {
+    call: async () => {
+      response = await forward();
+    },
   });
   context.registry.learnPod(pod);
   context.policies.adopt(pod.sandboxId, prepared.sizes);
@@ -116,7 +128,8 @@ function podLimits(pod: PodDescription, state: PodState, { resources, overhead }
   if (resources === null) return {};
   const { memory, cpu } = wantedLimits(resources, state.cpu);
   const extra = overhead === null ? {} : wantedLimits(overhead, state.cpu);
-  const weight = podWeight(pod, state, resources, overhead);
+  const shares = sharesOf(resources, overhead);
+  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   return {
     ...(memory === undefined ? {} : { memory: memory === 'max' ? memory : bytes(memory + finite(extra.memory)) }),
     ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
@@ -131,26 +144,18 @@ function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
   return { ...cpu, quota: microseconds(cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period)) };
 }
 
-/**
- * The weight for the requested shares, by the formula that this node's kubelet used for this pod: its live weight and the
- * shares that it was created with tell. Where they do not, the old one, which kubelet has used for pods up to 1.36.
- */
-function podWeight(
-  pod: PodDescription,
-  state: PodState,
-  resources: LinuxContainerResources,
+/** Shares of `resources` plus `overhead`; undefined when `resources` sets none. */
+function sharesOf(
+  resources: LinuxContainerResources | null,
   overhead: LinuxContainerResources | null,
-): CpuWeight | undefined {
-  const asked = cpuSharesOfCri(resources.cpu_shares);
-  if (asked === undefined || state.weight === undefined) return undefined;
+): CpuShares | undefined {
+  const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
   const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
-  const known = pod.cpuShares === undefined ? [] : formulasOf(state.weight, cpuShares(pod.cpuShares));
-  const formula = known.length === 1 && known[0] === 'new' ? 'new' : 'old';
-  return weightOfShares(cpuShares(asked + (extra ?? 0)), formula);
+  return asked === undefined ? undefined : cpuShares(asked + (extra ?? 0));
 }
 
 /** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these are a request. */
-function requestedSizes(
+function annotatedSizes(
   pod: PodDescription,
   volumes: readonly VolumeState[],
   annotations: Readonly<Record<string, string>>,
@@ -158,19 +163,8 @@ function requestedSizes(
   const { policies, errors } = readVolumeAnnotations(annotations);
   const [error] = errors;
   if (error !== undefined) throw error;
-  for (const volume of policies.keys()) {
-    if (volumes.some(({ name }) => name === volume)) continue;
-    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name} has no memory-backed volume ${volume}`;
-    const context = { pod: pod.metadata.uid, volume };
-    throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, context);
-  }
+  assertHasVolumes(pod, volumes, policies.keys());
   return policies;
-}
-
-function requestedShares({ resources, overhead }: Request): number | undefined {
-  const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
-  const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
-  return asked === undefined ? undefined : asked + (extra ?? 0);
 }
 
 async function unifiedChanges(

@@ -1,4 +1,5 @@
-import type { ShimError } from '../errors/index.ts';
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
 import {
   type VolumePolicy,
   isSameSize,
@@ -76,4 +77,13 @@ export class VolumePolicies {
 interface PodPolicies {
   readonly annotated: Map<string, VolumePolicy>;
   readonly seen: Map<string, VolumePolicy>;
+}
+
+/** Throws UNKNOWN_VOLUME when one of these is no memory-backed volume of the pod. */
+export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeState[], names: Iterable<string>): void {
+  for (const volume of names) {
+    if (volumes.some(({ name }) => name === volume)) continue;
+    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name} has no memory-backed volume ${volume}`;
+    throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });
+  }
 }

@@ -109,6 +109,7 @@ export class FakeRuntime {
   /** Running containers with these memory limits, in bytes, in a pod with that one; quotas are a tenth of a CPU each. */
   makePod(podMemory: string, containers: readonly number[]): void {
     const pod = '/kubepods/pod1';
+    this.writeCgroup('/kubepods', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
     this.writeCgroup(pod, {
       'memory.max': podMemory,
       'cpu.max': `${containers.length * 10_000} 100000`,
@@ -133,15 +134,30 @@ export class FakeRuntime {
   }
 
   /** From now on the runtime carries out UpdateContainerResources, as far as memory and quota go. */
-  obeys(): void {
+  obeys(refuses: (containerId: string) => boolean = () => false): void {
     this.on('UpdateContainerResources', (request) => {
-      const { container_id, linux } = decode('UpdateContainerResourcesRequest', request);
+      const { container_id, linux } = this.decodeUpdate(request);
+      if (refuses(container_id)) throw new Error('refused');
       const cgroup = `/kubepods/pod1/${container_id}`;
       const memory = linux?.memory_limit_in_bytes ?? 0n;
       if (memory !== 0n) this.writeFile(cgroup, 'memory.max', memory === -1n ? 'max' : String(memory));
       const quota = linux?.cpu_quota ?? 0n;
       if (quota !== 0n) this.writeFile(cgroup, 'cpu.max', `${quota === -1n ? 'max' : quota} ${linux?.cpu_period}`);
       return Buffer.alloc(0);
+    });
+  }
+
+  decodeUpdate(request: Buffer): Messages['UpdateContainerResourcesRequest'] {
+    return decode('UpdateContainerResourcesRequest', request);
+  }
+
+  /** One more container that the runtime tells of, beside those of {@link makePod}. */
+  describeContainer(id: string, status: Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>): void {
+    const others = this.#responders.get('ContainerStatus');
+    this.on('ContainerStatus', (request) => {
+      if (decode('ContainerStatusRequest', request).container_id !== id) return others?.(request) ?? Buffer.alloc(0);
+      const info = { sandboxID: SANDBOX, pid: 0 };
+      return encode('ContainerStatusResponse', { status: { id, ...status }, info: { info: JSON.stringify(info) } });
     });
   }
 

@@ -44,6 +44,7 @@ describe('a plan is carried out', () => {
     expect(done).toEqual([
       'run volume cache 200 -> 100',
       'run pod memory.max 200 -> 300',
+      'undo runtime',
       'undo pod memory.max 200 -> 300',
       'undo volume cache 200 -> 100',
     ]);

@@ -1,0 +1,14 @@
+import { formulasOf, weightOfShares } from '../cgroups/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import { type CpuShares, type CpuWeight, cpuShares } from '../units/index.ts';
+
+/**
+ * The weight of a pod's cgroup for these shares, by the formula that this node's kubelet used for this pod: its live weight and
+ * the shares that it was created with tell. Where they do not, the old one, which kubelet has used for pods up to 1.36.
+ * Undefined without the cpu controller.
+ */
+export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
+  if (live === undefined) return undefined;
+  const known = pod.cpuShares === undefined ? [] : formulasOf(live, cpuShares(pod.cpuShares));
+  return weightOfShares(shares, known.length === 1 && known[0] === 'new' ? 'new' : 'old');
+}

@@ -1,0 +1,229 @@
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../units/index.ts';
+import { assertNotUnderUse, isUnderUse } from './admission.ts';
+import { assertNodeHas } from './capacity.ts';
+import type { ResizeContext } from './context.ts';
+import { limitsByName } from './limits.ts';
+import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import { perform, prepareSteps } from './perform.ts';
+import { compareLimits, podLimitsFor } from './plan.ts';
+import { podWeight } from './pod-weight.ts';
+import type { DesiredLimits, DesiredPod, ResizeOptions, ResizeOutcome } from './resize-request.ts';
+import { storedLimits } from './restart.ts';
+import type { ContainerStep, ContainerWish, PodState, PodTarget } from './state.ts';
+import { tellRuntime } from './tell-runtime.ts';
+import { assertHasVolumes } from './volumes.ts';
+
+/** See {@link ResizePod}. */
+export async function resizePod(
+  context: ResizeContext,
+  sandboxId: string,
+  desired: DesiredPod,
+  options: ResizeOptions,
+): Promise<ResizeOutcome> {
+  const pod = await findPod(context, sandboxId);
+  return context.lock.run(pod.sandboxId, async () => {
+    const prepared = await prepare(context, pod, desired);
+    const { state, target, stored } = prepared;
+    if (options.dryRun) {
+      const steps = prepareSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+      return { steps, before: state, after: predicted(state, target) };
+    }
+    const { deadline, onStep } = options;
+    const steps = await perform(context, pod, state, target, { stored, deadline, onStep });
+    context.policies.adopt(pod.sandboxId, desired.volumes);
+    await settled(context, pod, prepared);
+    return { steps, before: state, after: await readPod(context.tree, pod, readVolumes(context.volumes, pod)) };
+  });
+}
+
+async function findPod(context: ResizeContext, sandboxId: string): Promise<PodDescription> {
+  const pod = await context.registry.pod(sandboxId);
+  if (pod === undefined)
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
+  if (hasPodCgroup(pod)) return pod;
+  const message = `pod ${nameOf(pod)} has no cgroup of its own`;
+  throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: sandboxId });
+}
+
+interface Prepared {
+  readonly state: PodState;
+  readonly target: PodTarget;
+  /** Of containers that do not run. */
+  readonly stored: readonly ContainerStep[];
+  /** The pod's shares, where they change. */
+  readonly shares: CpuShares | undefined;
+}
+
+async function prepare(context: ResizeContext, pod: PodDescription, desired: DesiredPod): Promise<Prepared> {
+  const { tree, policies } = context;
+  const volumes = readVolumes(context.volumes, pod);
+  assertHasVolumes(pod, volumes, desired.volumes.keys());
+  const containers = await describeContainers(context, pod);
+  const read = await readPod(tree, pod, volumes);
+  policies.meet(pod.sandboxId, volumes, read.memory);
+  const state = withShares(read, [...containers.values()]);
+  const { wishes, stored } = wishesOf(pod, containers, state, desired.containers);
+  await assertNodeHas(context, pod, desired);
+  for (const wish of wishes) await admit(context, pod, containers, state, wish);
+  const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
+  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
+  const limits = { ...(await podLimits(context, pod, state, wishes, desired.pod)), ...(weight && { weight }) };
+  const after = predicted(state, { ...limits, containers: wishes, call: 'none', volumes: new Map() });
+  const sizes = policies.targets(
+    pod.sandboxId,
+    volumes,
+    after.memory,
+    limitsByName(context, pod, after),
+    desired.volumes,
+  );
+  return { state, target: { ...limits, containers: wishes, call: 'none', volumes: sizes }, stored, shares };
+}
+
+/** Of each name the container that runs, or else the last one made. */
+async function describeContainers(
+  context: ResizeContext,
+  pod: PodDescription,
+): Promise<ReadonlyMap<string, ContainerDescription>> {
+  const known = context.registry.containersOf(pod.sandboxId);
+  const described = await Promise.all(known.map(({ containerId }) => context.registry.describeContainer(containerId)));
+  const byName = new Map<string, ContainerDescription>();
+  for (const container of described) {
+    if (container === undefined) continue;
+    if (byName.get(container.name)?.state !== ContainerState.RUNNING) byName.set(container.name, container);
+  }
+  return byName;
+}
+
+function withShares(state: PodState, containers: readonly ContainerDescription[]): PodState {
+  const sharesOf = new Map(containers.map(({ containerId, resources }) => [containerId, resources?.cpu_shares ?? 0n]));
+  return {
+    ...state,
+    containers: state.containers.map((container) => {
+      const shares = sharesOf.get(container.id);
+      return shares === undefined ? container : { ...container, shares: cpuShares(Number(shares)) };
+    }),
+  };
+}
+
+/** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER. */
+function wishesOf(
+  pod: PodDescription,
+  containers: ReadonlyMap<string, ContainerDescription>,
+  state: PodState,
+  desired: DesiredPod['containers'],
+): { wishes: ContainerWish[]; stored: ContainerStep[] } {
+  const wishes: ContainerWish[] = [];
+  const stored: ContainerStep[] = [];
+  for (const [name, limits] of desired) {
+    const container = containers.get(name);
+    if (container === undefined) {
+      const message = `pod ${nameOf(pod)} has no container ${name}`;
+      const where = { pod: pod.metadata.uid, container: name };
+      throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
+    }
+    const id = container.containerId;
+    if (state.containers.some((running) => running.id === id)) wishes.push({ id, ...limits });
+    else stored.push(...storedStep(container, limits));
+  }
+  return { wishes, stored };
+}
+
+function storedStep(container: ContainerDescription, { memory, cpu, shares }: DesiredLimits): ContainerStep[] {
+  const now = storedLimits(container.resources);
+  if (now === undefined) return [];
+  const nowShares = cpuShares(Number(container.resources?.cpu_shares ?? 0n));
+  const step: ContainerStep = {
+    kind: 'container',
+    id: container.containerId,
+    ...(memory !== undefined && memory !== now.memory && { memory: { from: now.memory, to: memory } }),
+    ...(cpu !== undefined && !isSame(cpu, now.cpu) && { cpu: { from: now.cpu, to: cpu } }),
+    ...(shares !== undefined && shares !== nowShares && { shares: { from: nowShares, to: shares } }),
+  };
+  return step.memory || step.cpu || step.shares ? [step] : [];
+}
+
+const isSame = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
+
+/** Throws MEMORY_NOT_RECLAIMABLE. */
+async function admit(
+  context: ResizeContext,
+  pod: PodDescription,
+  containers: ReadonlyMap<string, ContainerDescription>,
+  state: PodState,
+  { id, memory }: ContainerWish,
+): Promise<void> {
+  const now = state.containers.find((container) => container.id === id);
+  const container = [...containers.values()].find(({ containerId }) => containerId === id);
+  if (memory === undefined || now === undefined || container === undefined) return;
+  if (compareLimits(memory, now.memory) >= 0) return;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return;
+  const whose = { text: `container ${container.name}`, container: container.name, pod: nameOf(pod) };
+  assertNotUnderUse(whose, memory, now.memory, await context.tree.readMemoryUse(cgroup));
+}
+
+/**
+ * The pod's limits: those that were asked for, which use may forbid (MEMORY_NOT_RECLAIMABLE), else those that go with its
+ * containers', of which a lowering that use forbids is left out.
+ */
+async function podLimits(
+  context: ResizeContext,
+  pod: PodDescription,
+  state: PodState,
+  wishes: readonly ContainerWish[],
+  asked: DesiredLimits,
+): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
+  const following = podLimitsFor(state, wishes);
+  const cpu = asked.cpu ?? following.cpu;
+  const memory = asked.memory ?? following.memory;
+  const limits = cpu === undefined ? {} : { cpu };
+  if (memory === undefined || compareLimits(memory, state.memory) >= 0)
+    return memory === undefined ? limits : { ...limits, memory };
+  const use = await context.tree.readMemoryUse(podCgroup(pod));
+  if (asked.memory !== undefined)
+    assertNotUnderUse({ text: `pod ${nameOf(pod)}`, pod: nameOf(pod) }, memory, state.memory, use);
+  return isUnderUse(memory, state.memory, use) ? limits : { ...limits, memory };
+}
+
+/** A pod's shares are its containers' together, where kubelet has made it: then they stay so. */
+function followingShares(
+  pod: PodDescription,
+  state: PodState,
+  wishes: readonly ContainerWish[],
+): CpuShares | undefined {
+  if (pod.cpuShares === undefined || wishes.every(({ shares }) => shares === undefined)) return undefined;
+  const sum = (of: (container: PodState['containers'][number]) => number): number =>
+    state.containers.reduce((total, container) => total + of(container), 0);
+  const now = sum(({ shares }) => shares ?? 0);
+  // kubelet adds milliCPU before it makes shares of them, and so rounds once.
+  if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
+  const then = sum(({ id, shares }) => wishes.find((wish) => wish.id === id)?.shares ?? shares ?? 0);
+  return then === now ? undefined : cpuShares(then);
+}
+
+/** The pod as it will be. */
+function predicted(state: PodState, { memory, cpu, weight, containers = [], volumes }: PodTarget): PodState {
+  return {
+    ...state,
+    ...(memory !== undefined && { memory }),
+    ...(cpu !== undefined && { cpu }),
+    ...(weight !== undefined && { weight }),
+    containers: state.containers.map((container) => {
+      const wish = containers.find(({ id }) => id === container.id);
+      return wish === undefined ? container : { ...container, ...wish };
+    }),
+    volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
+  };
+}
+
+/** Everything is done: what others go by is told. */
+async function settled(context: ResizeContext, pod: PodDescription, { target, shares }: Prepared): Promise<void> {
+  if (shares !== undefined) context.registry.learnPod({ ...pod, cpuShares: shares });
+  const { memory, cpu } = target;
+  if (memory !== undefined || cpu !== undefined || shares !== undefined)
+    await tellRuntime(context, pod, { memory, cpu, shares });
+}
+
+const nameOf = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;

@@ -1,0 +1,186 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type DesiredPod, resizePod } from '../../src/sandbox/index.ts';
+import { describeStep } from '../../src/sandbox/transaction.ts';
+import { type Bytes, bytes, microseconds } from '../../src/units/index.ts';
+import { FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
+
+const MI = 1024 * 1024;
+const mi = (count: number): Bytes => bytes(count * MI);
+const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.obeys();
+});
+afterEach(() => runtime.close());
+
+function pod(limit: string, containers: readonly number[]): void {
+  runtime.makePod(limit, containers);
+  containers.forEach((_, index) =>
+    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
+  );
+}
+
+const desired = (containers: object, more: Partial<DesiredPod> = {}): DesiredPod => ({
+  pod: {},
+  containers: new Map(Object.entries(containers)),
+  volumes: new Map(),
+  ...more,
+});
+
+const resize = (wanted: DesiredPod, options: object = {}) =>
+  resizePod(runtime.context, SANDBOX, wanted, { dryRun: false, deadline: Date.now() + 60_000, ...options });
+
+const limits = (): number[] => [0, 1].map((index) => runtime.limitOf(index));
+const short = (text: string): string => text.replace(/container (\d)\d+/, 'container $1');
+
+describe('a whole pod at once', () => {
+  test('grows: the pod first, then its containers', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const { steps, before, after } = await resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      `pod memory.max ${300 * MI} -> ${400 * MI}`,
+      `container 0 memory.max ${100 * MI} -> ${150 * MI}`,
+      `container 1 memory.max ${200 * MI} -> ${250 * MI}`,
+    ]);
+    expect(limits()).toEqual([150 * MI, 250 * MI]);
+    expect([before.memory, after.memory]).toEqual([300 * MI, 400 * MI]);
+  });
+
+  test('moves memory from one container to another: down before up, and nothing at the pod', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const { steps } = await resize(desired({ c0: { memory: mi(180) }, c1: { memory: mi(120) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      `container 1 memory.max ${200 * MI} -> ${120 * MI}`,
+      `container 0 memory.max ${100 * MI} -> ${180 * MI}`,
+    ]);
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  test('memory down and CPU up: two updates, and each of the pod on its own side', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const { steps } = await resize(desired({ c1: { memory: mi(100), cpu: cpu(30_000) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      'pod cpu.max 20000 100000 -> 40000 100000',
+      `container 1 memory.max ${200 * MI} -> ${100 * MI}`,
+      'container 1 cpu.max 10000 100000 -> 30000 100000',
+      `pod memory.max ${300 * MI} -> ${200 * MI}`,
+    ]);
+  });
+
+  test('the same again has nothing to do', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const wanted = desired({ c0: { memory: mi(150) } });
+    await resize(wanted);
+    expect((await resize(wanted)).steps).toEqual([]);
+  });
+
+  test('a dry run says the steps and what would be, and changes nothing', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const { steps, after } = await resize(desired({ c0: { memory: mi(150) } }), { dryRun: true });
+    expect(steps).toHaveLength(2);
+    expect(after).toMatchObject({ memory: 350 * MI, containers: [{ memory: 150 * MI }, { memory: 200 * MI }] });
+    expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MI), 100 * MI, 200 * MI]);
+  });
+});
+
+describe('all or nothing', () => {
+  test('the runtime refuses the second container: the first and the pod are as before', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.obeys((id) => id === containerId(1));
+    await expect(resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }))).rejects.toMatchObject({
+      code: 5,
+    });
+    expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MI), 100 * MI, 200 * MI]);
+  });
+
+  test('a runtime that says yes and does nothing is found out', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
+    await expect(resize(desired({ c0: { memory: mi(150) } }))).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { asked: String(150 * MI), found: String(100 * MI) },
+    });
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  test('no time left: nothing begins', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const late = resize(desired({ c0: { memory: mi(150) } }), { deadline: Date.now() - 1 });
+    await expect(late).rejects.toMatchObject({ code: 4, reason: 'DEADLINE' });
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  test('time that is over in the middle: what was done is undone', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const deadline = Date.now() + 60_000;
+    const real = Date.now;
+    const late = resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }), {
+      deadline,
+      onStep: () => (Date.now = () => deadline),
+    });
+    await late.then(
+      () => expect.unreachable(),
+      (error: unknown) => expect(error).toMatchObject({ reason: 'DEADLINE' }),
+    );
+    Date.now = real;
+    expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MI), 100 * MI, 200 * MI]);
+  });
+});
+
+describe('refused before anything changes', () => {
+  beforeEach(() => pod(String(300 * MI), [100 * MI, 200 * MI]));
+  afterEach(() => expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MI), 100 * MI, 200 * MI]));
+
+  test.each([
+    ['a container that it has not', { c9: { memory: mi(1) } }, {}, { code: 3, reason: 'UNKNOWN_CONTAINER' }],
+    [
+      'a volume that it has not',
+      {},
+      { volumes: new Map([['cache', { kind: 'absolute', bytes: mi(1) }]]) },
+      { code: 3, reason: 'UNKNOWN_VOLUME' },
+    ],
+    ['more memory than the node has', { c0: { memory: bytes(2 ** 50) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
+    ['more CPUs than the node has', { c0: { cpu: cpu(2 ** 40) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
+    ['less than is in use', { c0: { memory: bytes(1000) } }, {}, { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' }],
+    ['a pod limit under its use', {}, { pod: { memory: bytes(1000) } }, { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' }],
+  ])('%s', async (_name, containers, more, error) => {
+    await expect(resize(desired(containers, more as Partial<DesiredPod>))).rejects.toMatchObject(error);
+  });
+
+  test('more than a cgroup above the pod allows', async () => {
+    runtime.writeCgroup('/kubepods', { 'memory.max': String(500 * MI), 'cpu.max': 'max 100000' });
+    await expect(resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
+      reason: 'EXCEEDS_NODE',
+      context: { found: String(500 * MI) },
+    });
+  });
+});
+
+test('a pod that is not there', async () => {
+  runtime.on('PodSandboxStatus', () => {
+    throw new Error('no such pod');
+  });
+  await expect(resize(desired({}))).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
+});
+
+test('a container that has ended: the runtime stores the values, no cgroup changes', async () => {
+  pod(String(300 * MI), [100 * MI, 200 * MI]);
+  const ended = 'e'.repeat(64);
+  runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
+  runtime.describeContainer(ended, {
+    metadata: { name: 'init' },
+    state: 2,
+    resources: { linux: { memory_limit_in_bytes: BigInt(50 * MI) } },
+  });
+  const stored: bigint[] = [];
+  runtime.on('UpdateContainerResources', (request) => {
+    stored.push(runtime.decodeUpdate(request).linux?.memory_limit_in_bytes ?? 0n);
+    return Buffer.alloc(0);
+  });
+  const { steps } = await resize(desired({ init: { memory: mi(80) } }));
+  expect(steps).toHaveLength(1);
+  expect(stored).toEqual([BigInt(80 * MI)]);
+  expect(runtime.read('memory.max')).toBe(String(300 * MI));
+});
