@@ -26,6 +26,7 @@ export const Reason = {
   CGROUP_WRITE_FAILED: 'CGROUP_WRITE_FAILED',
   REMOUNT_FAILED: 'REMOUNT_FAILED',
   UNDO_FAILED: 'UNDO_FAILED',
+  JOURNAL_UNAVAILABLE: 'JOURNAL_UNAVAILABLE',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];
