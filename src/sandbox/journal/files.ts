@@ -22,8 +22,9 @@ export async function withFolder<Result>(path: string, use: (folder: FileHandle)
   const folder = await openOrMake(path);
   try {
     const { uid, mode } = await folder.stat();
-    if (uid !== process.geteuid?.()) throw new Error(`it belongs to user ${uid}, not to ours`);
-    if ((mode & 0o022) !== 0) throw new Error(`others may write to it (mode ${(mode & 0o777).toString(8)})`);
+    if (uid !== process.geteuid?.()) throw new Error(`the state folder belongs to user ${uid}, not to ours`);
+    if ((mode & 0o022) !== 0)
+      throw new Error(`others may write to the state folder (mode ${(mode & 0o777).toString(8)})`);
     return await use(folder);
   } finally {
     await folder.close();

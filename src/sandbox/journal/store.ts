@@ -1,24 +1,20 @@
-import { type FileHandle, lstat, readFile, readdir, rename, rm } from 'node:fs/promises';
+import { type FileHandle, readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../errors/index.ts';
-import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../../observe/index.ts';
+import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import { KeyedLock } from '../lock.ts';
-import { badFile, knownFile, recordFile } from './file-names.ts';
-import { readBounded, removeFile, replaceFile, withFolder, writeThrough } from './files.ts';
-import { MAX_RECORD_BYTES, type PodRecord, type WrittenRecord, decodeRecord, encodeRecord } from './record.ts';
+import { knownFile, recordFile } from './file-names.ts';
+import { removeFile, replaceFile, withFolder, writeThrough } from './files.ts';
+import { RecordReader } from './reader.ts';
+import { type PodRecord, encodeRecord } from './record.ts';
 import { Slots } from './slots.ts';
 
 /** Random, and another after each boot of the machine (random(4)). */
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
-/** How many records that could not be read are kept for whoever looks into it; the newest. */
-const MOST_BAD_FILES = 16;
 /** Written and removed to see whether the folder takes files. One block of a file system. */
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
 const MOST_CHANGES_AT_A_TIME = 2;
-/** These pass: a record that could not be opened for want of them is not a bad one. */
-const WANTS = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
-
 export interface JournalOptions {
   /** This boot's id; the kernel's when absent. */
   readonly bootId?: string;
@@ -52,7 +48,7 @@ export class Journal {
   readonly folder: string;
   readonly #log: Log;
   readonly #counters: Counters;
-  readonly #first = oncePerKey();
+  readonly #reader: RecordReader;
   readonly #lock = new KeyedLock();
   readonly #slots = new Slots(MOST_CHANGES_AT_A_TIME);
   /** The next turn of each file, which takes the newest content there is when it comes. */
@@ -67,6 +63,7 @@ export class Journal {
     this.#bootId = bootId;
     this.#log = log;
     this.#counters = counters;
+    this.#reader = new RecordReader(folder, log, counters);
   }
 
   /** Never rejects for the folder's sake: what is wrong with it is said by {@link readiness} and by every write. */
@@ -183,7 +180,7 @@ export class Journal {
         const record = await this.#loadFile(name, bootId);
         if (record !== undefined) loaded.push(record);
       }
-      await this.#removeOldestBad();
+      await this.#reader.removeOldestBad();
       return loaded;
     } catch (error) {
       if (!(error instanceof ShimError)) this.#unavailable(error, this.folder);
@@ -197,19 +194,19 @@ export class Journal {
     // In its turn: what is being written is no leftover.
     return this.#lock.run(known.record, async () => {
       if (known.kind === 'record') return this.#loadRecord(name, bootId);
-      await this.#removeLeftover(name);
+      await this.#reader.removeLeftover(name);
       return undefined;
     });
   }
 
   async #loadRecord(name: string, thisBoot: string): Promise<LoadedRecord | undefined> {
-    const written = await this.#read(name);
+    const written = await this.#reader.read(name);
     if (written === undefined) return undefined;
     const { bootId, podUid, sandboxId, transaction, volumes, resizes } = written;
     const earlierBoot = bootId !== thisBoot;
     // What the steps speak of, cgroups and mounts, has gone with that boot.
     if (earlierBoot && volumes.size === 0 && resizes === undefined) {
-      await this.#removeLeftover(name);
+      await this.#reader.removeLeftover(name);
       return undefined;
     }
     return {
@@ -220,70 +217,6 @@ export class Journal {
       ...(resizes !== undefined && { resizes }),
       earlierBoot,
     };
-  }
-
-  async #read(name: string): Promise<WrittenRecord | undefined> {
-    const file = join(this.folder, name);
-    try {
-      const record = decodeRecord(await readBounded(file, MAX_RECORD_BYTES));
-      if (recordFile(record.podUid) !== name) throw new Error('is the record of another pod than its name says');
-      return record;
-    } catch (error) {
-      const errno = errnoOf(error);
-      if (errno === 'ENOENT') return undefined;
-      await this.#complain(file, error, errno !== undefined && WANTS.has(errno) ? undefined : badFile(name));
-      return undefined;
-    }
-  }
-
-  /** Counts a record that cannot be read, says so once, and moves it aside when it will not be readable later either. */
-  async #complain(file: string, error: unknown, aside: string | undefined): Promise<void> {
-    this.#counters.journalFault('bad_record');
-    const fields: { file: string; error: string; movedTo?: string; notMoved?: string } = {
-      file,
-      error: messageOf(error),
-    };
-    if (aside !== undefined) {
-      try {
-        const place = join(this.folder, aside);
-        // Whatever it is: a folder in its place would be in the way.
-        await rm(place, { recursive: true, force: true });
-        await rename(file, place);
-        fields.movedTo = aside;
-      } catch (failure) {
-        fields.notMoved = messageOf(failure);
-      }
-    }
-    if (this.#first(`${file} ${fields.error}`)) this.#log.error(fields, 'a record of the journal cannot be read');
-  }
-
-  /** Removes what nobody needs. What cannot be removed does no harm where it is. */
-  async #removeLeftover(name: string): Promise<void> {
-    const file = join(this.folder, name);
-    try {
-      await rm(file, { force: true, recursive: true });
-    } catch (error) {
-      this.#leftoverStays(file, error);
-    }
-  }
-
-  async #removeOldestBad(): Promise<void> {
-    try {
-      const bad = (await readdir(this.folder)).filter((name) => knownFile(name)?.kind === 'bad');
-      // By the time of the move: the content may be much older.
-      const aged = await Promise.all(
-        bad.map(async (name) => ({ name, at: (await lstat(join(this.folder, name))).ctimeMs })),
-      );
-      aged.sort((a, b) => b.at - a.at);
-      for (const { name } of aged.slice(MOST_BAD_FILES)) await this.#removeLeftover(name);
-    } catch (error) {
-      this.#leftoverStays(this.folder, error);
-    }
-  }
-
-  #leftoverStays(file: string, error: unknown): void {
-    if (!this.#first(`leftover ${file}`)) return;
-    this.#log.warn({ file, error: messageOf(error) }, 'leftovers of the journal could not be removed');
   }
 
   #available(): void {
