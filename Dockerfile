@@ -1,5 +1,5 @@
-# The program in an image: to be copied onto a node from, or to be run with the node's /run, /var/lib/kubelet and
-# /sys/fs/cgroup mounted.
+# The program in an image: to be copied onto a node from, or to be run with the node's /run, /var/lib/kubelet,
+# /var/lib/cri-resize-shim and /sys/fs/cgroup mounted.
 FROM node:24-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json ./

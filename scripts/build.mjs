@@ -1,11 +1,13 @@
 // Bundles the daemon and the repository's tools. One file each, beside what is loaded only when it is needed: a daemon
 // that reads one file starts in a fraction of the time of one that resolves hundreds, and kubelet waits for it.
+// `build.mjs [FOLDER]`; dist/ without it.
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const target = resolve(process.argv[2] ?? join(root, 'dist'));
 const entries = {
   'cri-resize-shim': 'src/main.ts',
   'tools/node': 'test/node/main.ts',
@@ -20,8 +22,8 @@ const entries = {
 };
 
 // Built beside and moved into place file by file: a command that runs meanwhile has its whole files.
-mkdirSync(join(root, 'dist/tools'), { recursive: true });
-const fresh = mkdtempSync(join(root, 'dist/.build-'));
+mkdirSync(join(target, 'tools'), { recursive: true });
+const fresh = mkdtempSync(join(target, '.build-'));
 const common = {
   absWorkingDir: root,
   outdir: fresh,
@@ -36,13 +38,21 @@ const common = {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },
 };
+// Where the process may die (src/crash-points.ts): nowhere, but in one bundle of the daemon that the crash tests use.
+const define = { __CRASH_POINTS__: 'false' };
 // koffi loads its native part from its own package folder.
 const external = ['koffi'];
 const { 'cri-resize-shim': daemon, ...tools } = Object.fromEntries(
   Object.entries(entries).filter(([, file]) => existsSync(join(root, file))),
 );
 await Promise.all([
-  build({ ...common, entryPoints: tools, external }),
+  build({ ...common, entryPoints: tools, external, define }),
+  build({
+    ...common,
+    entryPoints: { 'tools/cri-resize-shim-crash': daemon },
+    external,
+    define: { __CRASH_POINTS__: 'true' },
+  }),
   build({
     ...common,
     entryPoints: { 'cri-resize-shim': daemon },
@@ -51,6 +61,7 @@ await Promise.all([
     // What is parsed at each start, and stays in memory. Names stay as they are: traces are to be read.
     minifyWhitespace: true,
     minifySyntax: true,
+    define,
     // grpc-js takes it up for channelz alone, which is off.
     external: [...external, '@grpc/proto-loader'],
   }),
@@ -58,13 +69,12 @@ await Promise.all([
 // Chunks first: the file that names them may be started as soon as it is there. Those of older builds go last.
 const fresher = new Set();
 for (const folder of ['chunks', 'tools', '.']) {
-  mkdirSync(join(root, 'dist', folder), { recursive: true });
+  mkdirSync(join(target, folder), { recursive: true });
   for (const entry of readdirSync(join(fresh, folder), { withFileTypes: true })) {
     if (!entry.isFile()) continue;
-    renameSync(join(fresh, folder, entry.name), join(root, 'dist', folder, entry.name));
+    renameSync(join(fresh, folder, entry.name), join(target, folder, entry.name));
     if (folder === 'chunks') fresher.add(entry.name);
   }
 }
-for (const name of readdirSync(join(root, 'dist/chunks')))
-  if (!fresher.has(name)) rmSync(join(root, 'dist/chunks', name));
+for (const name of readdirSync(join(target, 'chunks'))) if (!fresher.has(name)) rmSync(join(target, 'chunks', name));
 rmSync(fresh, { recursive: true });

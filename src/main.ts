@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import './heap.ts';
 import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
+import { crashPoint } from './crash-points.ts';
 import { messageOf } from './errors/index.ts';
 import { countersFields, createCounters } from './observe/counters.ts';
 import type { Log } from './observe/index.ts';
@@ -59,6 +60,7 @@ async function run(config: Config): Promise<void> {
     { version, listen: config.listen, backend: config.containerRuntimeEndpoint, intercept: config.intercept },
     'serving',
   );
+  crashPoint('serving');
   resizing.begin();
 
   const signal = await Promise.race([stopped, listener.failure]);

@@ -35,6 +35,11 @@ export const schema = z.strictObject({
   cgroupRoot: absolutePath
     .prefault('/sys/fs/cgroup')
     .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the cgroup v2 hierarchy is mounted.' }),
+  stateFolder: absolutePath.prefault('/var/lib/cri-resize-shim').meta({
+    placeholder: 'FOLDER',
+    allowed: pathForm,
+    description: 'Where resizes under way are journalled, for a restart to finish or undo. On a disk; for us alone.',
+  }),
   intercept: z.boolean().prefault(true).meta({
     placeholder: 'BOOL',
     allowed: switchForm,

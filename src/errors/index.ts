@@ -30,6 +30,7 @@ export const Reason = {
   UNDO_FAILED: 'UNDO_FAILED',
   DEADLINE: 'DEADLINE',
   EXCEEDS_NODE: 'EXCEEDS_NODE',
+  JOURNAL_UNAVAILABLE: 'JOURNAL_UNAVAILABLE',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];

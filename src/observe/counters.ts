@@ -1,4 +1,4 @@
-import type { Counters, FailOpenReason, LogFields } from './index.ts';
+import type { Counters, FailOpenReason, JournalFault, LogFields } from './index.ts';
 
 /** What was counted since the start. */
 export interface CountersSnapshot {
@@ -11,6 +11,7 @@ export interface CountersSnapshot {
     readonly milliseconds: number;
   }[];
   readonly protocolErrors: Readonly<Record<string, number>>;
+  readonly journalFaults: Readonly<Partial<Record<JournalFault, number>>>;
 }
 
 /** Labels are from small sets; should one not be, it stays small here. */
@@ -22,6 +23,7 @@ export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
   const failOpen = new Map<FailOpenReason, number>();
   const calls = new Map<string, { method: string; code: number; count: number; milliseconds: number }>();
   const protocolErrors = new Map<string, number>();
+  const journalFaults = new Map<JournalFault, number>();
 
   return {
     failOpen: (reason) => void failOpen.set(reason, (failOpen.get(reason) ?? 0) + 1),
@@ -38,10 +40,12 @@ export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
       const key = protocolErrors.has(code) || protocolErrors.size < MOST_LABELS ? code : OTHER;
       protocolErrors.set(key, (protocolErrors.get(key) ?? 0) + 1);
     },
+    journalFault: (fault) => void journalFaults.set(fault, (journalFaults.get(fault) ?? 0) + 1),
     snapshot: () => ({
       failOpen: Object.fromEntries(failOpen),
       interceptedCalls: [...calls.values()].map((call) => ({ ...call })),
       protocolErrors: Object.fromEntries(protocolErrors),
+      journalFaults: Object.fromEntries(journalFaults),
     }),
   };
 }
@@ -53,6 +57,7 @@ export function countersFields(snapshot: CountersSnapshot): LogFields {
   return {
     failOpen: pairs(snapshot.failOpen),
     protocolErrors: pairs(snapshot.protocolErrors),
+    journalFaults: pairs(snapshot.journalFaults),
     interceptedCalls: snapshot.interceptedCalls.map(
       ({ method, code, count, milliseconds }) => `${method} code ${code}: ${count}, ${Math.round(milliseconds)} ms`,
     ),

@@ -23,6 +23,8 @@ export interface Counters {
   interceptedCall(method: string, code: number, milliseconds: number): void;
   /** A connection ended because a peer broke HTTP/2. */
   protocolError(code: string): void;
+  /** The journal could not do its work. */
+  journalFault(fault: JournalFault): void;
 }
 
 export type FailOpenReason =
@@ -35,6 +37,12 @@ export type FailOpenReason =
   /** A response could not be amended. */
   | 'amend_failed';
 
+export type JournalFault =
+  /** A record cannot be read: torn, of another version, or none. */
+  | 'bad_record'
+  /** The state folder takes no records: the disk is full, read-only or gone. */
+  | 'unavailable';
+
 export const noLog: Log = {
   debug: () => undefined,
   info: () => undefined,
@@ -46,6 +54,7 @@ export const noCounters: Counters = {
   failOpen: () => undefined,
   interceptedCall: () => undefined,
   protocolError: () => undefined,
+  journalFault: () => undefined,
 };
 
 export { oncePerKey } from './once.ts';

@@ -38,6 +38,9 @@ describe('counters', () => {
     counters.interceptedCall('/a/B', 0, 2);
     counters.interceptedCall('/a/B', 9, 1);
     counters.protocolError('PROTOCOL_ERROR');
+    counters.journalFault('unavailable');
+    counters.journalFault('unavailable');
+    counters.journalFault('bad_record');
     expect(counters.snapshot()).toEqual({
       failOpen: { unknown_pod: 2, undecodable: 1 },
       interceptedCalls: [
@@ -45,11 +48,13 @@ describe('counters', () => {
         { method: '/a/B', code: 9, count: 1, milliseconds: 1 },
       ],
       protocolErrors: { PROTOCOL_ERROR: 1 },
+      journalFaults: { unavailable: 2, bad_record: 1 },
     });
     expect(countersFields(counters.snapshot())).toEqual({
       failOpen: ['unknown_pod 2', 'undecodable 1'],
       interceptedCalls: ['/a/B code 0: 2, 4 ms', '/a/B code 9: 1, 1 ms'],
       protocolErrors: ['PROTOCOL_ERROR 1'],
+      journalFaults: ['unavailable 2', 'bad_record 1'],
     });
   });
 

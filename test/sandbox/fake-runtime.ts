@@ -53,6 +53,7 @@ export class FakeRuntime {
       failOpen: (reason) => void this.failOpens.push(reason),
       interceptedCall: () => undefined,
       protocolError: () => undefined,
+      journalFault: () => undefined,
     };
     this.context = createResizeContext({
       registry: new Registry(this.backend, log),

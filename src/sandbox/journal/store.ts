@@ -1,0 +1,245 @@
+import { type FileHandle, readFile, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../../errors/index.ts';
+import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
+import { KeyedLock } from '../lock.ts';
+import { knownFile, recordFile } from './file-names.ts';
+import { removeFile, replaceFile, withFolder, writeThrough } from './files.ts';
+import { RecordReader } from './reader.ts';
+import { type PodRecord, encodeRecord } from './record.ts';
+import { Slots } from './slots.ts';
+
+/** Random, and another after each boot of the machine (random(4)). */
+const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
+/** Written and removed to see whether the folder takes files. One block of a file system. */
+const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
+/** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
+const MOST_CHANGES_AT_A_TIME = 2;
+export interface JournalOptions {
+  /** This boot's id; the kernel's when absent. */
+  readonly bootId?: string;
+  readonly log?: Log;
+  readonly counters?: Counters;
+}
+
+/** Whether a resize can be journalled, and why not. */
+export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
+
+/** A record as {@link Journal.load} gives it. */
+export interface LoadedRecord extends PodRecord {
+  /** From before the machine was started anew: only volumes and deferred requests are left of it. */
+  readonly earlierBoot: boolean;
+}
+
+/** What a pod's file shall become; undefined: it shall go. */
+type Content = Buffer | undefined;
+
+interface Turn {
+  content: Content;
+  readonly done: Promise<void>;
+}
+
+/**
+ * What is under way or allocated, one file for each pod in the state folder, so that a restart can finish or undo it. Once a
+ * promise of `write` or `remove` is fulfilled it has reached the disk. Writes of one pod come one after the other and the
+ * newest wins; those of several go side by side.
+ */
+export class Journal {
+  readonly folder: string;
+  readonly #log: Log;
+  readonly #counters: Counters;
+  readonly #reader: RecordReader;
+  readonly #lock = new KeyedLock();
+  readonly #slots = new Slots(MOST_CHANGES_AT_A_TIME);
+  /** The next turn of each file, which takes the newest content there is when it comes. */
+  readonly #next = new Map<string, Turn>();
+  /** Pods whose records should have gone and could not be removed. */
+  readonly #unremoved = new Set<string>();
+  #bootId: string | undefined;
+  #fault: ShimError | undefined;
+
+  private constructor(folder: string, { bootId, log = noLog, counters = noCounters }: JournalOptions) {
+    this.folder = folder;
+    this.#bootId = bootId;
+    this.#log = log;
+    this.#counters = counters;
+    this.#reader = new RecordReader(folder, log, counters);
+  }
+
+  /** Never rejects for the folder's sake: what is wrong with it is said by {@link readiness} and by every write. */
+  static async open(folder: string, options: JournalOptions = {}): Promise<Journal> {
+    const journal = new Journal(folder, options);
+    await journal.check();
+    return journal;
+  }
+
+  /** As of the last write or check: not ready from a failure until a write succeeds again. */
+  get readiness(): Readiness {
+    return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
+  }
+
+  /**
+   * Finds out whether the folder takes files, and removes what could not be removed before. For a clock to call while the
+   * journal is not ready: without a resize nobody else would notice that there is room again. Never rejects.
+   */
+  async check(): Promise<Readiness> {
+    const file = join(this.folder, PROBE.file);
+    try {
+      await this.#readBootId();
+      await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
+      for (const podUid of [...this.#unremoved]) await this.#removeAgain(podUid);
+      this.#available();
+    } catch (error) {
+      if (!(error instanceof ShimError)) this.#unavailable(error, file);
+    }
+    return this.readiness;
+  }
+
+  async #readBootId(): Promise<string> {
+    try {
+      return (this.#bootId ??= (await readFile(BOOT_ID_FILE, 'utf8')).trim());
+    } catch (error) {
+      throw this.#unavailable(error, BOOT_ID_FILE);
+    }
+  }
+
+  #removeAgain(podUid: string): Promise<void> {
+    const name = recordFile(podUid);
+    // In a turn of its own, and only if it is still to go: it must not take the place of a write that waits.
+    return this.#lock.run(name, async () => {
+      if (this.#unremoved.has(podUid)) await this.#carryOut(podUid, name, undefined);
+    });
+  }
+
+  /**
+   * Takes the place of what was written for this pod before. Rejects with JOURNAL_UNAVAILABLE when it could not be
+   * brought to the disk (the older record is there then, or rarely, when the last fsync failed, this one), with
+   * INVALID_VALUE when it is too large. Superseded by a newer write or removal of the same pod it has that one's outcome.
+   */
+  async write(record: PodRecord): Promise<void> {
+    // No wait where it is known: what was written first must be in line first.
+    const bootId = this.#bootId ?? (await this.#readBootId());
+    await this.#put(record.podUid, encodeRecord(record, bootId));
+  }
+
+  /**
+   * Removes a pod's record; none is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still be there then, and
+   * {@link check} tries again.
+   */
+  async remove(podUid: string): Promise<void> {
+    await this.#put(podUid, undefined);
+  }
+
+  #put(podUid: string, content: Content): Promise<void> {
+    const name = recordFile(podUid);
+    const waiting = this.#next.get(name);
+    if (waiting !== undefined) {
+      waiting.content = content;
+      return waiting.done;
+    }
+    const turn: Turn = {
+      content,
+      done: this.#lock.run(name, () => {
+        this.#next.delete(name);
+        return this.#carryOut(podUid, name, turn.content);
+      }),
+    };
+    this.#next.set(name, turn);
+    return turn.done;
+  }
+
+  async #carryOut(podUid: string, name: string, content: Content): Promise<void> {
+    try {
+      await this.#change((folder) =>
+        content === undefined ? removeFile(this.folder, folder, name) : replaceFile(this.folder, folder, name, content),
+      );
+    } catch (error) {
+      if (content === undefined) this.#unremoved.add(podUid);
+      throw this.#unavailable(error, join(this.folder, name), podUid);
+    }
+    this.#unremoved.delete(podUid);
+    // A removal needs no room: that it works does not say that a write will.
+    if (content !== undefined) this.#available();
+  }
+
+  #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {
+    return this.#slots.run(() => withFolder(this.folder, change));
+  }
+
+  /**
+   * All records that can be read. Those that cannot are moved aside as `<name>.bad`, counted and logged; what a crash has
+   * left half-written is removed. Of an earlier boot nothing is left but volumes and deferred requests. Never rejects:
+   * without a usable folder there are none, and {@link readiness} says why. May be called at any time.
+   */
+  async load(): Promise<LoadedRecord[]> {
+    try {
+      const bootId = await this.#readBootId();
+      const names = await withFolder(this.folder, () => readdir(this.folder));
+      const loaded: LoadedRecord[] = [];
+      for (const name of names.sort()) {
+        const record = await this.#loadFile(name, bootId);
+        if (record !== undefined) loaded.push(record);
+      }
+      await this.#reader.removeOldestBad();
+      return loaded;
+    } catch (error) {
+      if (!(error instanceof ShimError)) this.#unavailable(error, this.folder);
+      return [];
+    }
+  }
+
+  async #loadFile(name: string, bootId: string): Promise<LoadedRecord | undefined> {
+    const known = knownFile(name);
+    if (known === undefined || known.kind === 'bad') return undefined;
+    // In its turn: what is being written is no leftover.
+    return this.#lock.run(known.record, async () => {
+      if (known.kind === 'record') return this.#loadRecord(name, bootId);
+      await this.#reader.removeLeftover(name);
+      return undefined;
+    });
+  }
+
+  async #loadRecord(name: string, thisBoot: string): Promise<LoadedRecord | undefined> {
+    const written = await this.#reader.read(name);
+    if (written === undefined) return undefined;
+    const { bootId, podUid, sandboxId, transaction, volumes, resizes } = written;
+    const earlierBoot = bootId !== thisBoot;
+    // What the steps speak of, cgroups and mounts, has gone with that boot.
+    if (earlierBoot && volumes.size === 0 && resizes === undefined) {
+      await this.#reader.removeLeftover(name);
+      return undefined;
+    }
+    return {
+      podUid,
+      sandboxId,
+      ...(transaction !== undefined && !earlierBoot && { transaction }),
+      volumes,
+      ...(resizes !== undefined && { resizes }),
+      earlierBoot,
+    };
+  }
+
+  #available(): void {
+    if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'the journal can be written again');
+    this.#fault = undefined;
+  }
+
+  #unavailable(cause: unknown, file: string, pod?: string): ShimError {
+    const errno = errnoOf(cause);
+    const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
+    const message = `the journal cannot be used: ${file}: ${messageOf(cause)}`;
+    const error = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
+    this.#counters.journalFault('unavailable');
+    if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'the journal cannot be used');
+    this.#fault = error;
+    return error;
+  }
+}
+
+async function probe(file: string): Promise<void> {
+  try {
+    await writeThrough(file, PROBE.content);
+  } finally {
+    await rm(file, { force: true });
+  }
+}

@@ -1,0 +1,122 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
+import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
+import { bytes } from '../../../src/units/index.ts';
+import { anyRecord, numbered, podUid } from './records.ts';
+
+const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
+  const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;
+  return Buffer.from(JSON.stringify(edit(form) ?? form));
+};
+
+describe('a record', () => {
+  it('is read as it was written: every number, every max, every text', () => {
+    fc.assert(
+      fc.property(anyRecord, fc.string(), (record, bootId) => {
+        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 1, bootId, ...record });
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  it('cut anywhere is none, but for its closing line break', () => {
+    fc.assert(
+      fc.property(anyRecord, (record) => {
+        const content = encodeRecord(record, 'boot');
+        for (let length = 0; length < content.length - 1; length += 1)
+          expect(() => decodeRecord(content.subarray(0, length))).toThrow('is no JSON, or only a part of it');
+        expect(decodeRecord(content.subarray(0, -1))).toEqual(decodeRecord(content));
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  it('with zeros for an end, as a file system may leave it, is none', () => {
+    const content = encodeRecord(numbered(1), 'boot');
+    for (let length = 0; length < content.length - 1; length += 1) {
+      const torn = Buffer.concat([content.subarray(0, length), Buffer.alloc(content.length - length)]);
+      expect(() => decodeRecord(torn)).toThrow('is no JSON');
+    }
+  });
+
+  it('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.uint8Array(),
+          fc.json().map((text) => Buffer.from(text)),
+        ),
+        (content) => {
+          expect(() => decodeRecord(Buffer.from(content))).toThrow(/^is no (?:JSON|record)|^is of version/);
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
+  it.each([
+    ['of a later version', (form: object) => ({ ...form, version: 2 }), 'is of version 2; this shim reads version 1'],
+    ['without a version', (form: object) => ({ ...form, version: undefined }), /^is no record: version: /],
+    ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is no record: .*extra/],
+    [
+      'with a size below zero',
+      (form: object) => ({ ...form, volumes: { cache: -1 } }),
+      /^is no record: volumes.cache: /,
+    ],
+    ['with a size that lost digits', (form: object) => ({ ...form, volumes: { cache: 2 ** 53 } }), /volumes.cache/],
+    ['with half a byte', (form: object) => ({ ...form, volumes: { cache: 0.5 } }), /volumes.cache/],
+    [
+      'with a volume that leads elsewhere',
+      (form: object) => ({ ...form, volumes: { '../x': 1 } }),
+      /^is no record: volumes/,
+    ],
+    [
+      'with a step that nobody knows',
+      (form: object) => ({ ...form, transaction: { id: '', startedAt: 0, undoing: false, steps: [{ kind: 'x' }] } }),
+      /^is no record: transaction.steps.0/,
+    ],
+    ['that is a list', () => [], /^is no record/],
+    ['that is nothing', () => Buffer.alloc(0).toJSON().data, /^is no record/],
+  ])('%s is refused, with the place', (_, edit, message) => {
+    expect(() => decodeRecord(change(edit))).toThrow(message);
+  });
+
+  it('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
+    const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
+    content[content.indexOf(0xc3)] = 0xff;
+    expect(() => decodeRecord(content)).toThrow('is no JSON');
+  });
+
+  it('too large to be read again is not written', () => {
+    const record = { ...numbered(1), resizes: ['x'.repeat(MAX_RECORD_BYTES)] };
+    expect(() => encodeRecord(record, 'boot')).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  });
+
+  it.each(['__proto__', '../x', ''])('that could not be read again (a volume named %j) is not written', (name) => {
+    const record = { ...numbered(1), volumes: new Map([[name, bytes(1)]]) };
+    expect(() => encodeRecord(record, 'boot')).toThrow(
+      expect.objectContaining({ code: 13, reason: 'INTERNAL', context: { pod: podUid } }),
+    );
+  });
+});
+
+describe('the file of a pod', () => {
+  it('has the name of its uid, when that is one', () => {
+    expect(recordFile(podUid)).toBe(`${podUid}.json`);
+    expect(recordFile('0123456789ABCDEF0123456789abcdef')).toBe('0123456789ABCDEF0123456789abcdef.json');
+  });
+
+  it('is never elsewhere, and never that of another pod', () => {
+    const hostile = ['../../etc/x', '', '.', '..', '/', 'a\0b', '........', 'x'.repeat(300), '\ud800', '\ud801'];
+    const names = hostile.map(recordFile);
+    for (const name of names) expect(name).toMatch(/^sha256-[0-9a-f]{64}\.json$/);
+    expect(new Set(names).size).toBe(hostile.length);
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (a, b) => {
+        expect(recordFile(a)).toMatch(/^[0-9a-z-]{8,71}\.json$/i);
+        expect(recordFile(a) === recordFile(b)).toBe(a === b);
+      }),
+    );
+  });
+});

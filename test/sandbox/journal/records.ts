@@ -1,0 +1,91 @@
+import fc from 'fast-check';
+import type { JournalledTransaction, PodRecord } from '../../../src/sandbox/journal/index.ts';
+import type { Step } from '../../../src/sandbox/state.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/units/index.ts';
+
+/** Records as they may come, for the tests of the journal. */
+
+export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
+
+const amount = fc.oneof(fc.maxSafeNat(), fc.constantFrom(0, 1, Number.MAX_SAFE_INTEGER));
+const size = amount.map(bytes);
+const max = fc.constant('max' as const);
+const limit = fc.oneof(size, max);
+const cpu = fc.record({ quota: fc.oneof(amount.map(microseconds), max), period: amount.map(microseconds) }, plain);
+// Lone surrogates have no UTF-8: JSON escapes them.
+const text = fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('\ud800', '\udfff', 'a\0b'));
+const plain = { noNullPrototype: true } as const;
+const change = <Value>(value: fc.Arbitrary<Value>) => fc.record({ from: value, to: value }, plain);
+const kind = <Kind extends string>(name: Kind) => fc.constant(name);
+
+const steps: { [Kind in Step['kind']]: fc.Arbitrary<Extract<Step, { kind: Kind }>> } = {
+  volume: fc.record({ kind: kind('volume'), volume: text, from: size, to: size }, plain),
+  'pod-memory': fc.record({ kind: kind('pod-memory'), from: limit, to: limit }, plain),
+  'pod-cpu': fc.record({ kind: kind('pod-cpu'), from: cpu, to: cpu }, plain),
+  'pod-weight': fc.record({ kind: kind('pod-weight'), from: amount.map(cpuWeight), to: amount.map(cpuWeight) }, plain),
+  'pod-unified': fc.record({ kind: kind('pod-unified'), key: text, from: text, to: text }, plain),
+  container: fc.record(
+    {
+      kind: kind('container'),
+      id: text,
+      memory: change(limit),
+      cpu: change(cpu),
+      shares: change(amount.map(cpuShares)),
+    },
+    { ...plain, requiredKeys: ['kind', 'id'] },
+  ),
+  runtime: fc.record({ kind: kind('runtime') }, plain),
+};
+
+const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
+  {
+    id: text,
+    startedAt: fc.maxSafeNat(),
+    steps: fc.array(fc.oneof(...Object.values<fc.Arbitrary<Step>>(steps)), { maxLength: 12 }),
+    undoing: fc.boolean(),
+    high: fc.record({ cgroup: text, memoryHigh: limit }, plain),
+    failed: text,
+  },
+  { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing'] },
+);
+
+const volumeName = fc.oneof(
+  fc.stringMatching(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/),
+  fc.constantFrom('constructor', 'tostring', '0', '1'),
+);
+
+// As JSON has them: its parser makes 0 of -0, and no `__proto__` of an object literal.
+const json = fc.jsonValue({ stringUnit: 'binary' }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
+
+export const anyRecord: fc.Arbitrary<PodRecord> = fc.record(
+  {
+    podUid: fc.oneof(fc.uuid(), text),
+    sandboxId: text,
+    transaction,
+    volumes: fc.array(fc.tuple(volumeName, size), { maxLength: 5 }).map((pairs) => new Map(pairs)),
+    resizes: fc.array(json, { maxLength: 3 }),
+  },
+  { ...plain, requiredKeys: ['podUid', 'sandboxId', 'volumes'] },
+);
+
+/** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
+export function numbered(number: number, uid: string = podUid): PodRecord {
+  const to = bytes(number);
+  return {
+    podUid: uid,
+    sandboxId: `sandbox-${number}`,
+    transaction: {
+      id: `t${number}`,
+      startedAt: number,
+      steps: Array.from({ length: 20 }, (_, index) => ({
+        kind: 'volume',
+        volume: `v${index}`,
+        from: bytes(0),
+        to,
+      })),
+      undoing: number % 2 === 1,
+      high: { cgroup: '/kubepods/pod', memoryHigh: 'max' },
+    },
+    volumes: new Map([['cache', to]]),
+  };
+}
