@@ -2,7 +2,8 @@ import { CgroupTree } from './cgroups/index.ts';
 import type { Config } from './config/index.ts';
 import type { Counters, Log } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
-import { Registry, createResizeContext } from './sandbox/index.ts';
+import { Journal } from './sandbox/journal/index.ts';
+import { PodJournal, Registry, createResizeContext, recover } from './sandbox/index.ts';
 import { createInterceptors, localHandlers } from './server/interceptors/index.ts';
 import type { RawUnaryHandler } from './server/call.ts';
 import { type Interceptors, noInterceptors } from './server/routes.ts';
@@ -31,21 +32,16 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
-  const context = createResizeContext({
-    registry,
-    backend,
-    tree: new CgroupTree(config.cgroupRoot),
-    volumes,
-    log,
-    counters,
-  });
+  const journal = new PodJournal(Journal.open(config.stateFolder, { log, counters }));
+  const tree = new CgroupTree(config.cgroupRoot);
+  const context = createResizeContext({ registry, backend, journal, tree, volumes, log, counters });
   const interceptors = createInterceptors(context, backend);
   return {
     interceptors,
     handlers: localHandlers(interceptors, backend),
     begin() {
       // At each connection, the first one included: pods may have come and gone without us.
-      backend.onConnected(() => void registry.recover());
+      backend.onConnected(() => void recover(context));
     },
     close: () => backend.close(),
   };

@@ -5,6 +5,7 @@ import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePe
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { hasPodCgroup, podCgroup, readVolumes } from './live.ts';
 import { KeyedLock } from './lock.ts';
+import type { PodJournal } from './pod-journal.ts';
 import type { Registry } from './registry.ts';
 import { VolumePolicies } from './volumes.ts';
 
@@ -13,6 +14,7 @@ export interface ResizeContext {
   readonly registry: Registry;
   /** For calls of the shim's own. */
   readonly backend: Backend;
+  readonly journal: PodJournal;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly policies: VolumePolicies;
@@ -35,17 +37,19 @@ export interface ResizeContext {
 export function createResizeContext(parts: {
   registry: Registry;
   backend: Backend;
+  journal: PodJournal;
   tree: CgroupTree;
   volumes: MemoryVolumes;
   log?: Log;
   counters?: Counters;
   procRoot?: string;
 }): ResizeContext {
-  const { registry, backend, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
+  const { registry, backend, journal, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
   const first = oncePerKey();
   const context: ResizeContext = {
     registry,
     backend,
+    journal,
     tree,
     volumes,
     policies: new VolumePolicies(),
@@ -63,14 +67,26 @@ export function createResizeContext(parts: {
   };
   registry.watch({
     podAdded: (pod) => meetPod(context, pod),
-    podRemoved(sandboxId) {
+    podRemoved(pod) {
+      const { sandboxId } = pod;
       clearTimeout(context.settling.get(sandboxId));
       context.settling.delete(sandboxId);
       context.policies.forget(sandboxId);
+      forgetRecord(context, pod);
     },
     containerRemoved: (containerId) => void context.cgroups.delete(containerId),
   });
   return context;
+}
+
+/** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
+function forgetRecord({ journal, volumes, log }: ResizeContext, pod: PodDescription): void {
+  const forget = async (): Promise<void> => {
+    if (volumes.ofPod(pod.metadata.uid).length === 0) await journal.forget(pod);
+  };
+  forget().catch((error: unknown) => {
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod left');
+  });
 }
 
 /** Loads what remounting takes before it is needed, on nodes that have something to remount. Says once how it is done. */
@@ -83,8 +99,12 @@ function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 }
 
 /** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
-function meetPod({ policies, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
-  for (const error of policies.annotate(pod.sandboxId, pod.annotations)) {
+function meetPod({ policies, journal, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
+  // What was asked for at run time, and before a restart: it is newer than what the pod was made with.
+  const allocated = [...journal.volumesOf(pod)].map(([name, size]) => [name, { kind: 'absolute', size }] as const);
+  const faults = policies.annotate(pod.sandboxId, pod.annotations);
+  policies.adopt(pod.sandboxId, new Map(allocated));
+  for (const error of faults) {
     log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
   }
   try {

@@ -1,6 +1,8 @@
 /** What is on the node, and how it is resized. */
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
+export { recover } from './mend.ts';
+export { PodJournal } from './pod-journal.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
 export { raisePodForRestart } from './restart.ts';

@@ -1,16 +1,20 @@
-import { Code, Reason, ShimError } from '../errors/index.ts';
+import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { stepActions } from './actions.ts';
-import { takeBackByRuntime, updateByRuntime } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
-import { podCgroup } from './live.ts';
+import { actionsFor } from './pod-actions.ts';
+import type { OpenTransaction } from './pod-journal.ts';
 import { plan } from './plan.ts';
+import type { Bytes } from '../units/index.ts';
 import type { ContainerStep, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
 
 export interface PerformOptions {
   /** The caller's own call, where the target has one. */
   readonly call?: () => Promise<void>;
+  /** What that call changes, for the journal. */
+  readonly asked?: ContainerStep | undefined;
+  /** Sizes of volumes that are to hold also when they are mounted anew. */
+  readonly allocated?: ReadonlyMap<string, Bytes>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** When all has to be done, in milliseconds since the epoch. */
@@ -42,27 +46,62 @@ export async function perform(
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
-  { call = () => Promise.resolve(), stored = [], deadline = Infinity, onStep }: PerformOptions = {},
+  { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity, onStep, allocated }: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const steps = prepareSteps(context, pod, state, target, stored);
   const start = performance.now();
-  const actions = stepActions({
-    tree: context.tree,
-    volumes: context.volumes,
-    pod,
-    cgroup: podCgroup(pod),
-    call,
-    updateContainer: (step) => context.calls.run(step.id, () => updateByRuntime(context, pod, step)),
-    takeBack: (step) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step)),
-    callRaises: target.call === 'container',
-    log: context.log,
-  });
-  const records = await carryOut(steps, { ...inTime(actions, pod, deadline), ...(onStep && { done: onStep }) });
+  const actions = actionsFor(context, pod, { call, callRaises: target.call === 'container' });
+  const records = await journalled(context, pod, toJournal(steps, asked), allocated, (open) =>
+    carryOut(steps, {
+      ...inTime(actions, pod, deadline),
+      ...(onStep && { done: onStep }),
+      undoing: () => noted(context, pod, open?.undoing()),
+    }),
+  );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
+}
+
+/** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
+function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
+  if (steps.every(({ kind }) => kind === 'runtime')) return [];
+  return steps.flatMap((step): Step[] => {
+    if (step.kind !== 'runtime') return [step];
+    return asked === undefined ? [] : [asked];
+  });
+}
+
+/** Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done. */
+async function journalled(
+  context: ResizeContext,
+  pod: PodDescription,
+  steps: readonly Step[],
+  allocated: ReadonlyMap<string, Bytes> | undefined,
+  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
+): Promise<StepRecord[]> {
+  if (steps.length === 0) return run(undefined);
+  const open = await context.journal.begin(pod, steps);
+  try {
+    const records = await run(open);
+    await noted(context, pod, open.end(allocated));
+    return records;
+  } catch (error) {
+    const isMarked = error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end());
+    throw error;
+  }
+}
+
+/** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
+async function noted(context: ResizeContext, pod: PodDescription, written: Promise<void> | undefined): Promise<void> {
+  try {
+    await written;
+  } catch (error) {
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the journal does not know how a resize ended');
+  }
 }
 
 /** No step begins after the deadline. What is undone then takes the time that it takes. */

@@ -30,7 +30,7 @@ export function plan(state: PodState, target: PodTarget): Step[] {
     const raise = compareLimits(memory, state.memory) > 0;
     (raise ? before : after).push({ kind: 'pod-memory', from: state.memory, to: memory });
   }
-  if (cpu !== undefined && !sameCpu(cpu, state.cpu)) {
+  if (cpu !== undefined && !isSameCpu(cpu, state.cpu)) {
     const raise = compareCpu(cpu, state.cpu) >= 0;
     (raise ? before : after).push({ kind: 'pod-cpu', from: state.cpu, to: cpu });
   }
@@ -61,7 +61,7 @@ function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step
     const now = state.containers.find(({ id }) => id === wish.id);
     if (now === undefined) continue;
     const memory = changeOf(now.memory, wish.memory, (a, b) => a === b);
-    const cpu = changeOf(now.cpu, wish.cpu, sameCpu);
+    const cpu = changeOf(now.cpu, wish.cpu, isSameCpu);
     const shares = now.shares === undefined ? undefined : changeOf(now.shares, wish.shares, (a, b) => a === b);
     const memoryFalls = memory !== undefined && compareLimits(memory.to, memory.from) < 0;
     const cpuFalls = cpu !== undefined && compareCpu(cpu.to, cpu.from) < 0;
@@ -79,7 +79,7 @@ function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step
 /** One update that takes a container from one set of limits to another, whatever goes which way. Undefined: nothing to do. */
 export function containerChanges(from: ContainerState, to: ContainerState): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, (a, b) => a === b);
-  const cpu = changeOf(from.cpu, to.cpu, sameCpu);
+  const cpu = changeOf(from.cpu, to.cpu, isSameCpu);
   if (memory === undefined && cpu === undefined) return undefined;
   return { kind: 'container', id: to.id, ...(memory && { memory }), ...(cpu && { cpu }) };
 }
@@ -185,7 +185,8 @@ export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
   return a - b;
 }
 
-const sameCpu = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && (a.quota === 'max' || a.period === b.period);
+export const isSameCpu = (a: CpuMax, b: CpuMax): boolean =>
+  a.quota === b.quota && (a.quota === 'max' || a.period === b.period);
 
 /** Negative, zero or positive as the rate of `a` is lower than, equal to or higher than that of `b`. */
 export function compareCpu(a: CpuMax, b: CpuMax): number {

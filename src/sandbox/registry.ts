@@ -45,8 +45,9 @@ export class Registry {
   forgetPod(id: string): void {
     const sandboxId = uniqueKey(this.#pods, id);
     if (sandboxId === undefined) return;
+    const pod = this.#pods.get(sandboxId);
     this.#pods.delete(sandboxId);
-    for (const watcher of this.#watchers) watcher.podRemoved(sandboxId);
+    if (pod !== undefined) for (const watcher of this.#watchers) watcher.podRemoved(pod);
     for (const [containerId, container] of this.#containers) {
       if (container.sandboxId === sandboxId) this.#removeContainer(containerId);
     }
@@ -150,7 +151,7 @@ export class Registry {
 /** Who keeps something for each pod or container is told when one comes and goes. Must not throw. */
 export interface RegistryWatcher {
   podAdded(pod: PodDescription): void;
-  podRemoved(sandboxId: string): void;
+  podRemoved(pod: PodDescription): void;
   containerRemoved(containerId: string): void;
 }
 

@@ -8,6 +8,7 @@ import { limitsByName } from './limits.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform, prepareSteps } from './perform.ts';
 import { compareLimits, podLimitsFor } from './plan.ts';
+import { mend } from './mend.ts';
 import { podWeight } from './pod-weight.ts';
 import type { DesiredLimits, DesiredPod, ResizeOptions, ResizeOutcome } from './resize-request.ts';
 import { storedLimits } from './restart.ts';
@@ -24,6 +25,8 @@ export async function resizePod(
 ): Promise<ResizeOutcome> {
   const pod = await findPod(context, sandboxId);
   return context.lock.run(pod.sandboxId, async () => {
+    await context.journal.restored();
+    await mend(context, pod);
     const prepared = await prepare(context, pod, desired);
     const { state, target, stored } = prepared;
     if (options.dryRun) {
@@ -31,7 +34,8 @@ export async function resizePod(
       return { steps, before: state, after: predicted(state, target) };
     }
     const { deadline, onStep } = options;
-    const steps = await perform(context, pod, state, target, { stored, deadline, onStep });
+    const allocated = allocatedSizes(state, target, desired);
+    const steps = await perform(context, pod, state, target, { stored, deadline, onStep, allocated });
     context.policies.adopt(pod.sandboxId, desired.volumes);
     await settled(context, pod, prepared);
     return { steps, before: state, after: await readPod(context.tree, pod, readVolumes(context.volumes, pod)) };
@@ -216,6 +220,15 @@ function predicted(state: PodState, { memory, cpu, weight, containers = [], volu
     }),
     volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
   };
+}
+
+/** Sizes that were asked for: a volume that is mounted anew gets them again. Those that follow a limit need no memory. */
+function allocatedSizes(state: PodState, target: PodTarget, desired: DesiredPod): ReadonlyMap<string, Bytes> {
+  return new Map(
+    state.volumes
+      .filter(({ name }) => desired.volumes.has(name))
+      .map(({ name, size }) => [name, target.volumes.get(name) ?? size]),
+  );
 }
 
 /** Everything is done: what others go by is told. */

@@ -10,7 +10,8 @@ import type { Bytes, CpuMax, Limit } from '../units/index.ts';
 import { assertNotUnderUse, isUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
-import { isMemoryTight, podLimitsFor } from './plan.ts';
+import { mendFirst } from './mend.ts';
+import { containerChanges, isMemoryTight, podLimitsFor } from './plan.ts';
 import { perform } from './perform.ts';
 import { settleVolumes } from './settle.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
@@ -44,6 +45,7 @@ export async function updateContainer(
   return context.lock.run(
     pod.sandboxId,
     async () => {
+      await mendFirst(context, pod);
       // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
       if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
       const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
@@ -134,6 +136,7 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
   const before = state.containers.find(({ id }) => id === container.containerId);
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, {
+    asked: before && containerChanges(before, { ...before, ...wanted }),
     call: async () => {
       response = await context.calls.run(container.containerId, () => wholeOrNot(context, pod, before, forward));
     },

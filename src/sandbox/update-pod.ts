@@ -17,6 +17,7 @@ import { failOpen } from './fail-open.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform } from './perform.ts';
+import { mendFirst } from './mend.ts';
 import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
@@ -45,6 +46,7 @@ export async function updatePod(
   const pod = await findPod(context, request.pod_sandbox_id);
   if (pod === undefined || !hasPodCgroup(pod)) return forward();
   return context.lock.run(pod.sandboxId, async () => {
+    await mendFirst(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
     return prepared === undefined ? forward() : resize(context, prepared, forward);
   });

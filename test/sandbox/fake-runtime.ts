@@ -5,7 +5,8 @@ import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, st
 import { CgroupTree } from '../../src/cgroups/index.ts';
 import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
 import { Backend, type Messages, type Partially, decode, encode, runtimePath } from '../../src/runtime/index.ts';
-import { Registry, type ResizeContext, createResizeContext } from '../../src/sandbox/index.ts';
+import { Journal } from '../../src/sandbox/journal/index.ts';
+import { PodJournal, Registry, type ResizeContext, createResizeContext } from '../../src/sandbox/index.ts';
 import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 
 /**
@@ -35,6 +36,8 @@ export class FakeRuntime {
   readonly calls: string[] = [];
   readonly backend: Backend;
   readonly cgroupRoot = join(this.#folder, 'cgroup');
+  readonly stateFolder = join(this.#folder, 'state');
+  readonly journal = Journal.open(this.stateFolder);
   readonly procRoot = join(this.#folder, 'proc');
   readonly warnings: LogFields[] = [];
   readonly failOpens: FailOpenReason[] = [];
@@ -58,6 +61,7 @@ export class FakeRuntime {
     this.context = createResizeContext({
       registry: new Registry(this.backend, log),
       backend: this.backend,
+      journal: new PodJournal(this.journal),
       tree: new CgroupTree(this.cgroupRoot),
       volumes: new MemoryVolumes({ kubeletRoot: join(this.#folder, 'kubelet') }),
       log,

@@ -1,0 +1,140 @@
+import { isCgroupVanished } from '../cgroups/index.ts';
+import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
+import { ContainerState, type PodDescription } from '../runtime/index.ts';
+import type { JournalledTransaction } from './journal/index.ts';
+import { type StepActions, describeStep } from './transaction.ts';
+import type { ResizeContext } from './context.ts';
+import { containerCgroup, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './live.ts';
+import { actionsFor } from './pod-actions.ts';
+import { isSameCpu } from './plan.ts';
+import type { Change, ContainerStep, PodState, Step } from './state.ts';
+
+/**
+ * Ends a transaction that was cut off: by a crash, or by an undo that failed. The kernel is asked how far it came: all done,
+ * and only the journal's entry goes; else what was done is taken back. A value that is neither the old nor the new one
+ * has been written by somebody else since (kubelet, say) and is left alone.
+ *
+ * The pod's lock is held. Throws UNDO_FAILED when something could not be taken back: the pod stays marked.
+ */
+export async function mend(context: ResizeContext, pod: PodDescription): Promise<void> {
+  const transaction = context.journal.transactionOf(pod);
+  if (transaction === undefined) return;
+  const open = context.journal.reopen(pod);
+  try {
+    const outcome = hasPodCgroup(pod) ? await settle(context, pod, transaction) : 'gone';
+    await open.end();
+    context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
+  } catch (error) {
+    if (isCgroupVanished(error)) {
+      await open.end();
+      return;
+    }
+    const why = messageOf(error);
+    context.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize could not be undone');
+    await open.failed(why);
+    throw new ShimError(
+      Code.INTERNAL,
+      Reason.UNDO_FAILED,
+      `pod ${pod.metadata.namespace}/${pod.metadata.name}: an earlier resize could not be undone: ${why}`,
+      { pod: pod.metadata.uid },
+      { cause: error },
+    );
+  }
+}
+
+/** The same before a request: it goes on with the pod as it is, where that could not be mended. */
+export async function mendFirst(context: ResizeContext, pod: PodDescription): Promise<void> {
+  await context.journal.restored();
+  await mend(context, pod).catch(() => undefined);
+}
+
+/**
+ * At a start and after each reconnect: what is known is compared with the backend, then all that was cut off is ended. Never
+ * rejects.
+ */
+export async function recover(context: ResizeContext): Promise<void> {
+  await context.journal.restored();
+  await context.registry.recover();
+  for (const { podUid, sandboxId } of context.journal.unfinished()) {
+    try {
+      const pod = await context.registry.pod(sandboxId);
+      if (pod === undefined) await context.journal.forget({ podUid, sandboxId });
+      else await context.lock.run(sandboxId, () => mend(context, pod));
+    } catch (error) {
+      context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize left for later');
+    }
+  }
+}
+
+async function settle(
+  context: ResizeContext,
+  pod: PodDescription,
+  { steps, high, undoing, failed }: JournalledTransaction,
+): Promise<'finished' | 'undone'> {
+  if (high !== undefined) await restoreHigh(context, high);
+  const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+  const done: Step[] = [];
+  for (const step of steps) if (await isDone(context, pod, state, step)) done.push(step);
+  // Once it was being undone its caller has had, or will have had, an error: it may not be done after all.
+  if (done.length === steps.length && !undoing && failed === undefined) return 'finished';
+  const actions = actionsFor(context, pod, { callRaises: true });
+  const failures: string[] = [];
+  for (const step of done.reverse()) await takeBack(actions, step, failures);
+  if (failures.length > 0) throw new Error(failures.join('; '));
+  return 'undone';
+}
+
+async function takeBack(actions: StepActions, step: Step, failures: string[]): Promise<void> {
+  try {
+    await actions.undo(step);
+  } catch (error) {
+    failures.push(`${describeStep(step)}: ${messageOf(error)}`);
+  }
+}
+
+async function restoreHigh(
+  context: ResizeContext,
+  { cgroup, memoryHigh }: NonNullable<JournalledTransaction['high']>,
+): Promise<void> {
+  try {
+    await context.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
+  } catch (error) {
+    if (!isCgroupVanished(error)) throw error;
+  }
+}
+
+/** Whether the kernel has what the step was to write, or a part of it. A change to the same value counts as done. */
+async function isDone(context: ResizeContext, pod: PodDescription, state: PodState, step: Step): Promise<boolean> {
+  switch (step.kind) {
+    case 'volume':
+      return state.volumes.some(({ name, size }) => name === step.volume && size === step.to);
+    case 'pod-memory':
+      return context.tree.holds(step.to, state.memory);
+    case 'pod-cpu':
+      return isSameCpu(step.to, state.cpu);
+    case 'pod-weight':
+      return step.to === state.weight;
+    case 'pod-unified':
+      return (await context.tree.readFile(podCgroup(pod), step.key)) === step.to;
+    case 'container':
+      return isContainerDone(context, pod, step);
+    case 'runtime':
+      return true;
+  }
+}
+
+async function isContainerDone(context: ResizeContext, pod: PodDescription, step: ContainerStep): Promise<boolean> {
+  const container = await context.registry.describeContainer(step.id);
+  // It has ended: what the runtime has stored for it does no harm, and a restarted one comes with values of its own.
+  if (container?.state !== ContainerState.RUNNING) return step.shares === undefined;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const now = cgroup === undefined ? undefined : await readContainer(context.tree, cgroup, step.id);
+  if (now === undefined) return true;
+  const holds = <Value>(change: Change<Value> | undefined, same: (to: Value) => boolean): boolean =>
+    change !== undefined && same(change.to);
+  return (
+    holds(step.memory, (to) => context.tree.holds(to, now.memory)) ||
+    holds(step.cpu, (to) => isSameCpu(to, now.cpu)) ||
+    (step.memory === undefined && step.cpu === undefined)
+  );
+}

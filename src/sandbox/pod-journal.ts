@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto';
+import type { CgroupPath } from '../cgroups/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
+import type { Journal, JournalledTransaction, PodRecord } from './journal/index.ts';
+import type { Step } from './state.ts';
+
+type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
+
+/**
+ * What the journal has of each pod, in memory as on the disk, and the changes to it: a transaction begins, turns, ends; a
+ * volume's size is allocated; requests wait. All that changes it is done under the pod's lock, but for the requests.
+ */
+export class PodJournal {
+  readonly #journal: Promise<Journal>;
+  /** Fulfilled when what an earlier process has left has been read. */
+  readonly #restored: Promise<void>;
+  readonly #records = new Map<string, PodRecord>();
+
+  /** @param journal being opened: a shim that starts serves calls that need no journal meanwhile */
+  constructor(journal: Promise<Journal>) {
+    this.#journal = journal;
+    this.#restored = this.#restore();
+  }
+
+  /** Waits until what an earlier process has left is known. Never rejects. */
+  restored(): Promise<void> {
+    return this.#restored;
+  }
+
+  async #restore(): Promise<void> {
+    const journal = await this.#journal;
+    for (const record of await journal.load()) this.#records.set(record.podUid, record);
+  }
+
+  /** Pods with a transaction that has not ended. */
+  unfinished(): readonly Identity[] {
+    return [...this.#records.values()].filter(({ transaction }) => transaction !== undefined);
+  }
+
+  transactionOf(pod: PodDescription): JournalledTransaction | undefined {
+    return this.#records.get(identityOf(pod).podUid)?.transaction;
+  }
+
+  /** Allocated sizes of a pod's volumes, in bytes. */
+  volumesOf(pod: PodDescription): ReadonlyMap<string, Bytes> {
+    return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map<string, Bytes>();
+  }
+
+  /** Deferred requests of all pods, by pod uid, as they were given to {@link setResizes}. */
+  resizes(): ReadonlyMap<string, readonly unknown[]> {
+    return new Map([...this.#records].map(([podUid, { resizes = [] }]) => [podUid, resizes]));
+  }
+
+  /**
+   * A transaction of these steps is on the disk before its first step. Rejects with JOURNAL_UNAVAILABLE: it must not begin
+   * then.
+   */
+  async begin(pod: PodDescription, steps: readonly Step[]): Promise<OpenTransaction> {
+    const transaction = { id: randomUUID(), startedAt: Date.now(), steps, undoing: false };
+    await this.#change(identityOf(pod), (record) => ({ ...record, transaction }));
+    return new OpenTransaction((change) => this.#change(identityOf(pod), change));
+  }
+
+  /** The same for one that was left over. */
+  reopen(pod: PodDescription): OpenTransaction {
+    return new OpenTransaction((change) => this.#change(identityOf(pod), change));
+  }
+
+  /** JSON values. Rejects with JOURNAL_UNAVAILABLE. */
+  async setResizes(pod: Identity, resizes: readonly unknown[]): Promise<void> {
+    await this.#change(pod, (record) => {
+      const { podUid, sandboxId, transaction, volumes } = record;
+      const others = { podUid, sandboxId, volumes, ...(transaction && { transaction }) };
+      return resizes.length === 0 ? others : { ...others, resizes };
+    });
+  }
+
+  /** A sandbox is gone, and nothing of its pod is left. Rejects with JOURNAL_UNAVAILABLE. */
+  async forget(pod: PodDescription | Identity): Promise<void> {
+    const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
+    if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
+    this.#records.delete(podUid);
+    await (await this.#journal).remove(podUid);
+  }
+
+  async #change(identity: Identity, change: (record: PodRecord) => PodRecord): Promise<void> {
+    await this.#restored;
+    const journal = await this.#journal;
+    const { podUid, sandboxId } = identity;
+    const before = this.#records.get(podUid);
+    const record = { ...change(before ?? { ...identity, volumes: new Map() }), sandboxId };
+    const empty = record.transaction === undefined && record.volumes.size === 0 && record.resizes === undefined;
+    if (empty) this.#records.delete(podUid);
+    else this.#records.set(podUid, record);
+    try {
+      await (empty ? journal.remove(podUid) : journal.write(record));
+    } catch (error) {
+      // What was to begin does not; what was to end is still there, and found at the next start.
+      if (before === undefined) this.#records.delete(podUid);
+      else this.#records.set(podUid, before);
+      throw error;
+    }
+  }
+}
+
+/** A transaction whose steps are under way. */
+export class OpenTransaction {
+  readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
+
+  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>) {
+    this.#change = change;
+  }
+
+  /** What was done is about to be taken back. */
+  undoing(): Promise<void> {
+    return this.#update({ undoing: true });
+  }
+
+  /** memory.high of a cgroup is about to be lowered, and has to become this again. */
+  lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
+    return this.#update({ high: { cgroup, memoryHigh } });
+  }
+
+  /** Taking back has failed: the pod is mended at its next request or at a start. */
+  failed(why: string): Promise<void> {
+    return this.#update({ failed: why });
+  }
+
+  /** Nothing is left to do. These sizes of volumes are to hold also when they are mounted anew. */
+  end(allocated: ReadonlyMap<string, Bytes> = new Map()): Promise<void> {
+    return this.#change(({ podUid, sandboxId, volumes, resizes }) => ({
+      podUid,
+      sandboxId,
+      volumes: new Map([...volumes, ...allocated]),
+      ...(resizes && { resizes }),
+    }));
+  }
+
+  #update(more: Partial<JournalledTransaction>): Promise<void> {
+    return this.#change((record) =>
+      record.transaction === undefined ? record : { ...record, transaction: { ...record.transaction, ...more } },
+    );
+  }
+}
+
+const identityOf = ({ metadata, sandboxId }: PodDescription): Identity => ({
+  // A pod that crictl has made may have no uid.
+  podUid: metadata.uid === '' ? sandboxId : metadata.uid,
+  sandboxId,
+});
