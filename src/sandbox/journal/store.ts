@@ -15,6 +15,7 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
 const MOST_CHANGES_AT_A_TIME = 2;
+
 export interface JournalOptions {
   /** This boot's id; the kernel's when absent. */
   readonly bootId?: string;

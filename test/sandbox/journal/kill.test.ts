@@ -76,7 +76,7 @@ const last = (lines: readonly string[], word: string): number =>
   );
 
 describe('a process killed', () => {
-  it('at any moment leaves its last record or the one before, and nothing else', { timeout: 120_000 }, async () => {
+  it('at any moment leaves its last record or the one before, and nothing else', { timeout: 300_000 }, async () => {
     const outcomes = { newer: 0, older: 0, unsaid: 0 };
     let first = 0;
     for (let round = 0; round < 50; round += 1) {
