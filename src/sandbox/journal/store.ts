@@ -37,7 +37,7 @@ type Content = Buffer | undefined;
 
 interface Turn {
   content: Content;
-  readonly done: Promise<void>;
+  done: Promise<void>;
 }
 
 /**
@@ -138,14 +138,13 @@ export class Journal {
       waiting.content = content;
       return waiting.done;
     }
-    const turn: Turn = {
-      content,
-      done: this.#lock.run(name, () => {
-        this.#next.delete(name);
-        return this.#carryOut(podUid, name, turn.content);
-      }),
-    };
+    const turn: Turn = { content, done: Promise.resolve() };
+    // Before its turn is asked for, which may come at once.
     this.#next.set(name, turn);
+    turn.done = this.#lock.run(name, () => {
+      this.#next.delete(name);
+      return this.#carryOut(podUid, name, turn.content);
+    });
     return turn.done;
   }
 
