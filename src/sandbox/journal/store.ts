@@ -15,6 +15,7 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
 const MOST_CHANGES_AT_A_TIME = 2;
+
 export interface JournalOptions {
   /** This boot's id; the kernel's when absent. */
   readonly bootId?: string;
@@ -36,7 +37,7 @@ type Content = Buffer | undefined;
 
 interface Turn {
   content: Content;
-  readonly done: Promise<void>;
+  done: Promise<void>;
 }
 
 /**
@@ -137,14 +138,13 @@ export class Journal {
       waiting.content = content;
       return waiting.done;
     }
-    const turn: Turn = {
-      content,
-      done: this.#lock.run(name, () => {
-        this.#next.delete(name);
-        return this.#carryOut(podUid, name, turn.content);
-      }),
-    };
+    const turn: Turn = { content, done: Promise.resolve() };
+    // Before its turn is asked for, which may come at once.
     this.#next.set(name, turn);
+    turn.done = this.#lock.run(name, () => {
+      this.#next.delete(name);
+      return this.#carryOut(podUid, name, turn.content);
+    });
     return turn.done;
   }
 

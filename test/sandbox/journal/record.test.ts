@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
 import { bytes } from '../../../src/units/index.ts';
-import { anyRecord, numbered, podUid } from './records.ts';
+import { numbered, podUid } from './numbered.ts';
+import { anyRecord } from './records.ts';
 
 const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
   const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;

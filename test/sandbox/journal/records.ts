@@ -5,8 +5,7 @@ import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/units/in
 
 /** Records as they may come, for the tests of the journal. */
 
-export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
-
+const plain = { noNullPrototype: true } as const;
 const amount = fc.oneof(fc.maxSafeNat(), fc.constantFrom(0, 1, Number.MAX_SAFE_INTEGER));
 const size = amount.map(bytes);
 const max = fc.constant('max' as const);
@@ -14,7 +13,6 @@ const limit = fc.oneof(size, max);
 const cpu = fc.record({ quota: fc.oneof(amount.map(microseconds), max), period: amount.map(microseconds) }, plain);
 // Lone surrogates have no UTF-8: JSON escapes them.
 const text = fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('\ud800', '\udfff', 'a\0b'));
-const plain = { noNullPrototype: true } as const;
 const change = <Value>(value: fc.Arbitrary<Value>) => fc.record({ from: value, to: value }, plain);
 const kind = <Kind extends string>(name: Kind) => fc.constant(name);
 
@@ -67,25 +65,3 @@ export const anyRecord: fc.Arbitrary<PodRecord> = fc.record(
   },
   { ...plain, requiredKeys: ['podUid', 'sandboxId', 'volumes'] },
 );
-
-/** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
-export function numbered(number: number, uid: string = podUid): PodRecord {
-  const to = bytes(number);
-  return {
-    podUid: uid,
-    sandboxId: `sandbox-${number}`,
-    transaction: {
-      id: `t${number}`,
-      startedAt: number,
-      steps: Array.from({ length: 20 }, (_, index) => ({
-        kind: 'volume',
-        volume: `v${index}`,
-        from: bytes(0),
-        to,
-      })),
-      undoing: number % 2 === 1,
-      high: { cgroup: '/kubepods/pod', memoryHigh: 'max' },
-    },
-    volumes: new Map([['cache', to]]),
-  };
-}

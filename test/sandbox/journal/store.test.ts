@@ -22,7 +22,8 @@ import { Journal, type PodRecord } from '../../../src/sandbox/journal/index.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
 import { bytes } from '../../../src/units/index.ts';
-import { anyRecord, numbered, podUid } from './records.ts';
+import { numbered, podUid } from './numbered.ts';
+import { anyRecord } from './records.ts';
 
 let base: string;
 let folder: string;

@@ -1,0 +1,26 @@
+import type { PodRecord } from '../../../src/sandbox/journal/index.ts';
+import { bytes } from '../../../src/units/index.ts';
+
+export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
+
+/** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
+export function numbered(number: number, uid: string = podUid): PodRecord {
+  const to = bytes(number);
+  return {
+    podUid: uid,
+    sandboxId: `sandbox-${number}`,
+    transaction: {
+      id: `t${number}`,
+      startedAt: number,
+      steps: Array.from({ length: 20 }, (_, index) => ({
+        kind: 'volume',
+        volume: `v${index}`,
+        from: bytes(0),
+        to,
+      })),
+      undoing: number % 2 === 1,
+      high: { cgroup: '/kubepods/pod', memoryHigh: 'max' },
+    },
+    volumes: new Map([['cache', to]]),
+  };
+}
