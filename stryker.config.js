@@ -18,7 +18,9 @@ export default {
   ],
   testRunner: 'vitest',
   vitest: { configFile: 'vitest.mutation.config.ts', related: false },
-  plugins: ['@stryker-mutator/vitest-runner'],
+  // What the compiler refuses is no mistake that anybody could make.
+  checkers: ['typescript'],
+  plugins: ['@stryker-mutator/vitest-runner', '@stryker-mutator/typescript-checker'],
   ignorePatterns: ['/dist', '/bench', '/demo', '/docs', '/systemd', '/test/conformance', '/test/e2e', '/test/node'],
   concurrency: 2,
   coverageAnalysis: 'perTest',
