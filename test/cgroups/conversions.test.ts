@@ -121,23 +121,19 @@ describe('memory limits of CRI', () => {
     const negative = 'of negative numbers only -1 has a meaning';
     const inexact = 'not a whole number that can be told exactly';
     const [limit, swap] = ['memory_limit_in_bytes', 'memory_swap_limit_in_bytes'];
-    expect(() => memoryMaxOfCri(-2)).toThrow(refusal(limit, '-2', negative) as Error);
-    expect(() => memoryMaxOfCri(1.5)).toThrow(refusal(limit, '1.5', inexact) as Error);
-    expect(() => memoryMaxOfCri(2n ** 53n)).toThrow(
-      refusal(limit, '9007199254740992', 'more than any node has') as Error,
-    );
-    expect(() => swapMaxOfCri(1.5, 'max')).toThrow(refusal(swap, '1.5', inexact) as Error);
-    expect(() => swapMaxOfCri(-2, 'max')).toThrow(refusal(swap, '-2', negative) as Error);
-    expect(() => swapMaxOfCri(99, 'max')).toThrow(
-      refusal(swap, '99', 'there is no memory limit to count it from') as Error,
-    );
-    expect(() => swapMaxOfCri(99, bytes(100))).toThrow(refusal(swap, '99', 'less than the memory limit 100') as Error);
-    expect(() => cpuMaxOfCri(1.5, 0, undefined)).toThrow(refusal('cpu_quota', '1.5', inexact) as Error);
-    expect(() => cpuMaxOfCri(-2, 0, undefined)).toThrow(refusal('cpu_quota', '-2', negative) as Error);
-    expect(() => cpuMaxOfCri(0, 1.5, undefined)).toThrow(refusal('cpu_period', '1.5', inexact) as Error);
-    expect(() => cpuMaxOfCri(0, -2, undefined)).toThrow(refusal('cpu_period', '-2', negative) as Error);
-    expect(() => cpuSharesOfCri(1.5)).toThrow(refusal('cpu_shares', '1.5', inexact) as Error);
-    expect(() => cpuSharesOfCri(-2)).toThrow(refusal('cpu_shares', '-2', negative) as Error);
+    expect(() => memoryMaxOfCri(-2)).toThrow(refusal(limit, '-2', negative));
+    expect(() => memoryMaxOfCri(1.5)).toThrow(refusal(limit, '1.5', inexact));
+    expect(() => memoryMaxOfCri(2n ** 53n)).toThrow(refusal(limit, '9007199254740992', 'more than any node has'));
+    expect(() => swapMaxOfCri(1.5, 'max')).toThrow(refusal(swap, '1.5', inexact));
+    expect(() => swapMaxOfCri(-2, 'max')).toThrow(refusal(swap, '-2', negative));
+    expect(() => swapMaxOfCri(99, 'max')).toThrow(refusal(swap, '99', 'there is no memory limit to count it from'));
+    expect(() => swapMaxOfCri(99, bytes(100))).toThrow(refusal(swap, '99', 'less than the memory limit 100'));
+    expect(() => cpuMaxOfCri(1.5, 0, undefined)).toThrow(refusal('cpu_quota', '1.5', inexact));
+    expect(() => cpuMaxOfCri(-2, 0, undefined)).toThrow(refusal('cpu_quota', '-2', negative));
+    expect(() => cpuMaxOfCri(0, 1.5, undefined)).toThrow(refusal('cpu_period', '1.5', inexact));
+    expect(() => cpuMaxOfCri(0, -2, undefined)).toThrow(refusal('cpu_period', '-2', negative));
+    expect(() => cpuSharesOfCri(1.5)).toThrow(refusal('cpu_shares', '1.5', inexact));
+    expect(() => cpuSharesOfCri(-2)).toThrow(refusal('cpu_shares', '-2', negative));
   });
 
   it('takes for no limit what the kernel takes for none', () => {
