@@ -28,4 +28,5 @@ export default {
   allowConsoleColors: false,
   thresholds: { high: 95, low: 90, break: 90 },
   tempDirName: '.stryker-tmp',
+  cleanTempDir: 'always',
 };
