@@ -31,6 +31,7 @@ export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice 
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
+export { isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
 export { assertUnified } from './unified.ts';

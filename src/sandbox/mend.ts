@@ -6,7 +6,7 @@ import { type StepActions, describeStep } from './transaction.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
-import { isSameCpu } from './plan.ts';
+import { sameCpu } from './plan.ts';
 import type { Change, ContainerStep, PodState, Step } from './state.ts';
 
 /**
@@ -111,7 +111,7 @@ async function isDone(context: ResizeContext, pod: PodDescription, state: PodSta
     case 'pod-memory':
       return context.tree.holds(step.to, state.memory);
     case 'pod-cpu':
-      return isSameCpu(step.to, state.cpu);
+      return sameCpu(step.to, state.cpu);
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':
@@ -134,7 +134,7 @@ async function isContainerDone(context: ResizeContext, pod: PodDescription, step
     change !== undefined && same(change.to);
   return (
     holds(step.memory, (to) => context.tree.holds(to, now.memory)) ||
-    holds(step.cpu, (to) => isSameCpu(to, now.cpu)) ||
+    holds(step.cpu, (to) => sameCpu(to, now.cpu)) ||
     (step.memory === undefined && step.cpu === undefined)
   );
 }

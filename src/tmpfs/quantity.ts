@@ -2,15 +2,14 @@
 import { bytes } from '../units/index.ts';
 import type { Bytes } from '../units/index.ts';
 
-/** A unit's factor as a fraction, so that nothing is lost on the way. */
+/** A unit's factor: a power of 10 or of 1024. */
 interface Factor {
-  readonly times: bigint;
-  readonly over: bigint;
+  readonly base: bigint;
+  readonly exponent: number;
 }
 
-const decimal = (exponent: number): Factor =>
-  exponent < 0 ? { times: 1n, over: 10n ** BigInt(-exponent) } : { times: 10n ** BigInt(exponent), over: 1n };
-const binary = (exponent: number): Factor => ({ times: 1024n ** BigInt(exponent), over: 1n });
+const decimal = (exponent: number): Factor => ({ base: 10n, exponent });
+const binary = (exponent: number): Factor => ({ base: 1024n, exponent });
 
 const SUFFIXES = new Map<string, Factor>([
   ['', decimal(0)],
@@ -41,18 +40,18 @@ const LARGEST_EXPONENT = 64;
  */
 export function parseQuantity(text: string): Bytes | undefined {
   if (text.length > LONGEST_QUANTITY) return undefined;
-  const [, whole = '', fraction = '', suffix = ''] =
-    /^\+?(\d*)(?:\.(\d*))?((?:[eE][+-]?\d+)|[a-zA-Z]*)$/.exec(text) ?? [];
-  const factor = factorOf(suffix);
+  const [, whole = '', fraction = '', exponent, suffix] =
+    /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([a-zA-Z]*))$/.exec(text) ?? [];
+  const factor = suffix === undefined ? powerOfTen(exponent) : SUFFIXES.get(suffix);
   if (whole + fraction === '' || factor === undefined) return undefined;
-  const over = factor.over * 10n ** BigInt(fraction.length);
-  const value = (BigInt(whole + fraction) * factor.times + over - 1n) / over;
+  // As a fraction, so that nothing is lost on the way.
+  const times = factor.base ** BigInt(Math.max(factor.exponent, 0));
+  const over = factor.base ** BigInt(Math.max(-factor.exponent, 0)) * 10n ** BigInt(fraction.length);
+  const value = (BigInt(whole + fraction) * times + over - 1n) / over;
   return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : bytes(Number(value));
 }
 
-function factorOf(suffix: string): Factor | undefined {
-  const [, digits] = /^[eE]([+-]?\d+)$/.exec(suffix) ?? [];
-  if (digits === undefined) return SUFFIXES.get(suffix);
+function powerOfTen(digits: string | undefined): Factor | undefined {
   const exponent = Number(digits);
-  return Math.abs(exponent) > LARGEST_EXPONENT ? undefined : decimal(exponent);
+  return Math.abs(exponent) <= LARGEST_EXPONENT ? decimal(exponent) : undefined;
 }

@@ -89,6 +89,9 @@ describe('the shares to report for a live weight', () => {
         expect(shares).toBeLessThanOrEqual(262_144);
       }),
     );
+    // One weight comes of several shares: the fewest of them by the old formula, the most by the new one.
+    expect(sharesOfWeight(cpuWeight(2), 'old')).toBe(29);
+    expect(sharesOfWeight(cpuWeight(2), 'new')).toBe(5);
     expect(sharesOfWeight(cpuWeight(0), 'old')).toBe(2);
     expect(sharesOfWeight(cpuWeight(0), 'new')).toBe(2);
     expect(sharesOfWeight(cpuWeight(10_000), 'old')).toBe(262_144);
@@ -109,9 +112,32 @@ describe('memory limits of CRI', () => {
     expect(memoryMaxOfCri(0n)).toBeUndefined();
     expect(memoryMaxOfCri(-1n)).toBe('max');
     expect(memoryMaxOfCri(67108864n)).toBe(67108864);
+    expect(memoryMaxOfCri(2n ** 53n - 1n)).toBe(Number.MAX_SAFE_INTEGER);
+  });
+
+  it('are refused with field, value and reason', () => {
+    const refusal = (field: string, asked: string, why: string): unknown =>
+      expect.objectContaining({ message: `${field}: ${asked}: ${why}`, context: { asked } });
+    const negative = 'of negative numbers only -1 has a meaning';
+    const inexact = 'not a whole number that can be told exactly';
+    const [limit, swap] = ['memory_limit_in_bytes', 'memory_swap_limit_in_bytes'];
+    expect(() => memoryMaxOfCri(-2)).toThrow(refusal(limit, '-2', negative));
+    expect(() => memoryMaxOfCri(1.5)).toThrow(refusal(limit, '1.5', inexact));
+    expect(() => memoryMaxOfCri(2n ** 53n)).toThrow(refusal(limit, '9007199254740992', 'more than any node has'));
+    expect(() => swapMaxOfCri(1.5, 'max')).toThrow(refusal(swap, '1.5', inexact));
+    expect(() => swapMaxOfCri(-2, 'max')).toThrow(refusal(swap, '-2', negative));
+    expect(() => swapMaxOfCri(99, 'max')).toThrow(refusal(swap, '99', 'there is no memory limit to count it from'));
+    expect(() => swapMaxOfCri(99, bytes(100))).toThrow(refusal(swap, '99', 'less than the memory limit 100'));
+    expect(() => cpuMaxOfCri(1.5, 0, undefined)).toThrow(refusal('cpu_quota', '1.5', inexact));
+    expect(() => cpuMaxOfCri(-2, 0, undefined)).toThrow(refusal('cpu_quota', '-2', negative));
+    expect(() => cpuMaxOfCri(0, 1.5, undefined)).toThrow(refusal('cpu_period', '1.5', inexact));
+    expect(() => cpuMaxOfCri(0, -2, undefined)).toThrow(refusal('cpu_period', '-2', negative));
+    expect(() => cpuSharesOfCri(1.5)).toThrow(refusal('cpu_shares', '1.5', inexact));
+    expect(() => cpuSharesOfCri(-2)).toThrow(refusal('cpu_shares', '-2', negative));
   });
 
   it('takes for no limit what the kernel takes for none', () => {
+    expect(swapMaxOfCri(9223372036854771712n, bytes(100))).toBe('max');
     expect(memoryMaxOfCri(9223372036854771712n)).toBe('max');
     expect(memoryMaxOfCri(9223372036854775807n)).toBe('max');
   });

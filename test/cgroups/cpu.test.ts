@@ -32,17 +32,48 @@ describe('cpu.max', () => {
   });
 
   it.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])('is not %j', (text) => {
-    expect(() => parseCpuMax(text)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+    expect(() => parseCpuMax(text)).toThrow(
+      expect.objectContaining({
+        reason: 'CGROUP_UNAVAILABLE',
+        message: `cpu.max: cannot make sense of ${JSON.stringify(text)}`,
+        context: { file: 'cpu.max', found: text },
+      }),
+    );
+  });
+
+  it('is not what is too long to be told, and only its beginning is repeated', () => {
+    const found = 'x'.repeat(80);
+    expect(() => parseCpuMax(`${found}y`)).toThrow(
+      expect.objectContaining({
+        message: `cpu.max: cannot make sense of "${found}"`,
+        context: { file: 'cpu.max', found },
+      }),
+    );
+  });
+
+  it('is another with another quota or another period', () => {
+    const [a, b, c] = ['1000 100000', '2000 100000', '1000 50000'].map(parseCpuMax);
+    expect([isSameCpuMax(a!, a!), isSameCpuMax(a!, b!), isSameCpuMax(a!, c!)]).toEqual([true, false, false]);
+  });
+
+  it('has the least quota and both bounds of a period', () => {
+    for (const text of ['1000 1000', '1000 1000000']) expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
   });
 
   it.each([
-    ['max', 999],
-    ['max', 1_000_001],
-    [999, 100_000],
-    [0, 100_000],
-  ] as const)('refuses what the kernel refuses: %s %s', (quota, period) => {
+    ['max', 999, '999: a period is 1000 to 1000000 microseconds'],
+    ['max', 1_000_001, '1000001: a period is 1000 to 1000000 microseconds'],
+    [999, 100_000, '999: a quota is at least 1000 microseconds'],
+    [0, 100_000, '0: a quota is at least 1000 microseconds'],
+  ] as const)('refuses what the kernel refuses: %s %s', (quota, period, why) => {
     const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
-    expect(() => assertCpuMax(cpuMax)).toThrow(expect.objectContaining({ reason: 'INVALID_VALUE' }));
+    expect(() => assertCpuMax(cpuMax)).toThrow(
+      expect.objectContaining({
+        reason: 'INVALID_VALUE',
+        message: `cpu.max: ${why}`,
+        context: { file: 'cpu.max', asked: why.split(':')[0] },
+      }),
+    );
   });
 });
 
@@ -55,7 +86,12 @@ describe('cpu.weight', () => {
   it('cannot be set to 0 or above 10000', () => {
     for (const weight of [1, 10000]) expect(() => assertCpuWeight(cpuWeight(weight))).not.toThrow();
     for (const weight of [0, 10001]) {
-      expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(expect.objectContaining({ reason: 'INVALID_VALUE' }));
+      expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(
+        expect.objectContaining({
+          reason: 'INVALID_VALUE',
+          message: `cpu.weight: ${weight}: a weight is 1 to 10000`,
+        }),
+      );
     }
   });
 });

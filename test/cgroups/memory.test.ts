@@ -40,6 +40,8 @@ describe('a memory limit', () => {
     expect(isSameLimit('max', bytes(4096), page)).toBe(false);
     expect(isSameLimit(bytes(4096), 'max', page)).toBe(false);
     expect(isSameLimit('max', 'max', page)).toBe(true);
+    // what the kernel has to the byte, on pages smaller than these, is it all the same
+    expect(isSameLimit(bytes(8191), bytes(8191), page)).toBe(true);
     // with pages of 64 KiB the same two are one limit
     expect(isSameLimit(bytes(65536 + 8192), bytes(65536), bytes(65536))).toBe(true);
   });
@@ -101,7 +103,15 @@ describe('memory.stat', () => {
   });
 
   it('that is not one is refused', () => {
-    expect(() => parseMemoryStat('anon ten\n')).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+    for (const line of ['anon ten', 'anon', ' anon 1', 'anon 1 2', 'anon 1x', 'a b 1', `x${' '.repeat(100)}`]) {
+      expect(() => parseMemoryStat(`file 1\n${line}\n`)).toThrow(
+        expect.objectContaining({
+          reason: 'CGROUP_UNAVAILABLE',
+          message: `memory.stat: cannot make sense of ${JSON.stringify(line.slice(0, 80))}`,
+          context: { file: 'memory.stat', found: line.slice(0, 80) },
+        }),
+      );
+    }
   });
 });
 

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -35,7 +35,9 @@ describe('/proc/<pid>/cgroup', () => {
       mkdirSync(join(root, '44/cgroup'), { recursive: true });
       await expect(cgroupOfPid(44, root)).rejects.toMatchObject({
         reason: 'CGROUP_UNAVAILABLE',
-        context: { errno: 'EISDIR' },
+        message: expect.stringContaining(`${join(root, '44/cgroup')} cannot be read: EISDIR`) as string,
+        context: { file: join(root, '44/cgroup'), errno: 'EISDIR' },
+        cause: { code: 'EISDIR' },
       });
     });
 
@@ -48,8 +50,7 @@ describe('/proc/<pid>/cgroup', () => {
   });
 
   it('of this very process is what the kernel says', async () => {
-    const path = await cgroupOfPid(process.pid);
-    if (path !== undefined) expect(path.startsWith('/')).toBe(true);
+    expect(await cgroupOfPid(process.pid)).toBe(parseProcCgroup(readFileSync('/proc/self/cgroup', 'utf8')));
     expect(await cgroupOfPid(2 ** 30)).toBeUndefined();
   });
 });

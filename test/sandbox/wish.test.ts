@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type LinuxContainerResources, type Partially, decode, encode } from '../../src/runtime/index.ts';
+import type { ShimError } from '../../src/errors/index.ts';
 import { touchesLimits, wantedLimits } from '../../src/sandbox/wish.ts';
 import { microseconds } from '../../src/units/index.ts';
 
@@ -27,21 +28,31 @@ describe('what a request asks for', () => {
       { memory_limit_in_bytes: 1_048_576n, unified: { 'memory.max': '2097152' } },
       { memory: 2_097_152 },
     ],
+    ['memory.max with blanks and a newline', { unified: { 'memory.max': ' max\n' } }, { memory: 'max' }],
+    ['more in unified than can be told exactly', { unified: { 'memory.max': '99e' } }, { memory: 'max' }],
     ['memory.max with a suffix', { unified: { 'memory.max': '64M' } }, { memory: 67_108_864 }],
     ['cpu.max in unified', { unified: { 'cpu.max': 'max 100000' } }, { cpu: { quota: 'max', period: 100_000 } }],
+    [
+      'cpu.max with more blanks',
+      { unified: { 'cpu.max': '  5000   20000\n' } },
+      { cpu: { quota: 5000, period: 20_000 } },
+    ],
     ['cpu.max without a period', { unified: { 'cpu.max': '30000' } }, { cpu: { quota: 30_000, period: 100_000 } }],
   ] as const)('%s', (_name, linux, expected) => {
-    expect(wanted(linux)).toEqual(expected);
+    expect(wanted(linux)).toStrictEqual(expected);
   });
 
   test.each([
-    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2'],
+    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2: of negative numbers only -1 has a meaning'],
     ['cpu_quota', { cpu_quota: -5n }, '-5'],
     ['cpu.max', { cpu_quota: 999n }, '999'],
     ['cpu.max', { cpu_quota: 5000n, cpu_period: 999n }, '999'],
-    ['unified["memory.max"]', { unified: { 'memory.max': 'lots' } }, 'lots'],
-    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 max' } }, '1000 max'],
-    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000 1000'],
+    ['unified["memory.max"]', { unified: { 'memory.max': 'lots' } }, '"lots": not a number and not "max"'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '-64M' } }, '"-64M": not a number'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '64MB' } }, '"64MB": not a number'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '' } }, '"": not a number'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 max' } }, '"1000 max": a period has to be a number'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000": cpu.max is "quota period"'],
   ] as const)('%s without meaning is refused with the value', (field, linux, value) => {
     const refusal = (() => {
       try {
@@ -55,8 +66,30 @@ describe('what a request asks for', () => {
     expect((refusal as Error).message).toContain(value);
   });
 
+  test('a long value is cut in what is said about it, a shorter one is whole', () => {
+    const said = (value: string): unknown => {
+      try {
+        return wanted({ unified: { 'memory.max': value } });
+      } catch (error) {
+        return (error as ShimError).context;
+      }
+    };
+    expect(said('x'.repeat(64))).toEqual({ asked: 'x'.repeat(64) });
+    expect(said('x'.repeat(65))).toEqual({ asked: `${'x'.repeat(64)}...` });
+  });
+
   test('cpuset and shares alone touch no limit', () => {
     expect(touchesLimits(received({ cpuset_cpus: '0-1', cpu_shares: 512n }))).toBe(false);
-    expect(touchesLimits(received({ unified: { 'cpu.max': 'max' } }))).toBe(true);
+    expect(touchesLimits(received({ unified: { 'memory.high': '1' } }))).toBe(false);
+  });
+
+  test.each([
+    { memory_limit_in_bytes: -1n },
+    { cpu_quota: 1000n },
+    { cpu_period: 1000n },
+    { unified: { 'memory.max': 'max' } },
+    { unified: { 'cpu.max': 'max' } },
+  ])('%o touches a limit', (linux) => {
+    expect(touchesLimits(received(linux))).toBe(true);
   });
 });

@@ -69,6 +69,28 @@ describe('mountinfo', () => {
     );
   });
 
+  it.each([
+    '1 2 0:3 / /x rw shared:1 tmpfs tmpfs rw',
+    'x 2 0:3 / /x rw - tmpfs t rw',
+    '1 x 0:3 / /x rw - tmpfs t rw',
+    '1x 2 0:3 / /x rw - tmpfs t rw',
+    'x1 2 0:3 / /x rw - tmpfs t rw',
+    '1 2 0:3 / /x rw - tmpfs',
+    '1 2 0:3 / /x rw -',
+  ])('is no mount: %s', (line) => {
+    expect(parseMountinfo(line)).toEqual([]);
+    expect(parseMountinfo(line, '0:3')).toEqual([]);
+  });
+
+  it('may have no options', () => {
+    expect(parseMountinfo('1 2 0:3 / /x  - tmpfs t')[0]).toMatchObject({ mountOptions: [], superOptions: [] });
+  });
+
+  it('of one file system has no mount that only names it', () => {
+    const text = '4 1 0:33 / /x rw - tmpfs 0:3 rw\n5 1 0:3 / /x rw - tmpfs t rw';
+    expect(parseMountinfo(text, '0:3').map(({ id }) => id)).toEqual([5]);
+  });
+
   it('leaves out what is no mount, and never throws', () => {
     expect(
       parseMountinfo('\n1 2 0:3 / /x rw tmpfs tmpfs rw\nx y 0:3 / /x rw - tmpfs t rw\n1 2 0:3 / /x rw - tmpfs\n'),

@@ -28,6 +28,9 @@ describe('a Kubernetes quantity', () => {
     ['1500e-3', 2],
     ['128974848000m', 128974848],
     ['1e0', 1],
+    ['0.001Ei', 1152921504606847],
+    ['9007199254740991', 9007199254740991],
+    [`${'0'.repeat(63)}1`, 1],
   ])('%s is %i bytes', (text, size) => {
     expect(parseQuantity(text)).toBe(size);
   });
@@ -72,7 +75,8 @@ describe('a Kubernetes quantity', () => {
     'Infinity',
     'NaN',
     '1e65',
-    '1'.repeat(65),
+    '1e-65',
+    '0'.repeat(65),
   ])('%j is none', (text) => {
     expect(parseQuantity(text)).toBeUndefined();
   });

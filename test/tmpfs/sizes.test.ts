@@ -66,6 +66,21 @@ describe('the annotation of a volume', () => {
     );
   });
 
+  it.each([
+    ['much', '"much": want 256Mi, 50%, 50%/<container>, follow or fixed'],
+    ['0', '"0": a volume cannot have no size'],
+    ['x%', '"x%": a share is a number with at most two decimals, and %'],
+    ['0%', '"0%": a share is more than 0% and at most 1000%'],
+    ['5%/A', '"5%/A": not the name of a container: "A"'],
+  ])('says why it refuses %s', (value, why) => {
+    expect(() => parseVolumeAnnotation(key, value)).toThrow(`annotation ${key}: ${why}`);
+  });
+
+  it('has a key that is about a volume, whose name may be one letter', () => {
+    expect(parseVolumeAnnotation(`${VOLUME_ANNOTATION}a`, 'fixed').volume).toBe('a');
+    expect(() => parseVolumeAnnotation('cache', 'fixed')).toThrow('the key does not end in the name of a volume');
+  });
+
   it.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('refuses the volume name %j', (name) => {
     expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
       expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),

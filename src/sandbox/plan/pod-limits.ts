@@ -1,0 +1,101 @@
+import { MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../units/index.ts';
+import type { ContainerState, ContainerWish, PodState, Step } from '../state.ts';
+import { PAGE, sameMemory } from './compare.ts';
+
+/**
+ * The pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
+ * updated"): a tight limit stays tight, a looser one is raised only when the sum would pass it, `max` stays `max`. A limit
+ * that is already under the sum was set so on purpose (Kubernetes' pod-level resources allow it) and is left alone. What
+ * the containers give to each other changes no limit of the pod.
+ */
+export function podLimitsFor(
+  state: PodState,
+  wishes: readonly ContainerWish[],
+): { memory?: Limit<Bytes>; cpu?: CpuMax } {
+  const then = state.containers.map((container): ContainerState => {
+    const { memory = container.memory, cpu = container.cpu } = wishes.find(({ id }) => id === container.id) ?? {};
+    return { ...container, memory: sameMemory(container.memory, memory) ? container.memory : memory, cpu };
+  });
+  const memory = podMemoryFor(state, then);
+  const cpu = podCpuFor(state, then);
+  return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
+}
+
+function podMemoryFor(state: PodState, then: readonly ContainerState[]): Limit<Bytes> | undefined {
+  if (state.memory === 'max') return undefined;
+  const sum = memorySum(state, then);
+  const wanted = limitFor(state.memory, memoryRoom(state), wholePages(memorySum(state)), wholePages(sum));
+  return wanted === undefined ? undefined : finiteOrMax(sum, bytes);
+}
+
+function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | undefined {
+  const { quota, period } = state.cpu;
+  if (quota === 'max') return undefined;
+  // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
+  const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
+  const rounding = state.containers.length;
+  const room = { under: least + rounding, over: rounding };
+  const wanted = limitFor(quota, room, cpuSum(state, period), Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA));
+  return wanted === undefined ? undefined : { quota: finiteOrMax(wanted, microseconds), period };
+}
+
+/** How far a limit may stand from the sum and still be tight: what rounding makes of it. */
+interface Room {
+  readonly under: number;
+  readonly over: number;
+}
+
+/**
+ * What becomes of a limit when the sum under it goes from `now` to `then`; undefined: it stays. It moves the way that the
+ * sum moves, or not at all.
+ */
+function limitFor(limit: number, room: Room, now: number, then: number): number | undefined {
+  const tight = isTight(limit, room, now);
+  if (then > now) return then > limit && (tight || limit >= now) ? then : undefined;
+  return then < now && then < limit && tight ? then : undefined;
+}
+
+const isTight = (limit: number, { under, over }: Room, sum: number): boolean =>
+  limit - sum >= -under && limit - sum <= over;
+
+/** Whether the pod's memory limit is the sum of its containers' limits and the overhead, so that nothing is under way. */
+export function isMemoryTight(state: PodState): boolean {
+  return state.memory === 'max' || isTight(state.memory, memoryRoom(state), wholePages(memorySum(state)));
+}
+
+/** Whether the containers' limits, as they are now, fit into what the pod's limit was before this step. */
+export function isWithin(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
+  if (step.from === 'max') return true;
+  if (step.kind === 'pod-memory') return memorySum(state) <= step.from + memoryRoom(state).over;
+  const { quota, period } = step.from;
+  if (quota === 'max') return true;
+  return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1);
+}
+
+/**
+ * The kernel rounds each limit down to a page, the pod's only once: so a tight one may stand above by a page less than
+ * there are addends (containers and overhead), and never under whole pages.
+ */
+const memoryRoom = (state: PodState): Room => ({ under: 0, over: state.containers.length * PAGE });
+
+/** The limits of the pod's containers, or of `containers` instead, and its overhead, in bytes. */
+const memorySum = ({ overhead, containers }: PodState, instead = containers): number =>
+  instead.reduce((total, { memory }) => total + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
+
+const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
+
+/** The same of CPU: the quota in periods of `period`, in whole microseconds. */
+function cpuSum({ overhead, containers }: PodState, period: number, instead = containers): number {
+  const quotas = instead.map(({ cpu }) => quotaIn(cpu, period));
+  const sum = quotas.reduce((total, quota) => total + quota, quotaIn(overhead.cpu, period));
+  // Thirds of a microsecond add up to a little more or less than a whole one.
+  return Math.ceil(sum - 1e-6);
+}
+
+/** The quota that is this rate in periods of `period`; Infinity when there is no limit. */
+const quotaIn = (cpu: CpuMax, period: number): number =>
+  cpu.quota === 'max' ? Infinity : (cpu.quota * period) / cpu.period;
+
+const finiteOrMax = <Unit extends number>(value: number, unit: (value: number) => Unit): Limit<Unit> =>
+  Number.isFinite(value) ? unit(value) : 'max';
