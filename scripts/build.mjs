@@ -17,6 +17,7 @@ const entries = {
   'tools/bench-fake': 'bench/fake/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
+  'tools/matrix': 'test/matrix/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch-limits': 'test/e2e/watch-limits.ts',
 };

@@ -22,6 +22,7 @@ import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
 import { settleVolumes } from './settle.ts';
+import { withoutSharesAsRead } from './shares-as-read.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
 import { wantedLimits } from './wish.ts';
 
@@ -73,11 +74,12 @@ interface Prepared {
   readonly sizes: ReadonlyMap<string, VolumePolicy>;
 }
 
-async function prepare(context: ResizeContext, known: PodDescription, request: Request): Promise<Prepared> {
+async function prepare(context: ResizeContext, known: PodDescription, asked: Request): Promise<Prepared> {
   const { tree } = context;
   const cgroup = podCgroup(known);
   const volumes = readVolumes(context.volumes, known);
   const state = await readPod(tree, known, volumes);
+  const request = withoutSharesAsRead(asked, state.weight);
   context.policies.meet(known.sandboxId, volumes, state.memory);
   const limits = podLimits(known, state, request);
   if (limits.memory !== undefined) {

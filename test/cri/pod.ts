@@ -13,13 +13,21 @@ export interface PodSpec {
   /** The pod's own cgroup; the sum of the containers without it. `max`: no limit. */
   readonly podMemory?: number | 'max';
   readonly podCpu?: string;
+  /** CPU shares of the pod; the sum of the containers' without it. */
+  readonly podShares?: number;
   readonly overhead?: Resources;
+  /** Under which of kubelet's cgroups the pod lies; burstable without it. */
+  readonly qos?: QosClass;
 }
+
+export type QosClass = 'guaranteed' | 'burstable' | 'besteffort';
 
 export interface ContainerSpec {
   readonly name: string;
   readonly command: readonly string[];
   readonly resources: Resources;
+  /** An init container: it runs to its end before the next one is made, and is not among those of the running pod. */
+  readonly init?: true;
   /** Volume name to path in the container. */
   readonly mounts?: Readonly<Record<string, string>>;
 }
@@ -44,10 +52,11 @@ export class RunningPod {
     readonly sandboxId: string,
     readonly containers: ReadonlyMap<string, string>,
     readonly volumes: readonly VolumeSpec[],
+    readonly qos: QosClass = 'burstable',
   ) {}
 
   get cgroup(): string {
-    return podCgroup(this.uid);
+    return join(CGROUP_ROOT, cgroupParent(this.uid, this.qos));
   }
 
   /** A container's id by name. */
@@ -85,21 +94,24 @@ export class RunningPod {
   }
 }
 
-const podCgroup = (uid: string): string => `${CGROUP_ROOT}/kubepods/burstable/pod${uid}`;
+/** Where kubelet puts a pod's cgroup: guaranteed pods have no folder of their class. */
+const cgroupParent = (uid: string, qos: QosClass): string =>
+  qos === 'guaranteed' ? `/kubepods/pod${uid}` : `/kubepods/${qos}/pod${uid}`;
 const volumePath = (uid: string, name: string): string =>
   `${KUBELET_ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/${name}`;
 
 /** Makes a pod as kubelet does: its cgroup and its volumes first, then sandbox and containers by CRI. */
 export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningPod> {
   const uid = randomUUID();
-  makePodCgroup(uid, spec);
+  const parent = cgroupParent(uid, spec.qos ?? 'burstable');
+  makePodCgroup(join(CGROUP_ROOT, parent), spec);
   for (const volume of spec.volumes ?? []) await mountVolume(uid, volume);
   const config = {
     metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
     log_directory: `/tmp/pod-logs/${uid}`,
     annotations: spec.annotations ?? {},
     linux: {
-      cgroup_parent: `/kubepods/burstable/pod${uid}`,
+      cgroup_parent: parent,
       security_context: { namespace_options: NODE_NETWORK },
       overhead: spec.overhead ?? {},
       resources: { cpu_shares: podShares(spec) },
@@ -110,9 +122,24 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
   for (const container of spec.containers) {
     const id = await createContainer(client, { sandboxId: pod_sandbox_id, uid, config }, container);
     await client.call('StartContainer', { container_id: id });
-    containers.set(container.name, id);
+    if (container.init) await ended(client, id, container.name);
+    else containers.set(container.name, id);
   }
-  return new RunningPod(client, uid, pod_sandbox_id, containers, spec.volumes ?? []);
+  return new RunningPod(client, uid, pod_sandbox_id, containers, spec.volumes ?? [], spec.qos);
+}
+
+const EXITED = 2;
+const END_LIMIT_MS = 30_000;
+
+/** Waits for the end of an init container. Asked for again and again: containerd 1.6 has no events for it. */
+async function ended(client: CriClient, id: string, name: string): Promise<void> {
+  for (const limit = Date.now() + END_LIMIT_MS; Date.now() < limit; ) {
+    const { state, exit_code } = await client.containerStatus(id);
+    if (state !== EXITED) continue;
+    if (exit_code === 0) return;
+    throw new Error(`init container ${name} ended with exit code ${exit_code}`);
+  }
+  throw new Error(`init container ${name} has not ended within ${END_LIMIT_MS} ms`);
 }
 
 /** Creates a container without starting it. Gives its id. */
@@ -139,8 +166,7 @@ async function createContainer(
   return container_id;
 }
 
-function makePodCgroup(uid: string, spec: PodSpec): void {
-  const folder = podCgroup(uid);
+function makePodCgroup(folder: string, spec: PodSpec): void {
   mkdirSync(folder);
   writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
   const memory = spec.podMemory ?? sum(spec, 'memory_limit_in_bytes') + (spec.overhead?.memory_limit_in_bytes ?? 0);
@@ -158,6 +184,7 @@ const sum = (spec: PodSpec, field: 'memory_limit_in_bytes' | 'cpu_quota'): numbe
 };
 
 const podShares = (spec: PodSpec): number =>
+  spec.podShares ??
   Math.max(
     2,
     spec.containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0),

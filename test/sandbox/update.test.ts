@@ -220,6 +220,24 @@ describe('the pod itself', () => {
     expect(runtime.read('cpu.weight')).toBe('174');
   });
 
+  test('shares as kubelet reads them from the cgroup leave the weight as it is', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    const weightAfter = async (cpu_shares: bigint, overhead?: bigint): Promise<string> => {
+      const more = overhead === undefined ? {} : { overhead: { cpu_shares: overhead } };
+      const limits = { cpu_shares, memory_limit_in_bytes: BigInt(200 * MI) };
+      await updatePod(runtime.context, podUpdate(limits, more), () => Promise.resolve(ANSWER));
+      return runtime.read('cpu.weight');
+    };
+    // 1024 shares, weight 39, are 998 when they are read back, and those would be weight 38.
+    expect(await weightAfter(998n)).toBe('39');
+    expect(runtime.read('memory.max')).toBe(String(200 * MI));
+    // Of 975 thousandths of a processor, 100 are overhead.
+    expect(await weightAfter(896n, 102n)).toBe('39');
+    expect(await weightAfter(997n)).toBe('38');
+    // What was asked for last is what the next weight goes by.
+    expect(await weightAfter(2048n)).toBe('79');
+  });
+
   test('an unknown volume and a bad annotation are refused', async () => {
     runtime.makePod(String(300 * MI), [300 * MI]);
     const asked = (value: string) =>

@@ -1,0 +1,333 @@
+import { type Amount, type Amounts, type PodAmounts, equal } from './amounts.ts';
+
+/**
+ * The pod resize cases of KEP-1287, "Pod Resize E2E Tests": those on limits, requests, several containers, sidecars and QoS
+ * classes, under the KEP's own names and in its order. CPU in thousandths of a processor, memory in MiB.
+ */
+export interface MatrixCase {
+  /** The KEP's list that it is from. */
+  readonly group: Group;
+  readonly title: string;
+  /** In the order in which kubelet starts them. */
+  readonly containers: readonly MatrixContainer[];
+  readonly start: PodAmounts;
+  /** What the pod is resized to, one after the other. */
+  readonly stages: readonly PodAmounts[];
+}
+
+export interface MatrixContainer {
+  readonly name: string;
+  /** A sidecar is an init container that keeps running; `init` runs to its end before the next one starts. */
+  readonly role: 'app' | 'sidecar' | 'init';
+}
+
+export const groups = [
+  'Guaranteed, one container',
+  'Burstable, CPU and memory',
+  'Burstable, CPU only',
+  'Burstable, memory only',
+  'BestEffort',
+  'Guaranteed, three containers',
+  'Sidecars',
+] as const;
+export type Group = (typeof groups)[number];
+
+type Row = readonly [title: string, start: PodAmounts, ...stages: PodAmounts[]];
+
+const rows = (group: Group, containers: readonly MatrixContainer[], table: readonly Row[]): MatrixCase[] =>
+  table.map(([title, start, ...stages]) => ({ group, title, containers, start, stages }));
+
+const app = (name: string): MatrixContainer => ({ name, role: 'app' });
+
+/** Requests equal to limits. */
+const guaranteed = (cpu: number, memory: number): Amounts => ({ cpu: equal(cpu), memory: equal(memory) });
+const between = (request: number, limit: number): Required<Amount> => ({ request, limit });
+
+const one = (amounts: Amounts): PodAmounts => ({ c1: amounts });
+const burstable = (cpu: Amount, memory: Amount): PodAmounts => one({ cpu, memory });
+
+const guaranteedSingle = rows(
+  'Guaranteed, one container',
+  [app('c1')],
+  [
+    [
+      'Increase, decrease Requests & Limits for CPU only',
+      one(guaranteed(100, 64)),
+      one(guaranteed(200, 64)),
+      one(guaranteed(50, 64)),
+    ],
+    [
+      'Increase, decrease Requests & Limits for memory only',
+      one(guaranteed(100, 64)),
+      one(guaranteed(100, 128)),
+      one(guaranteed(100, 32)),
+    ],
+    [
+      'Increase, decrease Requests & Limits for CPU and memory',
+      one(guaranteed(100, 64)),
+      one(guaranteed(200, 128)),
+      one(guaranteed(50, 32)),
+    ],
+    ['Increase CPU and decrease memory', one(guaranteed(100, 64)), one(guaranteed(200, 32))],
+    ['Decrease CPU and increase memory', one(guaranteed(100, 64)), one(guaranteed(50, 128))],
+    ['Add memory request & limit for CPU only container', one({ cpu: equal(100) }), one(guaranteed(100, 64))],
+    ['Remove memory request & limit for CPU & memory container', one(guaranteed(100, 64)), one({ cpu: equal(100) })],
+  ],
+);
+
+const cpu = between(100, 200);
+const memory = between(48, 96);
+
+const burstableBoth = rows(
+  'Burstable, CPU and memory',
+  [app('c1')],
+  [
+    [
+      'Increase, decrease Requests - CPU only',
+      burstable(cpu, memory),
+      burstable(between(150, 200), memory),
+      burstable(between(50, 200), memory),
+    ],
+    [
+      'Increase, decrease Requests - memory only',
+      burstable(cpu, memory),
+      burstable(cpu, between(64, 96)),
+      burstable(cpu, between(32, 96)),
+    ],
+    [
+      'Increase, decrease Requests - both CPU & memory',
+      burstable(cpu, memory),
+      burstable(between(150, 200), between(64, 96)),
+      burstable(between(50, 200), between(32, 96)),
+    ],
+    [
+      'Increase, decrease Limits - CPU only',
+      burstable(cpu, memory),
+      burstable(between(100, 300), memory),
+      burstable(between(100, 150), memory),
+    ],
+    [
+      'Increase, decrease Limits - memory only',
+      burstable(cpu, memory),
+      burstable(cpu, between(48, 128)),
+      burstable(cpu, between(48, 64)),
+    ],
+    [
+      'Increase, decrease Limits - both CPU & memory',
+      burstable(cpu, memory),
+      burstable(between(100, 300), between(48, 128)),
+      burstable(between(100, 150), between(48, 64)),
+    ],
+    [
+      'Increase, decrease Requests & Limits - CPU only',
+      burstable(cpu, memory),
+      burstable(between(150, 300), memory),
+      burstable(between(50, 100), memory),
+    ],
+    [
+      'Increase, decrease Requests & Limits - memory only',
+      burstable(cpu, memory),
+      burstable(cpu, between(64, 128)),
+      burstable(cpu, between(32, 64)),
+    ],
+    [
+      'Increase, decrease Requests & Limits - both CPU and memory',
+      burstable(cpu, memory),
+      burstable(between(150, 300), between(64, 128)),
+      burstable(between(50, 100), between(32, 64)),
+    ],
+    [
+      'Increase CPU (Requests+Limits) & decrease memory(Requests+Limits)',
+      burstable(cpu, memory),
+      burstable(between(150, 300), between(32, 64)),
+    ],
+    [
+      'Decrease CPU (Requests+Limits) & increase memory(Requests+Limits)',
+      burstable(cpu, memory),
+      burstable(between(50, 100), between(64, 128)),
+    ],
+    ['Increase CPU Requests while decreasing CPU Limits', burstable(cpu, memory), burstable(between(120, 150), memory)],
+    ['Decrease CPU Requests while increasing CPU Limits', burstable(cpu, memory), burstable(between(50, 300), memory)],
+    [
+      'Increase memory Requests while decreasing memory Limits',
+      burstable(cpu, memory),
+      burstable(cpu, between(56, 72)),
+    ],
+    [
+      'Decrease memory Requests while increasing memory Limits',
+      burstable(cpu, memory),
+      burstable(cpu, between(32, 128)),
+    ],
+    [
+      'CPU: increase Requests, decrease Limits, Memory: increase Requests, decrease Limits',
+      burstable(cpu, memory),
+      burstable(between(120, 150), between(56, 72)),
+    ],
+    [
+      'CPU: decrease Requests, increase Limits, Memory: decrease Requests, increase Limits',
+      burstable(cpu, memory),
+      burstable(between(50, 300), between(32, 128)),
+    ],
+    [
+      'Set requests == limits, ensure QOS class remains Burstable',
+      burstable(cpu, memory),
+      burstable(equal(200), equal(96)),
+    ],
+  ],
+);
+
+const burstableCpu = rows(
+  'Burstable, CPU only',
+  [app('c1')],
+  [
+    [
+      'Increase, decrease CPU - Requests only',
+      one({ cpu }),
+      one({ cpu: between(150, 200) }),
+      one({ cpu: between(50, 200) }),
+    ],
+    [
+      'Increase, decrease CPU - Limits only',
+      one({ cpu }),
+      one({ cpu: between(100, 300) }),
+      one({ cpu: between(100, 150) }),
+    ],
+    [
+      'Increase, decrease CPU - both Requests & Limits',
+      one({ cpu }),
+      one({ cpu: between(150, 300) }),
+      one({ cpu: between(50, 100) }),
+    ],
+  ],
+);
+
+const burstableMemory = rows(
+  'Burstable, memory only',
+  [app('c1')],
+  [
+    [
+      'Increase, decrease memory - Requests only',
+      one({ memory }),
+      one({ memory: between(64, 96) }),
+      one({ memory: between(32, 96) }),
+    ],
+    [
+      'Increase, decrease memory - Limits only',
+      one({ memory }),
+      one({ memory: between(48, 128) }),
+      one({ memory: between(48, 64) }),
+    ],
+    [
+      'Increase, decrease memory - both Requests & Limits',
+      one({ memory }),
+      one({ memory: between(64, 128) }),
+      one({ memory: between(32, 64) }),
+    ],
+  ],
+);
+
+const bestEffort = rows(
+  'BestEffort',
+  [app('c1')],
+  [
+    ['Add CPU requests & limits, QOS class remains BestEffort', one({}), one({ cpu })],
+    ['Add Memory requests & limits, QOS class remains BestEffort', one({}), one({ memory })],
+  ],
+);
+
+/** Guaranteed, each as [CPU, memory]. */
+const three = (
+  c1: readonly [number, number],
+  c2: readonly [number, number],
+  c3: readonly [number, number],
+): PodAmounts => ({ c1: guaranteed(...c1), c2: guaranteed(...c2), c3: guaranteed(...c3) });
+
+const threeAtFirst = three([100, 64], [150, 96], [200, 128]);
+
+const guaranteedThree = rows(
+  'Guaranteed, three containers',
+  [app('c1'), app('c2'), app('c3')],
+  [
+    ['Increase CPU & memory for all three containers', threeAtFirst, three([150, 96], [200, 128], [250, 160])],
+    ['Decrease CPU & memory for all three containers', threeAtFirst, three([50, 32], [100, 64], [150, 96])],
+    ['Increase CPU, decrease memory for all three containers', threeAtFirst, three([150, 32], [200, 64], [250, 96])],
+    ['Decrease CPU, increase memory for all three containers', threeAtFirst, three([50, 96], [100, 128], [150, 160])],
+    [
+      'Increase CPU for c1, decrease c2, c3 unchanged - no net CPU change',
+      threeAtFirst,
+      three([150, 64], [100, 96], [200, 128]),
+    ],
+    [
+      'Increase memory for c1, decrease c2, c3 unchanged - no net memory change',
+      threeAtFirst,
+      three([100, 96], [150, 64], [200, 128]),
+    ],
+    [
+      'Increase CPU for c1, decrease c2 & c3 - net CPU decrease for Pod',
+      threeAtFirst,
+      three([150, 64], [100, 96], [100, 128]),
+    ],
+    [
+      'Increase memory for c1, decrease c2 & c3 - net memory decrease for Pod',
+      threeAtFirst,
+      three([100, 96], [150, 64], [200, 64]),
+    ],
+    [
+      'Increase CPU for c1 & c3, decrease c2 - net CPU increase for Pod',
+      threeAtFirst,
+      three([200, 64], [100, 96], [300, 128]),
+    ],
+    [
+      'Increase memory for c1 & c3, decrease c2 - net memory increase for Pod',
+      threeAtFirst,
+      three([100, 128], [150, 64], [200, 192]),
+    ],
+  ],
+);
+
+/** An init container that asks for less than the containers after it: the pod's own values do not go by it. */
+const sidecarPod = (sidecar: Amounts, c1: Amounts): PodAmounts => ({ i1: guaranteed(50, 32), sidecar, c1 });
+const ended: MatrixContainer = { name: 'i1', role: 'init' };
+const sidecar: MatrixContainer = { name: 'sidecar', role: 'sidecar' };
+
+const sidecarAlone: readonly [PodAmounts, PodAmounts, PodAmounts] = [
+  sidecarPod(guaranteed(50, 32), guaranteed(100, 64)),
+  sidecarPod(guaranteed(100, 64), guaranteed(100, 64)),
+  sidecarPod(guaranteed(30, 24), guaranteed(100, 64)),
+];
+
+const sidecars = [
+  ...rows(
+    'Sidecars',
+    [ended, sidecar, app('c1')],
+    [['InitContainer, then sidecar - can increase & decrease CPU & memory of sidecar', ...sidecarAlone]],
+  ),
+  ...rows(
+    'Sidecars',
+    [sidecar, ended, app('c1')],
+    [['Sidecar then InitContainer - can increase & decrease CPU & memory of sidecar', ...sidecarAlone]],
+  ),
+  ...rows(
+    'Sidecars',
+    [sidecar, app('c1')],
+    [
+      [
+        'Resize sidecar along with container',
+        { sidecar: guaranteed(50, 32), c1: guaranteed(100, 64) },
+        { sidecar: guaranteed(100, 64), c1: guaranteed(50, 96) },
+        { sidecar: guaranteed(30, 24), c1: guaranteed(150, 48) },
+      ],
+    ],
+  ),
+];
+
+/** All of them, in the KEP's order. */
+export const matrixCases: readonly MatrixCase[] = [
+  ...guaranteedSingle,
+  ...burstableBoth,
+  ...burstableCpu,
+  ...burstableMemory,
+  ...bestEffort,
+  ...guaranteedThree,
+  ...sidecars,
+];

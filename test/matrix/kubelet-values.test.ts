@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import { equal } from './amounts.ts';
+import type { MatrixContainer } from './cases.ts';
+import { MI, podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';
+
+const app = (name: string): MatrixContainer => ({ name, role: 'app' });
+
+test.each([
+  [0, 2, 0],
+  [1, 2, 1000],
+  [100, 102, 10_000],
+  [2500, 2560, 250_000],
+  [1_000_000, 262_144, 100_000_000],
+])('%d thousandths of a processor: %d shares, a quota of %d', (milliCpu, shares, quota) => {
+  expect(sharesOf(milliCpu)).toBe(shares);
+  expect(quotaOf(milliCpu)).toBe(quota);
+});
+
+// Those that kubelet's own TestCpuWeightToCPUShares has.
+test.each([
+  [1, 2],
+  [2, 28],
+  [3, 54],
+  [4, 80],
+  [245, 6398],
+  [10_000, 262_144],
+])('weight %d is read as %d shares', (weight, shares) => {
+  expect(sharesOfPodWeight(weight)).toBe(shares);
+});
+
+test('a weight that is read back is not always the weight that it was', () => {
+  expect(podWeight(102)).toBe(4);
+  expect(podWeight(sharesOfPodWeight(4))).toBe(3);
+});
+
+describe("a pod's own values", () => {
+  const both = [app('a'), app('b')];
+  const full = { cpu: equal(100), memory: equal(64) };
+
+  test('guaranteed: all of them', () => {
+    const amounts = { a: full, b: full };
+    expect(qosClass(both, amounts)).toBe('guaranteed');
+    expect(podValues(both, amounts, 'guaranteed')).toEqual({ memory: 128 * MI, quota: 20_000, shares: 204 });
+  });
+
+  test('burstable: only limits that every container has', () => {
+    const amounts = { a: full, b: { memory: equal(32) } };
+    expect(qosClass(both, amounts)).toBe('burstable');
+    expect(podValues(both, amounts, 'burstable')).toEqual({ memory: 96 * MI, quota: undefined, shares: 102 });
+  });
+
+  test('best effort: the least shares, whatever its containers have got since', () => {
+    expect(qosClass(both, { a: {}, b: {} })).toBe('besteffort');
+    expect(podValues(both, { a: full, b: full }, 'besteffort')).toEqual({
+      memory: undefined,
+      quota: undefined,
+      shares: 2,
+    });
+  });
+
+  test('an init container counts with the sidecars before it, and instead of what runs after it', () => {
+    const containers: MatrixContainer[] = [
+      { name: 'sidecar', role: 'sidecar' },
+      { name: 'init', role: 'init' },
+      app('a'),
+    ];
+    const amounts = { sidecar: full, init: { cpu: equal(300), memory: equal(32) }, a: full };
+    expect(podValues(containers, amounts, 'guaranteed')).toEqual({ memory: 128 * MI, quota: 40_000, shares: 409 });
+  });
+});

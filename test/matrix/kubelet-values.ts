@@ -1,0 +1,96 @@
+import { weightOfShares } from '../../src/cgroups/index.ts';
+import { cpuShares } from '../../src/units/index.ts';
+import type { Resources } from '../cri/client.ts';
+import type { QosClass } from '../cri/pod.ts';
+import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
+import type { MatrixContainer } from './cases.ts';
+
+/** The numbers that kubelet makes of a pod's manifest: pkg/kubelet/cm/helpers_linux.go and kuberuntime, 1.33 to 1.36. */
+
+export const MI = 1024 * 1024;
+/** Microseconds; kubelet's default. */
+export const PERIOD = 100_000;
+const MIN_SHARES = 2;
+const MAX_SHARES = 262_144;
+const MIN_QUOTA = 1000;
+
+/** MilliCPUToShares. */
+export const sharesOf = (milliCpu: number): number =>
+  Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((milliCpu * 1024) / 1000)));
+
+/** MilliCPUToQuota, in microseconds: none, 0, for no limit. */
+export const quotaOf = (milliCpu: number): number =>
+  milliCpu === 0 ? 0 : Math.max(MIN_QUOTA, Math.floor((milliCpu * PERIOD) / 1000));
+
+/** The weight that kubelet gives a pod's cgroup (getCPUWeight). */
+export const podWeight = (shares: number): number => weightOfShares(cpuShares(shares), 'old');
+
+/**
+ * CPUWeightToCPUShares: what kubelet takes the shares of a pod's cgroup to be. It comes out lower than what the weight was
+ * made of: 102 shares give weight 4, and weight 4 gives 80 shares.
+ */
+export const sharesOfPodWeight = (weight: number): number => Math.floor(((weight - 1) * 262_142) / 9999) + 2;
+
+/** ComputePodQOS of the pod as it was made. A resize never changes the class. */
+export function qosClass(containers: readonly MatrixContainer[], amounts: PodAmounts): QosClass {
+  const all = containers.flatMap(({ name }) => [amountsOf(amounts, name).cpu, amountsOf(amounts, name).memory]);
+  if (all.every((amount) => amount?.request === undefined && amount?.limit === undefined)) return 'besteffort';
+  return all.every(isGuaranteed) ? 'guaranteed' : 'burstable';
+}
+
+const isGuaranteed = (amount: Amount | undefined): boolean =>
+  amount?.limit !== undefined && amount.request === amount.limit;
+
+/**
+ * What kubelet sends for a container (generateLinuxContainerResources): no limit as 0, which keeps; what it requests of memory as
+ * the gate MemoryQoS has it, since nothing else tells the kernel.
+ */
+export function containerResources({ cpu, memory }: Amounts, qos: QosClass): Resources {
+  return {
+    cpu_period: PERIOD,
+    cpu_quota: quotaOf(cpu?.limit ?? 0),
+    cpu_shares: sharesOf(cpu?.request ?? 0),
+    memory_limit_in_bytes: (memory?.limit ?? 0) * MI,
+    unified: { 'memory.oom.group': '1', [reservationFile(qos)]: String((memory?.request ?? 0) * MI) },
+  };
+}
+
+/** Where a memory request goes: what the kernel never reclaims, or does last. */
+export const reservationFile = (qos: QosClass): 'memory.min' | 'memory.low' =>
+  qos === 'guaranteed' ? 'memory.min' : 'memory.low';
+
+/** The pod's own values; a limit that it has not is undefined. Memory in bytes, the quota in microseconds. */
+export interface PodValues {
+  readonly memory: number | undefined;
+  readonly quota: number | undefined;
+  readonly shares: number;
+}
+
+/** ResourceConfigForPod. */
+export function podValues(containers: readonly MatrixContainer[], amounts: PodAmounts, qos: QosClass): PodValues {
+  if (qos === 'besteffort') return { memory: undefined, quota: undefined, shares: MIN_SHARES };
+  const memory = total(containers, (name) => amountsOf(amounts, name).memory?.limit);
+  const quota = total(containers, (name) => amountsOf(amounts, name).cpu?.limit);
+  const requests = total(containers, (name) => amountsOf(amounts, name).cpu?.request ?? 0);
+  return {
+    memory: memory === undefined ? undefined : memory * MI,
+    quota: quota === undefined ? undefined : quotaOf(quota),
+    shares: sharesOf(requests ?? 0),
+  };
+}
+
+/**
+ * What a pod takes at most of something: its containers and sidecars together, or, while it starts, an init container with the
+ * sidecars before it. Undefined when one has no figure.
+ */
+function total(containers: readonly MatrixContainer[], of: (name: string) => number | undefined): number | undefined {
+  let running = 0;
+  let starting = 0;
+  for (const { name, role } of containers) {
+    const figure = of(name);
+    if (figure === undefined) return undefined;
+    if (role === 'init') starting = Math.max(starting, running + figure);
+    else running += figure;
+  }
+  return Math.max(running, starting);
+}

@@ -1,0 +1,52 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, Option } from 'commander';
+import { type ContainerdRelease, type Runtime, runtimes } from '../node/index.ts';
+import { endingSignal, inPairs, progressOf, report, testsInNode } from '../vitest-run.ts';
+
+interface Flags {
+  readonly containerd: readonly ContainerdRelease[];
+  readonly runtime: readonly Runtime[];
+}
+
+const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
+const say = progressOf('matrix');
+
+const program = new Command('matrix')
+  .description(
+    'Carries out all resize cases of KEP-1287 as kubelet and as crictl do, through the shim, in a test node of each containerd ' +
+      'and OCI runtime. Ends with a line of how many tests have passed and failed.',
+  )
+  .addOption(
+    new Option('--containerd <release...>', 'which containerd, one or more').choices(releases).default(releases),
+  )
+  .addOption(
+    new Option('--runtime <name...>', 'which OCI runtime, one or more').choices(runtimes).default(['runc', 'crun']),
+  )
+  .parse();
+
+/** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
+async function main({ containerd, runtime }: Flags): Promise<number> {
+  const nodes = containerd.flatMap((release) => runtime.map((name) => ({ containerd: release, runtime: name })));
+  const signal = endingSignal();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-matrix-'));
+  try {
+    const outcomes = await inPairs(nodes, (node) =>
+      testsInNode({
+        ...node,
+        what: `containerd ${node.containerd} with ${node.runtime}`,
+        project: 'matrix',
+        outDir: join(folder, `${node.containerd}-${node.runtime}`),
+        timeoutMs: 15 * 60_000,
+        say,
+        signal,
+      }),
+    );
+    return signal.aborted ? 128 + constants.signals.SIGINT : report('matrix', outcomes, say);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+process.exitCode = await main(program.opts<Flags>());

@@ -1,0 +1,56 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CriClient } from '../cri/client.ts';
+import { type QosClass, type RunningPod, runPod } from '../cri/pod.ts';
+import { type PodAmounts, amountsOf } from './amounts.ts';
+import type { MatrixCase } from './cases.ts';
+import { PERIOD, type PodValues, containerResources, podValues, podWeight, qosClass } from './kubelet-values.ts';
+
+/** What a pod is made of, and what it asks for at first. */
+export type PodShape = Pick<MatrixCase, 'containers' | 'start'>;
+
+/** A pod, made as kubelet makes it. */
+export class MatrixPod {
+  private constructor(
+    readonly origin: PodShape,
+    readonly qos: QosClass,
+    readonly running: RunningPod,
+  ) {}
+
+  static async run(client: CriClient, origin: PodShape): Promise<MatrixPod> {
+    const { containers, start } = origin;
+    const qos = qosClass(containers, start);
+    const { memory, quota, shares } = podValues(containers, start, qos);
+    const running = await runPod(client, {
+      name: 'matrix',
+      qos,
+      podMemory: memory ?? 'max',
+      podCpu: `${quota ?? 'max'} ${PERIOD}`,
+      podShares: shares,
+      containers: containers.map(({ name, role }) => ({
+        name,
+        resources: containerResources(amountsOf(start, name), qos),
+        ...(role === 'init' ? { command: ['true'], init: true } : { command: ['sleep', '1000000'] }),
+      })),
+    });
+    return new MatrixPod(origin, qos, running);
+  }
+
+  /** The pod's own values as kubelet has them for what its containers ask for. */
+  values(amounts: PodAmounts): PodValues {
+    return podValues(this.origin.containers, amounts, this.qos);
+  }
+
+  /** Writes a file of the pod's cgroup, as kubelet does. */
+  write(file: string, value: string): void {
+    writeFileSync(join(this.running.cgroup, file), value);
+  }
+
+  /** Gives the pod's cgroup kubelet's values for the start, whatever a way has made of them. */
+  reset(): void {
+    const { memory, quota, shares } = this.values(this.origin.start);
+    this.write('memory.max', String(memory ?? 'max'));
+    this.write('cpu.max', `${quota ?? 'max'} ${PERIOD}`);
+    this.write('cpu.weight', String(podWeight(shares)));
+  }
+}

@@ -1,0 +1,41 @@
+import type { Resources } from '../../cri/client.ts';
+import { type Amount, type Amounts, amountsOf } from '../amounts.ts';
+import { containerResources } from '../kubelet-values.ts';
+import type { MatrixPod } from '../matrix-pod.ts';
+import type { Way } from './way.ts';
+
+/**
+ * As `crictl update` and node agents do it: one update for each container with all that it shall have, and not a word on the pod.
+ * So the pod's limits, tight as they are, follow; a pod without one stays so; its weight stays.
+ */
+export const crictl: Way = {
+  name: 'crictl-style updates',
+  removesLimits: true,
+  async resize(pod, from, to) {
+    for (const [name, id] of pod.running.containers) {
+      const [before, after] = [amountsOf(from, name), amountsOf(to, name)];
+      if (before !== after) await pod.running.client.updateContainer(id, update(pod, before, after));
+    }
+  },
+  podAfter(pod, before, to) {
+    const { memory, quota } = pod.values(to);
+    return {
+      memory: before.memory === undefined ? undefined : memory,
+      quota: before.quota === undefined ? undefined : quota,
+      shares: before.shares,
+    };
+  },
+};
+
+/** A limit that goes has to be taken away: leaving it out would keep it. */
+function update(pod: MatrixPod, from: Amounts, to: Amounts): Resources {
+  const resources = containerResources(to, pod.qos);
+  return {
+    ...resources,
+    ...(isRemoved(from.memory, to.memory) && { memory_limit_in_bytes: -1 }),
+    ...(isRemoved(from.cpu, to.cpu) && { cpu_quota: -1 }),
+  };
+}
+
+const isRemoved = (from: Amount | undefined, to: Amount | undefined): boolean =>
+  from?.limit !== undefined && to?.limit === undefined;

@@ -1,0 +1,119 @@
+import type { Resources } from '../../cri/client.ts';
+import { type PodAmounts, type ResourceName, amountsOf, resourceNames } from '../amounts.ts';
+import { PERIOD, containerResources, podWeight, sharesOfPodWeight } from '../kubelet-values.ts';
+import type { MatrixPod } from '../matrix-pod.ts';
+import type { Way } from './way.ts';
+
+/**
+ * kubelet's own sequence (doPodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go): memory, then CPU; for each,
+ * what the pod gains, the containers, what the pod loses. kubelet writes the pod's cgroup itself, and tells the runtime by
+ * UpdatePodSandboxResources: 1.33 to 1.35 afterwards, 1.36 before. It removes no limit (kubernetes 128675).
+ */
+export const kubelet133 = asKubelet('kubelet 1.33 to 1.35', 'after');
+export const kubelet136 = asKubelet('kubelet 1.36', 'before');
+
+type Notice = 'before' | 'after';
+
+function asKubelet(name: string, notice: Notice): Way {
+  return {
+    name,
+    removesLimits: false,
+    resize: (pod, from, to) => resize(pod, from, to, notice),
+    podAfter: (pod, before, to) => {
+      const { memory = before.memory, quota = before.quota, shares } = pod.values(to);
+      return { memory, quota, shares };
+    },
+  };
+}
+
+/** What kubelet reads from the pod's cgroup, and tells the runtime: -1 is no limit. */
+interface PodConfig {
+  readonly memory: number;
+  readonly quota: number;
+  readonly shares: number;
+}
+
+async function resize(pod: MatrixPod, from: PodAmounts, to: PodAmounts, notice: Notice): Promise<void> {
+  const found = readConfig(pod);
+  const wanted = pod.values(to);
+  const sandbox = new PodCgroup(pod, found, notice);
+  let actuated = from;
+  for (const resource of resourceNames) {
+    const updates = containersToUpdate(pod, resource, from, to);
+    if (updates.length === 0) continue;
+    const [now, then] =
+      resource === 'memory'
+        ? [found.memory, wanted.memory ?? found.memory]
+        : [found.quota, wanted.quota ?? found.quota];
+    const limit: Partial<PodConfig> = resource === 'memory' ? { memory: then } : { quota: then };
+    const shares = resource === 'cpu' ? wanted.shares : found.shares;
+    if (then > now) await sandbox.set(limit);
+    if (shares > found.shares) await sandbox.set({ shares });
+    for (const name of updates) {
+      actuated = { ...actuated, [name]: { ...amountsOf(actuated, name), [resource]: amountsOf(to, name)[resource] } };
+      const resources = containerResources(amountsOf(actuated, name), pod.qos);
+      await pod.running.client.updateContainer(pod.running.id(name), resources);
+    }
+    if (shares < found.shares) await sandbox.set({ shares });
+    if (then < now) await sandbox.set(limit);
+  }
+}
+
+/** The containers of which a resource changes: those that lose first. By the limit, or, if it stays, by the request. */
+function containersToUpdate(pod: MatrixPod, resource: ResourceName, from: PodAmounts, to: PodAmounts): string[] {
+  const names: string[] = [];
+  for (const name of pod.running.containers.keys()) {
+    const [now, then] = [amountsOf(from, name)[resource] ?? {}, amountsOf(to, name)[resource] ?? {}];
+    const change = (then.limit ?? 0) - (now.limit ?? 0) || (then.request ?? 0) - (now.request ?? 0);
+    if (change > 0) names.push(name);
+    if (change < 0) names.unshift(name);
+  }
+  return names;
+}
+
+/** The pod's cgroup in kubelet's hands. */
+class PodCgroup {
+  #config: PodConfig;
+
+  constructor(
+    private readonly pod: MatrixPod,
+    config: PodConfig,
+    private readonly notice: Notice,
+  ) {
+    this.#config = config;
+  }
+
+  /** Writes what changes, and tells the runtime all that then holds. */
+  async set(change: Partial<PodConfig>): Promise<void> {
+    const merged = { ...this.#config, ...change };
+    if (this.notice === 'before') await this.#tell(merged);
+    this.#write(change);
+    if (this.notice === 'after') await this.#tell(merged);
+    this.#config = merged;
+  }
+
+  async #tell({ memory, quota, shares }: PodConfig): Promise<void> {
+    const resources: Resources = {
+      cpu_period: PERIOD,
+      cpu_quota: quota,
+      cpu_shares: shares,
+      memory_limit_in_bytes: memory,
+    };
+    await this.pod.running.client.updatePod(this.pod.running.sandboxId, resources, { overhead: {} });
+  }
+
+  #write({ memory, quota, shares }: Partial<PodConfig>): void {
+    if (memory !== undefined) this.pod.write('memory.max', memory === -1 ? 'max' : String(memory));
+    if (quota !== undefined) this.pod.write('cpu.max', `${quota === -1 ? 'max' : quota} ${PERIOD}`);
+    if (shares !== undefined) this.pod.write('cpu.weight', String(podWeight(shares)));
+  }
+}
+
+function readConfig({ running }: MatrixPod): PodConfig {
+  const limit = (text: string | undefined): number => (text === 'max' ? -1 : Number(text));
+  return {
+    memory: limit(running.read('memory.max')),
+    quota: limit(running.read('cpu.max').split(' ')[0]),
+    shares: sharesOfPodWeight(Number(running.read('cpu.weight'))),
+  };
+}
