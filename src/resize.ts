@@ -34,7 +34,8 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
   const journal = new PodJournal(Journal.open(config.stateFolder, { log, counters }));
   const tree = new CgroupTree(config.cgroupRoot);
-  const context = createResizeContext({ registry, backend, journal, tree, volumes, log, counters });
+  const { reclaimTimeout } = config;
+  const context = createResizeContext({ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters });
   const interceptors = createInterceptors(context, backend);
   return {
     interceptors,

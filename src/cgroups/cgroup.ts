@@ -1,4 +1,5 @@
 /** One cgroup: its limits, its use, and one write at a time, read back. */
+import { ShimError } from '../errors/index.ts';
 import type { Bytes, CpuMax, CpuWeight, Limit } from '../units/index.ts';
 import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { CgroupFiles, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
@@ -51,6 +52,9 @@ export interface Written {
   /** The file's content after it, as the kernel prints it. */
   readonly found: string;
 }
+
+/** What came of asking the kernel to reclaim; see {@link CgroupTree.reclaim}. */
+export type Reclaimed = 'all' | 'less' | 'unsupported';
 
 export interface CgroupReader {
   exists(cgroup: CgroupPath): boolean;
@@ -141,6 +145,29 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
     }
     return { outcome: 'written', found };
+  }
+
+  /** memory.high. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  readHigh(cgroup: CgroupPath): Limit<Bytes> {
+    return parseLimit(this.#files.readNow(cgroup, 'memory.high'), 'memory.high');
+  }
+
+  /**
+   * Asks the kernel to reclaim so many bytes of a cgroup. Holds a thread of the pool for as long as that takes: memory.reclaim
+   * works before the write returns, opened with O_NONBLOCK or not. `less`: not all of it could be reclaimed (EAGAIN), or
+   * a signal came in between (EINTR). `unsupported`: kernels before 5.19 have no such file. Throws CGROUP_WRITE_FAILED,
+   * CgroupVanished.
+   */
+  async reclaim(cgroup: CgroupPath, amount: Bytes): Promise<Reclaimed> {
+    try {
+      await this.#files.write(cgroup, 'memory.reclaim', String(amount));
+      return 'all';
+    } catch (error) {
+      if (isFileMissing(error)) return 'unsupported';
+      const errno = error instanceof ShimError ? error.context.errno : undefined;
+      if (errno === 'EAGAIN' || errno === 'EINTR') return 'less';
+      throw error;
+    }
   }
 
   /** Whether a memory limit that was asked for is the one that was found: the kernel counts in pages. */

@@ -3,7 +3,15 @@
  * the kernel's words. Nothing else in this project opens a file under /sys/fs/cgroup.
  */
 export { CgroupTree } from './cgroup.ts';
-export type { CgroupLimits, CgroupReader, CgroupWrite, CgroupWriter, MemoryUse, Written } from './cgroup.ts';
+export type {
+  CgroupLimits,
+  CgroupReader,
+  CgroupWrite,
+  CgroupWriter,
+  MemoryUse,
+  Reclaimed,
+  Written,
+} from './cgroup.ts';
 export {
   cpuMaxOfCri,
   cpuSharesOfCri,
@@ -33,5 +41,7 @@ export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './
 export type { CgroupPath } from './file.ts';
 export { isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
+export { makeRoom } from './reclaim.ts';
+export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
 export { assertUnified } from './unified.ts';

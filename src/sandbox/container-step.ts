@@ -3,7 +3,9 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, podCgroup } from './live.ts';
-import type { Change, ContainerStep } from './state.ts';
+import { reversedContainer } from './plan.ts';
+import { type OnHigh, containerNamed, lowerMemory } from './room.ts';
+import type { ContainerStep } from './state.ts';
 
 /**
  * Asks the runtime for one container's new values, and looks whether the kernel has them: a runtime that stops half-way may
@@ -18,6 +20,55 @@ export async function updateByRuntime(context: ResizeContext, pod: PodDescriptio
   const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${has}`;
   const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
+}
+
+/**
+ * The same, with a memory limit that is lowered once the use is under it: throws as {@link lowerMemory} too. Memory is
+ * reclaimed before the runtime is called, and before its other updates of the container have to wait.
+ */
+export async function updateContainer(
+  context: ResizeContext,
+  pod: PodDescription,
+  step: ContainerStep,
+  until: number,
+  onHigh?: OnHigh,
+): Promise<void> {
+  const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
+  const container = await context.registry.describeContainer(step.id);
+  const isRunning = container?.state === ContainerState.RUNNING;
+  const cgroup = isRunning ? await containerCgroup(container, pod, context.procRoot) : undefined;
+  if (container === undefined || cgroup === undefined || step.memory === undefined) return update();
+  return lowerMemory(
+    context,
+    { ...containerNamed(container, pod), cgroup, memory: step.memory },
+    until,
+    update,
+    onHigh,
+  );
+}
+
+/** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
+export async function takeBackByRuntime(
+  context: ResizeContext,
+  pod: PodDescription,
+  step: ContainerStep,
+): Promise<void> {
+  const back = reversedContainer(step);
+  // Shares are the runtime's own affair: whether it has stored new ones, the kernel does not tell.
+  const stored = step.shares !== undefined || !(await isRunning(context, step.id));
+  if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
+}
+
+const isRunning = container?.state === ContainerState.RUNNING;
+  const cgroup = isRunning ? await containerCgroup(container, pod, context.procRoot) : undefined;
+  if (container === undefined || cgroup === undefined || step.memory === undefined) return update();
+  return lowerMemory(
+    context,
+    { ...containerNamed(container, pod), cgroup, memory: step.memory },
+    until,
+    update,
+    onHigh,
+  );
 }
 
 /** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */

@@ -26,6 +26,8 @@ export interface ResizeContext {
   readonly settling: Map<string, NodeJS.Timeout>;
   /** Where the cgroups of running containers lie, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
+  /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
+  readonly reclaimTimeout: number;
   readonly log: Log;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
@@ -43,8 +45,19 @@ export function createResizeContext(parts: {
   log?: Log;
   counters?: Counters;
   procRoot?: string;
+  reclaimTimeout: number;
 }): ResizeContext {
-  const { registry, backend, journal, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
+  const {
+    registry,
+    backend,
+    journal,
+    tree,
+    volumes,
+    log = noLog,
+    counters = noCounters,
+    procRoot,
+    reclaimTimeout,
+  } = parts;
   const first = oncePerKey();
   const context: ResizeContext = {
     registry,
@@ -57,6 +70,7 @@ export function createResizeContext(parts: {
     calls: new KeyedLock(),
     settling: new Map(),
     cgroups: new Map(),
+    reclaimTimeout,
     log,
     ...(procRoot === undefined ? {} : { procRoot }),
     failOpen(reason, id, error) {

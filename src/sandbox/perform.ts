@@ -3,20 +3,23 @@ import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { actionsFor } from './pod-actions.ts';
 import type { OpenTransaction } from './pod-journal.ts';
-import { plan } from './plan.ts';
+import { compareLimits, plan } from './plan.ts';
+import { type OnHigh, reclaimBy } from './room.ts';
 import type { Bytes } from '../units/index.ts';
 import type { ContainerStep, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
 
 export interface PerformOptions {
-  /** The caller's own call, where the target has one. */
-  readonly call?: () => Promise<void>;
+  /** The caller's own call, where the target has one. What it does to memory.high it tells beforehand. */
+  readonly call?: (onHigh: OnHigh) => Promise<void>;
   /** What that call changes, for the journal. */
   readonly asked?: ContainerStep | undefined;
   /** Sizes of volumes that are to hold also when they are mounted anew. */
   readonly allocated?: ReadonlyMap<string, Bytes>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
+  /** Until when memory may be reclaimed, in milliseconds since the epoch. */
+  readonly until?: number;
   /** When all has to be done, in milliseconds since the epoch. */
   readonly deadline?: number;
   /** Told of each step when it has been carried out. Must not throw. */
@@ -46,18 +49,22 @@ export async function perform(
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
-  { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity, onStep, allocated }: PerformOptions = {},
+  options: PerformOptions = {},
 ): Promise<StepRecord[]> {
+  const { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity, onStep, allocated } = options;
   const steps = prepareSteps(context, pod, state, target, stored);
   const start = performance.now();
-  const actions = actionsFor(context, pod, { call, callRaises: target.call === 'container' });
-  const records = await journalled(context, pod, toJournal(steps, asked), allocated, (open) =>
-    carryOut(steps, {
+  const { until = reclaimBy(context, deadline) } = options;
+  const records = await journalled(context, pod, toJournal(steps, asked), allocated, (open) => {
+    const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
+    const callRaises = target.call === 'container';
+    const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
+    return carryOut(steps, {
       ...inTime(actions, pod, deadline),
       ...(onStep && { done: onStep }),
       undoing: () => noted(context, pod, open?.undoing()),
-    }),
-  );
+    });
+  });
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
@@ -67,7 +74,9 @@ export async function perform(
 
 /** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
 function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
-  if (steps.every(({ kind }) => kind === 'runtime')) return [];
+  const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
+  // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
+  if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
   return steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];
     return asked === undefined ? [] : [asked];

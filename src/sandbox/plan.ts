@@ -4,4 +4,5 @@
  */
 export { compareCpu, compareLimits, sameCpu } from './plan/compare.ts';
 export { isMemoryTight, isWithin, podLimitsFor } from './plan/pod-limits.ts';
+export { reversed, reversedContainer } from './plan/reversed.ts';
 export { containerChanges, plan } from './plan/steps.ts';

@@ -1,9 +1,18 @@
 import type { PodDescription } from '../runtime/index.ts';
 import { stepActions } from './actions.ts';
-import { takeBackByRuntime, updateByRuntime } from './container-step.ts';
+import { takeBackByRuntime, updateContainer } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
 import { podCgroup } from './live.ts';
+import { type OnHigh, lowerMemory, podNamed, reclaimBy } from './room.ts';
 import type { StepActions } from './transaction.ts';
+
+export interface ActionOptions {
+  readonly call?: () => Promise<void>;
+  readonly callRaises: boolean;
+  readonly onHigh?: OnHigh | undefined;
+  /** Until when memory may be reclaimed, in milliseconds since the epoch. */
+  readonly until?: number | undefined;
+}
 
 /**
  * How the steps of this pod are carried out and taken back.
@@ -12,7 +21,7 @@ import type { StepActions } from './transaction.ts';
 export function actionsFor(
   context: ResizeContext,
   pod: PodDescription,
-  { call = () => Promise.resolve(), callRaises }: { call?: () => Promise<void>; callRaises: boolean },
+  { call = () => Promise.resolve(), callRaises, until = reclaimBy(context), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
     tree: context.tree,
@@ -20,7 +29,10 @@ export function actionsFor(
     pod,
     cgroup: podCgroup(pod),
     call,
-    updateContainer: (step) => context.calls.run(step.id, () => updateByRuntime(context, pod, step)),
+    updateContainer: (step, by) => updateContainer(context, pod, step, by, onHigh),
+    lowerPod: (memory, by, set) =>
+      lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
+    reclaimBy: until,
     takeBack: (step) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step)),
     callRaises,
     log: context.log,

@@ -21,6 +21,7 @@ import { mendFirst } from './mend.ts';
 import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
+import { reclaimBy } from './room.ts';
 import { settleVolumes } from './settle.ts';
 import { withoutSharesAsRead } from './shares-as-read.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
@@ -36,20 +37,22 @@ const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
  * twice changes nothing; kubelet writes the same values itself, before or after.
  *
  * @param forward tells the runtime, and gives its answer; a runtime that lacks the call is answered for there.
+ * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
  * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
- * VOLUME_IN_USE), and what a failing step or `forward` throws after the pod is as it was.
+ * VOLUME_IN_USE), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
  */
 export async function updatePod(
   context: ResizeContext,
   request: Request,
   forward: () => Promise<Buffer>,
+  deadline?: number,
 ): Promise<Buffer> {
   const pod = await findPod(context, request.pod_sandbox_id);
   if (pod === undefined || !hasPodCgroup(pod)) return forward();
   return context.lock.run(pod.sandboxId, async () => {
     await mendFirst(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
-    return prepared === undefined ? forward() : resize(context, prepared, forward);
+    return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
   });
 }
 
@@ -97,7 +100,12 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   return { pod, state, limits, unified, sizes: annotatedSizes(known, volumes, request.annotations) };
 }
 
-async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
+async function resize(
+  context: ResizeContext,
+  prepared: Prepared,
+  forward: () => Promise<Buffer>,
+  until: number,
+): Promise<Buffer> {
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
   const sizes = context.policies.targets(
@@ -120,6 +128,7 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
     call: async () => {
       response = await forward();
     },
+    until,
   });
   context.registry.learnPod(pod);
   context.policies.adopt(pod.sandboxId, prepared.sizes);

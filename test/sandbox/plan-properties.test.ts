@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { reversed } from '../../src/sandbox/actions.ts';
+import { reversed } from '../../src/sandbox/plan.ts';
 import { isMemoryTight, plan, podLimitsFor } from '../../src/sandbox/plan.ts';
 import type {
   ContainerState,

@@ -1,0 +1,77 @@
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+
+/**
+ * A process in the cgroup of a container that holds and reads what it is told, in bytes and paths:
+ * `hold N` anonymous memory, `read FILE` page cache, `dirty FILE N` page cache that is to be written back, `churn FILE N` reads a file
+ * over and over beside N bytes that it takes and gives back, `grow` takes anonymous memory as fast as it can, as long as its cgroup's
+ * limit has room for it, as a runtime does that knows its limit. The last two go on until the next command. Files stay open: a file
+ * of the machine outside loses its page cache when the last one closes it.
+ */
+export class Tenant {
+  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #answers: AsyncIterator<string>;
+
+  private constructor(folder: string) {
+    // Enters the cgroup first, so that every page of it is charged there.
+    this.#child = spawn('sh', ['-c', 'echo $$ > "$0/cgroup.procs" && exec perl -e "$1" "$0"', folder, SCRIPT], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    this.#answers = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  }
+
+  /** @param cgroup the cgroup's folder. Resolves once the process is in it. */
+  static async in(cgroup: string): Promise<Tenant> {
+    const tenant = new Tenant(cgroup);
+    await tenant.tell('nothing');
+    return tenant;
+  }
+
+  get isAlive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** Resolves when it is done, or has begun what goes on. */
+  async tell(...command: (string | number)[]): Promise<void> {
+    this.#child.stdin.write(`${command.join(' ')}\n`);
+    const { value } = (await this.#answers.next()) as { value: unknown };
+    if (value !== 'done') throw new Error(`${command.join(' ')}: ${String(value)}`);
+  }
+
+  async end(): Promise<void> {
+    if (!this.isAlive) return;
+    const ended = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await ended;
+  }
+}
+
+/** The folder of a container's cgroup on the node. */
+export const cgroupOf = (podCgroup: string, id: string): string => join(podCgroup, id);
+
+const SCRIPT = `
+$| = 1; my ($cgroup) = @ARGV; my @held; my @open; my $more;
+sub number { open(my $f, "<", "$cgroup/$_[0]") or die "$_[0]: $!"; my $n = <$f>; $n eq "max\\n" ? 1e15 : $n + 0 }
+sub take { my $x = ""; vec($x, $_[0] - 1, 8) = 1; substr($x, $_ * 4096, 1) = "x" for 0 .. $_[0] / 4096 - 1; \\$x }
+sub opened { open(my $f, $_[0], $_[1]) or die "$_[1]: $!"; push @open, $f; $f }
+sub slurp { sysseek($_[0], 0, 0); while (sysread($_[0], my $b, 1 << 20)) {} }
+while (1) {
+  my $ready = ""; vec($ready, 0, 1) = 1;
+  if (!$more || select($ready, undef, undef, 0)) {
+    my $line = ""; while (sysread(STDIN, my $c, 1)) { last if $c eq "\\n"; $line .= $c; }
+    exit if $line eq "";
+    my ($do, $a, $b) = split / /, $line; $more = undef;
+    if ($do eq "hold") { push @held, take($a) }
+    if ($do eq "read") { slurp(opened("<", $a)) }
+    if ($do eq "dirty") { my $f = opened(">", $a); syswrite($f, "d" x (1 << 20)) for 1 .. $b >> 20 }
+    if ($do eq "churn") { my $f = opened("<", $a); $more = sub { my $x = take($b); slurp($f) } }
+    if ($do eq "grow") { $more = sub {
+      if (number("memory.current") + (4 << 20) < number("memory.max")) { push @held, take(1 << 20) }
+      else { select(undef, undef, undef, 0.01) } } }
+    print "done\\n";
+  }
+  $more->() if $more;
+}`;
