@@ -35,16 +35,11 @@ export async function updateContainer(
 ): Promise<void> {
   const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
   const container = await context.registry.describeContainer(step.id);
-  const isRunning = container?.state === ContainerState.RUNNING;
-  const cgroup = isRunning ? await containerCgroup(container, pod, context.procRoot) : undefined;
-  if (container === undefined || cgroup === undefined || step.memory === undefined) return update();
-  return lowerMemory(
-    context,
-    { ...containerNamed(container, pod), cgroup, memory: step.memory },
-    until,
-    update,
-    onHigh,
-  );
+  if (step.memory === undefined || container?.state !== ContainerState.RUNNING) return update();
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return update();
+  const lowered = { ...containerNamed(container, pod), cgroup, memory: step.memory };
+  return lowerMemory(context, lowered, until, update, onHigh);
 }
 
 /** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
@@ -58,43 +53,6 @@ export async function takeBackByRuntime(
   const stored = step.shares !== undefined || !(await isRunning(context, step.id));
   if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
 }
-
-const isRunning = container?.state === ContainerState.RUNNING;
-  const cgroup = isRunning ? await containerCgroup(container, pod, context.procRoot) : undefined;
-  if (container === undefined || cgroup === undefined || step.memory === undefined) return update();
-  return lowerMemory(
-    context,
-    { ...containerNamed(container, pod), cgroup, memory: step.memory },
-    until,
-    update,
-    onHigh,
-  );
-}
-
-/** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
-export async function takeBackByRuntime(
-  context: ResizeContext,
-  pod: PodDescription,
-  step: ContainerStep,
-): Promise<void> {
-  const back = reversedContainer(step);
-  // Shares are the runtime's own affair: whether it has stored new ones, the kernel does not tell.
-  const stored = step.shares !== undefined || !(await isRunning(context, step.id));
-  if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
-}
-
-/** The update that takes this one back. */
-export function reversedContainer({ id, memory, cpu, shares }: ContainerStep): ContainerStep {
-  return {
-    kind: 'container',
-    id,
-    ...(memory && { memory: turned(memory) }),
-    ...(cpu && { cpu: turned(cpu) }),
-    ...(shares && { shares: turned(shares) }),
-  };
-}
-
-const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });
 
 const isRunning = async (context: ResizeContext, id: string): Promise<boolean> =>
   (await context.registry.describeContainer(id))?.state === ContainerState.RUNNING;
