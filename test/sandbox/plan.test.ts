@@ -175,6 +175,16 @@ describe('several containers are updated', () => {
     ]);
   });
 
+  test('another period is another limit, but not where there is none', () => {
+    const limitless = { ...state, cpu: cpu('max'), containers: [container('a', 100), container('b', 200, 20_000)] };
+    const containers = [
+      { id: 'a', cpu: cpu('max', 50_000) },
+      { id: 'b', cpu: cpu(20_000, 50_000) },
+    ];
+    const target = { cpu: cpu('max', 50_000), containers, call: 'none', volumes: NO_VOLUMES } as const;
+    expect(words(plan(limitless, target))).toEqual(['container b cpu.max 20000 100000 -> 20000 50000']);
+  });
+
   test('what the state does not have is not planned: no such container, no shares or weight that anybody has read', () => {
     const unread = { ...pod(100, 'max', [container('a', 100)]), weight: undefined };
     const containers = [
