@@ -45,20 +45,20 @@ describe('a container is updated', () => {
 
   test('a looser limit is raised only when the sum passes it', () => {
     const state = pod(400, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MI) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MI) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MI) }])).toEqual({ memory: 450 * MI });
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MI) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MI) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MI) }])).toStrictEqual({ memory: 450 * MI });
   });
 
   test('a limit under the sum was set on purpose and stays', () => {
     const state = pod(250, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MI) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MI) }])).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MI) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MI) }])).toStrictEqual({});
   });
 
   test('a container that loses its limit takes a tight pod limit away', () => {
     const state = pod(300, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, [{ id: 'a', memory: 'max' }])).toEqual({ memory: 'max' });
+    expect(podLimitsFor(state, [{ id: 'a', memory: 'max' }])).toStrictEqual({ memory: 'max' });
   });
 
   test('limits that the kernel rounded down to pages are still tight', () => {
@@ -72,21 +72,21 @@ describe('a container is updated', () => {
       memory: limit(1000e6),
     };
     expect(isMemoryTight(state)).toBe(true);
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toEqual({ memory: 400e6 + limit(500e6) });
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toStrictEqual({ memory: 400e6 + limit(500e6) });
   });
 
   test("kubelet's sum of milliCPU under the kernel's least quotas is tight", () => {
     // 5m and 100m: kubelet gives the pod 105m, the first container the least quota of 1000 instead of 500.
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
     const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
-    expect(limits).toEqual({ cpu: { quota: 30_000, period: PERIOD } });
+    expect(limits).toStrictEqual({ cpu: { quota: 30_000, period: PERIOD } });
   });
 
   test('quotas of other periods count by their rate', () => {
     const other = { ...container('b', 'max'), cpu: { quota: microseconds(5000), period: microseconds(20_000) } };
     const state = pod('max', 35_000, [container('a', 'max', 10_000), other]);
     const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
-    expect(limits).toEqual({ cpu: { quota: 45_000, period: PERIOD } });
+    expect(limits).toStrictEqual({ cpu: { quota: 45_000, period: PERIOD } });
   });
 });
 
@@ -105,21 +105,21 @@ describe('a limit that the kernel has rounded', () => {
     // Of 100M and 130M the kernel has less than the page that the pod's 230M lose.
     const state = rounded([100e6], 230e6, 130e6);
     expect(isMemoryTight(state)).toBe(true);
-    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(200e6) }])).toEqual({ memory: 330e6 });
+    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(200e6) }])).toStrictEqual({ memory: 330e6 });
   });
 
   test('is the same limit when it is asked for again: nothing to do', () => {
     const state = { ...rounded([100e6], 100e6), volumes: [{ name: 'v', size: bytes(100_003_840) }] };
     const containers = [{ id: 'c0', memory: bytes(100e6) }];
     const volumes = new Map([['v', bytes(100e6)]]);
-    expect(podLimitsFor(state, containers)).toEqual({});
+    expect(podLimitsFor(state, containers)).toStrictEqual({});
     expect(plan(state, { memory: bytes(100e6), containers, call: 'none', volumes })).toEqual([]);
   });
 
   test("stays when its containers' limits only trade places", () => {
     const state = rounded([500e6, 500e6], 1000e6);
     const wishes = [400e6, 600e6].map((size, index) => ({ id: `c${index}`, memory: bytes(size) }));
-    expect(podLimitsFor(state, wishes)).toEqual({});
+    expect(podLimitsFor(state, wishes)).toStrictEqual({});
   });
 });
 
@@ -175,6 +175,16 @@ describe('several containers are updated', () => {
     ]);
   });
 
+  test('another period is another limit, but not where there is none', () => {
+    const limitless = { ...state, cpu: cpu('max'), containers: [container('a', 100), container('b', 200, 20_000)] };
+    const containers = [
+      { id: 'a', cpu: cpu('max', 50_000) },
+      { id: 'b', cpu: cpu(20_000, 50_000) },
+    ];
+    const target = { cpu: cpu('max', 50_000), containers, call: 'none', volumes: NO_VOLUMES } as const;
+    expect(words(plan(limitless, target))).toEqual(['container b cpu.max 20000 100000 -> 20000 50000']);
+  });
+
   test('what the state does not have is not planned: no such container, no shares or weight that anybody has read', () => {
     const unread = { ...pod(100, 'max', [container('a', 100)]), weight: undefined };
     const containers = [
@@ -199,21 +209,21 @@ describe("the pod's CPU limit", () => {
   test('is not raised when its containers lose, though kubelet left it under their sum', () => {
     // 5m and 100m, as above: 10500 for the pod, 11000 for its containers. Now 10900 is no reason to raise.
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
-    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9900) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(10_000) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9000) }])).toEqual({ cpu: cpu(10_000) });
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9900) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(10_000) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9000) }])).toStrictEqual({ cpu: cpu(10_000) });
   });
 
   test('is a whole number of microseconds, whatever thirds of one add up to', () => {
     const third = (id: string) => ({ ...container(id, 'max'), cpu: cpu(10_000, 30_000) });
     const state = pod('max', 100_000, [third('a'), third('b'), third('c')]);
-    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 60_000) }])).toEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 30_000) }])).toEqual({ cpu: cpu(133_334) });
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 60_000) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 30_000) }])).toStrictEqual({ cpu: cpu(133_334) });
   });
 
   test('is never less than the least quota', () => {
     const state = pod('max', 1000, [{ ...container('a', 'max'), cpu: cpu(10_000, 1_000_000) }]);
-    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toStrictEqual({});
   });
 });
 

@@ -14,11 +14,11 @@ export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
   return a - b;
 }
 
-/** Negative, zero or positive as `a` is a lower, the same or a higher rate than `b`, whatever their periods. */
-export function compareCpu(a: CpuMax, b: CpuMax): number {
-  const [rateA, rateB] = [rateOf(a), rateOf(b)];
-  return rateA === rateB ? 0 : rateA - rateB;
-}
+/**
+ * Negative, zero or positive as `a` is a lower, the same or a higher rate than `b`, whatever their periods. For limits that
+ * are not the same: of two that are none there is nothing to compare.
+ */
+export const compareCpu = (a: CpuMax, b: CpuMax): number => rateOf(a) - rateOf(b);
 
 const rateOf = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
 
