@@ -36,6 +36,7 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
     backend,
     tree: new CgroupTree(config.cgroupRoot),
     volumes,
+    reclaimTimeout: config.reclaimTimeout,
     log,
     counters,
   });

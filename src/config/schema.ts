@@ -49,6 +49,12 @@ export const schema = z.strictObject({
     allowed: switchForm,
     description: 'Also log a line for each call that passes untouched.',
   }),
+  reclaimTimeout: duration.prefault('30s').meta({
+    placeholder: 'DURATION',
+    allowed: durationForm,
+    description:
+      'How long memory may be reclaimed at most before a limit is lowered; less if the caller waits less long.',
+  }),
   shutdownTimeout: duration.prefault('30s').meta({
     placeholder: 'DURATION',
     allowed: durationForm,

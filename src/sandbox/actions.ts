@@ -2,9 +2,11 @@ import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
 import { isUnderUse } from './admission.ts';
 import { readPod } from './live.ts';
 import { isWithin } from './plan.ts';
+import { UNDO_MS } from './room.ts';
 import type { Change, ContainerStep, Step } from './state.ts';
 import { type StepActions, describeStep } from './transaction.ts';
 
@@ -17,7 +19,11 @@ export interface StepTargets {
   /** The call to the runtime. */
   readonly call: () => Promise<void>;
   /** Asks the runtime for one container's new values, and checks that the kernel has them. */
-  readonly updateContainer: (step: ContainerStep) => Promise<void>;
+  readonly updateContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  /** Runs `set`, which sets the pod's memory limit, once the pod's use is under it. */
+  readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
+  /** Until when memory may be reclaimed, in milliseconds since the epoch; for undoing there is time of its own. */
+  readonly reclaimBy: number;
   /** Whether that call may have raised the limit of a container, also when it failed. */
   readonly callRaises: boolean;
   readonly log?: Log;
@@ -31,15 +37,19 @@ export function stepActions({
   cgroup,
   call,
   updateContainer,
+  lowerPod,
+  reclaimBy,
   callRaises,
   log = noLog,
 }: StepTargets): StepActions {
-  const apply = async (step: Step): Promise<unknown> => {
+  const apply = async (step: Step, deadline: number): Promise<unknown> => {
     switch (step.kind) {
       case 'volume':
         return volumes.remount({ podUid: pod.metadata.uid, name: step.volume }, step.to);
       case 'pod-memory':
-        return tree.write(cgroup, { file: 'memory.max', value: step.to });
+        return lowerPod(step, deadline, async () => {
+          await tree.write(cgroup, { file: 'memory.max', value: step.to });
+        });
       case 'pod-cpu':
         return tree.write(cgroup, { file: 'cpu.max', value: step.to });
       case 'pod-weight':
@@ -47,7 +57,7 @@ export function stepActions({
       case 'pod-unified':
         return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
       case 'container':
-        return updateContainer(step);
+        return updateContainer(step, deadline);
       case 'runtime':
         return call();
     }
@@ -62,12 +72,12 @@ export function stepActions({
 
   return {
     async run(step) {
-      await apply(step);
+      await apply(step, reclaimBy);
     },
     async undo(step) {
       if (step.kind === 'runtime') return;
       if (await mayGoBack(step)) {
-        await apply(reversed(step));
+        await apply(reversed(step), Date.now() + UNDO_MS);
         return;
       }
       log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');

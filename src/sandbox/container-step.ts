@@ -3,15 +3,28 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, podCgroup } from './live.ts';
+import { containerNamed, lowerMemory } from './room.ts';
 import type { ContainerStep } from './state.ts';
 
 /**
  * Asks the runtime for one container's new values, and looks whether the kernel has them: a runtime that stops half-way may
  * have written one and not the other. Throws what the runtime answers, CGROUP_WRITE_FAILED when it said yes and the kernel
- * has something else.
+ * has something else. A memory limit is lowered once the use is under it: throws as {@link lowerMemory}.
  */
-export async function updateByRuntime(context: ResizeContext, pod: PodDescription, step: ContainerStep): Promise<void> {
-  await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: resourcesOf(step) });
+export async function updateByRuntime(
+  context: ResizeContext,
+  pod: PodDescription,
+  step: ContainerStep,
+  deadline: number,
+): Promise<void> {
+  const call = async (): Promise<void> => {
+    await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: resourcesOf(step) });
+  };
+  const before = await context.registry.describeContainer(step.id);
+  const from = before === undefined ? undefined : await containerCgroup(before, pod, context.procRoot);
+  if (before === undefined || from === undefined || step.memory === undefined) await call();
+  else
+    await lowerMemory(context, { ...containerNamed(before, pod), cgroup: from, memory: step.memory }, deadline, call);
   const container = await context.registry.describeContainer(step.id);
   const cgroup = container === undefined ? undefined : await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) throw differs(pod, step, podCgroup(pod), 'no cgroup');

@@ -22,6 +22,8 @@ export interface ResizeContext {
   readonly settling: Map<string, NodeJS.Timeout>;
   /** Where the cgroups of running containers lie, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
+  /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
+  readonly reclaimTimeout: number;
   readonly log: Log;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
@@ -38,8 +40,9 @@ export function createResizeContext(parts: {
   log?: Log;
   counters?: Counters;
   procRoot?: string;
+  reclaimTimeout: number;
 }): ResizeContext {
-  const { registry, backend, tree, volumes, log = noLog, counters = noCounters, procRoot } = parts;
+  const { registry, backend, tree, volumes, log = noLog, counters = noCounters, procRoot, reclaimTimeout } = parts;
   const first = oncePerKey();
   const context: ResizeContext = {
     registry,
@@ -50,6 +53,7 @@ export function createResizeContext(parts: {
     lock: new KeyedLock(),
     settling: new Map(),
     cgroups: new Map(),
+    reclaimTimeout,
     log,
     ...(procRoot === undefined ? {} : { procRoot }),
     failOpen(reason, id, error) {

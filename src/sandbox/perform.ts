@@ -5,6 +5,7 @@ import type { ResizeContext } from './context.ts';
 import { updateByRuntime } from './container-step.ts';
 import { podCgroup } from './live.ts';
 import { plan } from './plan.ts';
+import { lowerMemory, podNamed, reclaimBy } from './room.ts';
 import type { PodState, PodTarget, Step } from './state.ts';
 import { type StepRecord, carryOut, describeStep } from './transaction.ts';
 
@@ -12,6 +13,8 @@ import { type StepRecord, carryOut, describeStep } from './transaction.ts';
  * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
  * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
  * everything was undone.
+ *
+ * @param deadline until when memory may be reclaimed, in milliseconds since the epoch.
  */
 export async function perform(
   context: ResizeContext,
@@ -19,6 +22,7 @@ export async function perform(
   state: PodState,
   target: PodTarget,
   call: () => Promise<void>,
+  deadline = reclaimBy(context),
 ): Promise<void> {
   const steps = plan(state, target);
   assertVolumesFit(context, pod, steps);
@@ -31,7 +35,10 @@ export async function perform(
       pod,
       cgroup: podCgroup(pod),
       call,
-      updateContainer: (step) => updateByRuntime(context, pod, step),
+      updateContainer: (step, until) => updateByRuntime(context, pod, step, until),
+      lowerPod: (memory, until, set) =>
+        lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, until, set),
+      reclaimBy: deadline,
       callRaises: target.call === 'container',
       log: context.log,
     }),

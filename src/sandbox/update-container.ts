@@ -5,13 +5,14 @@ import {
   type Messages,
   type PodDescription,
 } from '../runtime/index.ts';
-import { DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
+import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
 import type { Bytes, CpuMax, Limit } from '../units/index.ts';
 import { assertNotUnderUse, isUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { isMemoryTight, podLimitsFor } from './plan.ts';
 import { perform } from './perform.ts';
+import { containerNamed, lowerMemory, reclaimBy } from './room.ts';
 import { settleVolumes } from './settle.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
@@ -23,14 +24,16 @@ import { type WantedLimits, touchesLimits, wantedLimits } from './wish.ts';
  * kept in order. What cannot be understood (no such pod, files that cannot be read) is forwarded as it came, and counted.
  *
  * @param forward calls the runtime, and gives its answer.
+ * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
  * @returns the runtime's answer.
- * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything has changed; what `forward`
- * throws after the pod is as it was.
+ * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything has changed; RECLAIM_TIMEOUT, and
+ * what `forward` throws, after the pod is as it was.
  */
 export async function updateContainer(
   context: ResizeContext,
   request: Messages['UpdateContainerResourcesRequest'],
   forward: () => Promise<Buffer>,
+  deadline?: number,
 ): Promise<Buffer> {
   const resources = request.linux;
   if (resources === null || !touchesLimits(resources)) return forward();
@@ -41,7 +44,7 @@ export async function updateContainer(
   if (container.state !== ContainerState.RUNNING) return forward();
   return context.lock.run(pod.sandboxId, async () => {
     const prepared = await failOpen(context, container.containerId, () => prepare(context, container, pod, resources));
-    return prepared === undefined ? forward() : resize(context, prepared, forward);
+    return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
   });
 }
 
@@ -66,6 +69,9 @@ async function findContainer(context: ResizeContext, id: string): Promise<Found 
 /** What is read before a plan is made, under the pod's lock. */
 interface Prepared extends Found {
   readonly wanted: WantedLimits;
+  /** Where its cgroup lies, and its memory limit now. */
+  readonly cgroup: CgroupPath;
+  readonly memory: Limit<Bytes>;
   /** Undefined when the pod has no cgroup of its own, so nothing to keep in order. */
   readonly state: PodState | undefined;
 }
@@ -83,33 +89,44 @@ async function prepare(
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
   const wanted = wantedLimits(resources, current);
   if (wanted.memory !== undefined) {
-    const whose = {
-      text: `container ${container.name}`,
-      container: container.name,
-      pod: `${pod.metadata.namespace}/${pod.metadata.name}`,
-    };
+    const { text, ids } = containerNamed(container, pod);
+    const whose = { text, ...ids };
     assertNotUnderUse(whose, wanted.memory, limits.memoryMax, await tree.readMemoryUse(cgroup));
   }
-  if (!hasPodCgroup(pod)) return { container, pod, wanted, state: undefined };
+  const memory = limits.memoryMax;
+  if (!hasPodCgroup(pod)) return { container, pod, wanted, cgroup, memory, state: undefined };
   const volumes = readVolumes(context.volumes, pod);
   const state = await readPod(tree, pod, volumes);
   context.policies.meet(pod.sandboxId, volumes, state.memory);
-  return { container, pod, wanted, state };
+  return { container, pod, wanted, cgroup, memory, state };
 }
 
-async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
-  const { container, pod, wanted, state } = prepared;
-  if (state === undefined) return forward();
+async function resize(
+  context: ResizeContext,
+  prepared: Prepared,
+  forward: () => Promise<Buffer>,
+  deadline: number | undefined,
+): Promise<Buffer> {
+  const { container, pod, wanted, cgroup, state } = prepared;
+  const until = reclaimBy(context, deadline);
+  let response: Buffer = Buffer.alloc(0);
+  const call = (): Promise<void> => {
+    const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
+    return lowerMemory(context, { ...containerNamed(container, pod), cgroup, memory }, until, async () => {
+      response = await forward();
+    });
+  };
+  if (state === undefined) {
+    await call();
+    return response;
+  }
   const limits = await podLimits(context, pod, state, container.containerId, wanted);
   const after = stateAfter(state, container.containerId, wanted, limits);
   const sizes = context.policies.targets(pod.sandboxId, state.volumes, after.memory, limitsByName(context, pod, after));
   // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
   const settled = isMemoryTight(after);
   const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
-  let response: Buffer = Buffer.alloc(0);
-  await perform(context, pod, state, target, async () => {
-    response = await forward();
-  });
+  await perform(context, pod, state, target, call, until);
   if (!settled) settleVolumes(context, pod);
   return response;
 }

@@ -10,6 +10,7 @@ import { limitsByName, onlyShrinking } from './limits.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform } from './perform.ts';
 import { isMemoryTight } from './plan.ts';
+import { reclaimBy } from './room.ts';
 import { settleVolumes } from './settle.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
 import { wantedLimits } from './wish.ts';
@@ -24,19 +25,21 @@ const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
  * twice changes nothing; kubelet writes the same values itself, before or after.
  *
  * @param forward tells the runtime, and gives its answer; a runtime that lacks the call is answered for there.
+ * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
  * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
- * VOLUME_IN_USE), and what a failing step or `forward` throws after the pod is as it was.
+ * VOLUME_IN_USE), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
  */
 export async function updatePod(
   context: ResizeContext,
   request: Request,
   forward: () => Promise<Buffer>,
+  deadline?: number,
 ): Promise<Buffer> {
   const pod = await findPod(context, request.pod_sandbox_id);
   if (pod === undefined || !hasPodCgroup(pod)) return forward();
   return context.lock.run(pod.sandboxId, async () => {
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
-    return prepared === undefined ? forward() : resize(context, prepared, forward);
+    return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
   });
 }
 
@@ -83,7 +86,12 @@ async function prepare(context: ResizeContext, known: PodDescription, request: R
   return { pod, state, limits, unified, sizes: requestedSizes(known, volumes, request.annotations) };
 }
 
-async function resize(context: ResizeContext, prepared: Prepared, forward: () => Promise<Buffer>): Promise<Buffer> {
+async function resize(
+  context: ResizeContext,
+  prepared: Prepared,
+  forward: () => Promise<Buffer>,
+  until: number,
+): Promise<Buffer> {
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
   const sizes = context.policies.targets(
@@ -102,9 +110,10 @@ async function resize(context: ResizeContext, prepared: Prepared, forward: () =>
     volumes: settled ? sizes : onlyShrinking(state, sizes),
   };
   let response: Buffer = Buffer.alloc(0);
-  await perform(context, pod, state, target, async () => {
+  const call = async (): Promise<void> => {
     response = await forward();
-  });
+  };
+  await perform(context, pod, state, target, call, until);
   context.registry.learnPod(pod);
   context.policies.adopt(pod.sandboxId, prepared.sizes);
   if (!settled) settleVolumes(context, pod);

@@ -36,6 +36,7 @@ const defaults: Config = {
   intercept: true,
   logLevel: 'info',
   logPassedCalls: false,
+  reclaimTimeout: 30_000,
   shutdownTimeout: 30_000,
 };
 
@@ -51,6 +52,8 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['intercept', '--intercept', 'false', false],
   ['logLevel', '--log-level', 'trace', 'trace'],
   ['logPassedCalls', '--log-passed-calls', 'true', true],
+  ['reclaimTimeout', '--reclaim-timeout', '10s', 10_000],
+  ['reclaimTimeout', '--reclaim-timeout', '1m', 60_000],
   ['shutdownTimeout', '--shutdown-timeout', '1m30s', 90_000],
   ['shutdownTimeout', '--shutdown-timeout', '500ms', 500],
   ['shutdownTimeout', '--shutdown-timeout', '0s', 0],

@@ -53,6 +53,7 @@ export class FakeRuntime {
       log,
       counters,
       procRoot: this.procRoot,
+      reclaimTimeout: 30_000,
     });
   }
 
@@ -130,6 +131,8 @@ export class FakeRuntime {
       'memory.current': '1000000',
       'memory.stat': 'anon 500000\nshmem 0\nunevictable 0\nfile 500000\n',
       'memory.events': 'low 0\noom_kill 0\n',
+      'memory.high': 'max',
+      'memory.reclaim': '',
       'cgroup.procs': '',
     };
     for (const [name, content] of Object.entries({ ...use, ...files }))

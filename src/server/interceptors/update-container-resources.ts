@@ -11,6 +11,6 @@ export function updateContainerResources(context: ResizeContext, backend: Backen
     const request = decodeOrUndefined(context, 'UpdateContainerResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.container = request.container_id;
-    return updateContainer(context, request, send);
+    return updateContainer(context, request, send, Number(call.getDeadline()));
   };
 }

@@ -14,13 +14,14 @@ export function updatePodSandboxResources(context: ResizeContext, backend: Backe
     const request = decodeOrUndefined(context, 'UpdatePodSandboxResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.pod = request.pod_sandbox_id;
-    return updatePod(context, request, async () => {
+    const tell = async (): Promise<Buffer> => {
       try {
         return await send();
       } catch (error) {
         if (!isUnimplemented(error)) throw error;
         return encode('UpdatePodSandboxResourcesResponse', {});
       }
-    });
+    };
+    return updatePod(context, request, tell, Number(call.getDeadline()));
   };
 }

@@ -1,0 +1,80 @@
+import { type CgroupPath, isCgroupVanished, makeRoom } from '../cgroups/index.ts';
+import { type ErrorContext, Reason, ShimError } from '../errors/index.ts';
+import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
+import type { ResizeContext } from './context.ts';
+import { compareLimits } from './plan.ts';
+import type { Change } from './state.ts';
+
+/** What is kept of the time for undoing, in milliseconds. */
+export const UNDO_MS = 2000;
+
+/**
+ * Until when memory may be reclaimed for a call, in milliseconds since the epoch: the caller's deadline, or the longest that
+ * is allowed, less what undoing takes. A caller that gives little time (crictl gives 2 s) loses half of it to that at most.
+ */
+export function reclaimBy(context: ResizeContext, deadline = Infinity): number {
+  const now = Date.now();
+  const left = Math.max(0, Math.min(deadline - now, context.reclaimTimeout));
+  return now + left - Math.min(UNDO_MS, left / 2);
+}
+
+/** A cgroup whose memory limit changes. `text` names it as a person would: `container web`. */
+export interface Lowered {
+  readonly text: string;
+  readonly ids: Pick<ErrorContext, 'pod' | 'container'>;
+  readonly cgroup: CgroupPath;
+  readonly memory: Change<Limit<Bytes>>;
+}
+
+export const podNamed = (pod: PodDescription): Pick<Lowered, 'text' | 'ids'> => {
+  const name = `${pod.metadata.namespace}/${pod.metadata.name}`;
+  return { text: `pod ${name}`, ids: { pod: name } };
+};
+
+export const containerNamed = ({ name }: ContainerDescription, pod: PodDescription): Pick<Lowered, 'text' | 'ids'> => ({
+  text: `container ${name}`,
+  ids: { container: name, ...podNamed(pod).ids },
+});
+
+/**
+ * Runs `set`, which sets a memory limit, once the use is under it; at once when the limit is not lowered. Throws
+ * MEMORY_NOT_RECLAIMABLE or RECLAIM_TIMEOUT with `set` not run and nothing changed, and what `set` throws.
+ */
+export async function lowerMemory(
+  context: ResizeContext,
+  { text, ids, cgroup, memory }: Lowered,
+  deadline: number,
+  set: () => Promise<void>,
+): Promise<void> {
+  if (memory.to === 'max' || compareLimits(memory.to, memory.from) >= 0) return set();
+  const progress = { isSetting: false };
+  try {
+    const lower = (): Promise<void> => {
+      progress.isSetting = true;
+      return set();
+    };
+    const { before, reached, reclaims, oomKills } = await makeRoom(context.tree, cgroup, {
+      target: memory.to,
+      deadline,
+      lower,
+    });
+    const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };
+    if (reclaims > 0) context.log.info({ ...fields, reclaims }, 'memory reclaimed');
+    if (oomKills > 0) context.log.warn({ ...fields, oomKills }, 'the OOM killer was at work while a limit was lowered');
+  } catch (error) {
+    // It has just ended: nothing is in use any more, and who sets the limit finds out by himself.
+    if (!progress.isSetting && isCgroupVanished(error)) return set();
+    throw progress.isSetting ? error : named(error, text, ids);
+  }
+}
+
+/** The cgroup's path says little to whoever has asked: the error names the pod and the container as well. */
+function named(error: unknown, text: string, ids: Lowered['ids']): unknown {
+  const isOurs =
+    error instanceof ShimError &&
+    (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);
+  if (!isOurs) return error;
+  const context = { ...error.context, ...ids };
+  return new ShimError(error.code, error.reason, `${text}: ${error.message}`, context, { cause: error });
+}
