@@ -26,7 +26,7 @@ export function goalOf(target: Bytes, unreclaimable: Bytes): Bytes {
 const SHORT_MS = 50;
 const LEAST_CHUNK = MI;
 const MOST_CHUNK = 1024 * MI;
-/** Takes 2 to 7 ms on the test node, and less than SHORT_MS wherever page cache is dropped at 320 MiB/s. */
+/** Takes 2 ms on the test node, and less than SHORT_MS wherever page cache is dropped at 320 MiB/s. */
 export const FIRST_CHUNK = bytes(16 * MI);
 
 /** How much to ask for next, in bytes, after a chunk took so long: what takes short is doubled, what takes long is halved. */
