@@ -12,6 +12,7 @@ import { join } from 'node:path';
 export interface WatchReport {
   /** Readings made. */
   readonly readings: number;
+  /** The first of them, without repeats. */
   readonly violations: readonly string[];
   /** Each pod limit and sum that was seen, in order, without repeats. */
   readonly seen: readonly string[];
@@ -39,7 +40,8 @@ function check(what: string, read: (...path: string[]) => number): void {
   const after = read();
   const line = `${what}: containers ${round(sum)}, pod ${round(before)}${before === after ? '' : ` then ${round(after)}`}`;
   // A millionth: rates are not exact numbers.
-  if (sum > Math.max(before, after) * (1 + 1e-6) && violations.length < 20) violations.push(line);
+  const above = sum > Math.max(before, after) * (1 + 1e-6);
+  if (above && !violations.includes(line) && violations.length < 20) violations.push(line);
   if (before === after && !seen.includes(line) && seen.length < 1000) seen.push(line);
   readings += 1;
 }

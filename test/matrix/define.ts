@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { ShimProcess } from '../cri/shim.ts';
+import type { WatchReport } from '../e2e/watch-limits.ts';
 import { LimitWatcher } from '../e2e/watcher.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
@@ -78,13 +79,18 @@ async function walk(pod: MatrixPod, { start, stages }: MatrixCase, way: Way): Pr
   const pids = pidsOf(before);
   expect(before, 'at the start').toEqual(expected(pod, start, values, pids));
   const watcher = await LimitWatcher.watch(pod.running);
-  for (const to of returns ? [...stages, start] : stages) {
-    await way.resize(pod, from, to);
-    values = way.podAfter(pod, values, to);
-    expect(await observe(pod), JSON.stringify(to)).toEqual(expected(pod, to, values, pids));
-    from = to;
+  let report: WatchReport;
+  try {
+    for (const to of returns ? [...stages, start] : stages) {
+      await way.resize(pod, from, to);
+      values = way.podAfter(pod, values, to);
+      expect(await observe(pod), JSON.stringify(to)).toEqual(expected(pod, to, values, pids));
+      from = to;
+    }
+  } finally {
+    report = await watcher.report();
   }
-  const { violations, readings } = await watcher.report();
+  const { violations, readings } = report;
   expect(readings).toBeGreaterThan(stages.length);
   expect(violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
   return returns;
