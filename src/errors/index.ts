@@ -8,6 +8,7 @@ export const Code = {
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
   NOT_FOUND: 5,
+  RESOURCE_EXHAUSTED: 8,
   FAILED_PRECONDITION: 9,
   INTERNAL: 13,
   UNAVAILABLE: 14,
@@ -26,6 +27,16 @@ export const Reason = {
   CGROUP_WRITE_FAILED: 'CGROUP_WRITE_FAILED',
   REMOUNT_FAILED: 'REMOUNT_FAILED',
   UNDO_FAILED: 'UNDO_FAILED',
+  RECLAIM_TIMEOUT: 'RECLAIM_TIMEOUT',
+  UNKNOWN_POD: 'UNKNOWN_POD',
+  AMBIGUOUS_POD: 'AMBIGUOUS_POD',
+  UNKNOWN_RESIZE: 'UNKNOWN_RESIZE',
+  TOO_MANY_RESIZES: 'TOO_MANY_RESIZES',
+  TOO_MANY_WATCHERS: 'TOO_MANY_WATCHERS',
+  WATCHER_TOO_SLOW: 'WATCHER_TOO_SLOW',
+  BACKEND_UNAVAILABLE: 'BACKEND_UNAVAILABLE',
+  BACKEND_FAILED: 'BACKEND_FAILED',
+  STOPPING: 'STOPPING',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];
@@ -35,6 +46,10 @@ export interface ErrorContext {
   readonly pod?: string;
   readonly container?: string;
   readonly volume?: string;
+  /** The id of a resize, by which the resize API tells more. */
+  readonly resize?: string;
+  /** Where in a request of the resize API: `containers["web"].limits.memory`. */
+  readonly field?: string;
   /** The file that was read or written: memory.max, with its folder. */
   readonly file?: string;
   readonly asked?: string;

@@ -1,6 +1,5 @@
 /** Amounts as Kubernetes writes them (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
-import { bytes } from '../units/index.ts';
-import type { Bytes } from '../units/index.ts';
+import { type Bytes, bytes } from './index.ts';
 
 /** A unit's factor as a fraction, so that nothing is lost on the way. */
 interface Factor {
@@ -40,14 +39,27 @@ const LARGEST_EXPONENT = 64;
  * more than can be told exactly (2^53 - 1).
  */
 export function parseQuantity(text: string): Bytes | undefined {
+  const value = parseWhole(text, 1n);
+  return value === undefined ? undefined : bytes(value);
+}
+
+/**
+ * Reads a quantity of CPUs as whole thousandths (`500m` is 500, `1.5` is 1500), fractions rounded up as Kubernetes does.
+ * Undefined as with {@link parseQuantity}.
+ */
+export function parseMilli(text: string): number | undefined {
+  return parseWhole(text, 1000n);
+}
+
+function parseWhole(text: string, times: bigint): number | undefined {
   if (text.length > LONGEST_QUANTITY) return undefined;
   const [, whole = '', fraction = '', suffix = ''] =
     /^\+?(\d*)(?:\.(\d*))?((?:[eE][+-]?\d+)|[a-zA-Z]*)$/.exec(text) ?? [];
   const factor = factorOf(suffix);
   if (whole + fraction === '' || factor === undefined) return undefined;
   const over = factor.over * 10n ** BigInt(fraction.length);
-  const value = (BigInt(whole + fraction) * factor.times + over - 1n) / over;
-  return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : bytes(Number(value));
+  const value = (BigInt(whole + fraction) * factor.times * times + over - 1n) / over;
+  return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(value);
 }
 
 function factorOf(suffix: string): Factor | undefined {
