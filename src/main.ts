@@ -51,7 +51,7 @@ async function run(config: Config): Promise<void> {
   });
   const listener = await listen({
     path: config.listen,
-    backendPath: config.containerRuntimeEndpoint,
+    rights: { like: config.containerRuntimeEndpoint },
     onConnection: (client) => frontDoor.accept(client),
     log,
   });

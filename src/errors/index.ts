@@ -81,3 +81,15 @@ export function errnoOf(error: unknown): string | undefined {
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** What may be logged of an unexpected error: its name, errno and where it was thrown. Its message may quote a request. */
+export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
+  if (!(error instanceof Error)) return { error: typeof error };
+  const errno = errnoOf(error);
+  const stack = (error.stack ?? '')
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 8)
+    .map((line) => line.trim());
+  return { error: error.name, stack, ...(errno === undefined ? {} : { errno }) };
+}
