@@ -7,6 +7,7 @@ export { systemClock } from './clock.ts';
 export { identityOf, podDirectory } from './pods.ts';
 export type { DescribePod, LiveLimits, PodDirectory, PodIdentity, PodRef, PodView } from './pods.ts';
 export type { ResizeRecord, ResizeStore } from './records.ts';
+export type { VolumePolicy } from '../../tmpfs/index.ts';
 export type { Resize, ResizeCounts, ResizeEvent, ResizeState } from './resize.ts';
 export { Resizes, defaultBounds } from './resizes.ts';
 export type { ResizeBounds, ResizeTerms, ResizesParts } from './resizes.ts';

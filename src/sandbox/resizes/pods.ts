@@ -53,7 +53,7 @@ export interface PodDirectory {
   list(): readonly PodIdentity[];
   readonly describe: DescribePod;
   /** The container's name in its pod; its id when it is not known. */
-  containerName(sandboxId: string, containerId: string): string;
+  readonly containerName: (sandboxId: string, containerId: string) => string;
 }
 
 export interface PodDirectoryParts {

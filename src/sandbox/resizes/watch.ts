@@ -9,15 +9,18 @@ export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
   #events: ResizeEvent[] = [];
   #waiting: ((result: IteratorResult<ResizeEvent> | Promise<never>) => void)[] = [];
   #end: { readonly error: ShimError | undefined } | undefined;
+  #resolveEnded: () => void = () => undefined;
+  /** Resolves when no more events come. */
+  readonly ended = new Promise<void>((resolve) => (this.#resolveEnded = resolve));
   readonly #capacity: number;
-  readonly #ended: (watch: ResizeWatch) => void;
+  readonly #onEnd: (watch: ResizeWatch) => void;
   /** Only of this pod; undefined: of all. */
   readonly #sandboxId: string | undefined;
 
   constructor(sandboxId: string | undefined, capacity: number, ended: (watch: ResizeWatch) => void) {
     this.#sandboxId = sandboxId;
     this.#capacity = capacity;
-    this.#ended = ended;
+    this.#onEnd = ended;
   }
 
   push(event: ResizeEvent): void {
@@ -34,7 +37,8 @@ export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
     if (this.#end !== undefined) return;
     this.#end = { error };
     this.#events = [];
-    this.#ended(this);
+    this.#onEnd(this);
+    this.#resolveEnded();
     for (const reader of this.#waiting.splice(0)) reader(this.#final());
   }
 
