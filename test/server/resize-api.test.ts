@@ -266,7 +266,7 @@ describe('ResizePod', () => {
     expect((await client.call('GetResize', { id: older['id'] }))['resize']).toMatchObject({
       state: 'CANCELED',
       reason: 'SUPERSEDED',
-      message: `superseded by resize ${String(newer['id'])}`,
+      message: `superseded by resize ${newer['id'] as unknown as string}`,
     });
     registry.forgetPod(web.sandboxId);
     expect((await client.call('GetResize', { id: newer['id'] }))['resize']).toMatchObject({
