@@ -6,6 +6,7 @@ import { countersFields, createCounters } from './observe/counters.ts';
 import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
+import { neighboursOf } from './resize-api.ts';
 import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
 import { serveConnection } from './server/http2/index.ts';
@@ -52,6 +53,7 @@ async function run(config: Config): Promise<void> {
   const listener = await listen({
     path: config.listen,
     rights: { like: config.containerRuntimeEndpoint },
+    neighbours: neighboursOf(config),
     onConnection: (client) => frontDoor.accept(client),
     log,
   });
