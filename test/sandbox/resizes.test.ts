@@ -313,6 +313,15 @@ describe('after a restart', () => {
     expect([store.kept.size, balance()]).toEqual([0, 0]);
   });
 
+  it('a backend that is not there yet does not end a deferred resize', async () => {
+    const { id } = await deferred();
+    await resizes.close();
+    await restart().restore(there);
+    clock.pass(1000);
+    (await core.next()).fail(noBackend);
+    expect(await reached(resizes, id, 'Deferred')).toMatchObject({ reason: 'BACKEND_UNAVAILABLE', tries: 1 });
+  });
+
   it('in the middle of a try it is tried again', async () => {
     void resize('1Gi', { defer: true });
     await core.next();

@@ -9,6 +9,8 @@ export interface Live {
   readonly order: number;
   /** The try under way; resolved when there is none. */
   attempt: Promise<void>;
+  /** Whether it has been deferred, now or before: by this shim or an earlier one. */
+  wasDeferred: boolean;
   /** Whether it has been cancelled while it was under way: it is not tried again. */
   cancelled: boolean;
   /** Whether its pod went while it was under way. */

@@ -209,6 +209,7 @@ export class Resizes {
       resize: { ...given, state: 'Proposed', ...why, ...nothingDone, changedAt },
       order: (this.#proposed += 1),
       attempt: Promise.resolve(),
+      wasDeferred: false,
       cancelled: false,
       podGone: false,
       stopTimer: () => undefined,
@@ -263,8 +264,8 @@ export class Resizes {
   }
 
   async #failed(live: Live, failure: unknown): Promise<void> {
-    const { pod, defer, tries } = live.resize;
-    const again = defer && (fitsLater(failure) || (tries > 1 && passes(failure)));
+    const { pod, defer } = live.resize;
+    const again = defer && (fitsLater(failure) || (live.wasDeferred && passes(failure)));
     const gone = live.podGone || (failure instanceof ShimError && failure.code === Code.NOT_FOUND);
     if (gone) return this.#end(live, 'Canceled', podGone);
     if (!again) return this.#end(live, 'Infeasible', explained(failure));
@@ -287,6 +288,7 @@ export class Resizes {
   }
 
   #deferFor(live: Live, why: { readonly reason: string; readonly message: string }): void {
+    live.wasDeferred = true;
     const delay = retryDelay(live.resize.tries, this.#parts.random());
     this.#enter(live, 'Deferred', { ...why, nextTryAt: this.#parts.clock.now() + delay });
     if (!this.#stopping) live.stopTimer = this.#parts.clock.after(delay, () => this.#again(live, why));
