@@ -7,6 +7,7 @@ import { countersFields, createCounters } from './observe/counters.ts';
 import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
+import { neighboursOf } from './resize-api.ts';
 import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
 import { serveConnection } from './server/http2/index.ts';
@@ -52,7 +53,8 @@ async function run(config: Config): Promise<void> {
   });
   const listener = await listen({
     path: config.listen,
-    backendPath: config.containerRuntimeEndpoint,
+    rights: { like: config.containerRuntimeEndpoint },
+    neighbours: neighboursOf(config),
     onConnection: (client) => frontDoor.accept(client),
     log,
   });
@@ -61,15 +63,15 @@ async function run(config: Config): Promise<void> {
     'serving',
   );
   crashPoint('serving');
-  resizing.begin();
+  await resizing.begin();
 
-  const signal = await Promise.race([stopped, listener.failure]);
+  const signal = await Promise.race([stopped, listener.failure, resizing.failure]);
   if (signal instanceof Error) throw signal;
   log.info({ signal, connections: frontDoor.connections }, 'stopping');
   await listener.close();
   const cut = await frontDoor.shutdown(config.shutdownTimeout);
   local.close();
-  resizing.close();
+  await resizing.close(config.shutdownTimeout);
   if (cut > 0)
     log.warn({ cut, timeoutMs: config.shutdownTimeout }, 'calls were cut: they ran longer than the shutdown timeout');
   log.info(countersFields(counters.snapshot()), 'stopped');

@@ -1,3 +1,4 @@
+import { stringify } from 'yaml';
 import { apiVersion, configKeys, flagOf, kind, settingOf } from './schema.ts';
 
 /** The text of docs/configuration.md, made from the schema: a test fails when the file has become old. */
@@ -6,7 +7,10 @@ export function configurationPage(): string {
     const { allowed, description, fallback } = settingOf(key);
     return `| \`${key}\` | \`${flagOf(key)}\` | \`${fallback}\` | ${allowed} | ${description} |`;
   });
-  const example = configKeys.map((key) => `${key}: ${settingOf(key).fallback}`);
+  const example = configKeys.map((key) => {
+    const { fallback, isSwitch } = settingOf(key);
+    return `${key}: ${isSwitch ? fallback : stringify(fallback).trimEnd()}`;
+  });
   return `# Configuration
 
 Settings come from flags and from a YAML file (\`--config FILE\`). A flag goes before the file, the file before the default. An unknown key or
@@ -34,6 +38,9 @@ ${example.join('\n')}
 The socket and its folder get the owner and mode of the backend's socket and folder, never more. Until the backend's socket is there, only root
 may connect. A folder that holds other files too (as \`/run\` does) is left as it is; if others can reach it who cannot reach the backend's socket, the
 socket's own mode is cut down instead.
+
+The socket of the resize API belongs to the user that the shim runs as, with the mode \`resizeSocketMode\`, and is there only with
+\`intercept\`.
 
 ## Stopping
 

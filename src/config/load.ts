@@ -26,5 +26,14 @@ export async function loadConfig(argv: readonly string[]): Promise<Invocation> {
       `${flags} are both ${config.listen}: the shim would call itself; give the first a path of its own`,
     ]);
   }
+  assertOwnSocket(config, 'listen');
+  assertOwnSocket(config, 'containerRuntimeEndpoint');
   return { ask: 'run', config };
+}
+
+function assertOwnSocket(config: Config, other: 'listen' | 'containerRuntimeEndpoint'): void {
+  if (config.resizeListen !== config[other]) return;
+  throw new ConfigError('usage', [
+    `${flagOf('resizeListen')} and ${flagOf(other)} are both ${config.resizeListen}; give the first a path of its own`,
+  ]);
 }

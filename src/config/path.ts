@@ -16,7 +16,15 @@ export const absolutePath = z.string().transform((text, context) => {
 });
 
 /** `unix:///path`, `unix:/path` or a bare absolute path; the output is the path. */
-export const socketPath = z.string().transform((text, context) => {
+export const socketPath = z.string().transform(readSocketPath);
+
+/** The same, or an empty text, which turns the socket off. */
+export const optionalSocketPath = z
+  .string()
+  .transform((text, context) => (text === '' ? '' : readSocketPath(text, context)));
+export const optionalAddressForm = `${addressForm}; empty for none`;
+
+function readSocketPath(text: string, context: z.core.$RefinementCtx<string>): string {
   const complain = (message: string): never => {
     context.addIssue({ code: 'custom', message });
     return z.NEVER;
@@ -29,7 +37,7 @@ export const socketPath = z.string().transform((text, context) => {
   if (bytes > longestSocketPath)
     return complain(`has ${bytes} bytes; a socket's path may have at most ${longestSocketPath}`);
   return posix.normalize(path);
-});
+}
 
 const withoutClosingSlash = (path: string): string =>
   path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { duration, durationForm } from './duration.ts';
-import { absolutePath, addressForm, pathForm, socketPath } from './path.ts';
+import { mode, modeForm } from './mode.ts';
+import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
 export const apiVersion = 'cri-resize-shim.io/v1alpha1';
@@ -44,6 +45,16 @@ export const schema = z.strictObject({
     placeholder: 'BOOL',
     allowed: switchForm,
     description: 'Act on resizes. With `false` every call passes untouched: the way out in an incident.',
+  }),
+  resizeListen: optionalSocketPath.prefault('unix:///run/cri-resize-shim/resize.sock').meta({
+    placeholder: 'ADDRESS',
+    allowed: optionalAddressForm,
+    description: 'Socket to serve the resize API on.',
+  }),
+  resizeSocketMode: mode.prefault('0600').meta({
+    placeholder: 'MODE',
+    allowed: modeForm,
+    description: 'Who may connect to the resize API: whoever can resizes any pod.',
   }),
   logLevel: z
     .enum(logLevels)

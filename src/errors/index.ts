@@ -8,6 +8,7 @@ export const Code = {
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
   NOT_FOUND: 5,
+  RESOURCE_EXHAUSTED: 8,
   FAILED_PRECONDITION: 9,
   INTERNAL: 13,
   UNAVAILABLE: 14,
@@ -32,6 +33,14 @@ export const Reason = {
   DEADLINE: 'DEADLINE',
   EXCEEDS_NODE: 'EXCEEDS_NODE',
   JOURNAL_UNAVAILABLE: 'JOURNAL_UNAVAILABLE',
+  AMBIGUOUS_POD: 'AMBIGUOUS_POD',
+  UNKNOWN_RESIZE: 'UNKNOWN_RESIZE',
+  TOO_MANY_RESIZES: 'TOO_MANY_RESIZES',
+  TOO_MANY_WATCHERS: 'TOO_MANY_WATCHERS',
+  WATCHER_TOO_SLOW: 'WATCHER_TOO_SLOW',
+  BACKEND_UNAVAILABLE: 'BACKEND_UNAVAILABLE',
+  BACKEND_FAILED: 'BACKEND_FAILED',
+  STOPPING: 'STOPPING',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];
@@ -41,6 +50,10 @@ export interface ErrorContext {
   readonly pod?: string;
   readonly container?: string;
   readonly volume?: string;
+  /** The id of a resize, by which the resize API tells more. */
+  readonly resize?: string;
+  /** Where in a request of the resize API: `containers["web"].limits.memory`. */
+  readonly field?: string;
   /** The file that was read or written: memory.max, with its folder. */
   readonly file?: string;
   readonly asked?: string;
@@ -71,4 +84,16 @@ export function errnoOf(error: unknown): string | undefined {
 /** A message for any thrown value. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** What may be logged of an unexpected error: its name, errno and where it was thrown. Its message may quote a request. */
+export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
+  if (!(error instanceof Error)) return { error: typeof error };
+  const errno = errnoOf(error);
+  const stack = (error.stack ?? '')
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 8)
+    .map((line) => line.trim());
+  return { error: error.name, stack, ...(errno === undefined ? {} : { errno }) };
 }

@@ -3,3 +3,4 @@ export * from './backend.ts';
 export * from './container-status.ts';
 export * from './description.ts';
 export * from './messages.ts';
+export * from './proto.ts';

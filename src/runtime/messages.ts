@@ -1,7 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import protobuf from 'protobufjs';
+import { readProto } from './proto.ts';
 
 /**
  * The CRI messages that the shim reads, as plain objects. Names are the wire's (snake case), int64 is bigint. Every
@@ -104,22 +102,13 @@ const types = new Map<string, protobuf.Type>();
 let root: protobuf.Root | undefined;
 
 function typeOf(name: string): protobuf.Type {
-  root ??= protobuf.parse(readFileSync(protoFile(), 'utf8'), { keepCase: true }).root;
+  root ??= protobuf.parse(readProto('runtime/v1/cri.proto'), { keepCase: true }).root;
   let type = types.get(name);
   if (type === undefined) {
     type = root.lookupType(`runtime.v1.${name}`);
     types.set(name, type);
   }
   return type;
-}
-
-/** proto/ lies beside package.json, wherever this code was bundled to. */
-function protoFile(): string {
-  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
-    const file = join(folder, 'proto/runtime/v1/cri.proto');
-    if (existsSync(file)) return file;
-    if (folder === dirname(folder)) throw new Error('proto/runtime/v1/cri.proto is missing from the installation');
-  }
 }
 
 /** Decodes a CRI message; unknown fields are skipped. Throws when the bytes are no such message. */

@@ -15,7 +15,7 @@ import { type CpuMax, bytes, microseconds } from '../units/index.ts';
 import type { ContainerState, PodState, VolumeState } from './state.ts';
 
 /** Without the cpu controller there is no cpu.max, and so no limit. */
-const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
+export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
 
 /** Where the cgroup of a pod lies. Throws CGROUP_UNAVAILABLE when its parent's name does not tell. */
 export function podCgroup(pod: PodDescription): CgroupPath {

@@ -68,9 +68,11 @@ export class PodJournal {
   }
 
   /** JSON values. Rejects with JOURNAL_UNAVAILABLE. */
-  async setResizes(pod: Identity, resizes: readonly unknown[]): Promise<void> {
-    await this.#change(pod, (record) => {
-      const { podUid, sandboxId, transaction, volumes } = record;
+  async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
+    await this.#restored;
+    const sandboxId = this.#records.get(podUid)?.sandboxId ?? '';
+    await this.#change({ podUid, sandboxId }, (record) => {
+      const { transaction, volumes } = record;
       const others = { podUid, sandboxId, volumes, ...(transaction && { transaction }) };
       return resizes.length === 0 ? others : { ...others, resizes };
     });

@@ -68,6 +68,11 @@ export class Registry {
     return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);
   }
 
+  /** The known pods. */
+  get pods(): readonly PodDescription[] {
+    return [...this.#pods.values()];
+  }
+
   get size(): { readonly pods: number; readonly containers: number } {
     return { pods: this.#pods.size, containers: this.#containers.size };
   }

@@ -10,12 +10,14 @@ export interface Folder {
 }
 
 /**
- * Makes the folder of a socket, for us alone. A folder that was there is taken as ours when it holds nothing
- * else and belongs to us, as systemd's RuntimeDirectory= makes it; /run or the backend's own folder keep their rights.
+ * Makes the folder of a socket, for us alone. A folder that was there is taken as ours when it holds nothing but our
+ * sockets and belongs to us, as systemd's RuntimeDirectory= makes it; /run or the backend's own folder keep their rights.
+ * @param socketNames this socket's name, and those of others of ours that may lie there, left by a shim that was killed
  */
-export function prepareFolder(path: string, socketName: string, backendFolder: string): Folder {
+export function prepareFolder(path: string, socketNames: readonly string[], backendFolder: string | undefined): Folder {
   mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
-  const isOurs = made(path) || (realPath(path) !== realPath(backendFolder) && isForSocketAlone(path, socketName));
+  const isBackends = backendFolder !== undefined && realPath(path) === realPath(backendFolder);
+  const isOurs = made(path) || (!isBackends && isForSocketsAlone(path, socketNames));
   return { path, isOurs };
 }
 
@@ -29,11 +31,11 @@ function made(path: string): boolean {
   }
 }
 
-function isForSocketAlone(path: string, socketName: string): boolean {
+function isForSocketsAlone(path: string, names: readonly string[]): boolean {
   const { uid, mode } = statSync(path);
   // A folder that others may write to is a meeting place (/tmp), be it empty.
   if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) return false;
-  return readdirSync(path).every((entry) => entry === socketName || entry.startsWith(`.${socketName}.`));
+  return readdirSync(path).every((entry) => names.some((name) => entry === name || entry.startsWith(`.${name}.`)));
 }
 
 function realPath(path: string): string {

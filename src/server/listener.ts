@@ -17,17 +17,26 @@ export class ListenError extends Error {
 export interface ListenOptions {
   /** Absolute path of the socket to listen on. */
   readonly path: string;
-  /** Absolute path of the backend's socket, whose rights ours gets. */
-  readonly backendPath: string;
+  readonly rights: SocketRights;
+  /** Names of further sockets of ours that may lie in the same folder, left by a shim that was killed. */
+  readonly neighbours?: readonly string[];
   /** Takes each accepted connection. */
   readonly onConnection: (socket: Socket) => void;
   readonly log: Log;
 }
 
+/** Who may connect. */
+export type SocketRights =
+  /** Who may connect to the backend, at this absolute path. */
+  | { readonly like: string }
+  /** Whom this mode lets, with us as the owner: 0o600. */
+  | { readonly mode: number };
+
 export interface Listener {
   /**
    * Gives socket and folder the backend's owner and mode as they are now. To be called whenever the backend has been
-   * reached. Until its socket is there only we ourselves may connect; the listener looks for it by itself, too.
+   * reached. Until its socket is there only we ourselves may connect; the listener looks for it by itself, too. Does nothing
+   * for a socket with a mode of its own.
    */
   mirrorBackend(): void;
   /** Resolves, should it ever, when listening has failed. */
@@ -42,7 +51,7 @@ const CLAIM_ATTEMPTS = 10;
 const LOOK_FOR_BACKEND_MS = 1000;
 
 /**
- * Listens on a unix socket that is never open to more than the backend's is.
+ * Listens on a unix socket that is never open to more than it shall be.
  *
  * The socket is bound to a name of its own beside the path, gets its rights there, and is then linked to the path. So it
  * appears there complete and listening; linking fails where something is in the way; and Node, which on closing unlinks
@@ -61,12 +70,14 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   }
 }
 
-async function listenOrThrow({ path, backendPath, onConnection, log }: ListenOptions): Promise<Listener> {
+async function listenOrThrow({ path, rights, neighbours = [], onConnection, log }: ListenOptions): Promise<Listener> {
   const bound = boundName(path);
   // Before anything is touched: the folder of a process that runs is not ours to change.
   await refuseIfTaken(path);
-  const folder = prepareFolder(dirname(path), basename(path), dirname(backendPath));
-  const mirror = (target: string): boolean => mirrorOrWarn(target, folder, backendPath, log);
+  const backendFolder = 'like' in rights ? dirname(rights.like) : undefined;
+  const folder = prepareFolder(dirname(path), [basename(path), ...neighbours], backendFolder);
+  const mirror = (target: string): boolean =>
+    'like' in rights ? mirrorOrWarn(target, folder, rights.like, log) : giveMode(target, folder, rights.mode);
   const server = createServer(onConnection);
   await bind(server, bound);
   try {
@@ -171,6 +182,14 @@ async function refuseIfTaken(path: string): Promise<'nothing' | 'stale socket'> 
         `cannot listen on ${path}: something that is no socket is there; remove it, or give another path`,
       );
   }
+}
+
+/** For a socket with a mode of its own; that of a folder of its own lets the same through. Nothing is left to look for. */
+function giveMode(target: string, folder: Folder, mode: number): boolean {
+  const through = ((mode & 0o060) === 0 ? 0 : 0o010) | ((mode & 0o006) === 0 ? 0 : 0o001);
+  if (folder.isOurs) setRights(folder.path, forUsAlone(0o700 | through));
+  setRights(target, forUsAlone(mode));
+  return true;
 }
 
 /** Whether the backend's rights are known. Where they cannot be given, the narrower ones stay: that serves root. */

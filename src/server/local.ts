@@ -1,10 +1,10 @@
 import { type Duplex, duplexPair } from 'node:stream';
-import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
 import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
-import type { CallTrace, RawUnaryHandler } from './call.ts';
+import type { RawUnaryHandler } from './call.ts';
 import { callFields } from './routes.ts';
-import { isUnexpected, statusOf, tracesOf } from './status.ts';
+import { type EndedCall, serveUnary } from './serve.ts';
 
 /** The gRPC server in this process in which intercepted calls end. */
 export interface LocalServer {
@@ -32,8 +32,12 @@ export function createLocalServer(
     'grpc.enable_channelz': 0,
   });
   for (const [path, handler] of handlers) {
+    const ended = (call: EndedCall): void => {
+      counters.interceptedCall(path, call.code, call.elapsedMs);
+      log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');
+    };
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
-      void serveCall(path, handler, call, respond, { log, counters });
+      void serveUnary(path, handler, call, respond, { log, ended });
     server.register(path, serve, identity, identity, 'unary');
   }
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
@@ -49,32 +53,3 @@ export function createLocalServer(
     },
   };
 }
-
-/** Never rejects: whatever happens ends as the status of the call. */
-async function serveCall(
-  path: string,
-  handler: RawUnaryHandler,
-  call: ServerUnaryCall<Buffer, Buffer>,
-  respond: sendUnaryData<Buffer>,
-  { log, counters }: LocalServerOptions,
-): Promise<void> {
-  const start = performance.now();
-  const trace: CallTrace = { fields: {}, backendMs: 0 };
-  let code: number = status.OK;
-  try {
-    respond(null, await handler(call, trace));
-  } catch (error) {
-    if (isUnexpected(error))
-      log.error({ method: path, ...tracesOf(error) }, 'a call has failed by a fault of the shim');
-    const failure = statusOf(error);
-    code = failure.code;
-    respond(failure);
-  }
-  // The client has gone: whatever we answered, this is what the call ended with.
-  if (call.cancelled) code = isPast(call.getDeadline()) ? status.DEADLINE_EXCEEDED : status.CANCELLED;
-  const elapsed = performance.now() - start;
-  counters.interceptedCall(path, code, elapsed);
-  log.info(callFields(trace, path, code, elapsed - trace.backendMs), 'intercepted call');
-}
-
-const isPast = (deadline: Date | number): boolean => Number(deadline) <= Date.now();

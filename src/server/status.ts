@@ -1,7 +1,9 @@
 import { Metadata } from '@grpc/grpc-js';
-import { Code, type ErrorContext, Reason, ShimError, errnoOf } from '../errors/index.ts';
+import { Code, type ErrorContext, Reason, ShimError } from '../errors/index.ts';
 import { isServiceError } from '../runtime/index.ts';
 import { encodeStatusDetails } from './error-info.ts';
+
+export { tracesOf } from '../errors/index.ts';
 
 /** How a call that failed ends, as it goes on the wire. */
 export interface CallStatus {
@@ -24,18 +26,6 @@ export function statusOf(error: unknown): CallStatus {
 
 /** Whether this error is a fault of the shim itself, that has to be looked into. */
 export const isUnexpected = (error: unknown): boolean => !(error instanceof ShimError) && !isServiceError(error);
-
-/** What may be logged of an unexpected error: its name, errno and where it was thrown. Its message may quote a request. */
-export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
-  if (!(error instanceof Error)) return { error: typeof error };
-  const errno = errnoOf(error);
-  const stack = (error.stack ?? '')
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line))
-    .slice(0, 8)
-    .map((line) => line.trim());
-  return { error: error.name, stack, ...(errno === undefined ? {} : { errno }) };
-}
 
 function ownStatus(code: Code, reason: Reason, message: string, context: ErrorContext): CallStatus {
   const details = wellFormed(message);

@@ -5,11 +5,11 @@
 export type { KubeletPlace, VolumeSize } from './folder.ts';
 export { MemoryVolumes } from './memory-volumes.ts';
 export type { Remounted, VolumeReader, VolumeResizer } from './memory-volumes.ts';
-export { parseQuantity } from './quantity.ts';
 export { chooseRemountMethod } from './remount.ts';
 export type { RemountMethod } from './remount.ts';
 export {
   VOLUME_ANNOTATION,
+  isDnsLabel,
   isSameSize,
   parseVolumeAnnotation,
   policyAtFirstSight,

@@ -2,7 +2,7 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { bytes } from '../units/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import { parseQuantity } from './quantity.ts';
+import { parseQuantity } from '../units/quantity.ts';
 
 /** The key is this and the volume's name. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';

@@ -35,6 +35,8 @@ const defaults: Config = {
   cgroupRoot: '/sys/fs/cgroup',
   stateFolder: '/var/lib/cri-resize-shim',
   intercept: true,
+  resizeListen: '/run/cri-resize-shim/resize.sock',
+  resizeSocketMode: 0o600,
   logLevel: 'info',
   logPassedCalls: false,
   reclaimTimeout: 30_000,
@@ -52,6 +54,7 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['cgroupRoot', '--cgroup-root', '/var/lib/../tmp/x', '/var/tmp/x'],
   ['stateFolder', '--state-folder', '/data/shim/', '/data/shim'],
   ['intercept', '--intercept', 'false', false],
+  ['resizeListen', '--resize-listen', 'unix:///run/r.sock', '/run/r.sock'],
   ['logLevel', '--log-level', 'trace', 'trace'],
   ['logPassedCalls', '--log-passed-calls', 'true', true],
   ['reclaimTimeout', '--reclaim-timeout', '10s', 10_000],
@@ -83,6 +86,21 @@ describe('settings', () => {
     expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);
   });
 
+  it('the resize API may be turned off', async () => {
+    expect((await load('--resize-listen=')).resizeListen).toBe('');
+    expect((await load('--resize-listen', '')).resizeListen).toBe('');
+    expect((await loadFile('resizeListen: ""')).resizeListen).toBe('');
+  });
+
+  it.each([
+    ['0660', 0o660],
+    ['600', 0o600],
+    ['0777', 0o777],
+  ])('the mode %s of its socket is octal', async (text, mode) => {
+    expect((await load(`--resize-socket-mode=${text}`)).resizeSocketMode).toBe(mode);
+    expect((await loadFile(`resizeSocketMode: "${text}"`)).resizeSocketMode).toBe(mode);
+  });
+
   it('a switch alone is true, also where the file says false', async () => {
     expect((await loadFile('intercept: false', '--intercept', '--log-level', 'warn')).intercept).toBe(true);
     expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
@@ -105,6 +123,20 @@ describe('a bad command line', () => {
     [['--shutdown-timeout', '30'], /^--shutdown-timeout: "30" must be a number with a unit/],
     [['--shutdown-timeout', '597h'], /^--shutdown-timeout: "597h" must be .* at most 596h$/],
     [['--shutdown-timeout=-1s'], /^--shutdown-timeout: "-1s" must be/],
+    [
+      ['--resize-socket-mode=0680'],
+      '--resize-socket-mode: "0680" must be an octal mode as a text, as in "0600" or "0660"',
+    ],
+    [['--resize-socket-mode=rw'], /^--resize-socket-mode: "rw" must be an octal mode/],
+    [['--resize-listen', 'resize.sock'], /^--resize-listen: "resize.sock" must be unix:\/\/ and an absolute path/],
+    [
+      ['--resize-listen=/run/x.sock', '--listen=/run/x.sock'],
+      /^--resize-listen and --listen are both \/run\/x.sock; give/,
+    ],
+    [
+      ['--resize-listen=/run/containerd/containerd.sock'],
+      /^--resize-listen and --container-runtime-endpoint are both .*; give the first a path of its own$/,
+    ],
     [['--intercpt'], "unknown option '--intercpt' (Did you mean --intercept?)"],
     [['--log-level'], /option '--log-level <LEVEL>' argument missing/],
     [['serve'], /too many arguments/],
@@ -129,6 +161,8 @@ describe('a bad file', () => {
     ['# x\n\nintercept: no', '/config.yaml:3:1: intercept: "no" must be true or false'],
     ['intercept: "true"', '/config.yaml:1:1: intercept: "true" must be true or false'],
     ['shutdownTimeout: 30', /^\/config.yaml:1:1: shutdownTimeout: 30 must be a number with a unit/],
+    ['resizeSocketMode: 0600', /^\/config.yaml:1:1: resizeSocketMode: 600 must be an octal mode as a text/],
+    ['resizeListen:', /^\/config.yaml:1:1: resizeListen: an empty value must be unix/],
     ['listen:', /^\/config.yaml:1:1: listen: an empty value must be unix/],
     ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
     [

@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { noLog } from '../../src/observe/index.ts';
-import { type Listener, listen } from '../../src/server/listener.ts';
+import { type ListenOptions, type Listener, listen } from '../../src/server/listener.ts';
 
 const isRoot = process.getuid?.() === 0;
 let folder: string;
@@ -39,9 +39,9 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-async function start(options: { path?: string } = {}): Promise<Listener> {
+async function start(options: Partial<ListenOptions> = {}): Promise<Listener> {
   const onConnection = (socket: Socket): void => void accepted.push(socket);
-  const listener = await listen({ path, backendPath, onConnection, log: noLog, ...options });
+  const listener = await listen({ path, rights: { like: backendPath }, onConnection, log: noLog, ...options });
   open.push(listener);
   return listener;
 }
@@ -208,6 +208,34 @@ describe('the path', () => {
   });
 });
 
+describe('a mode of its own', () => {
+  it('is given to the socket, whatever the backend has, and to a folder that is its alone', async () => {
+    await startBackend({ socket: 0o666, folder: 0o755 });
+    await start({ rights: { mode: 0o600 } });
+    expect([rights(path), rights(dirname(path))]).toEqual([`600 ${ownMode}`, `700 ${ownMode}`]);
+  });
+
+  it('lets a group through the folder where it lets it connect', async () => {
+    await start({ rights: { mode: 0o660 } });
+    expect([rights(path), rights(dirname(path))]).toEqual([`660 ${ownMode}`, `710 ${ownMode}`]);
+  });
+
+  it('leaves the folder of another socket as it is', async () => {
+    await startBackend({ socket: 0o660, folder: 0o711 });
+    await start({ neighbours: ['resize.sock'] });
+    await start({ path: join(dirname(path), 'resize.sock'), rights: { mode: 0o600 } });
+    expect(rights(dirname(path))).toBe(`711 ${ownMode}`);
+    expect(rights(join(dirname(path), 'resize.sock'))).toBe(`600 ${ownMode}`);
+  });
+
+  it('of a neighbour that was killed does not keep the folder from being ours', async () => {
+    await startBackend({ socket: 0o660, folder: 0o711 });
+    await leaveStale(join(dirname(path), 'resize.sock'));
+    await start({ neighbours: ['resize.sock'] });
+    expect(rights(dirname(path))).toBe(`711 ${ownMode}`);
+  });
+});
+
 describe.runIf(isRoot)('rights', () => {
   it.each([
     { socket: 0o660, folder: 0o711, uid: 0, gid: 0 },
@@ -298,7 +326,12 @@ describe.runIf(isRoot)('rights', () => {
       for (let cycle = 0; cycle < 150; cycle += 1) {
         rmSync(dirname(path), { recursive: true, force: true });
         if (cycle % 2 === 0) mkdirSync(dirname(path), { mode: 0o700 });
-        const listener = await listen({ path, backendPath, onConnection: () => undefined, log: noLog });
+        const listener = await listen({
+          path,
+          rights: { like: backendPath },
+          onConnection: () => undefined,
+          log: noLog,
+        });
         await listener.close();
       }
     });

@@ -1,6 +1,5 @@
 /** Amounts as Kubernetes writes them (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
-import { bytes } from '../units/index.ts';
-import type { Bytes } from '../units/index.ts';
+import { type Bytes, bytes } from './index.ts';
 
 /** A unit's factor: a power of 10 or of 1024. */
 interface Factor {
@@ -39,16 +38,29 @@ const LARGEST_EXPONENT = 64;
  * more than can be told exactly (2^53 - 1).
  */
 export function parseQuantity(text: string): Bytes | undefined {
+  const value = parseWhole(text, 1n);
+  return value === undefined ? undefined : bytes(value);
+}
+
+/**
+ * Reads a quantity of CPUs as whole thousandths (`500m` is 500, `1.5` is 1500), fractions rounded up as Kubernetes does.
+ * Undefined as with {@link parseQuantity}.
+ */
+export function parseMilli(text: string): number | undefined {
+  return parseWhole(text, 1000n);
+}
+
+function parseWhole(text: string, times: bigint): number | undefined {
   if (text.length > LONGEST_QUANTITY) return undefined;
   const [, whole = '', fraction = '', exponent, suffix] =
     /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([a-zA-Z]*))$/.exec(text) ?? [];
   const factor = suffix === undefined ? powerOfTen(exponent) : SUFFIXES.get(suffix);
   if (whole + fraction === '' || factor === undefined) return undefined;
   // As a fraction, so that nothing is lost on the way.
-  const times = factor.base ** BigInt(Math.max(factor.exponent, 0));
+  const up = factor.base ** BigInt(Math.max(factor.exponent, 0)) * times;
   const over = factor.base ** BigInt(Math.max(-factor.exponent, 0)) * 10n ** BigInt(fraction.length);
-  const value = (BigInt(whole + fraction) * times + over - 1n) / over;
-  return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : bytes(Number(value));
+  const value = (BigInt(whole + fraction) * up + over - 1n) / over;
+  return value > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(value);
 }
 
 function powerOfTen(digits: string | undefined): Factor | undefined {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseQuantity } from '../../src/tmpfs/index.ts';
+import { parseMilli, parseQuantity } from '../../src/units/quantity.ts';
 
 describe('a Kubernetes quantity', () => {
   it.each([
@@ -113,6 +113,33 @@ describe('a Kubernetes quantity', () => {
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9.]{0,8}[a-zA-Z]{0,2}[0-9+-]{0,4}$/)), (text) => {
         const size = parseQuantity(text);
         expect(size === undefined || (Number.isSafeInteger(size) && size >= 0)).toBe(true);
+      }),
+    );
+  });
+});
+
+describe('a quantity of CPUs', () => {
+  it.each([
+    ['500m', 500],
+    ['2', 2000],
+    ['1.5', 1500],
+    ['0.0001', 1],
+    ['100u', 1],
+    ['1k', 1_000_000],
+    ['0', 0],
+  ])('%s is %i thousandths', (text, milli) => {
+    expect(parseMilli(text)).toBe(milli);
+  });
+
+  it.each(['', '-1', '1c', '500mm', '1e64'])('%j is none', (text) => {
+    expect(parseMilli(text)).toBeUndefined();
+  });
+
+  it('in thousandths is itself, whatever the number', () => {
+    fc.assert(
+      fc.property(fc.nat(), (milli) => {
+        expect(parseMilli(`${milli}m`)).toBe(milli);
+        expect(parseMilli(String(milli))).toBe(milli * 1000);
       }),
     );
   });

@@ -1,0 +1,54 @@
+import { Code, Reason, ShimError } from '../errors/index.ts';
+import { ContainerState, type PodDescription } from '../runtime/index.ts';
+import { bytes, cpuShares } from '../units/index.ts';
+import type { ResizeContext } from './context.ts';
+import { NO_CPU_LIMIT, containerCgroup, podCgroup, readVolumes } from './live.ts';
+import type { LiveLimits, PodView } from './resizes/index.ts';
+import type { CgroupPath } from '../cgroups/index.ts';
+
+/** A pod's live values, as the kernel has them. See {@link DescribePod}. */
+export async function describePod(context: ResizeContext, sandboxId: string): Promise<PodView> {
+  const pod = await context.registry.pod(sandboxId);
+  if (pod === undefined)
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
+  await context.journal.restored();
+  const failed = context.journal.transactionOf(pod)?.failed;
+  return {
+    limits: await limitsOf(context, podCgroup(pod), pod.cpuShares),
+    containers: await containersOf(context, pod),
+    volumes: volumesOf(context, pod),
+    lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
+  };
+}
+
+async function containersOf(context: ResizeContext, pod: PodDescription): Promise<PodView['containers']> {
+  const views: PodView['containers'][number][] = [];
+  for (const { containerId, name } of context.registry.containersOf(pod.sandboxId)) {
+    const container = await context.registry.describeContainer(containerId);
+    if (container?.state !== ContainerState.RUNNING) continue;
+    const cgroup = await containerCgroup(container, pod, context.procRoot);
+    if (cgroup === undefined) continue;
+    const shares = Number(container.resources?.cpu_shares ?? 0n);
+    views.push({ id: containerId, name, limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares) });
+  }
+  return views;
+}
+
+async function limitsOf(context: ResizeContext, cgroup: CgroupPath, shares: number | undefined): Promise<LiveLimits> {
+  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  const { current } = await context.tree.readMemoryUse(cgroup);
+  return {
+    memory: memoryMax,
+    memoryUsed: current,
+    cpu: cpuMax ?? NO_CPU_LIMIT,
+    shares: shares === undefined ? undefined : cpuShares(shares),
+    weight: cpuWeight,
+  };
+}
+
+function volumesOf(context: ResizeContext, pod: PodDescription): PodView['volumes'] {
+  return readVolumes(context.volumes, pod).map(({ name, size }) => {
+    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
+    return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
+  });
+}

@@ -1,0 +1,33 @@
+import type { MemoryRequests } from './asked.ts';
+import { noMemoryRequests } from './asked.ts';
+import type { PodIdentity } from './pods.ts';
+import type { RequestsRecord } from './records.ts';
+
+/** The requests of memory of each pod, as they were last carried out: nothing on the node knows them. */
+export class KeptRequests {
+  readonly #pods = new Map<string, RequestsRecord>();
+
+  of(sandboxId: string): MemoryRequests {
+    return this.#pods.get(sandboxId)?.memory ?? noMemoryRequests;
+  }
+
+  /** Takes these over those that were there. Gives whether there were any to take. */
+  add(pod: PodIdentity, asked: MemoryRequests): boolean {
+    if (asked.pod === undefined && Object.keys(asked.containers).length === 0) return false;
+    const before = this.of(pod.sandboxId);
+    const memory = { ...before, ...asked, containers: { ...before.containers, ...asked.containers } };
+    this.#pods.set(pod.sandboxId, { version: 1, kind: 'memory-requests', pod, memory });
+    return true;
+  }
+
+  /** Gives the uid of the pod, if there was something to forget. */
+  forget(sandboxId: string): string | undefined {
+    const uid = this.#pods.get(sandboxId)?.pod.uid;
+    this.#pods.delete(sandboxId);
+    return uid;
+  }
+
+  recordsOf(podUid: string): readonly RequestsRecord[] {
+    return [...this.#pods.values()].filter(({ pod }) => pod.uid === podUid);
+  }
+}

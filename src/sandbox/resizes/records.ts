@@ -1,0 +1,76 @@
+import * as z from 'zod';
+import { type Bytes, bytes } from '../../units/index.ts';
+import type { AskedPod, MemoryRequests } from './asked.ts';
+import type { PodIdentity } from './pods.ts';
+import type { Resize } from './resize.ts';
+
+/**
+ * What outlives the shim: resizes that are to be tried again, and the requests of memory, which nothing else knows. Plain
+ * JSON, kept by pod; the journal's owner decides where.
+ */
+export interface ResizeStore {
+  /** Puts these in the place of what was kept for the pod; none: forgets the pod. Rejects when that did not last. */
+  persist(podUid: string, records: readonly ResizeRecord[]): Promise<void>;
+  /** All that is kept. Records are checked here, and not by the store. */
+  restore(): Promise<readonly { readonly podUid: string; readonly records: readonly unknown[] }[]>;
+}
+
+/** JSON. What a newer shim has written is kept as it is. */
+export type ResizeRecord = DeferredRecord | RequestsRecord | { readonly version: unknown };
+
+export interface DeferredRecord {
+  readonly version: 1;
+  readonly kind: 'deferred';
+  readonly id: string;
+  readonly pod: PodIdentity;
+  readonly asked: AskedPod;
+  readonly timeoutMs: number;
+  readonly createdAt: number;
+}
+
+export interface RequestsRecord {
+  readonly version: 1;
+  readonly kind: 'memory-requests';
+  readonly pod: PodIdentity;
+  readonly memory: MemoryRequests;
+}
+
+const text = z.string().max(256);
+const amounts = z.strictObject({ cpu: text, memory: text });
+const resources = z.strictObject({ limits: amounts, requests: amounts });
+const pod = z.strictObject({ sandboxId: text, uid: text, namespace: text, name: text });
+const size = z
+  .int()
+  .nonnegative()
+  .transform((value): Bytes => bytes(value));
+const time = z.number().nonnegative();
+
+const schema = z.discriminatedUnion('kind', [
+  z.strictObject({
+    version: z.literal(1),
+    kind: z.literal('deferred'),
+    id: text,
+    pod,
+    asked: z.strictObject({ pod: resources, containers: z.record(text, resources), volumes: z.record(text, text) }),
+    timeoutMs: time,
+    createdAt: time,
+  }),
+  z.strictObject({
+    version: z.literal(1),
+    kind: z.literal('memory-requests'),
+    pod,
+    memory: z.strictObject({ pod: size.exactOptional(), containers: z.record(text, size) }),
+  }),
+]);
+
+/** Checks one record. A text says what is wrong with it. */
+export function readRecord(record: unknown, podUid: string): DeferredRecord | RequestsRecord | string {
+  const parsed = schema.safeParse(record);
+  if (!parsed.success) return z.prettifyError(parsed.error);
+  const { uid } = parsed.data.pod;
+  return uid === podUid ? parsed.data : `pod.uid: ${uid} is not that of the pod it was kept for`;
+}
+
+export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Resize): DeferredRecord {
+  return { version: 1, kind: 'deferred', id, pod: of, asked, timeoutMs, createdAt };
+}

@@ -1,0 +1,62 @@
+import type { PodState } from '../state.ts';
+import type { StepRecord } from '../transaction.ts';
+import type { AskedPod } from './asked.ts';
+import type { PodIdentity } from './pods.ts';
+
+/** As KEP-1287's metric counts them; in steady state Proposed = Infeasible + Completed + Canceled, all time. */
+export type ResizeState = 'Proposed' | 'InProgress' | 'Deferred' | 'Infeasible' | 'Completed' | 'Canceled';
+
+/** Why a resize has been canceled. */
+export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
+
+/** One resize as it stands. Never changed: each change makes a new one. Times in milliseconds since the epoch. */
+export interface Resize {
+  readonly id: string;
+  readonly pod: PodIdentity;
+  readonly asked: AskedPod;
+  /** Whether it is tried again when it does not fit yet. */
+  readonly defer: boolean;
+  /** How long each try may take. */
+  readonly timeoutMs: number;
+  readonly state: ResizeState;
+  /** A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. */
+  readonly reason: string | undefined;
+  readonly message: string | undefined;
+  /** Of the last try; of one that failed, what was carried out before it was undone. */
+  readonly steps: readonly StepRecord[];
+  /** Set once Completed. */
+  readonly before: PodState | undefined;
+  readonly after: PodState | undefined;
+  readonly createdAt: number;
+  readonly changedAt: number;
+  readonly tries: number;
+  /** When a Deferred one is tried again. */
+  readonly nextTryAt: number | undefined;
+}
+
+/** How many resizes have been asked for, and how they ended. */
+export interface ResizeCounts {
+  readonly proposed: number;
+  readonly infeasible: number;
+  readonly completed: number;
+  readonly canceled: number;
+}
+
+/** What watchers are told. */
+export interface ResizeEvent {
+  readonly resize: string;
+  readonly pod: PodIdentity;
+  readonly at: number;
+  readonly what:
+    | {
+        readonly kind: 'state';
+        readonly state: ResizeState;
+        readonly reason: string | undefined;
+        readonly message: string | undefined;
+      }
+    | { readonly kind: 'step'; readonly record: StepRecord };
+}
+
+export function hasEnded(state: ResizeState): boolean {
+  return state === 'Infeasible' || state === 'Completed' || state === 'Canceled';
+}

@@ -1,0 +1,175 @@
+import protobuf from 'protobufjs';
+import { readProto } from '../../runtime/index.ts';
+
+/**
+ * The messages of proto/criresize/v1alpha1 as plain objects. Names are the wire's (snake case), enums are their names. In
+ * decoded messages every field is there: absent sub-messages are null.
+ */
+
+export interface WireAmounts {
+  cpu: string;
+  memory: string;
+}
+
+export interface WireResources {
+  limits: WireAmounts | null;
+  requests: WireAmounts | null;
+}
+
+export interface WirePodRef {
+  /** Which of the fields is set. */
+  ref?: 'sandbox_id' | 'uid' | 'name';
+  sandbox_id?: string;
+  uid?: string;
+  name?: { namespace: string; name: string } | null;
+}
+
+/** google.protobuf.Duration and Timestamp. */
+export interface WireTime {
+  seconds: bigint;
+  nanos: number;
+}
+
+export interface Requests {
+  ResizePodRequest: {
+    pod: WirePodRef | null;
+    resources: WireResources | null;
+    containers: Record<string, WireResources>;
+    volumes: Record<string, string>;
+    dry_run: boolean;
+    defer: boolean;
+    timeout: WireTime | null;
+  };
+  GetPodRequest: { pod: WirePodRef | null };
+  ListPodsRequest: object;
+  WatchResizesRequest: { pod: WirePodRef | null };
+  GetResizeRequest: { id: string };
+  CancelResizeRequest: { id: string };
+}
+
+export type WireState =
+  | 'STATE_UNSPECIFIED'
+  | 'PROPOSED'
+  | 'IN_PROGRESS'
+  | 'DEFERRED'
+  | 'INFEASIBLE'
+  | 'COMPLETED'
+  | 'CANCELED';
+
+/** What is sent has numbers for int64, which all of them fit into. */
+export interface WireSpan {
+  seconds: number;
+  nanos: number;
+}
+
+export interface WirePodIdentity {
+  sandbox_id: string;
+  uid: string;
+  namespace: string;
+  name: string;
+}
+
+export interface WireStep {
+  kind: string;
+  target: string;
+  text: string;
+  at: WireSpan;
+  took: WireSpan;
+}
+
+export interface WireValues {
+  limits: WireAmounts;
+  requests: WireAmounts;
+  cpu_max: string;
+  memory_max: string;
+  cpu_shares: number;
+  cpu_weight: number;
+  memory_used_bytes: number;
+}
+
+export interface WirePodValues {
+  pod: WireValues;
+  containers: { id: string; name: string; values: WireValues }[];
+  volumes: { name: string; size_bytes: number; used_bytes: number; policy: string }[];
+}
+
+export interface WireReason {
+  reason: string;
+  message: string;
+}
+
+export interface WireResize extends WireReason {
+  id: string;
+  pod: WirePodIdentity;
+  state: WireState;
+  steps: WireStep[];
+  before?: WirePodValues;
+  after?: WirePodValues;
+  created: WireSpan;
+  changed: WireSpan;
+  tries: number;
+  next_try?: WireSpan;
+}
+
+export interface WirePod {
+  identity: WirePodIdentity;
+  values?: WirePodValues;
+  last_resize?: WireReason & { id: string; state: WireState };
+  last_error?: WireReason;
+  unreadable?: WireReason;
+}
+
+export interface Responses {
+  ResizePodResponse: { resize: WireResize };
+  GetPodResponse: { pod: WirePod };
+  ListPodsResponse: { pods: WirePod[] };
+  ResizeEvent: {
+    resize_id: string;
+    pod: WirePodIdentity;
+    time: WireSpan;
+    state?: WireReason & { state: WireState };
+    step?: WireStep;
+  };
+  GetResizeResponse: { resize: WireResize };
+  CancelResizeResponse: { resize: WireResize };
+}
+
+export const PACKAGE = 'criresize.v1alpha1';
+
+const types = new Map<string, protobuf.Type>();
+let root: protobuf.Root | undefined;
+
+function typeOf(name: string): protobuf.Type {
+  root ??= readRoot();
+  let type = types.get(name);
+  if (type === undefined) {
+    type = root.lookupType(`${PACKAGE}.${name}`);
+    types.set(name, type);
+  }
+  return type;
+}
+
+function readRoot(): protobuf.Root {
+  const fresh = new protobuf.Root();
+  const { root: parsed, imports = [] } = protobuf.parse(readProto('criresize/v1alpha1/resize.proto'), fresh, {
+    keepCase: true,
+  });
+  // Durations and timestamps are part of the library.
+  for (const name of imports) parsed.addJSON(protobuf.common.get(name)?.nested ?? {});
+  parsed.resolveAll();
+  return parsed;
+}
+
+/** Decodes a request; unknown fields are skipped. Throws when the bytes are no such message. */
+export function decodeRequest<Name extends keyof Requests>(name: Name, bytes: Uint8Array): Requests[Name] {
+  const type = typeOf(name);
+  const options = { longs: BigInt, enums: String, defaults: true, arrays: true, objects: true, oneofs: true };
+  return type.toObject(type.decode(bytes), options) as Requests[Name];
+}
+
+/** Encodes a response. */
+export function encodeResponse<Name extends keyof Responses>(name: Name, message: Responses[Name]): Buffer {
+  const type = typeOf(name);
+  const bytes = type.encode(type.fromObject(message)).finish();
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

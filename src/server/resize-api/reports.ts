@@ -1,0 +1,194 @@
+import {
+  type LiveLimits,
+  type MemoryRequests,
+  type PodDirectory,
+  type PodIdentity,
+  type PodState,
+  type PodView,
+  type Resize,
+  type ResizeEvent,
+  type ResizeOutcome,
+  type ResizeState,
+  type StepRecord,
+  type VolumePolicy,
+  describeStep,
+  formatCpuMax,
+  formatMemory,
+  formatShares,
+} from '../../sandbox/index.ts';
+import type { Bytes } from '../../units/index.ts';
+import type {
+  Responses,
+  WirePod,
+  WirePodIdentity,
+  WirePodValues,
+  WireResize,
+  WireSpan,
+  WireState,
+  WireStep,
+  WireValues,
+} from './messages.ts';
+
+/** From the shim's own types to the wire. */
+
+const states: Readonly<Record<ResizeState, WireState>> = {
+  Proposed: 'PROPOSED',
+  InProgress: 'IN_PROGRESS',
+  Deferred: 'DEFERRED',
+  Infeasible: 'INFEASIBLE',
+  Completed: 'COMPLETED',
+  Canceled: 'CANCELED',
+};
+
+/** Of containers the kernel and the plan know ids; people know names. */
+export type NameOf = PodDirectory['containerName'];
+
+export function resizeReport(resize: Resize, memory: MemoryRequests, nameOf: NameOf): WireResize {
+  const {
+    id,
+    pod,
+    state,
+    reason = '',
+    message = '',
+    steps,
+    before,
+    after,
+    createdAt,
+    changedAt,
+    tries,
+    nextTryAt,
+  } = resize;
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
+  return {
+    ...{ id, pod: identityReport(pod), state: states[state], reason, message, tries },
+    steps: steps.map((record) => stepReport(record, name)),
+    created: spanOf(createdAt),
+    changed: spanOf(changedAt),
+    ...(before === undefined ? {} : { before: stateReport(before, noRequests, name) }),
+    ...(after === undefined ? {} : { after: stateReport(after, memory, name) }),
+    ...(nextTryAt === undefined ? {} : { next_try: spanOf(nextTryAt) }),
+  };
+}
+
+/** A dry run has no id, and stays proposed. */
+export function dryRunReport(
+  pod: PodIdentity,
+  { steps, before, after }: ResizeOutcome,
+  now: number,
+  nameOf: NameOf,
+): WireResize {
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
+  return {
+    ...{ id: '', pod: identityReport(pod), state: 'PROPOSED', reason: '', message: '', tries: 0 },
+    steps: steps.map((record) => stepReport(record, name)),
+    created: spanOf(now),
+    changed: spanOf(now),
+    before: stateReport(before, noRequests, name),
+    after: stateReport(after, noRequests, name),
+  };
+}
+
+export function eventReport({ resize, pod, at, what }: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
+  const about = { resize_id: resize, pod: identityReport(pod), time: spanOf(at) };
+  if (what.kind === 'step') {
+    return { ...about, step: stepReport(what.record, (id) => nameOf(pod.sandboxId, id)) };
+  }
+  const { state, reason = '', message = '' } = what;
+  return { ...about, state: { state: states[state], reason, message } };
+}
+
+export interface PodReportParts {
+  readonly pod: PodIdentity;
+  /** Or why it cannot be read. */
+  readonly view: PodView | { readonly reason: string; readonly message: string };
+  readonly newest: Resize | undefined;
+  readonly memory: MemoryRequests;
+}
+
+export function podReport({ pod, view, newest, memory }: PodReportParts): WirePod {
+  const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
+  if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
+  const { limits, containers, volumes, lastError } = view;
+  const values: WirePodValues = {
+    pod: valuesOf(limits, memory.pod),
+    containers: containers.map(({ id, name, limits: own }) => ({
+      ...{ id, name },
+      values: valuesOf(own, memory.containers[name]),
+    })),
+    volumes: volumes.map(({ name, size, used, policy }) => ({
+      ...{ name, size_bytes: size, used_bytes: used },
+      policy: policyText(policy),
+    })),
+  };
+  const error = lastError === undefined ? {} : { last_error: { ...lastError } };
+  return { identity: identityReport(pod), values, ...last, ...error };
+}
+
+const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });
+
+function stateReport(state: PodState, memory: MemoryRequests, nameOf: (id: string) => string): WirePodValues {
+  const unknown = { memoryUsed: undefined, shares: undefined, weight: undefined };
+  return {
+    pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),
+    containers: state.containers.map(({ id, memory: limit, cpu, shares }) => {
+      const name = nameOf(id);
+      return { id, name, values: valuesOf({ ...unknown, memory: limit, cpu, shares }, memory.containers[name]) };
+    }),
+    volumes: state.volumes.map(({ name, size }) => ({ name, size_bytes: size, used_bytes: 0, policy: '' })),
+  };
+}
+
+function valuesOf(
+  { memory, memoryUsed, cpu, shares, weight }: LiveLimits,
+  memoryRequest: Bytes | undefined,
+): WireValues {
+  return {
+    limits: { cpu: formatCpuMax(cpu), memory: formatMemory(memory) },
+    requests: {
+      cpu: shares === undefined ? '' : formatShares(shares),
+      memory: memoryRequest === undefined ? '' : formatMemory(memoryRequest),
+    },
+    cpu_max: `${cpu.quota} ${cpu.period}`,
+    memory_max: String(memory),
+    cpu_shares: shares ?? 0,
+    cpu_weight: weight ?? 0,
+    memory_used_bytes: memoryUsed ?? 0,
+  };
+}
+
+/** As the annotation says it. */
+function policyText(policy: VolumePolicy): string {
+  switch (policy.kind) {
+    case 'absolute':
+      return formatMemory(policy.size);
+    case 'share':
+      return `${policy.hundredths / 100}%`;
+    case 'container-share':
+      return `${policy.hundredths / 100}%/${policy.container}`;
+    case 'follow':
+    case 'fixed':
+      return policy.kind;
+  }
+}
+
+function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): WireStep {
+  return {
+    kind: step.kind.replace('-', '_').toUpperCase(),
+    target: step.kind === 'volume' ? step.volume : step.kind === 'container' ? nameOf(step.id) : '',
+    text: describeStep(step),
+    at: spanOf(at),
+    took: spanOf(ms),
+  };
+}
+
+function identityReport({ sandboxId, uid, namespace, name }: PodIdentity): WirePodIdentity {
+  return { sandbox_id: sandboxId, uid, namespace, name };
+}
+
+/** A Duration or, counted from the epoch, a Timestamp. */
+function spanOf(ms: number): WireSpan {
+  const micros = Math.round(ms * 1000);
+  return { seconds: Math.floor(micros / 1e6), nanos: (micros % 1e6) * 1000 };
+}
+
+const noRequests: MemoryRequests = { containers: {} };
