@@ -33,9 +33,15 @@ function spawnShim(children: Children, name: string, { backend, cgroupRoot, prof
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
   const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', children.path('kubelet')];
+  const own = ['--state-folder', children.path(`${name}-state`), '--resize-listen', `unix://${socket}.resize`];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
   const program = builtFile('cri-resize-shim.js');
-  const child = children.spawn(name, process.execPath, [...profiling, program, ...args, ...folders], unitEnvironment());
+  const child = children.spawn(
+    name,
+    process.execPath,
+    [...profiling, program, ...args, ...folders, ...own],
+    unitEnvironment(),
+  );
   return { child, socket };
 }
 

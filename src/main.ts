@@ -65,7 +65,7 @@ async function run(config: Config): Promise<void> {
   crashPoint('serving');
   await resizing.begin();
 
-  const signal = await Promise.race([stopped, listener.failure, resizing.failure]);
+  const signal = await Promise.race([stopped, listener.failure]);
   if (signal instanceof Error) throw signal;
   log.info({ signal, connections: frontDoor.connections }, 'stopping');
   await listener.close();

@@ -1,9 +1,18 @@
 import { CgroupTree } from './cgroups/index.ts';
 import type { Config } from './config/index.ts';
+import { messageOf } from './errors/index.ts';
 import type { Counters, Log } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
-import { PodJournal, Registry, createResizeContext, describePod, recover, resizePod } from './sandbox/index.ts';
+import {
+  PodJournal,
+  Registry,
+  type ResizeStore,
+  createResizeContext,
+  describePod,
+  recover,
+  resizePod,
+} from './sandbox/index.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 import { createInterceptors, localHandlers } from './server/interceptors/index.ts';
 import type { RawUnaryHandler } from './server/call.ts';
@@ -17,11 +26,9 @@ export interface Resizing {
   readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
   /**
    * Learns what is on the node, and serves the resize API. Called once the socket is ours: until then another shim may be at
-   * work. Rejects when the resize API cannot be served.
+   * work. Never rejects: pods come and go without the resize API too.
    */
   begin(): Promise<void>;
-  /** Resolves, should it ever, when the resize API's listening has failed. */
-  readonly failure: Promise<Error>;
   /** Lets what is under way end for so many milliseconds. */
   close(graceMs: number): Promise<void>;
 }
@@ -31,7 +38,6 @@ export const noResizing: Resizing = {
   interceptors: noInterceptors,
   handlers: new Map(),
   begin: () => Promise.resolve(),
-  failure: new Promise(() => undefined),
   close: () => Promise.resolve(),
 };
 
@@ -46,35 +52,46 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const context = createResizeContext({ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters });
   const interceptors = createInterceptors(context, backend);
   let api: RunningResizeApi | undefined;
-  let failed: (error: Error) => void = () => undefined;
-  const failure = new Promise<Error>((resolve) => (failed = resolve));
+  const without = (error: unknown): void => {
+    log.error({ listen: config.resizeListen, error: messageOf(error) }, 'the resize API is not served');
+  };
+  const serveApi = async (): Promise<RunningResizeApi | undefined> => {
+    if (config.resizeListen === '') return undefined;
+    try {
+      const served = await startResizeApi(config, {
+        ...{ registry, backend, log, counters },
+        resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
+        describePod: (sandboxId) => describePod(context, sandboxId),
+        store: storeIn(journal),
+      });
+      void served.failure.then(without);
+      return served;
+    } catch (error) {
+      without(error);
+      return undefined;
+    }
+  };
   return {
     interceptors,
     handlers: localHandlers(interceptors, backend),
     async begin() {
-      if (config.resizeListen !== '') {
-        api = await startResizeApi(config, {
-          ...{ registry, backend, log, counters },
-          resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
-          describePod: (sandboxId) => describePod(context, sandboxId),
-          store: {
-            persist: (podUid, records) => journal.setResizes(podUid, records),
-            restore: async () => {
-              await journal.restored();
-              return [...journal.resizes()].map(([podUid, records]) => ({ podUid, records }));
-            },
-          },
-        });
-        void api.failure.then(failed);
-      }
+      api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
       let restored: Promise<void> | undefined;
       backend.onConnected(() => void recover(context).then(() => (restored ??= api?.restore())));
     },
-    failure,
     async close(graceMs) {
       await api?.close(graceMs);
       backend.close();
     },
   };
 }
+
+/** Deferred requests are kept beside what else the journal has of their pods. */
+const storeIn = (journal: PodJournal): ResizeStore => ({
+  persist: (podUid, records) => journal.setResizes(podUid, records),
+  async restore() {
+    await journal.restored();
+    return [...journal.resizes()].map(([podUid, records]) => ({ podUid, records }));
+  },
+});

@@ -35,7 +35,10 @@ export class ShimProcess {
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
     const endpoint = options.endpoint ?? 'unix:///run/containerd/containerd.sock';
-    const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...(options.args ?? [])];
+    const given = options.args ?? [];
+    // Of its own, or none: several shims run side by side.
+    const resize = given.includes('--resize-listen') ? [] : ['--resize-listen', ''];
+    const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...resize, ...given];
     const child = spawn(process.execPath, [daemonFile(), ...args], { stdio: ['ignore', 'inherit', 'pipe'] });
     const shim = new ShimProcess(child, listen);
     try {

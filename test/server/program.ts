@@ -43,7 +43,9 @@ export class Program {
   stderr = '';
 
   constructor(file: string, args: readonly string[], options: { uid?: number } = {}) {
-    this.process = spawn(process.execPath, [file, ...args], {
+    // Nothing outside of what a test gives it.
+    const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, '--resize-listen', ''] : [];
+    this.process = spawn(process.execPath, [file, ...own, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       cwd: '/',
       ...options,
