@@ -22,6 +22,10 @@ export async function mend(context: ResizeContext, pod: PodDescription): Promise
   const open = context.journal.reopen(pod);
   try {
     const outcome = hasPodCgroup(pod) ? await settle(context, pod, transaction) : 'gone';
+    if (outcome !== 'gone') {
+      const { memory, volumes } = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+      context.policies.meetAgain(pod.sandboxId, volumes, memory);
+    }
     await open.end();
     context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
   } catch (error) {

@@ -38,6 +38,12 @@ export class VolumePolicies {
     }
   }
 
+  /** The same anew: what was seen in the middle of a resize that was cut off says nothing. */
+  meetAgain(sandboxId: string, volumes: readonly VolumeState[], podLimit: Limit<Bytes>): void {
+    this.#pod(sandboxId).seen.clear();
+    this.meet(sandboxId, volumes, podLimit);
+  }
+
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
   }

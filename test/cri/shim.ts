@@ -31,7 +31,13 @@ export class ShimProcess {
    * yet, until it says that it serves.
    */
   static async start(
-    options: { listen?: string; endpoint?: string; args?: readonly string[]; wait?: 'answering' | 'serving' } = {},
+    options: {
+      listen?: string;
+      endpoint?: string;
+      args?: readonly string[];
+      wait?: 'answering' | 'serving';
+      crashAt?: string;
+    } = {},
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
     const endpoint = options.endpoint ?? 'unix:///run/containerd/containerd.sock';
@@ -39,7 +45,10 @@ export class ShimProcess {
     // Of its own, or none: several shims run side by side.
     const resize = given.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...resize, ...given];
-    const child = spawn(process.execPath, [daemonFile(), ...args], { stdio: ['ignore', 'inherit', 'pipe'] });
+    const { crashAt } = options;
+    const program = daemonFile(crashAt === undefined ? 'cri-resize-shim.js' : 'tools/cri-resize-shim-crash.js');
+    const env = { ...process.env, ...(crashAt !== undefined && { CRI_RESIZE_SHIM_CRASH: crashAt }) };
+    const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'inherit', 'pipe'], env });
     const shim = new ShimProcess(child, listen);
     try {
       const ready = options.wait === 'serving' ? shim.waitForLog(({ msg }) => msg === 'serving') : answers(listen);
@@ -106,10 +115,10 @@ function parseLine(line: string): LogLine {
   }
 }
 
-function daemonFile(): string {
+function daemonFile(name: string): string {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
-    const file = join(folder, 'dist/cri-resize-shim.js');
+    const file = join(folder, 'dist', name);
     if (existsSync(file)) return file;
-    if (folder === dirname(folder)) throw new Error('dist/cri-resize-shim.js is missing: npm run build');
+    if (folder === dirname(folder)) throw new Error(`dist/${name} is missing: npm run build`);
   }
 }
