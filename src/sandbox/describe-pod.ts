@@ -23,13 +23,19 @@ export async function describePod(context: ResizeContext, sandboxId: string): Pr
 
 async function containersOf(context: ResizeContext, pod: PodDescription): Promise<PodView['containers']> {
   const views: PodView['containers'][number][] = [];
-  for (const { containerId, name } of context.registry.containersOf(pod.sandboxId)) {
+  const filter = { pod_sandbox_id: pod.sandboxId };
+  const { containers } = await context.backend.runtime('ListContainers', { filter });
+  for (const { id: containerId } of containers) {
     const container = await context.registry.describeContainer(containerId);
     if (container?.state !== ContainerState.RUNNING) continue;
     const cgroup = await containerCgroup(container, pod, context.procRoot);
     if (cgroup === undefined) continue;
     const shares = Number(container.resources?.cpu_shares ?? 0n);
-    views.push({ id: containerId, name, limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares) });
+    views.push({
+      id: containerId,
+      name: container.name,
+      limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares),
+    });
   }
   return views;
 }

@@ -90,8 +90,10 @@ async function describeContainers(
   context: ResizeContext,
   pod: PodDescription,
 ): Promise<ReadonlyMap<string, ContainerDescription>> {
-  const known = context.registry.containersOf(pod.sandboxId);
-  const described = await Promise.all(known.map(({ containerId }) => context.registry.describeContainer(containerId)));
+  // Of the backend: some may have been made past us.
+  const filter = { pod_sandbox_id: pod.sandboxId };
+  const { containers } = await context.backend.runtime('ListContainers', { filter });
+  const described = await Promise.all(containers.map(({ id }) => context.registry.describeContainer(id)));
   const byName = new Map<string, ContainerDescription>();
   for (const container of described) {
     if (container === undefined) continue;

@@ -83,6 +83,11 @@ export class FakeRuntime {
       );
     });
     runtime.describePod();
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: runtime.context.registry.containersOf(SANDBOX).map(({ containerId: id }) => ({ id })),
+      }),
+    );
     return runtime;
   }
 
