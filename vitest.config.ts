@@ -1,16 +1,25 @@
 import { defineConfig } from 'vitest/config';
 
-// unit: anywhere, no root, no kernel of our own. e2e and matrix: only inside the test node (test/node), as root, on cgroup v2.
+// unit: anywhere, no root, no kernel of our own. e2e, matrix and crash: only inside the test node (test/node), as root, on cgroup v2.
 const matrix = 'test/matrix/matrix.test.ts';
+const crash = 'test/crash/**/*.test.ts';
 const inNode = { testTimeout: 120_000, hookTimeout: 120_000, fileParallelism: false, maxWorkers: 1 };
 
 export default defineConfig({
   test: {
     passWithNoTests: false,
     projects: [
-      { test: { name: 'unit', include: ['test/**/*.test.ts'], exclude: ['test/e2e/**', matrix], testTimeout: 60_000 } },
+      {
+        test: {
+          name: 'unit',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/e2e/**', matrix, crash],
+          testTimeout: 60_000,
+        },
+      },
       { test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...inNode } },
       { test: { name: 'matrix', include: [matrix], ...inNode } },
+      { test: { name: 'crash', include: [crash], ...inNode } },
     ],
   },
 });
