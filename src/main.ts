@@ -68,10 +68,12 @@ async function run(config: Config): Promise<void> {
   const signal = await Promise.race([stopped, listener.failure]);
   if (signal instanceof Error) throw signal;
   log.info({ signal, connections: frontDoor.connections }, 'stopping');
+  // One time for all: the unit allows for no more.
+  const until = Date.now() + config.shutdownTimeout;
   await listener.close();
   const cut = await frontDoor.shutdown(config.shutdownTimeout);
   local.close();
-  await resizing.close(config.shutdownTimeout);
+  await resizing.close(Math.max(0, until - Date.now()));
   if (cut > 0)
     log.warn({ cut, timeoutMs: config.shutdownTimeout }, 'calls were cut: they ran longer than the shutdown timeout');
   log.info(countersFields(counters.snapshot()), 'stopped');

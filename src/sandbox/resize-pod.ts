@@ -7,9 +7,10 @@ import type { ResizeContext } from './context.ts';
 import { limitsByName } from './limits.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform, prepareSteps } from './perform.ts';
-import { compareLimits, podLimitsFor } from './plan.ts';
+import { compareLimits, podLimitsFor, sameCpu } from './plan.ts';
 import { mend } from './mend.ts';
 import { podWeight } from './pod-weight.ts';
+import { containerNamed } from './room.ts';
 import type { DesiredLimits, DesiredPod, ResizeOptions, ResizeOutcome } from './resize-request.ts';
 import { storedLimits } from './restart.ts';
 import type { ContainerStep, ContainerWish, PodState, PodTarget } from './state.ts';
@@ -144,13 +145,11 @@ function storedStep(container: ContainerDescription, { memory, cpu, shares }: De
     kind: 'container',
     id: container.containerId,
     ...(memory !== undefined && memory !== now.memory && { memory: { from: now.memory, to: memory } }),
-    ...(cpu !== undefined && !isSame(cpu, now.cpu) && { cpu: { from: now.cpu, to: cpu } }),
+    ...(cpu !== undefined && !sameCpu(cpu, now.cpu) && { cpu: { from: now.cpu, to: cpu } }),
     ...(shares !== undefined && shares !== nowShares && { shares: { from: nowShares, to: shares } }),
   };
   return step.memory || step.cpu || step.shares ? [step] : [];
 }
-
-const isSame = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */
 async function admit(
@@ -166,8 +165,8 @@ async function admit(
   if (compareLimits(memory, now.memory) >= 0) return;
   const cgroup = await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) return;
-  const whose = { text: `container ${container.name}`, container: container.name, pod: nameOf(pod) };
-  assertNotUnderUse(whose, memory, now.memory, await context.tree.readMemoryUse(cgroup));
+  const { text, ids } = containerNamed(container, pod);
+  assertNotUnderUse({ text, ...ids }, memory, now.memory, await context.tree.readMemoryUse(cgroup));
 }
 
 /**
