@@ -5,6 +5,7 @@ import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePe
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { hasPodCgroup, podCgroup, readVolumes } from './live.ts';
 import { KeyedLock } from './lock.ts';
+import { PodOutcomes } from './outcomes.ts';
 import type { PodJournal } from './pod-journal.ts';
 import type { Registry } from './registry.ts';
 import { VolumePolicies } from './volumes.ts';
@@ -18,6 +19,8 @@ export interface ResizeContext {
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly policies: VolumePolicies;
+  /** How the requests of each pod went, for its status. */
+  readonly outcomes: PodOutcomes;
   /** One transaction at a time for a pod, by sandbox id. */
   readonly lock: KeyedLock;
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
@@ -66,6 +69,7 @@ export function createResizeContext(parts: {
     tree,
     volumes,
     policies: new VolumePolicies(),
+    outcomes: new PodOutcomes(),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
     settling: new Map(),
@@ -86,9 +90,13 @@ export function createResizeContext(parts: {
       clearTimeout(context.settling.get(sandboxId));
       context.settling.delete(sandboxId);
       context.policies.forget(sandboxId);
+      context.outcomes.forget(sandboxId);
       forgetRecord(context, pod);
     },
-    containerRemoved: (containerId) => void context.cgroups.delete(containerId),
+    containerRemoved(containerId) {
+      context.cgroups.delete(containerId);
+      context.outcomes.forgetContainer(containerId);
+    },
   });
   return context;
 }
@@ -113,14 +121,16 @@ function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 }
 
 /** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
-function meetPod({ policies, journal, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
+function meetPod({ policies, outcomes, journal, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
   // What was asked for at run time, and before a restart: it is newer than what the pod was made with.
   const allocated = [...journal.volumesOf(pod)].map(([name, size]) => [name, { kind: 'absolute', size }] as const);
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
   policies.adopt(pod.sandboxId, new Map(allocated));
-  for (const error of faults) {
-    log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
-  }
+  outcomes.meet(
+    pod.sandboxId,
+    faults.map(({ message }) => message),
+  );
+  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
   try {
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));

@@ -6,7 +6,8 @@ import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
 import type { Bytes } from '../units/index.ts';
-import type { ContainerStep, PodState, PodTarget, Step } from './state.ts';
+import type { KnownValues } from './outcomes.ts';
+import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
 
 export interface PerformOptions {
@@ -14,6 +15,8 @@ export interface PerformOptions {
   readonly call?: (onHigh: OnHigh) => Promise<void>;
   /** What that call changes, for the journal. */
   readonly asked?: ContainerStep | undefined;
+  /** What that call sets, whether or not it changes anything. */
+  readonly container?: ContainerWish;
   /** Sizes of volumes that are to hold also when they are mounted anew. */
   readonly allocated?: ReadonlyMap<string, Bytes>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
@@ -51,11 +54,11 @@ export async function perform(
   target: PodTarget,
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
-  const { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity, onStep, allocated } = options;
+  const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
   const steps = prepareSteps(context, pod, state, target, stored);
   const start = performance.now();
-  const { until = reclaimBy(context, deadline) } = options;
-  const records = await journalled(context, pod, toJournal(steps, asked), allocated, (open) => {
+  const { until = reclaimBy(context, deadline), onStep, allocated } = options;
+  const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const callRaises = target.call === 'container';
     const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
@@ -64,7 +67,10 @@ export async function perform(
       ...(onStep && { done: onStep }),
       undoing: () => noted(context, pod, open?.undoing()),
     });
-  });
+  };
+  const records = await context.outcomes.admit(pod.sandboxId, valuesOf(target, container), () =>
+    journalled(context, pod, toJournal(steps, asked), allocated, run),
+  );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
@@ -102,6 +108,19 @@ async function journalled(
     await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end());
     throw error;
   }
+}
+
+/** The values that a transaction leads to. */
+function valuesOf(
+  { memory, cpu, weight, containers = [], volumes }: PodTarget,
+  container: ContainerWish | undefined,
+): KnownValues<Bytes> {
+  const wishes = container === undefined ? containers : [...containers, container];
+  return {
+    pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
+    containers: new Map(wishes.map(({ id, ...limits }) => [id, limits])),
+    volumes,
+  };
 }
 
 /** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */

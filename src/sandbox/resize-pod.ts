@@ -9,11 +9,13 @@ import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from '
 import { perform, prepareSteps } from './perform.ts';
 import { compareLimits, podLimitsFor, sameCpu } from './plan.ts';
 import { mend } from './mend.ts';
+import type { KnownValues } from './outcomes.ts';
 import { podWeight } from './pod-weight.ts';
 import { containerNamed } from './room.ts';
 import type { DesiredLimits, DesiredPod, ResizeOptions, ResizeOutcome } from './resize-request.ts';
 import { storedLimits } from './restart.ts';
 import type { ContainerStep, ContainerWish, PodState, PodTarget } from './state.ts';
+import type { VolumePolicy } from '../tmpfs/index.ts';
 import { tellRuntime } from './tell-runtime.ts';
 import { assertHasVolumes } from './volumes.ts';
 
@@ -25,10 +27,10 @@ export async function resizePod(
   options: ResizeOptions,
 ): Promise<ResizeOutcome> {
   const pod = await findPod(context, sandboxId);
-  return context.lock.run(pod.sandboxId, async () => {
+  const resize = async (): Promise<ResizeOutcome> => {
     await context.journal.restored();
     await mend(context, pod);
-    const prepared = await prepare(context, pod, desired);
+    const prepared = await prepare(context, pod, desired, options);
     const { state, target, stored } = prepared;
     if (options.dryRun) {
       const steps = prepareSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
@@ -40,7 +42,9 @@ export async function resizePod(
     context.policies.adopt(pod.sandboxId, desired.volumes);
     await settled(context, pod, prepared);
     return { steps, before: state, after: await readPod(context.tree, pod, readVolumes(context.volumes, pod)) };
-  });
+  };
+  const { outcomes } = context;
+  return context.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
 }
 
 async function findPod(context: ResizeContext, sandboxId: string): Promise<PodDescription> {
@@ -61,11 +65,17 @@ interface Prepared {
   readonly shares: CpuShares | undefined;
 }
 
-async function prepare(context: ResizeContext, pod: PodDescription, desired: DesiredPod): Promise<Prepared> {
+async function prepare(
+  context: ResizeContext,
+  pod: PodDescription,
+  desired: DesiredPod,
+  { dryRun }: Pick<ResizeOptions, 'dryRun'>,
+): Promise<Prepared> {
   const { tree, policies } = context;
   const volumes = readVolumes(context.volumes, pod);
   assertHasVolumes(pod, volumes, desired.volumes.keys());
   const containers = await describeContainers(context, pod);
+  if (!dryRun) context.outcomes.desire(pod.sandboxId, desiredValues(desired, containers));
   const read = await readPod(tree, pod, volumes);
   policies.meet(pod.sandboxId, volumes, read.memory);
   const state = withShares(read, [...containers.values()]);
@@ -101,6 +111,18 @@ async function describeContainers(
     if (byName.get(container.name)?.state !== ContainerState.RUNNING) byName.set(container.name, container);
   }
   return byName;
+}
+
+/** What is asked for, by the ids of the containers; of a name that there is not nothing can be said. */
+function desiredValues(
+  { pod, containers, volumes }: DesiredPod,
+  described: ReadonlyMap<string, ContainerDescription>,
+): KnownValues<VolumePolicy> {
+  const byId = [...containers].flatMap(([name, limits]): [string, DesiredLimits][] => {
+    const id = described.get(name)?.containerId;
+    return id === undefined ? [] : [[id, limits]];
+  });
+  return { pod, containers: new Map(byId), volumes };
 }
 
 function withShares(state: PodState, containers: readonly ContainerDescription[]): PodState {

@@ -45,6 +45,7 @@ function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<voi
       state.memory,
       limitsByName(context, pod, state),
     );
-    await perform(context, pod, state, { call: 'none', volumes: sizes });
+    if (sizes.size === 0) return;
+    await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
   });
 }

@@ -45,18 +45,15 @@ export async function updateContainer(
   const { container, pod } = found;
   if (!touchesLimits(resources)) return passBeside(context, container, pod, forward);
   const slot = { name: container.containerId, sets: fieldsSet(request) };
-  return context.lock.run(
-    pod.sandboxId,
-    async () => {
-      await mendFirst(context, pod);
-      // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
-      if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
-      const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
-      const prepared = await failOpen(context, container.containerId, read);
-      return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
-    },
-    slot,
-  );
+  const update = async (): Promise<Buffer> => {
+    await mendFirst(context, pod);
+    // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
+    if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
+    const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
+    const prepared = await failOpen(context, container.containerId, read);
+    return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
+  };
+  return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update), slot);
 }
 
 /** A container that is made and not started starts with what is stored now: the pod's limit has to have room for that. */
@@ -115,6 +112,7 @@ async function prepare(
   const limits = await tree.readLimits(cgroup);
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
   const wanted = wantedLimits(resources, current);
+  context.outcomes.desire(pod.sandboxId, { containers: new Map([[container.containerId, wanted]]) });
   if (wanted.memory !== undefined) {
     const { text, ids } = containerNamed(container, pod);
     const whose = { text, ...ids };
@@ -145,8 +143,9 @@ async function resize(
     };
     return lowerMemory(context, { ...containerNamed(container, pod), cgroup, memory }, until, update, onHigh);
   };
+  const wish = { id: container.containerId, ...wanted };
   if (state === undefined) {
-    await call();
+    await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
     return response;
   }
   const limits = await podLimits(context, pod, state, container.containerId, wanted);
@@ -156,7 +155,7 @@ async function resize(
   const settled = isMemoryTight(after);
   const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
   const asked = before && containerChanges(before, { ...before, ...wanted });
-  await perform(context, pod, state, target, { asked, call, until });
+  await perform(context, pod, state, target, { asked, container: wish, call, until });
   if (!settled) settleVolumes(context, pod);
   return response;
 }

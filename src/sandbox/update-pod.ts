@@ -49,11 +49,12 @@ export async function updatePod(
 ): Promise<Buffer> {
   const pod = await findPod(context, request.pod_sandbox_id);
   if (pod === undefined || !hasPodCgroup(pod)) return forward();
-  return context.lock.run(pod.sandboxId, async () => {
+  const update = async (): Promise<Buffer> => {
     await mendFirst(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
     return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
-  });
+  };
+  return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update));
 }
 
 async function findPod(context: ResizeContext, id: string): Promise<PodDescription | undefined> {
@@ -85,6 +86,8 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   const request = withoutSharesAsRead(asked, state.weight);
   context.policies.meet(known.sandboxId, volumes, state.memory);
   const limits = podLimits(known, state, request);
+  const sizes = annotatedSizes(known, volumes, request.annotations);
+  context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
   if (limits.memory !== undefined) {
     const name = `${known.metadata.namespace}/${known.metadata.name}`;
     assertNotUnderUse(
@@ -97,7 +100,7 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
   const unified = await unifiedChanges(context, cgroup, request.resources);
-  return { pod, state, limits, unified, sizes: annotatedSizes(known, volumes, request.annotations) };
+  return { pod, state, limits, unified, sizes };
 }
 
 async function resize(

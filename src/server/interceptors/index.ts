@@ -6,6 +6,7 @@ import type { AmendedCall, Interceptors } from '../routes.ts';
 import { containerStatus } from './container-status.ts';
 import { amendedHandler } from './forward.ts';
 import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
+import { podSandboxStatus } from './pod-sandbox-status.ts';
 import { runtimeConfig } from './runtime-config.ts';
 import { updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
@@ -19,6 +20,7 @@ export function createInterceptors(context: ResizeContext, backend: Backend): In
     ]),
     amendments: new Map<string, AmendedCall>([
       [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
+      [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(context), logLevel: 'debug' }],
       [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
       [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],
       [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],

@@ -10,11 +10,11 @@ import {
   type ResizeOutcome,
   type ResizeState,
   type StepRecord,
-  type VolumePolicy,
   describeStep,
   formatCpuMax,
   formatMemory,
   formatShares,
+  policyText,
 } from '../../sandbox/index.ts';
 import type { Bytes } from '../../units/index.ts';
 import type {
@@ -154,21 +154,6 @@ function valuesOf(
     cpu_weight: weight ?? 0,
     memory_used_bytes: memoryUsed ?? 0,
   };
-}
-
-/** As the annotation says it. */
-function policyText(policy: VolumePolicy): string {
-  switch (policy.kind) {
-    case 'absolute':
-      return formatMemory(policy.size);
-    case 'share':
-      return `${policy.hundredths / 100}%`;
-    case 'container-share':
-      return `${policy.hundredths / 100}%/${policy.container}`;
-    case 'follow':
-    case 'fixed':
-      return policy.kind;
-  }
 }
 
 function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): WireStep {

@@ -1,0 +1,133 @@
+import type { VolumePolicy } from '../tmpfs/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../units/index.ts';
+import { explained, failureOf, fitsLater } from './resizes/failures.ts';
+import type { ResizeState } from './resizes/resize.ts';
+
+/** Limits and weights as far as they are known: what is absent was not asked for. */
+export interface KnownLimits {
+  readonly memory?: Limit<Bytes>;
+  readonly cpu?: CpuMax;
+  /** The pod's own. */
+  readonly weight?: CpuWeight;
+  /** A container's. */
+  readonly shares?: CpuShares;
+}
+
+/** Values of one pod. Containers by id, volumes by name. */
+export interface KnownValues<Size> {
+  readonly pod?: KnownLimits;
+  readonly containers?: ReadonlyMap<string, KnownLimits>;
+  readonly volumes?: ReadonlyMap<string, Size>;
+}
+
+/** What requests since the start of the shim have come to for one pod. */
+export interface PodOutcome {
+  /** What was asked for last, admitted or not. */
+  readonly desired: KnownValues<VolumePolicy>;
+  /** What was admitted last. */
+  readonly allocated: KnownValues<Bytes>;
+  /** What was written last. */
+  readonly actuated: KnownValues<Bytes>;
+  /** Of the last request; undefined before the first one. */
+  readonly state: ResizeState | undefined;
+  /** Why the last request failed; undefined when it did not. `at` in milliseconds since the epoch. */
+  readonly lastError: { readonly reason: string; readonly message: string; readonly at: number } | undefined;
+  /** What makes no sense in the annotations that the pod was made with. */
+  readonly annotationErrors: readonly string[];
+}
+
+const nothing: PodOutcome = {
+  desired: {},
+  allocated: {},
+  actuated: {},
+  state: undefined,
+  lastError: undefined,
+  annotationErrors: [],
+};
+
+/**
+ * How requests went, pod by pod, for whoever asks for a pod's status. In memory: the kernel says what is, the journal what
+ * was under way. Of each pod one request at a time is carried out, so each has one outcome.
+ */
+export class PodOutcomes {
+  readonly #pods = new Map<string, PodOutcome>();
+
+  of(sandboxId: string): PodOutcome {
+    return this.#pods.get(sandboxId) ?? nothing;
+  }
+
+  forget(sandboxId: string): void {
+    this.#pods.delete(sandboxId);
+  }
+
+  forgetContainer(containerId: string): void {
+    for (const [sandboxId, { desired, allocated, actuated }] of this.#pods) {
+      this.#set(sandboxId, {
+        desired: withoutContainer(desired, containerId),
+        allocated: withoutContainer(allocated, containerId),
+        actuated: withoutContainer(actuated, containerId),
+      });
+    }
+  }
+
+  /** A pod has come. Of others nothing is kept: a request may end after its pod. */
+  meet(sandboxId: string, annotationErrors: readonly string[]): void {
+    this.#pods.set(sandboxId, { ...nothing, annotationErrors });
+  }
+
+  /** Runs one request of a pod, and keeps how it ended. Gives and throws what it does. */
+  async track<Result>(sandboxId: string, request: () => Promise<Result>): Promise<Result> {
+    try {
+      const result = await request();
+      this.#set(sandboxId, { state: 'Completed', lastError: undefined });
+      return result;
+    } catch (error) {
+      const lastError = { ...explained(failureOf(error)), at: Date.now() };
+      this.#set(sandboxId, { state: fitsLater(error) ? 'Deferred' : 'Infeasible', lastError });
+      throw error;
+    }
+  }
+
+  /** What a request asks for, as soon as it has been read. */
+  desire(sandboxId: string, values: KnownValues<VolumePolicy>): void {
+    this.#set(sandboxId, { desired: merged(this.of(sandboxId).desired, values), state: 'Proposed' });
+  }
+
+  /** Runs a transaction to these values. When it throws it was taken back: what was allocated before is so again. */
+  async admit<Result>(
+    sandboxId: string,
+    values: KnownValues<Bytes>,
+    transaction: () => Promise<Result>,
+  ): Promise<Result> {
+    const { allocated: before } = this.of(sandboxId);
+    this.#set(sandboxId, { allocated: merged(before, values), state: 'InProgress' });
+    try {
+      const result = await transaction();
+      this.#set(sandboxId, { actuated: merged(this.of(sandboxId).actuated, values) });
+      return result;
+    } catch (error) {
+      this.#set(sandboxId, { allocated: before });
+      throw error;
+    }
+  }
+
+  #set(sandboxId: string, changes: Partial<PodOutcome>): void {
+    const before = this.#pods.get(sandboxId);
+    if (before !== undefined) this.#pods.set(sandboxId, { ...before, ...changes });
+  }
+}
+
+function merged<Size>(before: KnownValues<Size>, after: KnownValues<Size>): KnownValues<Size> {
+  const containers = new Map(before.containers);
+  for (const [id, limits] of after.containers ?? []) containers.set(id, { ...containers.get(id), ...limits });
+  return {
+    pod: { ...before.pod, ...after.pod },
+    containers,
+    volumes: new Map([...(before.volumes ?? []), ...(after.volumes ?? [])]),
+  };
+}
+
+function withoutContainer<Size>(values: KnownValues<Size>, id: string): KnownValues<Size> {
+  if (values.containers?.has(id) !== true) return values;
+  return { ...values, containers: new Map([...values.containers].filter(([other]) => other !== id)) };
+}
