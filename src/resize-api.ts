@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import type { Config } from './config/index.ts';
-import type { Counters, Log } from './observe/index.ts';
+import type { Counters, Log, ReadinessReport } from './observe/index.ts';
 import type { Backend } from './runtime/index.ts';
 import {
   type DescribePod,
@@ -19,6 +19,7 @@ export interface ResizeApiParts {
   readonly resizePod: ResizePod;
   readonly describePod: DescribePod;
   readonly store: ResizeStore;
+  readonly readiness: () => Promise<ReadinessReport>;
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -38,7 +39,7 @@ const SANDBOX_READY = 0;
 
 /** Serves the resize API at `--resize-listen`. To be called after the front door has its socket, whose folder it may share. */
 export async function startResizeApi(config: Config, parts: ResizeApiParts): Promise<RunningResizeApi> {
-  const { registry, backend, resizePod, describePod, store, log, counters } = parts;
+  const { registry, backend, resizePod, describePod, store, readiness, log, counters } = parts;
   const resizes = new Resizes({ resizePod, store, clock: systemClock, random: Math.random, log });
   registry.watch({
     podAdded: () => undefined,
@@ -53,7 +54,7 @@ export async function startResizeApi(config: Config, parts: ResizeApiParts): Pro
     path: config.resizeListen,
     mode: config.resizeSocketMode,
     pods: podDirectory({ registry, isReady, describePod }),
-    ...{ resizes, clock: systemClock, log, counters },
+    ...{ resizes, clock: systemClock, readiness, log, counters },
   });
   return {
     resizes,

@@ -1,17 +1,20 @@
 import { CgroupTree } from './cgroups/index.ts';
-import type { Config } from './config/index.ts';
+import { type Config, version } from './config/index.ts';
 import { messageOf } from './errors/index.ts';
-import type { Counters, Log } from './observe/index.ts';
+import type { Counters, Log, ReadinessReport } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
 import {
   PodJournal,
+  Recovery,
   Registry,
   type ResizeStore,
   createResizeContext,
   describePod,
+  readinessOf,
   recover,
   resizePod,
+  systemClock,
 } from './sandbox/index.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 import { createInterceptors, localHandlers } from './server/interceptors/index.ts';
@@ -46,11 +49,14 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
-  const journal = new PodJournal(Journal.open(config.stateFolder, { log, counters }));
+  const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
+  const journal = new PodJournal(opened);
   const tree = new CgroupTree(config.cgroupRoot);
   const { reclaimTimeout } = config;
   const context = createResizeContext({ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters });
-  const interceptors = createInterceptors(context, backend);
+  const readiness = (): Promise<ReadinessReport> => readinessOf(context);
+  const interceptors = createInterceptors(context, backend, { version, readiness });
+  const recovery = new Recovery(() => recover(context), systemClock);
   let api: RunningResizeApi | undefined;
   const without = (error: unknown): void => {
     log.error({ listen: config.resizeListen, error: messageOf(error) }, 'the resize API is not served');
@@ -59,7 +65,7 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
     if (config.resizeListen === '') return undefined;
     try {
       const served = await startResizeApi(config, {
-        ...{ registry, backend, log, counters },
+        ...{ registry, backend, readiness, log, counters },
         resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
         describePod: (sandboxId) => describePod(context, sandboxId),
         store: storeIn(journal),
@@ -78,11 +84,13 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
       let restored: Promise<void> | undefined;
-      backend.onConnected(() => void recover(context).then(() => (restored ??= api?.restore())));
+      backend.onConnected(() => void recovery.begin().then(() => (restored ??= api?.restore())));
     },
     async close(graceMs) {
+      recovery.close();
       await api?.close(graceMs);
       backend.close();
+      (await opened).close();
     },
   };
 }

@@ -43,6 +43,19 @@ export type JournalFault =
   /** The state folder takes no records: the disk is full, read-only or gone. */
   | 'unavailable';
 
+/** One thing that resizes need. `says` is for people: how it is done, or what stands in the way. */
+export interface ReadinessCheck {
+  readonly name: string;
+  readonly ready: boolean;
+  readonly says: string;
+}
+
+/** Whether resizes can be carried out: when all checks say so. Calls pass all the same. */
+export interface ReadinessReport {
+  readonly ready: boolean;
+  readonly checks: readonly ReadinessCheck[];
+}
+
 export const noLog: Log = {
   debug: () => undefined,
   info: () => undefined,

@@ -102,6 +102,11 @@ export class Backend {
     });
   }
 
+  /** Whether there is a connection now. */
+  get isConnected(): boolean {
+    return !this.#closed && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
+  }
+
   close(): void {
     this.#closed = true;
     this.#client.close();

@@ -98,7 +98,15 @@ export function createResizeContext(parts: {
       context.outcomes.forgetContainer(containerId);
     },
   });
+  // Pods that come while the journal is still being read.
+  void journal.restored().then(() => registry.pods.forEach((pod) => adoptAllocated(context, pod)));
   return context;
+}
+
+/** Sizes of volumes that were asked for at run time, and before a restart: newer than what the pod was made with. */
+function adoptAllocated({ policies, journal }: ResizeContext, pod: PodDescription): void {
+  const allocated = [...journal.volumesOf(pod)].map(([name, size]) => [name, { kind: 'absolute', size }] as const);
+  policies.adopt(pod.sandboxId, new Map(allocated));
 }
 
 /** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
@@ -121,11 +129,10 @@ function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 }
 
 /** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
-function meetPod({ policies, outcomes, journal, tree, volumes, log }: ResizeContext, pod: PodDescription): void {
-  // What was asked for at run time, and before a restart: it is newer than what the pod was made with.
-  const allocated = [...journal.volumesOf(pod)].map(([name, size]) => [name, { kind: 'absolute', size }] as const);
+function meetPod(context: ResizeContext, pod: PodDescription): void {
+  const { policies, outcomes, tree, volumes, log } = context;
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
-  policies.adopt(pod.sandboxId, new Map(allocated));
+  adoptAllocated(context, pod);
   outcomes.meet(
     pod.sandboxId,
     faults.map(({ message }) => message),

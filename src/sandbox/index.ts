@@ -1,4 +1,6 @@
 /** What is on the node, and how it is resized. */
+export type { Clock } from './clock.ts';
+export { systemClock } from './clock.ts';
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { describePod } from './describe-pod.ts';
@@ -7,6 +9,8 @@ export { podInfo } from './pod-info.ts';
 export type { PodInfo } from './pod-info.ts';
 export { policyText } from './policy-text.ts';
 export { PodJournal } from './pod-journal.ts';
+export { readinessOf } from './readiness.ts';
+export { Recovery } from './recovery.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
 export { raisePodForRestart } from './restart.ts';

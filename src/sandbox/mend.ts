@@ -3,6 +3,7 @@ import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import { ContainerState, type PodDescription } from '../runtime/index.ts';
 import type { JournalledTransaction } from './journal/index.ts';
 import { type StepActions, describeStep } from './transaction.ts';
+import { forgetDeleted } from './deleted-pods.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
@@ -54,11 +55,11 @@ export async function mendFirst(context: ResizeContext, pod: PodDescription): Pr
 
 /**
  * At a start and after each reconnect: what is known is compared with the backend, then all that was cut off is ended. Never
- * rejects.
+ * rejects: gives whether all of it could be done.
  */
-export async function recover(context: ResizeContext): Promise<void> {
+export async function recover(context: ResizeContext): Promise<boolean> {
   await context.journal.restored();
-  await context.registry.recover();
+  let done = await context.registry.recover();
   for (const { podUid, sandboxId } of context.journal.unfinished()) {
     try {
       const pod = await context.registry.pod(sandboxId);
@@ -66,8 +67,11 @@ export async function recover(context: ResizeContext): Promise<void> {
       else await context.lock.run(sandboxId, () => mend(context, pod));
     } catch (error) {
       context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize left for later');
+      done = false;
     }
   }
+  if (done) await forgetDeleted(context);
+  return done;
 }
 
 async function settle(

@@ -2,10 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import type { Journal, JournalledTransaction, PodRecord } from './journal/index.ts';
+import type { Journal, JournalledTransaction, PodRecord, Readiness } from './journal/index.ts';
 import type { Step } from './state.ts';
 
-type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
+/** A pod, as its record names it. `podUid` is the sandbox's id where the pod has no uid. */
+export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
 
 /**
  * What the journal has of each pod, in memory as on the disk, and the changes to it: a transaction begins, turns, ends; a
@@ -28,6 +29,11 @@ export class PodJournal {
     return this.#restored;
   }
 
+  /** Whether a resize can be journalled, and why not. */
+  async readiness(): Promise<Readiness> {
+    return (await this.#journal).readiness;
+  }
+
   async #restore(): Promise<void> {
     const journal = await this.#journal;
     for (const record of await journal.load()) this.#records.set(record.podUid, record);
@@ -36,6 +42,11 @@ export class PodJournal {
   /** Pods with a transaction that has not ended. */
   unfinished(): readonly Identity[] {
     return [...this.#records.values()].filter(({ transaction }) => transaction !== undefined);
+  }
+
+  /** Every pod of which something is kept. */
+  identities(): readonly Identity[] {
+    return [...this.#records.values()];
   }
 
   transactionOf(pod: PodDescription): JournalledTransaction | undefined {

@@ -1,3 +1,4 @@
+import { messageOf } from '../errors/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import {
   type Backend,
@@ -20,7 +21,7 @@ export class Registry {
   readonly #backend: Backend;
   readonly #log: Log;
   readonly #watchers: RegistryWatcher[] = [];
-  #recovery: Promise<void> = Promise.resolve();
+  #recovery: Promise<boolean> = Promise.resolve(true);
 
   constructor(backend: Backend, log: Log = noLog) {
     this.#backend = backend;
@@ -112,21 +113,28 @@ export class Registry {
 
   /**
    * Compares what is known with the backend: after a start, and after each reconnect. One at a time; a call during one
-   * waits for its own. Never rejects: what could not be learned is asked for when it is needed.
+   * waits for its own. Never rejects: gives whether it could be done. What could not be learned is asked for when it is needed.
    */
-  recover(): Promise<void> {
+  recover(): Promise<boolean> {
     this.#recovery = this.#recovery.then(async () => {
       const start = performance.now();
       try {
-        await this.#recoverPods();
-        await this.#recoverContainers();
+        await this.refresh();
         const ms = Math.round(performance.now() - start);
         this.#log.info({ ...this.size, ms }, 'registry compared with the backend');
+        return true;
       } catch (error) {
-        this.#log.warn({ error: String(error) }, 'registry could not be compared with the backend');
+        this.#log.warn({ error: messageOf(error) }, 'registry could not be compared with the backend');
+        return false;
       }
     });
     return this.#recovery;
+  }
+
+  /** The same at once, for who needs to know: pods may have been made past the shim. Rejects when the backend cannot be asked. */
+  async refresh(): Promise<void> {
+    await this.#recoverPods();
+    await this.#recoverContainers();
   }
 
   async #recoverPods(): Promise<void> {

@@ -1,5 +1,5 @@
 /** The memory-backed volumes of a node: which there are, what they hold, and a new size for one. */
-import { closeSync } from 'node:fs';
+import { closeSync, statSync } from 'node:fs';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
 import { bytes } from '../units/index.ts';
 import type { Bytes } from '../units/index.ts';
@@ -8,7 +8,7 @@ import type { KubeletPlace, VolumeSize } from './folder.ts';
 import { chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';
 import type { RemountMethod } from './remount.ts';
 import { isSameSize } from './sizes.ts';
-import { surveyVolumes } from './volumes.ts';
+import { isPodUid, surveyVolumes } from './volumes.ts';
 import type { Volume, VolumeName, VolumeSurvey } from './volumes.ts';
 
 export interface Remounted {
@@ -76,6 +76,13 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
   /** The volumes of one pod. As {@link survey} otherwise. */
   ofPod(podUid: string): readonly Volume[] {
     return this.list().filter((volume) => volume.podUid === podUid);
+  }
+
+  /** Whether kubelet still has a folder for a pod: it removes it when the pod has been deleted. */
+  hasPodFolder(podUid: string): boolean {
+    const { kubeletRoot, throughPid } = this.place;
+    const root = throughPid === undefined ? kubeletRoot : `/proc/${throughPid}/root${kubeletRoot}`;
+    return isPodUid(podUid) && statSync(`${root}/pods/${podUid}`, { throwIfNoEntry: false }) !== undefined;
   }
 
   /**

@@ -119,6 +119,6 @@ function nameOf(mountPoint: string, kubeletRoot: string): VolumeName | undefined
 }
 
 /** A uid of the API server, or the hash that kubelet gives to a static pod. */
-function isPodUid(uid: string): boolean {
+export function isPodUid(uid: string): boolean {
   return /^[0-9A-Za-z_.-]{1,253}$/.test(uid) && !/^\.+$/.test(uid);
 }

@@ -7,6 +7,8 @@ import type { CriClient, Resources } from './client.ts';
 /** What a pod is made of, as kubelet would make it. Sizes in bytes. */
 export interface PodSpec {
   readonly name: string;
+  /** A new one without it. The pod's cgroup may be there already, as for a further sandbox of one pod. */
+  readonly uid?: string;
   readonly containers: readonly ContainerSpec[];
   readonly volumes?: readonly VolumeSpec[];
   readonly annotations?: Readonly<Record<string, string>>;
@@ -102,7 +104,7 @@ const volumePath = (uid: string, name: string): string =>
 
 /** Makes a pod as kubelet does: its cgroup and its volumes first, then sandbox and containers by CRI. */
 export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningPod> {
-  const uid = randomUUID();
+  const uid = spec.uid ?? randomUUID();
   const parent = cgroupParent(uid, spec.qos ?? 'burstable');
   makePodCgroup(join(CGROUP_ROOT, parent), spec);
   for (const volume of spec.volumes ?? []) await mountVolume(uid, volume);
@@ -167,7 +169,7 @@ async function createContainer(
 }
 
 function makePodCgroup(folder: string, spec: PodSpec): void {
-  mkdirSync(folder);
+  mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
   const memory = spec.podMemory ?? sum(spec, 'memory_limit_in_bytes') + (spec.overhead?.memory_limit_in_bytes ?? 0);
   writeFileSync(join(folder, 'memory.max'), memory === Infinity ? 'max' : String(memory));

@@ -4,10 +4,11 @@ import { createConnection } from 'node:net';
 import { lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ClientReadableStream, ServiceError } from '@grpc/grpc-js';
+import { type ClientReadableStream, Metadata, type ServiceError } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/errors/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
+import type { ReadinessReport } from '../../src/observe/index.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { Backend } from '../../src/runtime/index.ts';
 import { type PodIdentity, type PodView, Registry, type Resizes, podDirectory } from '../../src/sandbox/index.ts';
@@ -82,6 +83,8 @@ beforeEach(async () => {
   lines = [];
   ready = new Set();
   views = new Map([[web.sandboxId, view]]);
+  refreshed = () => Promise.resolve();
+  report = { ready: true, checks: [{ name: 'journal', ready: true, says: 'writable' }] };
   const backend = new Backend(`unix://${folder}/none.sock`);
   registry = new Registry(backend);
   learn(web);
@@ -110,7 +113,14 @@ afterEach(async () => {
 function open(mode: number): Promise<ResizeApi> {
   const destination = { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) };
   const pods = podDirectory({
-    registry,
+    registry: {
+      pod: (id) => registry.pod(id),
+      get pods() {
+        return registry.pods;
+      },
+      containersOf: (sandboxId) => registry.containersOf(sandboxId),
+      refresh: () => refreshed(),
+    },
     isReady: (sandboxId) => Promise.resolve(ready.has(sandboxId)),
     describePod: (sandboxId) => {
       const found = views.get(sandboxId);
@@ -119,8 +129,14 @@ function open(mode: number): Promise<ResizeApi> {
         : Promise.resolve(found);
     },
   });
-  return openResizeApi({ path, mode, resizes, pods, clock, log: createLog({ level: 'info', destination }), counters });
+  const log = createLog({ level: 'info', destination });
+  return openResizeApi({ path, mode, resizes, pods, clock, log, counters, readiness: () => Promise.resolve(report) });
 }
+
+/** What the backend is found to have when it is asked for all. */
+let refreshed: () => Promise<void>;
+/** What the health check has to go by. */
+let report: ReadinessReport;
 
 const byUid = { uid: web.uid };
 const toMemory = (memory: string) => ({ app: { limits: { memory } } });
@@ -411,6 +427,28 @@ describe('a pod', () => {
     expect(await refusal(client.call('GetPod', { pod: { uid: db.uid } }))).toMatchObject({
       reason: 'CGROUP_UNAVAILABLE',
     });
+  });
+
+  it('that was made past the shim is asked of the backend', async () => {
+    views.set(db.sandboxId, view);
+    refreshed = () => {
+      learn(db);
+      return Promise.resolve();
+    };
+    for (const pod of [{ uid: db.uid }, { name: { namespace: 'default', name: 'db' } }])
+      expect((await client.call('GetPod', { pod }))['pod']).toMatchObject({ identity: { sandbox_id: db.sandboxId } });
+    registry.forgetPod(db.sandboxId);
+    expect((await client.call('ListPods', {}))['pods']).toHaveLength(2);
+    registry.forgetPod(db.sandboxId);
+    const gone = Object.assign(new Error('gone'), { code: 14, details: 'gone', metadata: new Metadata() });
+    refreshed = () => Promise.reject(gone);
+    for (const [method, request] of [
+      ['GetPod', { pod: { uid: db.uid } }],
+      ['ListPods', {}],
+    ] as const)
+      expect(await refusal(client.call(method, request))).toMatchObject({ code: 14, reason: 'BACKEND_UNAVAILABLE' });
+    // One that is known is found all the same.
+    expect((await client.call('GetPod', { pod: byUid }))['pod']).toMatchObject({ identity: { uid: web.uid } });
   });
 
   it('of several sandboxes is the one that is ready', async () => {

@@ -2,6 +2,7 @@ import { type FileHandle, readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
+import type { Clock } from '../clock.ts';
 import { KeyedLock } from '../lock.ts';
 import { knownFile, recordFile } from './file-names.ts';
 import { removeFile, replaceFile, withFolder, writeThrough } from './files.ts';
@@ -15,12 +16,16 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
 const MOST_CHANGES_AT_A_TIME = 2;
+/** Without a resize nobody else would notice that there is room again, or that a folder has been mended. */
+export const RECHECK_MS = 10_000;
 
 export interface JournalOptions {
   /** This boot's id; the kernel's when absent. */
   readonly bootId?: string;
   readonly log?: Log;
   readonly counters?: Counters;
+  /** With one, a journal that cannot be used is checked every {@link RECHECK_MS} until it can. */
+  readonly clock?: Clock;
 }
 
 /** Whether a resize can be journalled, and why not. */
@@ -58,12 +63,15 @@ export class Journal {
   readonly #unremoved = new Set<string>();
   #bootId: string | undefined;
   #fault: ShimError | undefined;
+  readonly #clock: Clock | undefined;
+  #stopRecheck: (() => void) | undefined;
 
-  private constructor(folder: string, { bootId, log = noLog, counters = noCounters }: JournalOptions) {
+  private constructor(folder: string, { bootId, log = noLog, counters = noCounters, clock }: JournalOptions) {
     this.folder = folder;
     this.#bootId = bootId;
     this.#log = log;
     this.#counters = counters;
+    this.#clock = clock;
     this.#reader = new RecordReader(folder, log, counters);
   }
 
@@ -79,10 +87,7 @@ export class Journal {
     return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
   }
 
-  /**
-   * Finds out whether the folder takes files, and removes what could not be removed before. For a clock to call while the
-   * journal is not ready: without a resize nobody else would notice that there is room again. Never rejects.
-   */
+  /** Finds out whether the folder takes files, and removes what could not be removed before. Never rejects. */
   async check(): Promise<Readiness> {
     const file = join(this.folder, PROBE.file);
     try {
@@ -222,6 +227,20 @@ export class Journal {
   #available(): void {
     if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'the journal can be written again');
     this.#fault = undefined;
+    this.close();
+  }
+
+  /** Checks no more by itself. */
+  close(): void {
+    this.#stopRecheck?.();
+    this.#stopRecheck = undefined;
+  }
+
+  #recheckLater(): void {
+    this.#stopRecheck ??= this.#clock?.after(RECHECK_MS, () => {
+      this.#stopRecheck = undefined;
+      void this.check();
+    });
   }
 
   #unavailable(cause: unknown, file: string, pod?: string): ShimError {
@@ -232,6 +251,7 @@ export class Journal {
     this.#counters.journalFault('unavailable');
     if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'the journal cannot be used');
     this.#fault = error;
+    this.#recheckLater();
     return error;
   }
 }

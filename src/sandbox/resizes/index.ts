@@ -2,8 +2,6 @@
 export { formatCpuMax, formatMemory, formatShares, invalid } from './amounts.ts';
 export type { AskedAmounts, AskedPod, AskedResources, MemoryRequests } from './asked.ts';
 export { readAsked } from './asked.ts';
-export type { Clock } from './clock.ts';
-export { systemClock } from './clock.ts';
 export { identityOf, podDirectory } from './pods.ts';
 export type { DescribePod, LiveLimits, PodDirectory, PodIdentity, PodRef, PodView } from './pods.ts';
 export type { ResizeRecord, ResizeStore } from './records.ts';

@@ -1,7 +1,7 @@
 import { messageOf } from '../../errors/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { KeyedLock } from '../lock.ts';
-import type { Clock } from './clock.ts';
+import type { Clock } from '../clock.ts';
 import type { ResizeRecord, ResizeStore } from './records.ts';
 
 /** A full disk may have room again. */

@@ -50,14 +50,15 @@ export type DescribePod = (sandboxId: string) => Promise<PodView>;
 export interface PodDirectory {
   /** Throws UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
   find(ref: PodRef): Promise<PodIdentity>;
-  list(): readonly PodIdentity[];
+  /** As the backend has them now. Rejects with BACKEND_UNAVAILABLE. */
+  list(): Promise<readonly PodIdentity[]>;
   readonly describe: DescribePod;
   /** The container's name in its pod; its id when it is not known. */
   readonly containerName: (sandboxId: string, containerId: string) => string;
 }
 
 export interface PodDirectoryParts {
-  readonly registry: Pick<Registry, 'pod' | 'pods' | 'containersOf'>;
+  readonly registry: Pick<Registry, 'pod' | 'pods' | 'containersOf' | 'refresh'>;
   /** Whether a sandbox is ready: beside the sandbox that runs, a pod may have some that have ended. */
   readonly isReady: (sandboxId: string) => Promise<boolean>;
   readonly describePod: DescribePod;
@@ -90,19 +91,33 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
     }
   };
   return {
-    async find(ref) {
-      assertRef(ref);
-      try {
+    find: (ref) =>
+      ofBackend(async () => {
+        assertRef(ref);
+        const known = await matching(ref);
+        if (known.length > 0) return theOnly(known, ref);
+        // Made past the shim, or while it was away.
+        await registry.refresh();
         return theOnly(await matching(ref), ref);
-      } catch (error) {
-        throw isServiceError(error) ? backendFailure(error) : error;
-      }
-    },
-    list: () => registry.pods.map(identityOf),
+      }),
+    list: () =>
+      ofBackend(async () => {
+        await registry.refresh();
+        return registry.pods.map(identityOf);
+      }),
     describe: describePod,
     containerName: (sandboxId, containerId) =>
       registry.containersOf(sandboxId).find((known) => known.containerId === containerId)?.name ?? containerId,
   };
+}
+
+/** Errors of the backend under a reason of the shim's own. */
+async function ofBackend<Result>(ask: () => Promise<Result>): Promise<Result> {
+  try {
+    return await ask();
+  } catch (error) {
+    throw isServiceError(error) ? backendFailure(error) : error;
+  }
 }
 
 export const identityOf = ({ sandboxId, metadata }: PodDescription): PodIdentity => ({

@@ -6,7 +6,7 @@ import type { StepRecord } from '../transaction.ts';
 import { type AskedPod, type MemoryRequests, readAsked } from './asked.ts';
 import { retryDelay } from './backoff.ts';
 import { type Live, ResizeBook } from './book.ts';
-import type { Clock } from './clock.ts';
+import type { Clock } from '../clock.ts';
 import { explained, failureOf, fitsLater, passes } from './failures.ts';
 import { RecordKeeper } from './keeper.ts';
 import { KeptRequests } from './memory-requests.ts';

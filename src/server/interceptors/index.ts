@@ -8,10 +8,11 @@ import { amendedHandler } from './forward.ts';
 import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
 import { podSandboxStatus } from './pod-sandbox-status.ts';
 import { runtimeConfig } from './runtime-config.ts';
+import { type Program, runtimeStatus } from './status.ts';
 import { updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
 
-export function createInterceptors(context: ResizeContext, backend: Backend): Interceptors {
+export function createInterceptors(context: ResizeContext, backend: Backend, program: Program): Interceptors {
   return {
     handlers: new Map([
       [runtimePath('UpdateContainerResources'), updateContainerResources(context, backend)],
@@ -20,6 +21,7 @@ export function createInterceptors(context: ResizeContext, backend: Backend): In
     ]),
     amendments: new Map<string, AmendedCall>([
       [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
+      [runtimePath('Status'), { amendment: runtimeStatus(context, program), logLevel: 'debug' }],
       [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(context), logLevel: 'debug' }],
       [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
       [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],

@@ -9,7 +9,9 @@ import type {
   ResizeWatch,
   Resizes,
 } from '../../sandbox/index.ts';
+import type { ReadinessReport } from '../../observe/index.ts';
 import type { CallTrace, RawUnaryHandler } from '../call.ts';
+import { healthCheck, healthPath } from './health.ts';
 import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './messages.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
 import { readAskedPod, readPodRef, readRequest, readTerms } from './requests.ts';
@@ -18,6 +20,8 @@ export interface ServiceParts {
   readonly resizes: Resizes;
   readonly pods: PodDirectory;
   readonly clock: Clock;
+  /** Must not reject. */
+  readonly readiness: () => Promise<ReadinessReport>;
 }
 
 /** `/criresize.v1alpha1.ResizeService/<method>` */
@@ -34,6 +38,7 @@ type Answer<Name extends Method> = (
 export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnaryHandler> {
   const { resizes } = parts;
   return new Map([
+    [healthPath, healthCheck(parts.readiness)],
     handler('ResizePod', (request, call, trace) => resizePod(parts, request, Number(call.getDeadline()), trace)),
     handler('GetPod', ({ pod }, _, trace) => getPod(parts, pod, trace)),
     handler('ListPods', () => listPods(parts)),
@@ -94,7 +99,7 @@ async function getPod(
 async function listPods(parts: ServiceParts): Promise<Responses['ListPodsResponse']> {
   const reports: WirePod[] = [];
   // One after the other: the list is for people and agents, and the node has other things to do.
-  for (const pod of parts.pods.list()) {
+  for (const pod of await parts.pods.list()) {
     try {
       reports.push(await reportPod(parts, pod));
     } catch (error) {

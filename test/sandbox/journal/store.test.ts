@@ -18,10 +18,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Journal, type PodRecord } from '../../../src/sandbox/journal/index.ts';
+import { Journal, type PodRecord, RECHECK_MS } from '../../../src/sandbox/journal/index.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
 import { bytes } from '../../../src/units/index.ts';
+import { FakeClock } from '../resizes-fakes.ts';
 import { numbered, podUid } from './numbered.ts';
 import { anyRecord } from './records.ts';
 
@@ -330,5 +331,32 @@ describe('a folder', () => {
     expect(readiness).toEqual({ ready: true });
     expect(await (await open()).load()).toEqual([now(numbered(3, uid(2)))]);
     expect(readdirSync(folder)).toEqual([`${uid(2)}.json`]);
+  });
+
+  it('that is mended is noticed without a request, and then no more looked at', async () => {
+    writeFileSync(folder, '');
+    const clock = new FakeClock();
+    const journal = await Journal.open(folder, { bootId: 'boot-1', log, counters, clock });
+    const checked = async (): Promise<boolean> => {
+      expect(clock.pass(RECHECK_MS)).toBe(1);
+      return (await journal.check()).ready;
+    };
+    expect(await checked()).toBe(false);
+    rmSync(folder);
+    expect(clock.pass(RECHECK_MS)).toBe(1);
+    await expect.poll(() => journal.readiness).toEqual({ ready: true });
+    expect(clock.next).toBeUndefined();
+    expect(logged.map(({ message }) => message)).toEqual([
+      'the journal cannot be used',
+      'the journal can be written again',
+    ]);
+  });
+
+  it('is left alone once the journal is closed', async () => {
+    writeFileSync(folder, '');
+    const clock = new FakeClock();
+    const journal = await Journal.open(folder, { bootId: 'boot-1', log, counters, clock });
+    journal.close();
+    expect(clock.next).toBeUndefined();
   });
 });

@@ -1,0 +1,110 @@
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { CriClient } from '../cri/client.ts';
+import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
+import { ShimProcess } from '../cri/shim.ts';
+import { ResizeClient } from '../server/resize-api-client.ts';
+
+/** What of a pod outlives the shim, and the machine's own start. */
+
+const MI = 1024 * 1024;
+const LISTEN = 'unix:///run/restart-test/cri.sock';
+const RESIZE = '/run/restart-test/resize.sock';
+
+let state: string;
+let shim: ShimProcess;
+let cri: CriClient;
+let api: ResizeClient;
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+
+async function start(): Promise<void> {
+  shim = await ShimProcess.start({ listen: LISTEN, args: ['--resize-listen', RESIZE, '--state-folder', state] });
+  cri = new CriClient(LISTEN);
+  api = new ResizeClient(RESIZE);
+  await shim.waitForLog(({ msg }) => msg === 'registry compared with the backend');
+}
+async function stop(): Promise<void> {
+  cri.close();
+  api.close();
+  expect(await shim.stop()).toBe(0);
+}
+
+beforeEach(async () => {
+  state = mkdtempSync(join(tmpdir(), 'restart-'));
+  await start();
+});
+afterEach(async () => {
+  await stop();
+  rmSync(state, { recursive: true });
+});
+afterAll(() => direct.close());
+
+const spec: PodSpec = {
+  name: 'web',
+  containers: [
+    {
+      name: 'a',
+      command: ['sleep', '1000000'],
+      resources: { memory_limit_in_bytes: 128 * MI },
+      mounts: { cache: '/cache' },
+    },
+  ],
+  // kubelet's own size for it: the pod's limit.
+  volumes: [{ name: 'cache', size: 128 * MI }],
+};
+const recordOf = (running: RunningPod): string => join(state, `${running.uid}.json`);
+const toSize = (running: RunningPod, cache: string) =>
+  api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache } });
+
+test('an allocated size of a volume holds over a restart, and over a reboot when the volume is mounted anew', async () => {
+  const running = await runPod(cri, spec);
+  await toSize(running, '48Mi');
+  expect(running.volume('cache').size).toBe(48 * MI);
+  await stop();
+  await start();
+  // The limit goes up: a volume that follows would go with it.
+  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MI });
+  expect(running.volume('cache').size).toBe(48 * MI);
+  expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
+    pod: { values: { volumes: [{ name: 'cache', policy: '48Mi' }] } },
+  });
+  await stop();
+
+  // A reboot: the sandbox is gone, kubelet mounts the volume by its own rule and makes another sandbox of the same pod.
+  await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
+  await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
+  await execa('umount', [running.volumePath('cache')]);
+  const record = JSON.parse(readFileSync(recordOf(running), 'utf8')) as object;
+  writeFileSync(recordOf(running), JSON.stringify({ ...record, bootId: 'another' }));
+  await start();
+  const again = await runPod(cri, { ...spec, uid: running.uid });
+  expect(again.volume('cache').size).toBe(48 * MI);
+  await again.remove();
+});
+
+test('what is kept of a pod that was deleted past the shim goes with the next start, and not before its folder', async () => {
+  const running = await runPod(cri, spec);
+  await toSize(running, '48Mi');
+  await stop();
+  await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
+  await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
+  await start();
+  expect(readdirSync(state)).toEqual([`${running.uid}.json`]);
+  await stop();
+  await execa('umount', [running.volumePath('cache')]);
+  rmSync(join(KUBELET_ROOT, 'pods', running.uid), { recursive: true });
+  await start();
+  await expect.poll(() => readdirSync(state)).toEqual([]);
+});
+
+test('a pod that was made past the shim is found by uid and by name', async () => {
+  const running = await runPod(direct, { ...spec, name: 'past' });
+  for (const pod of [{ uid: running.uid }, { name: { namespace: 'default', name: 'past' } }]) {
+    const found = await api.call('GetPod', { pod });
+    expect(found).toMatchObject({ pod: { identity: { sandbox_id: running.sandboxId } } });
+  }
+  await running.remove();
+});
