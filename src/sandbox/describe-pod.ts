@@ -17,6 +17,7 @@ export async function describePod(context: ResizeContext, sandboxId: string): Pr
     limits: await limitsOf(context, podCgroup(pod), pod.cpuShares),
     containers: await containersOf(context, pod),
     volumes: volumesOf(context, pod),
+    outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
   };
 }

@@ -62,6 +62,15 @@ const view: PodView = {
       policy: { kind: 'container-share', hundredths: 1250, container: 'app' },
     },
   ],
+  outcome: {
+    desired: {
+      pod: { cpu: { quota: 'max', period: microseconds(100_000) } },
+      containers: new Map([[app, { memory: bytes(512 * MiB), shares: cpuShares(1024) }]]),
+      volumes: new Map([['cache', { kind: 'share', hundredths: 5000 }]]),
+    },
+    allocated: { containers: new Map([[app, { memory: bytes(256 * MiB) }]]) },
+    actuated: { volumes: new Map([['cache', bytes(64 * MiB)]]), pod: { weight: cpuWeight(39) } },
+  },
   lastError: { reason: 'UNDO_FAILED', message: 'two values' },
 };
 
@@ -413,6 +422,13 @@ describe('a pod', () => {
       },
       last_resize: { id, state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE', message: '100 in use' },
       last_error: { reason: 'UNDO_FAILED', message: 'two values' },
+      desired: {
+        pod: { limits: { cpu: 'max' }, cpu_max: 'max 100000' },
+        containers: [{ id: app, name: 'app', values: { limits: { memory: '512Mi' }, requests: { cpu: '1' } } }],
+        volumes: [{ name: 'cache', policy: '50%' }],
+      },
+      allocated: { containers: [{ name: 'app', values: { limits: { memory: '256Mi' } } }] },
+      actuated: { pod: { cpu_weight: 39 }, volumes: [{ name: 'cache', size_bytes: 64 * MiB }] },
     });
   });
 

@@ -3,6 +3,7 @@ import { type PodDescription, isServiceError } from '../../runtime/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../units/index.ts';
 import type { Registry } from '../registry.ts';
+import type { PodOutcome } from '../outcomes.ts';
 import { backendFailure } from './failures.ts';
 
 /** How a caller names a pod. */
@@ -39,6 +40,8 @@ export interface PodView {
     readonly used: Bytes;
     readonly policy: VolumePolicy;
   }[];
+  /** What requests since the start of the shim have come to. */
+  readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated'>;
   /** What went wrong in the pod and has not been mended: UNDO_FAILED, say. */
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
 }

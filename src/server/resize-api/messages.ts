@@ -117,6 +117,9 @@ export interface WirePod {
   last_resize?: WireReason & { id: string; state: WireState };
   last_error?: WireReason;
   unreadable?: WireReason;
+  desired?: WirePodValues;
+  allocated?: WirePodValues;
+  actuated?: WirePodValues;
 }
 
 export interface Responses {

@@ -1,4 +1,6 @@
 import {
+  type KnownLimits,
+  type KnownValues,
   type LiveLimits,
   type MemoryRequests,
   type PodDirectory,
@@ -103,12 +105,14 @@ export interface PodReportParts {
   readonly view: PodView | { readonly reason: string; readonly message: string };
   readonly newest: Resize | undefined;
   readonly memory: MemoryRequests;
+  readonly nameOf: NameOf;
 }
 
-export function podReport({ pod, view, newest, memory }: PodReportParts): WirePod {
+export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts): WirePod {
   const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
   if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
-  const { limits, containers, volumes, lastError } = view;
+  const { limits, containers, volumes, lastError, outcome } = view;
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   const values: WirePodValues = {
     pod: valuesOf(limits, memory.pod),
     containers: containers.map(({ id, name, limits: own }) => ({
@@ -121,7 +125,45 @@ export function podReport({ pod, view, newest, memory }: PodReportParts): WirePo
     })),
   };
   const error = lastError === undefined ? {} : { last_error: { ...lastError } };
-  return { identity: identityReport(pod), values, ...last, ...error };
+  return {
+    identity: identityReport(pod),
+    values,
+    ...last,
+    ...error,
+    desired: knownReport(outcome.desired, name, (policy) => ({ size_bytes: 0, policy: policyText(policy) })),
+    allocated: knownReport(outcome.allocated, name, sizeReport),
+    actuated: knownReport(outcome.actuated, name, sizeReport),
+  };
+}
+
+/** Values as far as they are known. */
+function knownReport<Size>(
+  { pod = {}, containers = new Map(), volumes = new Map() }: KnownValues<Size>,
+  nameOf: (containerId: string) => string,
+  volume: (size: Size) => Pick<WirePodValues['volumes'][number], 'size_bytes' | 'policy'>,
+): WirePodValues {
+  return {
+    pod: knownLimits(pod),
+    containers: [...containers].map(([id, limits]) => ({ id, name: nameOf(id), values: knownLimits(limits) })),
+    volumes: [...volumes].map(([name, size]) => ({ name, used_bytes: 0, ...volume(size) })),
+  };
+}
+
+const sizeReport = (size: Bytes) => ({ size_bytes: size, policy: '' });
+
+function knownLimits({ memory, cpu, weight, shares }: KnownLimits): WireValues {
+  return {
+    limits: {
+      cpu: cpu === undefined ? '' : formatCpuMax(cpu),
+      memory: memory === undefined ? '' : formatMemory(memory),
+    },
+    requests: { cpu: shares === undefined ? '' : formatShares(shares), memory: '' },
+    cpu_max: cpu === undefined ? '' : `${cpu.quota} ${cpu.period}`,
+    memory_max: memory === undefined ? '' : String(memory),
+    cpu_shares: shares ?? 0,
+    cpu_weight: weight ?? 0,
+    memory_used_bytes: 0,
+  };
 }
 
 const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });

@@ -115,8 +115,9 @@ async function reportPod(parts: ServiceParts, pod: PodIdentity): Promise<WirePod
   return podReport({ ...keptOf(parts, pod), view });
 }
 
-const keptOf = ({ resizes }: ServiceParts, pod: PodIdentity) => ({
+const keptOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
   pod,
+  nameOf: pods.containerName,
   newest: resizes.newestOf(pod.sandboxId),
   memory: resizes.memoryRequestsOf(pod.sandboxId),
 });
