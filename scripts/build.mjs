@@ -20,6 +20,7 @@ const entries = {
   'tools/matrix': 'test/matrix/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch-limits': 'test/e2e/watch-limits.ts',
+  'tools/watch-volume': 'test/e2e/watch-volume.ts',
 };
 
 // Built beside and moved into place file by file: a command that runs meanwhile has its whole files.

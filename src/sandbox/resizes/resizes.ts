@@ -289,7 +289,7 @@ export class Resizes {
 
   #deferFor(live: Live, why: { readonly reason: string; readonly message: string }): void {
     live.wasDeferred = true;
-    const delay = retryDelay(live.resize.tries, this.#parts.random());
+    const delay = retryDelay(live.resize.tries, this.#parts.random(), why.reason);
     this.#enter(live, 'Deferred', { ...why, nextTryAt: this.#parts.clock.now() + delay });
     if (!this.#stopping) live.stopTimer = this.#parts.clock.after(delay, () => this.#again(live, why));
   }

@@ -1,0 +1,333 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient, type Resources } from '../cri/client.ts';
+import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
+import { ShimProcess } from '../cri/shim.ts';
+import { type Answer, ResizeClient, refusal } from '../server/resize-api-client.ts';
+import { VolumeWatcher } from './watcher.ts';
+
+/** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
+
+const MI = 1024 * 1024;
+const RESIZE = '/run/volumes-test/resize.sock';
+const SLEEP = ['sleep', '1000000'];
+
+let shim: ShimProcess;
+let cri: CriClient;
+let api: ResizeClient;
+const pods: RunningPod[] = [];
+
+beforeAll(async () => {
+  shim = await ShimProcess.start({ args: ['--resize-listen', RESIZE] });
+  cri = new CriClient(shim.address);
+  api = new ResizeClient(RESIZE);
+});
+afterEach(async () => {
+  for (const pod of pods.splice(0)) await pod.remove();
+});
+afterAll(async () => {
+  cri.close();
+  api.close();
+  expect(await shim.stop()).toBe(0);
+});
+
+const limit = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MI });
+
+async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
+  const running = await runPod(cri, {
+    name: 'web',
+    containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts: { cache: '/cache' } }],
+    volumes: [{ name: 'cache', size: 64 * MI }],
+    ...spec,
+  });
+  pods.push(running);
+  return running;
+}
+
+interface Asked {
+  readonly memory?: string;
+  readonly cache?: string;
+  readonly defer?: boolean;
+}
+
+function resize(running: RunningPod, { memory, cache, defer = false }: Asked): Promise<Answer> {
+  return api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    containers: memory === undefined ? {} : { a: { limits: { memory } } },
+    volumes: cache === undefined ? {} : { cache },
+    defer,
+  });
+}
+
+const stepsOf = (answer: Answer): string[] =>
+  (answer['resize']!['steps'] as unknown as { kind: string }[]).map(({ kind }) => kind);
+const sizeOf = (running: RunningPod, name = 'cache'): number => running.volume(name).size / MI;
+const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
+
+describe('the order of volume and limit', () => {
+  // 256 MiB of limit and 64 MiB of volume at the start; what comes first, as the KEP's table has it.
+  test.each([
+    { what: 'both up', memory: 320, cache: 96, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER', 'VOLUME'] },
+    { what: 'both down', memory: 192, cache: 32, first: 'volume', steps: ['VOLUME', 'CONTAINER', 'POD_MEMORY'] },
+    { what: 'volume up alone', memory: 256, cache: 96, first: 'volume', steps: ['VOLUME'] },
+    { what: 'volume down alone', memory: 256, cache: 32, first: 'volume', steps: ['VOLUME'] },
+    {
+      what: 'volume up, limit down',
+      memory: 192,
+      cache: 96,
+      first: 'limit',
+      steps: ['CONTAINER', 'POD_MEMORY', 'VOLUME'],
+    },
+    {
+      what: 'volume down, limit up',
+      memory: 320,
+      cache: 32,
+      first: 'volume',
+      steps: ['VOLUME', 'POD_MEMORY', 'CONTAINER'],
+    },
+    { what: 'limit up alone', memory: 320, cache: 64, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER'] },
+    { what: 'limit down alone', memory: 192, cache: 64, first: 'limit', steps: ['CONTAINER', 'POD_MEMORY'] },
+  ])('$what', async ({ memory, cache, first, steps }) => {
+    const running = await pod();
+    const watcher = await VolumeWatcher.watch(running, 'a', 'cache');
+    const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
+    const { seen, readings } = await watcher.report();
+    expect(stepsOf(answer)).toEqual(steps);
+    expect(readings).toBeGreaterThan(10);
+    const state = (pod: number, container: number, volume: number): string =>
+      `${pod * MI},${container * MI} ${volume * MI}`;
+    expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
+    // Never the second thing with the first one as it was: between them lies a call to the runtime.
+    const [early, late] =
+      first === 'limit' ? [`${256 * MI} ${cache * MI}`, 'volume'] : [`${memory * MI} ${64 * MI}`, 'limit'];
+    if (memory !== 256 && cache !== 64)
+      expect(
+        seen.filter((line) => line.endsWith(`,${early}`)),
+        late,
+      ).toEqual([]);
+  });
+
+  test('several volumes in mixed directions: all that shrink, then the cgroups, then all that grow', async () => {
+    const names = ['one', 'two', 'three', 'four'];
+    const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
+    const running = await pod({
+      containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts }],
+      volumes: names.map((name) => ({ name, size: 64 * MI })),
+    });
+    const answer = await api.call('ResizePod', {
+      pod: { sandbox_id: running.sandboxId },
+      containers: { a: { limits: { memory: '320Mi' } } },
+      volumes: { one: '96Mi', two: '32Mi', three: '80Mi', four: '16Mi' },
+    });
+    const targets = (answer['resize']!['steps'] as unknown as { target: string }[]).map(({ target }) => target);
+    expect(new Set(targets.slice(0, 2))).toEqual(new Set(['two', 'four']));
+    expect(targets.slice(2, 4)).toEqual(['', 'a']);
+    expect(new Set(targets.slice(4))).toEqual(new Set(['one', 'three']));
+    expect(names.map((name) => sizeOf(running, name))).toEqual([96, 32, 80, 16]);
+  });
+});
+
+describe('a volume in use', () => {
+  test('is shrunk above what it stores, its files intact; below it refused, or done once files are removed', async () => {
+    const running = await pod({ volumes: [{ name: 'cache', size: 256 * MI }] });
+    const store = async (name: string, mebibytes: number): Promise<string> => {
+      await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
+      return cri.exec(running.id('a'), 'sha256sum', `/cache/${name}`);
+    };
+    const sum = await store('first', 64);
+    await resize(running, { cache: '128Mi' });
+    expect(sizeOf(running)).toBe(128);
+    expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
+
+    await store('second', 48);
+    const refused = await refusal(resize(running, { cache: '96Mi' }));
+    expect(refused).toMatchObject({ code: 9, reason: 'VOLUME_IN_USE' });
+    expect(refused.about).toMatchObject({ asked: String(96 * MI), found: String(112 * MI) });
+    expect(sizeOf(running)).toBe(128);
+
+    const { resize: deferred } = await resize(running, { cache: '96Mi', defer: true });
+    expect(deferred).toMatchObject({ state: 'DEFERRED', reason: 'VOLUME_IN_USE' });
+    await cri.exec(running.id('a'), 'rm', '/cache/second');
+    const removed = Date.now();
+    await expect.poll(() => sizeOf(running), { timeout: 20_000, interval: 100 }).toBe(96);
+    expect(Date.now() - removed).toBeLessThan(6000);
+    expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
+    const id = (deferred as unknown as { id: string }).id;
+    await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
+  });
+
+  test('grows under a writer that fills it: no error but ENOSPC, no byte lost, files and mappings stay open', async () => {
+    const running = await pod({
+      containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
+    });
+    const writing = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
+      container_id: running.id('a'),
+      cmd: ['sh', '-c', WRITER],
+      timeout: 100,
+    });
+    for (let size = 96; size <= 256; size += 32) {
+      // Full, or nearly: what comes next needs the room.
+      const full = (): boolean => running.volume('cache').used > (size - 40) * MI;
+      await expect.poll(full, { timeout: 60_000, interval: 50 }).toBe(true);
+      await resize(running, { cache: `${size}Mi` });
+    }
+    const { stdout, exit_code } = await writing;
+    expect([exit_code, stdout.toString()]).toEqual([0, 'all there\n']);
+    expect(sizeOf(running)).toBe(256);
+    expect(running.oomKills()).toBe(0);
+  }, 180_000);
+
+  test('is one for two containers, and has one size in both', async () => {
+    const mounts = { cache: '/cache' };
+    const running = await pod({
+      containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(128), mounts })),
+    });
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/of-a', 'bs=1M', 'count=24');
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/cache/of-b', 'bs=1M', 'count=24');
+    expect(await refusal(resize(running, { cache: '40Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
+    await resize(running, { cache: '96Mi' });
+    for (const name of ['a', 'b']) expect(await cri.exec(running.id(name), 'df', '-m', '/cache')).toMatch(/\s96\s/);
+  });
+});
+
+test('what an init container has left in a volume counts when the pod is lowered', async () => {
+  const mounts = { cache: '/cache' };
+  const running = await pod({
+    containers: [
+      {
+        name: 'fill',
+        init: true,
+        command: ['dd', 'if=/dev/zero', 'of=/cache/left', 'bs=1M', 'count=48'],
+        resources: limit(128),
+        mounts,
+      },
+      { name: 'a', command: SLEEP, resources: limit(128), mounts },
+    ],
+    podMemory: 128 * MI,
+  });
+  // Its pages are the pod's by now: the container that runs has none of them.
+  expect(Number(running.read('memory.current', 'a'))).toBeLessThan(24 * MI);
+  const lower = api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    resources: { limits: { memory: '40Mi' } },
+    containers: { a: { limits: { memory: '40Mi' } } },
+  });
+  const refused = await refusal(lower);
+  expect(refused).toMatchObject({ code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' });
+  expect(Number(refused.about['found'])).toBeGreaterThan(48 * MI);
+  expect(limitsOf(running)).toEqual([String(128 * MI), String(128 * MI)]);
+  await resize(running, { memory: '96Mi' });
+  expect(running.oomKills()).toBe(0);
+});
+
+describe('in the middle of a resize', () => {
+  // Reclaiming page cache takes a while, and comes before the volume's own step.
+  async function lowering(running: RunningPod): Promise<{ readonly answer: Promise<Answer> }> {
+    const answer = resize(running, { memory: '64Mi', cache: '96Mi' });
+    answer.catch(() => undefined);
+    await expect.poll(() => running.read('memory.high', 'a'), { interval: 5 }).not.toBe('max');
+    return { answer };
+  }
+  async function withPageCache(): Promise<RunningPod> {
+    const running = await pod();
+    const file = '/tmp/volumes-test-file';
+    await execa('dd', ['if=/dev/zero', `of=${file}`, 'bs=1M', 'count=150']);
+    const enter = join(running.cgroup, running.id('a'), 'cgroup.procs');
+    // Read anew by a process of the container's cgroup, which holds it open.
+    const reader = execa('sh', [
+      '-c',
+      `echo $$ > ${enter}; echo 3 > /proc/sys/vm/drop_caches; cat ${file} > /dev/null; rm ${file}`,
+    ]);
+    await reader;
+    return running;
+  }
+
+  test('a volume that is unmounted: the resize fails, and all that was done is undone', async () => {
+    const running = await withPageCache();
+    const { answer } = await lowering(running);
+    await execa('umount', ['-l', running.volumePath('cache')]);
+    expect(await refusal(answer)).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+    expect(limitsOf(running)).toEqual([String(256 * MI), String(256 * MI)]);
+    await execa('mount', ['-t', 'tmpfs', '-o', `size=${64 * MI}`, 'tmpfs', running.volumePath('cache')]);
+    expect(await resize(running, { cache: '32Mi' })).toMatchObject({ resize: { state: 'COMPLETED' } });
+  });
+
+  test('a pod that is removed: the resize ends, and nothing is left of it', async () => {
+    const running = await withPageCache();
+    const { answer } = await lowering(running);
+    pods.splice(pods.indexOf(running), 1);
+    await running.remove();
+    const ended = await answer.then(
+      () => 'done',
+      () => 'failed',
+    );
+    expect(['done', 'failed']).toContain(ended);
+    expect(await refusal(api.call('GetPod', { pod: { uid: running.uid } }))).toMatchObject({ reason: 'UNKNOWN_POD' });
+    // The shim goes on as before.
+    expect(await resize(await pod(), { cache: '32Mi' })).toMatchObject({ resize: { state: 'COMPLETED' } });
+  });
+});
+
+test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
+  const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
+  const running = await pod({ annotations, volumes: [{ name: 'cache', size: 128 * MI }] });
+  const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
+    container_id: running.id('a'),
+    cmd: ['sh', '-c', WORKER],
+    timeout: 280,
+  });
+  // Of the same numbers each time: a failure can be looked at again.
+  let random = 12345;
+  const next = (): number => (random = (random * 1103515245 + 12345) % 2 ** 31) / 2 ** 31;
+  let memory = 256;
+  for (let round = 0; round < 50; round += 1) {
+    const to = 96 + 4 * Math.floor(next() * 60);
+    await asKubelet(running, memory, to);
+    memory = to;
+    expect(sizeOf(running), `${round}: ${to} MiB`).toBe((Math.floor((to * MI) / 2 / 4096) * 4096) / MI);
+    expect(limitsOf(running)).toEqual([String(to * MI), String(to * MI)]);
+  }
+  await cri.exec(running.id('a'), 'touch', '/tmp/enough');
+  const { stdout, exit_code } = await working;
+  expect([exit_code, stdout.toString()]).toEqual([0, 'no other error\n']);
+  expect(running.oomKills()).toBe(0);
+}, 300_000);
+
+/** As kubelet 1.36 does it: what the pod gains, the container, what the pod loses; each told before it is written. */
+async function asKubelet(running: RunningPod, from: number, to: number): Promise<void> {
+  const setPod = async (): Promise<void> => {
+    await cri.updatePod(running.sandboxId, limit(to), { overhead: {} });
+    writeFileSync(join(running.cgroup, 'memory.max'), String(to * MI));
+  };
+  if (to > from) await setPod();
+  await cri.updateContainer(running.id('a'), limit(to));
+  if (to < from) await setPod();
+}
+
+/**
+ * Writes 200 files of 1 MiB, each with a sum of its own, and keeps one file open and mapped all the while. A write without room is
+ * tried again; any other error ends it.
+ */
+const WRITER = `
+exec 3>/cache/open
+i=0
+while [ $i -lt 200 ]; do
+  if dd if=/dev/urandom of=/cache/f$i bs=1M count=1 2>/tmp/err; then
+    sha256sum /cache/f$i >>/tmp/sums; echo $i >&3; i=$((i + 1))
+  else
+    grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }
+    rm -f /cache/f$i
+  fi
+done
+sha256sum -c -s /tmp/sums || exit 2
+[ $(wc -l </cache/open) = 200 ] && echo all there`;
+
+/** Fills and empties the volume, within a quarter of the pod's least limit, until it is told that it is enough. */
+const WORKER = `
+while [ ! -e /tmp/enough ]; do
+  dd if=/dev/zero of=/cache/work bs=1M count=24 2>/tmp/err || grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }
+  rm -f /cache/work
+done
+echo no other error`;
