@@ -9,6 +9,8 @@ describe('a unified key', () => {
     ['io.max', '8:16 rbps=2097152 wiops=120'],
     ['hugetlb.2MB.max', '0'],
     ['misc.max', 'sev 1'],
+    ['cpuset.cpus.partition', 'member'],
+    ['memory.swap.max', '0'],
   ])('may be %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
@@ -18,6 +20,14 @@ describe('a unified key', () => {
     ['cgroup.kill', '1'],
     ['cgroup.subtree_control', '-memory'],
     ['memory.reclaim', '1G'],
+    ['memory.pressure', 'some 150000 1000000'],
+    ['memory.current', '1'],
+    ['cpu.stat.local', '1'],
+    ['cpuset.cpus.effective', '0'],
+    ['hugetlb.2MB.rsvd.current', '0'],
+    ['__proto__', '1'],
+    ['constructor', '1'],
+    [`memory.${'x'.repeat(1_000_000)}/`, '1'],
     ['../memory.max', '1'],
     ['memory.max/../cgroup.procs', '1'],
     ['memory', '1'],
