@@ -8,7 +8,7 @@ function received(linux: Partially<LinuxContainerResources>): LinuxContainerReso
   return decode('UpdateContainerResourcesRequest', bytes).linux!;
 }
 
-const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' });
+const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }) as Error;
 const LEAST = -(2n ** 63n);
 const MOST = 2n ** 63n - 1n;
 
