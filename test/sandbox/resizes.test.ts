@@ -473,3 +473,13 @@ it('a request becomes what the core takes', () => {
   ]);
   expect(memoryRequests).toEqual({ pod: 1024 ** 3, containers: {} });
 });
+
+it('a container may be called as what every object has', () => {
+  const limits = { cpu: '', memory: '64Mi' };
+  const { desired } = readAsked({
+    pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },
+    containers: { constructor: { limits, requests: { cpu: '', memory: '' } } },
+    volumes: {},
+  });
+  expect(desired.containers.get('constructor')).toEqual({ memory: 64 * 1024 * 1024 });
+});
