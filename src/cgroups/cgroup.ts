@@ -14,7 +14,7 @@ import {
   unreclaimableOf,
 } from './memory.ts';
 import type { MemoryLimitFile } from './memory.ts';
-import { assertUnified } from './unified.ts';
+import { assertUnifiedKey } from './unified.ts';
 
 /** What the kernel enforces now. A field is undefined where the kernel or the cgroup has no such file. */
 export interface CgroupLimits {
@@ -209,8 +209,9 @@ function encode(step: CgroupWrite, pageSize: Bytes): Encoded {
       assertCpuWeight(step.value);
       return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
     case 'unified':
-      assertUnified(step.key, step.value);
-      return { file: step.key, text: step.value, isThere: (found) => found === step.value };
+      assertUnifiedKey(step.key, step.value);
+      // A write of nothing would not reach the kernel: an empty line takes a setting away (cpuset.cpus).
+      return { file: step.key, text: step.value === '' ? '\n' : step.value, isThere: (found) => found === step.value };
     case 'memory.max':
     case 'memory.high':
     case 'memory.low':

@@ -11,7 +11,7 @@ import { DEFAULT_CPU_PERIOD, assertCpuMax } from './cpu.ts';
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 /** PAGE_COUNTER_MAX: from here on the kernel itself reads a size as `max`. */
-const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
+export const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
 
 /**
  * How cpu.shares become cpu.weight. `old`: linear; runc to 1.3.1, kubelet's pod cgroups through 1.36. `new`: keeps the

@@ -5,6 +5,8 @@ import type { CpuMax, CpuWeight } from '../units/index.ts';
 
 /** The kernel takes no quota under 1 ms, and periods of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
+/** MAX_BW of kernel/sched/sched.h: 44 bits of microseconds. */
+export const MAX_CPU_QUOTA = microseconds(2 ** 44 - 1);
 export const MIN_CPU_PERIOD = microseconds(1000);
 export const MAX_CPU_PERIOD = microseconds(1_000_000);
 export const DEFAULT_CPU_PERIOD = microseconds(100_000);
@@ -29,6 +31,9 @@ export function assertCpuMax({ quota, period }: CpuMax): void {
   }
   if (quota !== 'max' && quota < MIN_CPU_QUOTA) {
     throw invalid('cpu.max', String(quota), `a quota is at least ${MIN_CPU_QUOTA} microseconds`);
+  }
+  if (quota !== 'max' && quota > MAX_CPU_QUOTA) {
+    throw invalid('cpu.max', String(quota), `a quota is at most ${MAX_CPU_QUOTA} microseconds`);
   }
 }
 

@@ -22,14 +22,17 @@ export {
   memoryMaxOfCri,
   sharesOfWeight,
   sharesToReport,
+  UNLIMITED_MEMORY,
   swapMaxOfCri,
   weightMatchesShares,
   weightOfShares,
 } from './conversions.ts';
 export type { WeightFormula } from './conversions.ts';
 export {
+  assertCpuMax,
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
+  MAX_CPU_QUOTA,
   MAX_CPU_WEIGHT,
   MIN_CPU_PERIOD,
   MIN_CPU_QUOTA,
@@ -39,9 +42,9 @@ export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice 
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
-export { isSameLimit } from './memory.ts';
+export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
 export { makeRoom } from './reclaim.ts';
 export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
-export { assertUnified } from './unified.ts';
+export { assertUnified, assertUnifiedKey } from './unified.ts';

@@ -3,6 +3,9 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import { bytes } from '../units/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
 
+/** The least that a limit can be, a page of most machines, in bytes: of less the kernel makes 0, which kills all there is. */
+export const MIN_MEMORY_LIMIT = bytes(4096);
+
 /** The memory controller's files that hold one size or `max`. */
 export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
 
@@ -24,9 +27,14 @@ export interface MemoryStat {
   readonly kernelUnreclaimable: Bytes;
 }
 
-/** Reads a file that holds one size or `max`. Throws CGROUP_UNAVAILABLE when it holds anything else. */
+/**
+ * Reads a file that holds one size or `max`. A size past 2^53, which no machine has, is as good as `max`, and read so: who has set
+ * it must not keep the rest of the pod from being understood. Throws CGROUP_UNAVAILABLE when it holds anything else.
+ */
 export function parseLimit(text: string, file: string): Limit<Bytes> {
-  return text === 'max' ? 'max' : parseSize(text, file);
+  return text === 'max' || (/^\d{16,20}$/.test(text) && Number(text) > Number.MAX_SAFE_INTEGER)
+    ? 'max'
+    : parseSize(text, file);
 }
 
 /** Reads a file that holds one number of bytes. Throws CGROUP_UNAVAILABLE when it holds anything else. */

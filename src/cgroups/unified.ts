@@ -1,9 +1,12 @@
 /** Single settings by file name, from CRI's `unified` map. */
 import { Code, Reason, ShimError } from '../errors/index.ts';
 
-const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc']);
-/** Files that do something once when written, instead of holding a setting. */
-const TRIGGERS = new Set(['memory.reclaim', 'memory.peak', 'memory.swap.peak', 'pids.peak']);
+const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
+/** Files that tell something, or do something once when written, instead of holding a setting: by the last part of the name. */
+const NO_SETTINGS = new Set([
+  ...['current', 'stat', 'numa_stat', 'events', 'local', 'effective', 'capacity'],
+  ...['reclaim', 'peak', 'pressure'],
+]);
 /** The kernel takes at most a page in one write; no setting comes near. */
 const LONGEST_VALUE = 1024;
 
@@ -12,17 +15,22 @@ const LONGEST_VALUE = 1024;
  * the value one line of reasonable length.
  */
 export function assertUnified(key: string, value: string): void {
-  const controller = /^([a-z_]+)\.[a-z0-9_.]+$/i.exec(key)?.[1];
-  if (controller === undefined || !CONTROLLERS.has(controller) || TRIGGERS.has(key)) {
-    throw refused(key, value, 'not a setting of a cgroup controller');
-  }
+  assertUnifiedKey(key, value);
   if (value.length === 0 || value.length > LONGEST_VALUE || /[\n\r\0]/.test(value)) {
     throw refused(key, value, `a value is one line of 1 to ${LONGEST_VALUE} characters`);
   }
 }
 
+/** The same of the key alone: what is put back may be empty, as the kernel prints a setting that nobody has made. */
+export function assertUnifiedKey(key: string, value: string): void {
+  const parts = key.split('.');
+  const isSetting = CONTROLLERS.has(parts[0] ?? '') && !NO_SETTINGS.has(parts.at(-1) ?? '');
+  if (isSetting && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key)) return;
+  throw refused(key, value, 'not a setting of a cgroup controller');
+}
+
 function refused(key: string, value: string, why: string): ShimError {
-  const asked = value.slice(0, 80);
-  const message = `unified ${JSON.stringify(key)}=${JSON.stringify(asked)}: ${why}`;
-  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file: key, asked });
+  const [file, asked] = [key.slice(0, 80), value.slice(0, 80)];
+  const message = `unified ${JSON.stringify(file)}=${JSON.stringify(asked)}: ${why}`;
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file, asked });
 }

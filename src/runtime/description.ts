@@ -31,6 +31,10 @@ export interface ContainerDescription {
   readonly state: number;
   /** 0 when it does not run. */
   readonly pid: number;
+  /** Nanoseconds since the epoch; `finishedAt` is 0 when it has not ended. */
+  readonly createdAt: bigint;
+  readonly finishedAt: bigint;
+  readonly exitCode: number;
   readonly resources: LinuxContainerResources | undefined;
 }
 
@@ -86,6 +90,9 @@ export function describeContainer(response: Messages['ContainerStatusResponse'])
     name: response.status.metadata?.name ?? '',
     state: response.status.state,
     pid: integer(info.pid),
+    createdAt: response.status.created_at,
+    finishedAt: response.status.finished_at,
+    exitCode: response.status.exit_code,
     resources: response.status.resources?.linux ?? undefined,
   };
 }

@@ -81,6 +81,9 @@ export interface Messages {
       id: string;
       metadata: { name: string } | null;
       state: number;
+      created_at: bigint;
+      finished_at: bigint;
+      exit_code: number;
       resources: { linux: LinuxContainerResources | null } | null;
     } | null;
     info: Record<string, string>;

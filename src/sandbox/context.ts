@@ -77,8 +77,10 @@ export function createResizeContext(parts: {
     reclaimTimeout,
     log,
     ...(procRoot === undefined ? {} : { procRoot }),
-    failOpen(reason, id, error) {
+    failOpen(reason, given, error) {
       counters.failOpen(reason);
+      // Of a caller who gives no id, it may be anything.
+      const id = given.slice(0, 128);
       if (!first(`${reason} ${id}`)) return;
       log.warn({ reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) }, 'forwarded as it came');
     },

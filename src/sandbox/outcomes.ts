@@ -82,10 +82,24 @@ export class PodOutcomes {
       this.#set(sandboxId, { state: 'Completed', lastError: undefined });
       return result;
     } catch (error) {
-      const lastError = { ...explained(failureOf(error)), at: Date.now() };
-      this.#set(sandboxId, { state: fitsLater(error) ? 'Deferred' : 'Infeasible', lastError });
+      this.#failed(sandboxId, error);
       throw error;
     }
+  }
+
+  /** Runs what is looked at before a request waits its turn. What it throws is how the last one ended, unless another is under way. */
+  screen(sandboxId: string, check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
+      throw error;
+    }
+  }
+
+  #failed(sandboxId: string, error: unknown): void {
+    const lastError = { ...explained(failureOf(error)), at: Date.now() };
+    this.#set(sandboxId, { state: fitsLater(error) ? 'Deferred' : 'Infeasible', lastError });
   }
 
   /** What a request asks for, as soon as it has been read. */

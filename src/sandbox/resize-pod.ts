@@ -1,16 +1,19 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../units/index.ts';
-import { assertNotUnderUse, isUnderUse } from './admission.ts';
+import { assertNotUnderUse } from './admission.ts';
 import { assertNodeHas } from './capacity.ts';
 import type { ResizeContext } from './context.ts';
+import { followingLimits } from './following.ts';
+import { hasDoneItsInit } from './init-containers.ts';
 import { limitsByName } from './limits.ts';
-import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import { NO_CPU_LIMIT, containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform, prepareSteps } from './perform.ts';
-import { compareLimits, podLimitsFor, sameCpu } from './plan.ts';
+import { compareLimits, sameCpu } from './plan.ts';
 import { mend } from './mend.ts';
 import type { KnownValues } from './outcomes.ts';
 import { podWeight } from './pod-weight.ts';
+import { assertRequestsFit } from './request-order.ts';
 import { containerNamed } from './room.ts';
 import type { DesiredLimits, DesiredPod, ResizeOptions, ResizeOutcome } from './resize-request.ts';
 import { storedLimits } from './restart.ts';
@@ -74,18 +77,20 @@ async function prepare(
   const { tree, policies } = context;
   const volumes = readVolumes(context.volumes, pod);
   assertHasVolumes(pod, volumes, desired.volumes.keys());
-  const containers = await describeContainers(context, pod);
+  const all = await describeContainers(context, pod);
+  const containers = byName(all);
   if (!dryRun) context.outcomes.desire(pod.sandboxId, desiredValues(desired, containers));
   const read = await readPod(tree, pod, volumes);
   policies.meet(pod.sandboxId, volumes, read.memory);
   const state = withShares(read, [...containers.values()]);
-  const { wishes, stored } = wishesOf(pod, containers, state, desired.containers);
+  const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
   await assertNodeHas(context, pod, desired);
   for (const wish of wishes) await admit(context, pod, containers, state, wish);
   const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   const limits = { ...(await podLimits(context, pod, state, wishes, desired.pod)), ...(weight && { weight }) };
   const after = predicted(state, { ...limits, containers: wishes, call: 'none', volumes: new Map() });
+  assertRequestsFit(desired, after, containers);
   const sizes = policies.targets(
     pod.sandboxId,
     volumes,
@@ -96,21 +101,24 @@ async function prepare(
   return { state, target: { ...limits, containers: wishes, call: 'none', volumes: sizes }, stored, shares };
 }
 
-/** Of each name the container that runs, or else the last one made. */
 async function describeContainers(
   context: ResizeContext,
   pod: PodDescription,
-): Promise<ReadonlyMap<string, ContainerDescription>> {
+): Promise<readonly ContainerDescription[]> {
   // Of the backend: some may have been made past us.
   const filter = { pod_sandbox_id: pod.sandboxId };
   const { containers } = await context.backend.runtime('ListContainers', { filter });
   const described = await Promise.all(containers.map(({ id }) => context.registry.describeContainer(id)));
-  const byName = new Map<string, ContainerDescription>();
-  for (const container of described) {
-    if (container === undefined) continue;
-    if (byName.get(container.name)?.state !== ContainerState.RUNNING) byName.set(container.name, container);
+  return described.filter((container) => container !== undefined);
+}
+
+/** Of each name the container that runs, or else the last one made. */
+function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
+  const known = new Map<string, ContainerDescription>();
+  for (const container of containers) {
+    if (known.get(container.name)?.state !== ContainerState.RUNNING) known.set(container.name, container);
   }
-  return byName;
+  return known;
 }
 
 /** What is asked for, by the ids of the containers; of a name that there is not nothing can be said. */
@@ -136,15 +144,16 @@ function withShares(state: PodState, containers: readonly ContainerDescription[]
   };
 }
 
-/** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER. */
+/** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER, INIT_CONTAINER_ENDED. */
 function wishesOf(
   pod: PodDescription,
-  containers: ReadonlyMap<string, ContainerDescription>,
+  all: readonly ContainerDescription[],
   state: PodState,
   desired: DesiredPod['containers'],
 ): { wishes: ContainerWish[]; stored: ContainerStep[] } {
   const wishes: ContainerWish[] = [];
   const stored: ContainerStep[] = [];
+  const containers = byName(all);
   for (const [name, limits] of desired) {
     const container = containers.get(name);
     if (container === undefined) {
@@ -153,10 +162,17 @@ function wishesOf(
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }
     const id = container.containerId;
+    if (hasDoneItsInit(container, all)) throw initEnded(pod, name);
     if (state.containers.some((running) => running.id === id)) wishes.push({ id, ...limits });
     else stored.push(...storedStep(container, limits));
   }
   return { wishes, stored };
+}
+
+function initEnded(pod: PodDescription, container: string): ShimError {
+  const message = `container ${container} of pod ${nameOf(pod)} is an init container that has run to its end`;
+  const where = { pod: pod.metadata.uid, container };
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
 }
 
 function storedStep(container: ContainerDescription, { memory, cpu, shares }: DesiredLimits): ContainerStep[] {
@@ -202,16 +218,19 @@ async function podLimits(
   wishes: readonly ContainerWish[],
   asked: DesiredLimits,
 ): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
-  const following = podLimitsFor(state, wishes);
-  const cpu = asked.cpu ?? following.cpu;
-  const memory = asked.memory ?? following.memory;
-  const limits = cpu === undefined ? {} : { cpu };
-  if (memory === undefined || compareLimits(memory, state.memory) >= 0)
-    return memory === undefined ? limits : { ...limits, memory };
-  const use = await context.tree.readMemoryUse(podCgroup(pod));
-  if (asked.memory !== undefined)
+  const { memory, cpu } = asked;
+  // What is asked for follows nothing.
+  const free: PodState = {
+    ...state,
+    ...(memory !== undefined && { memory: 'max' }),
+    ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
+  };
+  const following = await followingLimits(context, pod, free, wishes);
+  if (memory !== undefined && compareLimits(memory, state.memory) < 0) {
+    const use = await context.tree.readMemoryUse(podCgroup(pod));
     assertNotUnderUse({ text: `pod ${nameOf(pod)}`, pod: nameOf(pod) }, memory, state.memory, use);
-  return isUnderUse(memory, state.memory, use) ? limits : { ...limits, memory };
+  }
+  return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
 /** A pod's shares are its containers' together, where kubelet has made it: then they stay so. */

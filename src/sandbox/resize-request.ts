@@ -11,6 +11,15 @@ export interface DesiredPod {
   readonly containers: ReadonlyMap<string, DesiredLimits>;
   /** By the volume's name in the pod. */
   readonly volumes: ReadonlyMap<string, VolumePolicy>;
+  /** Those that it names: no limit may be below. */
+  readonly memoryRequests?: MemoryRequests;
+}
+
+/** Requests of memory: the kernel does not know them. */
+export interface MemoryRequests {
+  readonly pod?: Bytes;
+  /** By the container's name. */
+  readonly containers: Readonly<Record<string, Bytes>>;
 }
 
 /** Limits, and the one request that the kernel knows: CPU shares. */

@@ -7,20 +7,24 @@ import {
 } from '../runtime/index.ts';
 import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
 import type { Bytes, CpuMax, Limit } from '../units/index.ts';
-import { assertNotUnderUse, isUnderUse } from './admission.ts';
+import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
-import { containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import { followingLimits } from './following.ts';
+import { containerCgroup, hasPodCgroup, readPod, readVolumes } from './live.ts';
+import { assertId, assertMeaning, saying } from './meaning.ts';
 import { mendFirst } from './mend.ts';
-import { containerChanges, isMemoryTight, podLimitsFor } from './plan.ts';
+import { containerChanges, isMemoryTight } from './plan.ts';
 import { perform } from './perform.ts';
-import { type OnHigh, containerNamed, lowerMemory, reclaimBy } from './room.ts';
+import { type OnHigh, containerNamed, lowerMemory, podNamed, reclaimBy } from './room.ts';
 import { settleVolumes } from './settle.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
 import type { PodState, PodTarget } from './state.ts';
 import { type ContainerLimits, passBeside, putBack } from './beside.ts';
 import { raisePodFor, storedLimits } from './restart.ts';
-import { type WantedLimits, fieldsSet, touchesLimits, wantedLimits } from './wish.ts';
+import { type WantedLimits, fieldsSet, invalid, touchesLimits, wantedLimits } from './wish.ts';
+
+type Request = Messages['UpdateContainerResourcesRequest'];
 
 /**
  * UpdateContainerResources: the runtime gets the request as it came, and around it the pod's limit and its volumes are
@@ -34,16 +38,18 @@ import { type WantedLimits, fieldsSet, touchesLimits, wantedLimits } from './wis
  */
 export async function updateContainer(
   context: ResizeContext,
-  request: Messages['UpdateContainerResourcesRequest'],
+  request: Request,
   forward: () => Promise<Buffer>,
   deadline?: number,
 ): Promise<Buffer> {
+  assertId('container_id', request.container_id);
   const resources = request.linux;
-  if (resources === null) return forward();
   const found = await findContainer(context, request.container_id);
   if (found === undefined) return forward();
   const { container, pod } = found;
-  if (!touchesLimits(resources)) return passBeside(context, container, pod, forward);
+  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(found, request));
+  // Without a field of its own the runtime sets anew what it has stored.
+  if (resources === null || !touchesLimits(resources)) return passBeside(context, container, pod, forward);
   const slot = { name: container.containerId, sets: fieldsSet(request) };
   const update = async (): Promise<Buffer> => {
     await mendFirst(context, pod);
@@ -54,6 +60,16 @@ export async function updateContainer(
     return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
   };
   return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update), slot);
+}
+
+/** Throws INVALID_VALUE. Of a container that the runtime does not know the runtime says so itself. */
+function assertRequestMeaning({ container, pod }: Found, { linux, windows }: Request): void {
+  if (linux === null) return;
+  const { text, ids } = containerNamed(container, pod);
+  saying(`${text} of ${podNamed(pod).text}`, ids, () => {
+    if (windows !== null) throw invalid('windows', 'set', 'beside linux: a container is the one or the other');
+    assertMeaning(linux);
+  });
 }
 
 /** A container that is made and not started starts with what is stored now: the pod's limit has to have room for that. */
@@ -148,7 +164,7 @@ async function resize(
     await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
     return response;
   }
-  const limits = await podLimits(context, pod, state, container.containerId, wanted);
+  const limits = await followingLimits(context, pod, state, [{ id: container.containerId, ...wanted }]);
   const after = stateAfter(state, container.containerId, wanted, limits);
   const sizes = context.policies.targets(pod.sandboxId, state.volumes, after.memory, limitsByName(context, pod, after));
   // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
@@ -173,25 +189,6 @@ async function wholeOrNot(
     if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way');
     throw error;
   }
-}
-
-/** The pod limits that go with the update; a lowering that the use forbids is left out, since nobody asked for it. */
-async function podLimits(
-  context: ResizeContext,
-  pod: PodDescription,
-  state: PodState,
-  containerId: string,
-  wanted: WantedLimits,
-): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
-  const { memory, ...limits } = podLimitsFor(state, [{ id: containerId, ...wanted }]);
-  if (memory === undefined) return limits;
-  const use = await context.tree.readMemoryUse(podCgroup(pod));
-  if (!isUnderUse(memory, state.memory, use)) return { ...limits, memory };
-  context.log.warn(
-    { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
-    'pod limit not lowered with its container: more is in use than can be reclaimed',
-  );
-  return limits;
 }
 
 /** The pod as it will be. */

@@ -1,6 +1,20 @@
-import { type CgroupPath, assertUnified, cpuSharesOfCri } from '../cgroups/index.ts';
+import {
+  type CgroupPath,
+  MAX_CPU_QUOTA,
+  cpuMaxOfCri,
+  cpuSharesOfCri,
+  isFileMissing,
+  memoryMaxOfCri,
+} from '../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../errors/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../tmpfs/index.ts';
-import type { LinuxContainerResources, Messages, PodDescription } from '../runtime/index.ts';
+import {
+  type LinuxContainerResources,
+  type Messages,
+  type PodDescription,
+  encode,
+  isUnimplemented,
+} from '../runtime/index.ts';
 import {
   type Bytes,
   type CpuMax,
@@ -17,15 +31,16 @@ import { failOpen } from './fail-open.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform } from './perform.ts';
+import { assertId, assertMeaning, assertOverheadMeaning, saying } from './meaning.ts';
 import { mendFirst } from './mend.ts';
 import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
-import { reclaimBy } from './room.ts';
+import { podNamed, reclaimBy } from './room.ts';
 import { settleVolumes } from './settle.ts';
 import { withoutSharesAsRead } from './shares-as-read.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
-import { wantedLimits } from './wish.ts';
+import { invalid, wantedLimits } from './wish.ts';
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
@@ -36,10 +51,11 @@ const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
  * UpdatePodSandboxResources: the pod's cgroup gets `resources` plus `overhead`, then the runtime is told. The same call
  * twice changes nothing; kubelet writes the same values itself, before or after.
  *
- * @param forward tells the runtime, and gives its answer; a runtime that lacks the call is answered for there.
+ * @param forward tells the runtime, and gives its answer. A runtime that lacks the call (containerd before 2.3) is answered for
+ *   where the pod's cgroup, all that there is to change, has been changed here.
  * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
  * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
- * VOLUME_IN_USE), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
+ * VOLUME_IN_USE, UNKNOWN_POD where the runtime lacks the call that would say so), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
  */
 export async function updatePod(
   context: ResizeContext,
@@ -47,8 +63,12 @@ export async function updatePod(
   forward: () => Promise<Buffer>,
   deadline?: number,
 ): Promise<Buffer> {
-  const pod = await findPod(context, request.pod_sandbox_id);
-  if (pod === undefined || !hasPodCgroup(pod)) return forward();
+  assertId('pod_sandbox_id', request.pod_sandbox_id);
+  const found = await findPod(context, request.pod_sandbox_id);
+  if (found.kind === 'none') return refusedBy(forward, found.why);
+  const { pod } = found;
+  if (!hasPodCgroup(pod)) return forward();
+  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(pod, request));
   const update = async (): Promise<Buffer> => {
     await mendFirst(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
@@ -57,15 +77,45 @@ export async function updatePod(
   return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update));
 }
 
-async function findPod(context: ResizeContext, id: string): Promise<PodDescription | undefined> {
+type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
+
+async function findPod(context: ResizeContext, id: string): Promise<Found> {
   try {
     const pod = await context.registry.pod(id);
-    if (pod === undefined) context.failOpen('unknown_pod', id);
-    return pod;
+    if (pod !== undefined) return { kind: 'pod', pod };
+    context.failOpen('unknown_pod', id);
+    const asked = id.slice(0, 64);
+    const message = `the runtime knows no pod ${JSON.stringify(asked)}, or does not say what it is made of`;
+    return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
   } catch (error) {
     context.failOpen('unknown_pod', id, error);
-    return undefined;
+    return { kind: 'none', why: error };
   }
+}
+
+/** The runtime's own answer about a pod that was not found; why it was not found where it lacks the call. */
+async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
+  try {
+    return await forward();
+  } catch (error) {
+    throw isUnimplemented(error) ? why : error;
+  }
+}
+
+/** The runtime's answer, or the one that it would give if it had the call. */
+async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
+  try {
+    return await forward();
+  } catch (error) {
+    if (!isUnimplemented(error)) throw error;
+    return encode('UpdatePodSandboxResourcesResponse', {});
+  }
+}
+
+function assertRequestMeaning(pod: PodDescription, { resources, overhead }: Request): void {
+  const { text, ids } = podNamed(pod);
+  if (resources !== null) saying(`${text}, resources`, ids, () => assertMeaning(resources));
+  if (overhead !== null) saying(`${text}, overhead`, ids, () => assertOverheadMeaning(overhead));
 }
 
 interface Prepared {
@@ -85,7 +135,7 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   const state = await readPod(tree, known, volumes);
   const request = withoutSharesAsRead(asked, state.weight);
   context.policies.meet(known.sandboxId, volumes, state.memory);
-  const limits = podLimits(known, state, request);
+  const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
   if (limits.memory !== undefined) {
@@ -99,7 +149,7 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   }
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
-  const unified = await unifiedChanges(context, cgroup, request.resources);
+  const unified = await unifiedChanges(context, known, cgroup, request.resources);
   return { pod, state, limits, unified, sizes };
 }
 
@@ -129,7 +179,7 @@ async function resize(
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, {
     call: async () => {
-      response = await forward();
+      response = await answered(forward);
     },
     until,
   });
@@ -143,21 +193,36 @@ async function resize(
 function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
   if (resources === null) return {};
   const { memory, cpu } = wantedLimits(resources, state.cpu);
-  const extra = overhead === null ? {} : wantedLimits(overhead, state.cpu);
+  const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
   const shares = sharesOf(resources, overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   return {
-    ...(memory === undefined ? {} : { memory: memory === 'max' ? memory : bytes(memory + finite(extra.memory)) }),
+    ...(memory === undefined ? {} : { memory: plusMemory(memory, extra.memory) }),
     ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
     ...(weight === undefined ? {} : { weight }),
   };
 }
 
-const finite = (limit: Limit<Bytes> | undefined): number => (limit === undefined || limit === 'max' ? 0 : limit);
+/** What an overhead adds to the limits; nothing where it does not say. */
+const overheadOf = (overhead: LinuxContainerResources, { period }: CpuMax): { memory?: Limit<Bytes>; cpu?: CpuMax } => {
+  const memory = memoryMaxOfCri(overhead.memory_limit_in_bytes);
+  const cpu = cpuMaxOfCri(overhead.cpu_quota, overhead.cpu_period, { quota: 'max', period });
+  return { ...(memory && { memory }), ...(cpu && { cpu }) };
+};
+
+/** Throws INVALID_VALUE when the two together are more than can be told exactly. */
+function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limit<Bytes> {
+  if (memory === 'max' || extra === undefined || extra === 'max') return memory;
+  const sum = memory + extra;
+  if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
+  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'with the overhead more than any node has');
+}
 
 function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
   if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
-  return { ...cpu, quota: microseconds(cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period)) };
+  const sum = cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period);
+  if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
+  throw invalid('cpu_quota', `${cpu.quota} + ${extra.quota}`, 'with the overhead more than the kernel takes');
 }
 
 /** Shares of `resources` plus `overhead`; undefined when `resources` sets none. */
@@ -183,16 +248,36 @@ function annotatedSizes(
   return policies;
 }
 
+/** Throws INVALID_VALUE for a setting that the pod's cgroup does not have. */
 async function unifiedChanges(
   context: ResizeContext,
+  pod: PodDescription,
   cgroup: CgroupPath,
   resources: LinuxContainerResources | null,
 ): Promise<UnifiedChange[]> {
   const changes: UnifiedChange[] = [];
   for (const [key, to] of Object.entries(resources?.unified ?? {})) {
     if (OWN_STEPS.has(key)) continue;
-    assertUnified(key, to);
-    changes.push({ key, from: await context.tree.readFile(cgroup, key), to });
+    changes.push({ key, from: await readSetting(context, pod, cgroup, key, to), to });
   }
   return changes;
+}
+
+async function readSetting(
+  context: ResizeContext,
+  pod: PodDescription,
+  cgroup: CgroupPath,
+  key: string,
+  asked: string,
+): Promise<string> {
+  try {
+    return await context.tree.readFile(cgroup, key);
+  } catch (error) {
+    if (!isFileMissing(error)) throw error;
+    const { text, ids } = podNamed(pod);
+    const field = `unified[${JSON.stringify(key.slice(0, 80))}]`;
+    return saying(text, ids, () => {
+      throw invalid(field, asked, `there is no such file in ${cgroup}`);
+    });
+  }
 }

@@ -66,6 +66,7 @@ function policyOf(key: string, value: string): VolumePolicy {
   if (size === undefined) throw invalid(key, value, 'want 256Mi, 50%, 50%/<container>, follow or fixed');
   // To the kernel, size=0 is no limit at all, and one that cannot be set again.
   if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
+  if (size < PAGE_SIZE) throw invalid(key, value, `a volume has at least a page, ${PAGE_SIZE} bytes`);
   return { kind: 'absolute', size };
 }
 

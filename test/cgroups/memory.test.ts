@@ -24,8 +24,15 @@ describe('a memory limit', () => {
     );
   });
 
-  it.each(['', 'MAX', '-1', '1.5', '0x10', '1e9', '9007199254740993', 'max\n', ' 1'])('is not %j', (text) => {
+  it.each(['', 'MAX', '-1', '1.5', '0x10', '1e9', '1e30', '9'.repeat(21), 'max\n', ' 1'])('is not %j', (text) => {
     expect(() => parseLimit(text, 'memory.max')).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+  });
+
+  it('is as good as none where no machine has so much', () => {
+    expect(parseLimit('9007199254740991', 'memory.max')).toBe(Number.MAX_SAFE_INTEGER);
+    expect(parseLimit('9007199254740992', 'memory.max')).toBe('max');
+    expect(parseLimit('9223372036854771712', 'memory.max')).toBe('max');
+    expect(() => parseSize('9007199254740992', 'memory.current')).toThrow(/memory\.current/);
   });
 
   it('is never max where there can be no limit', () => {

@@ -13,6 +13,8 @@ describe('a unified key', () => {
     ['pids.max', '100'],
     ['rdma.max', 'mlx4_0 hca_handle=2'],
     ['memory.high', '9'.repeat(1024)],
+    ['cpuset.cpus.partition', 'member'],
+    ['memory.swap.max', '0'],
   ])('may be %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
@@ -22,6 +24,14 @@ describe('a unified key', () => {
     ['cgroup.kill', '1'],
     ['cgroup.subtree_control', '-memory'],
     ['memory.reclaim', '1G'],
+    ['memory.pressure', 'some 150000 1000000'],
+    ['memory.current', '1'],
+    ['cpu.stat.local', '1'],
+    ['cpuset.cpus.effective', '0'],
+    ['hugetlb.2MB.rsvd.current', '0'],
+    ['__proto__', '1'],
+    ['constructor', '1'],
+    [`memory.${'x'.repeat(1_000_000)}/`, '1'],
     ['../memory.max', '1'],
     ['memory.max/../cgroup.procs', '1'],
     ['memory', '1'],

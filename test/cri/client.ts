@@ -80,6 +80,16 @@ export class CriClient {
     });
   }
 
+  /** Sends bytes as they are, and gives the answer's. Rejects as {@link call} does. */
+  raw(method: string, bytes: Buffer): Promise<Buffer> {
+    const same = (value: Buffer): Buffer => value;
+    return new Promise((resolve, reject) => {
+      this.#client.makeUnaryRequest(methodOf(method).path, same, same, bytes, (error, response) =>
+        error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error),
+      );
+    });
+  }
+
   /** A server stream. */
   stream<Response extends object>(method: string, request: object): ClientReadableStream<Response> {
     const { path, requestSerialize, responseDeserialize } = methodOf(method);

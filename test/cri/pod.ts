@@ -30,6 +30,8 @@ export interface ContainerSpec {
   readonly resources: Resources;
   /** An init container: it runs to its end before the next one is made, and is not among those of the running pod. */
   readonly init?: true;
+  /** Made and not started. */
+  readonly starts?: false;
   /** Volume name to path in the container. */
   readonly mounts?: Readonly<Record<string, string>>;
 }
@@ -123,7 +125,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
   const containers = new Map<string, string>();
   for (const container of spec.containers) {
     const id = await createContainer(client, { sandboxId: pod_sandbox_id, uid, config }, container);
-    await client.call('StartContainer', { container_id: id });
+    if (container.starts !== false) await client.call('StartContainer', { container_id: id });
     if (container.init) await ended(client, id, container.name);
     else containers.set(container.name, id);
   }

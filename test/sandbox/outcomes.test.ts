@@ -54,6 +54,29 @@ describe('what is said of a pod', () => {
     expect(pod).not.toHaveProperty('desired');
   });
 
+  test('after one that has no meaning: why, and nothing of what it asked for', async () => {
+    await update(150);
+    await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+    const { state, lastError, containers } = await info();
+    expect([state, lastError?.reason]).toEqual(['Infeasible', 'INVALID_VALUE']);
+    expect(containers['c0']).toMatchObject({ desired: limitOf(150), actual: limitOf(150) });
+  });
+
+  test('such a one says nothing while another is under way', async () => {
+    let during: unknown;
+    await updateContainer(
+      runtime.context,
+      containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MI) }),
+      async () => {
+        await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+        during = runtime.context.outcomes.of(SANDBOX).state;
+        return ANSWER;
+      },
+    );
+    expect(during).toBe('InProgress');
+    expect((await info()).lastError).toBeUndefined();
+  });
+
   test('after one that asked for what is there: the same', async () => {
     await update(100);
     const four = { desired: limitOf(100), allocated: limitOf(100), actuated: limitOf(100), actual: limitOf(100) };

@@ -110,6 +110,24 @@ describe('a container is updated', () => {
   });
 });
 
+describe('a sum that cannot be told', () => {
+  const largest = bytes(Number.MAX_SAFE_INTEGER - 4095);
+  const refusal = (file: string) =>
+    expect.objectContaining({ reason: 'INVALID_VALUE', context: expect.objectContaining({ file }) as object }) as Error;
+
+  test('is refused, of memory and of CPU', () => {
+    const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
+    expect(() => podLimitsFor(state, [{ id: 'a', memory: largest }])).toThrow(refusal('memory.max'));
+    const quota = microseconds(2 ** 44 - 1);
+    expect(() => podLimitsFor(state, [{ id: 'a', cpu: { quota, period: PERIOD } }])).toThrow(refusal('cpu.max'));
+  });
+
+  test('is none where the pod has no limit', () => {
+    const state = pod('max', 'max', [container('a', 100, 10_000), container('b', 200, 20_000)]);
+    expect(podLimitsFor(state, [{ id: 'a', memory: largest }])).toEqual({});
+  });
+});
+
 describe('a limit that the kernel has rounded', () => {
   const rounded = (sizes: readonly number[], podSize: number, overhead = 0): PodState => ({
     ...pod(

@@ -158,6 +158,30 @@ describe('refused before anything changes', () => {
   });
 });
 
+describe('a request above the limit', () => {
+  const fits = (containers: object, more: Partial<DesiredPod> = {}) => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    return resize(desired(containers, more));
+  };
+  const memory = (mebibytes: number) => ({ memoryRequests: { containers: { c0: mi(mebibytes) } } });
+
+  test('that stays is refused with both', async () => {
+    const message = 'containers["c0"].requests.memory: "101Mi": the request is above the limit, 100Mi';
+    await expect(fits({ c0: {} }, memory(101))).rejects.toThrow(message);
+    await expect(fits({ c0: { shares: 104 } })).rejects.toThrow('containers["c0"].requests.cpu: "102m"');
+    await expect(fits({}, { memoryRequests: { pod: mi(301), containers: {} } })).rejects.toMatchObject({
+      ...{ code: 3, reason: 'INVALID_VALUE' },
+      context: { field: 'resources.requests.memory' },
+    });
+  });
+
+  test('that is the same, or that goes up with it, is none', async () => {
+    expect((await fits({ c0: {} }, memory(100))).steps).toEqual([]);
+    await fits({ c0: { memory: mi(150) } }, memory(150));
+    await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
+  });
+});
+
 test('a pod that is not there', async () => {
   runtime.on('PodSandboxStatus', () => {
     throw new Error('no such pod');
@@ -183,4 +207,19 @@ test('a container that has ended: the runtime stores the values, no cgroup chang
   expect(steps).toHaveLength(1);
   expect(stored).toEqual([BigInt(80 * MI)]);
   expect(runtime.read('memory.max')).toBe(String(300 * MI));
+});
+
+test('an init container that has run to its end: refused, and the others with it', async () => {
+  pod(String(300 * MI), [100 * MI, 200 * MI]);
+  const ended = 'e'.repeat(64);
+  runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
+  runtime.describeContainer(ended, {
+    ...{ metadata: { name: 'init' }, state: 2, created_at: -20n, finished_at: -10n },
+    resources: { linux: { memory_limit_in_bytes: BigInt(50 * MI) } },
+  });
+  await expect(resize(desired({ init: { memory: mi(80) }, c0: { memory: mi(80) } }))).rejects.toMatchObject({
+    ...{ code: 9, reason: 'INIT_CONTAINER_ENDED' },
+    context: { container: 'init' },
+  });
+  expect(limits()).toEqual([100 * MI, 200 * MI]);
 });

@@ -141,3 +141,13 @@ describe('a limit below its request', () => {
     expect(() => readAsked(asking(given), before)).not.toThrow();
   });
 });
+
+it('a container may be called as what every object has', () => {
+  const limits = { cpu: '', memory: '64Mi' };
+  const { desired } = readAsked({
+    pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },
+    containers: { constructor: { limits, requests: { cpu: '', memory: '' } } },
+    volumes: {},
+  });
+  expect(desired.containers.get('constructor')).toEqual({ memory: 64 * 1024 * 1024 });
+});

@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { Metadata } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { findCgroup, kernelResources, updateContainer, updatePod } from '../../src/sandbox/index.ts';
 import { decode, encode, readContainerStatus } from '../../src/runtime/index.ts';
@@ -66,6 +67,46 @@ describe('what cannot be understood is forwarded as it came', () => {
     expect(runtime.failOpens).toHaveLength(2);
     expect(runtime.warnings).toHaveLength(1);
     expect(runtime.warnings[0]).toMatchObject({ reason: 'unreadable_state', id: containerId(0) });
+  });
+});
+
+describe('what has no meaning is refused before it waits for anything', () => {
+  const asked = (linux: Parameters<typeof containerUpdate>[1], more: object = {}) =>
+    updateContainer(runtime.context, { ...containerUpdate(containerId(0), linux), ...more }, () =>
+      Promise.resolve(ANSWER),
+    );
+
+  test('it does not take the place of one that waits', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    let release = (): void => undefined;
+    const held = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (release = resolve)));
+    const good = asked({ cpu_quota: 20_000n });
+    await expect(asked({ cpu_quota: 5n })).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+    release();
+    await held;
+    expect(await good).toBe(ANSWER);
+  });
+
+  test('both linux and windows', async () => {
+    runtime.makePod(String(100 * MI), [100 * MI]);
+    await expect(asked({ cpu_quota: 20_000n }, { windows: {} })).rejects.toThrow(
+      'container c0 of pod default/web: windows: "set": beside linux',
+    );
+    expect(await asked({}, { linux: null, windows: {} })).toBe(ANSWER);
+  });
+
+  test('an id that nothing can have: nobody is asked for it', async () => {
+    await expect(update(50 * MI, undefined, 'f'.repeat(254))).rejects.toMatchObject({ code: 3 });
+    expect(runtime.calls).toEqual([]);
+  });
+
+  test('limits that come to more than can be told', async () => {
+    runtime.makePod(String(100 * MI), [50 * MI, 50 * MI]);
+    await expect(asked({ memory_limit_in_bytes: 2n ** 53n - 4096n })).rejects.toThrow(
+      /^pod default\/web: memory.max: /,
+    );
+    await expect(asked({ cpu_quota: 2n ** 44n - 1n })).rejects.toThrow(/^pod default\/web: cpu.max: /);
+    expect(runtime.read('memory.max')).toBe(String(100 * MI));
   });
 });
 
@@ -254,6 +295,66 @@ describe('the pod itself', () => {
       const refused = updatePod(runtime.context, podUpdate({ unified: { [key]: '1' } }), () => Promise.resolve(ANSWER));
       await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     }
+  });
+
+  test('a setting that the cgroup does not have is refused, and nothing is passed on', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MI), unified: { 'memory.nonsense': '1' } });
+    const refused = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+    await expect(refused).rejects.toThrow('unified["memory.nonsense"]: "1": there is no such file');
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  test('an empty setting is put back when a later one is refused', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const pod = { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '39', 'cpuset.cpus': '' };
+    runtime.writeCgroup('/kubepods/pod1', pod);
+    const request = podUpdate({ unified: { 'cpuset.cpus': '0' } });
+    let atCall = '';
+    const says = () => {
+      atCall = runtime.read('cpuset.cpus');
+      return Promise.reject(new Error('the runtime says no'));
+    };
+    await expect(updatePod(runtime.context, request, says)).rejects.toThrow(/^the runtime says no$/);
+    expect([atCall, runtime.read('cpuset.cpus')]).toEqual(['0', '']);
+  });
+
+  test.each([
+    ['memory', { memory_limit_in_bytes: 2n ** 53n - 4096n }, { memory_limit_in_bytes: 8192n }],
+    ['a quota', { cpu_quota: 2n ** 44n - 1n }, { cpu_quota: 1000n }],
+  ])('%s that cannot be told with its overhead is refused', async (_name, resources, overhead) => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const refused = updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
+    await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+  });
+
+  const lacksTheCall = () =>
+    Promise.reject(Object.assign(new Error(), { code: 12, details: 'unknown method', metadata: new Metadata() }));
+
+  test('a runtime that lacks the call is answered for, where the cgroup has been written', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const answer = await updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), lacksTheCall);
+    expect(answer).toEqual(Buffer.alloc(0));
+    expect(runtime.read('cpu.max')).toBe('50000 100000');
+  });
+
+  test('of a pod that nobody knows nothing is answered for it', async () => {
+    runtime.on('PodSandboxStatus', () => {
+      throw new Error('no such pod');
+    });
+    const refused = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), lacksTheCall);
+    await expect(refused).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
+    runtime.on('PodSandboxStatus');
+    const unanswered = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), lacksTheCall);
+    await expect(unanswered).rejects.toMatchObject({ code: 14, details: 'no answer' });
+  });
+
+  test('nor of one without a cgroup of its own', async () => {
+    runtime.describePod({ config: { ...podConfig, linux: {} } });
+    const passed = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), lacksTheCall);
+    await expect(passed).rejects.toMatchObject({ code: 12, details: 'unknown method' });
   });
 
   test('without a cgroup of its own it is only passed on', async () => {

@@ -181,6 +181,7 @@ describe('ResizePod', () => {
       pod: { cpu: { quota: 200_000, period: 100_000 } },
       containers: new Map([['app', { memory: 128 * MiB, cpu: { quota: 50_000, period: 100_000 }, shares: 256 }]]),
       volumes: new Map([['cache', { kind: 'share', hundredths: 5000 }]]),
+      memoryRequests: { containers: { app: 64 * MiB } },
     });
     call.succeed();
     const time = { seconds: clock.now() / 1000 };

@@ -35,6 +35,8 @@ describe('the annotation of a volume', () => {
     '',
     '0',
     '0Mi',
+    '1',
+    '4095',
     '0%',
     '0.00%',
     '-5%',

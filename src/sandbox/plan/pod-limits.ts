@@ -1,4 +1,5 @@
-import { MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../../errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../units/index.ts';
 import type { ContainerState, ContainerWish, PodState, Step } from '../state.ts';
 import { PAGE, sameMemory } from './compare.ts';
@@ -7,7 +8,8 @@ import { PAGE, sameMemory } from './compare.ts';
  * The pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
  * updated"): a tight limit stays tight, a looser one is raised only when the sum would pass it, `max` stays `max`. A limit
  * that is already under the sum was set so on purpose (Kubernetes' pod-level resources allow it) and is left alone. What
- * the containers give to each other changes no limit of the pod.
+ * the containers give to each other changes no limit of the pod. Throws INVALID_VALUE when the sum is more than can be told
+ * exactly, or than the kernel takes.
  */
 export function podLimitsFor(
   state: PodState,
@@ -26,7 +28,7 @@ function podMemoryFor(state: PodState, then: readonly ContainerState[]): Limit<B
   const sum = memorySum(state, then);
   const limit = numberOf(state.memory);
   const wanted = limitFor(limit, memoryRoom(state), wholePages(memorySum(state)), wholePages(sum));
-  return wanted === undefined ? undefined : finiteOrMax(sum, bytes);
+  return wanted === undefined ? undefined : finiteOrMax('memory.max', sum, Number.MAX_SAFE_INTEGER, bytes);
 }
 
 function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | undefined {
@@ -41,7 +43,9 @@ function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | u
     cpuSum(state, period),
     Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA),
   );
-  return wanted === undefined ? undefined : { quota: finiteOrMax(wanted, microseconds), period };
+  return wanted === undefined
+    ? undefined
+    : { quota: finiteOrMax('cpu.max', wanted, MAX_CPU_QUOTA, microseconds), period };
 }
 
 /** How far a limit may stand from the sum and still be tight: what rounding makes of it. */
@@ -104,5 +108,14 @@ const quotaIn = (cpu: CpuMax, period: number): number => (numberOf(cpu.quota) * 
 /** Infinity when there is no limit. */
 const numberOf = (limit: Limit<number>): number => (limit === 'max' ? Infinity : limit);
 
-const finiteOrMax = <Unit extends number>(value: number, unit: (value: number) => Unit): Limit<Unit> =>
-  Number.isFinite(value) ? unit(value) : 'max';
+function finiteOrMax<Unit extends number>(
+  file: string,
+  sum: number,
+  most: number,
+  unit: (value: number) => Unit,
+): Limit<Unit> {
+  if (sum === Infinity) return 'max';
+  if (sum <= most) return unit(sum);
+  const message = `${file}: the limits of its containers come to ${sum}, and it can be ${most} at most`;
+  throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file, asked: String(sum) });
+}

@@ -1,5 +1,5 @@
 /** CPU and memory as Kubernetes writes them, and as the kernel takes them. Pure. */
-import { DEFAULT_CPU_PERIOD, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { DEFAULT_CPU_PERIOD, MAX_CPU_QUOTA, MIN_CPU_QUOTA, MIN_MEMORY_LIMIT } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../errors/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, microseconds } from '../../units/index.ts';
 import { parseMilli, parseQuantity } from '../../units/quantity.ts';
@@ -7,10 +7,6 @@ import { parseMilli, parseQuantity } from '../../units/quantity.ts';
 /** cgroup v1's bounds of cpu.shares. */
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
-/** No cgroup file takes less than a page, and none of this machine's pages is smaller. */
-const LEAST_MEMORY = 4096;
-/** What the kernel takes as a quota: MAX_BW of kernel/sched/sched.h, in microseconds. */
-const LARGEST_QUOTA = 2 ** 44 - 1;
 
 const UNITS = [
   ['Gi', 2 ** 30],
@@ -25,7 +21,7 @@ export type MilliCpu = number;
 export function readCpuLimit(text: string, field: string): Limit<MilliCpu> | undefined {
   if (removes(text)) return 'max';
   const milli = readCpuRequest(text, field);
-  if (milli !== undefined && quotaOf(milli) > LARGEST_QUOTA) throw invalid(field, text, 'more than the kernel takes');
+  if (milli !== undefined && quotaOf(milli) > MAX_CPU_QUOTA) throw invalid(field, text, 'more than the kernel takes');
   return milli;
 }
 
@@ -38,8 +34,8 @@ export function readCpuRequest(text: string, field: string): MilliCpu | undefine
 export function readMemoryLimit(text: string, field: string): Limit<Bytes> | undefined {
   if (removes(text)) return 'max';
   const limit = readMemoryRequest(text, field);
-  if (limit !== undefined && limit < LEAST_MEMORY) {
-    throw invalid(field, text, `less than a page of memory, ${LEAST_MEMORY} bytes`);
+  if (limit !== undefined && limit < MIN_MEMORY_LIMIT) {
+    throw invalid(field, text, `less than a page of memory, ${MIN_MEMORY_LIMIT} bytes`);
   }
   return limit;
 }
@@ -68,7 +64,9 @@ export function formatCpuMax({ quota, period }: CpuMax): string {
 }
 
 /** The request of CPU that these shares come from. */
-export const formatShares = (shares: CpuShares): string => formatMilli(Math.ceil((shares * 1000) / 1024));
+export const formatShares = (shares: CpuShares): string => formatMilli(milliOfShares(shares));
+
+export const milliOfShares = (shares: CpuShares): MilliCpu => Math.ceil((shares * 1000) / 1024);
 
 /** `256Mi`, or bytes where no unit tells exactly; `max`. */
 export function formatMemory(limit: Limit<Bytes>): string {

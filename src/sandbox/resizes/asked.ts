@@ -1,7 +1,7 @@
 import { ShimError } from '../../errors/index.ts';
 import { VOLUME_ANNOTATION, type VolumePolicy, isDnsLabel, parseVolumeAnnotation } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../units/index.ts';
-import type { DesiredLimits, DesiredPod } from '../resize-request.ts';
+import type { DesiredLimits, DesiredPod, MemoryRequests } from '../resize-request.ts';
 import {
   type MilliCpu,
   cpuMaxOf,
@@ -35,11 +35,7 @@ export interface AskedAmounts {
   readonly memory: string;
 }
 
-/** Requests of memory: the kernel does not know them, so they are kept here. */
-export interface MemoryRequests {
-  readonly pod?: Bytes;
-  readonly containers: Readonly<Record<string, Bytes>>;
-}
+export type { MemoryRequests };
 
 export const noMemoryRequests: MemoryRequests = { containers: {} };
 
@@ -60,7 +56,9 @@ export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequ
   for (const [name, resources] of Object.entries(asked.containers)) {
     const field = `containers[${quoted(name)}]`;
     if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a container');
-    const read = readResources(resources, field, before.containers[name]);
+    // A container may be called "constructor", which every object has.
+    const kept = Object.hasOwn(before.containers, name) ? before.containers[name] : undefined;
+    const read = readResources(resources, field, kept);
     if (read.memoryRequest !== undefined) memory.set(name, read.memoryRequest);
     containers.set(name, read.limits);
   }
@@ -70,7 +68,7 @@ export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequ
     containers: Object.fromEntries(memory),
     ...(pod.memoryRequest === undefined ? {} : { pod: pod.memoryRequest }),
   };
-  return { desired: { pod: pod.limits, containers, volumes }, memoryRequests };
+  return { desired: { pod: pod.limits, containers, volumes, memoryRequests }, memoryRequests };
 }
 
 function readResources(

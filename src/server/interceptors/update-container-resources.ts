@@ -1,16 +1,16 @@
 import type { Backend } from '../../runtime/index.ts';
 import { type ResizeContext, updateContainer } from '../../sandbox/index.ts';
 import type { RawUnaryHandler } from '../call.ts';
-import { decodeOrUndefined } from './decode.ts';
+import { decodeUpdate } from './decode.ts';
 import { forwardToTheEnd } from './forward.ts';
 
 /** UpdateContainerResources: the runtime gets the bytes as they came, inside the pod's own resize. */
 export function updateContainerResources(context: ResizeContext, backend: Backend): RawUnaryHandler {
   return async (call, trace) => {
     const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);
-    const request = decodeOrUndefined(context, 'UpdateContainerResourcesRequest', call.request);
+    const request = decodeUpdate(context, 'UpdateContainerResourcesRequest', call.request);
     if (request === undefined) return send();
-    trace.fields.container = request.container_id;
+    trace.fields.container = request.container_id.slice(0, 64);
     return updateContainer(context, request, send, Number(call.getDeadline()));
   };
 }

@@ -1,27 +1,16 @@
-import { type Backend, encode, isUnimplemented } from '../../runtime/index.ts';
+import type { Backend } from '../../runtime/index.ts';
 import { type ResizeContext, updatePod } from '../../sandbox/index.ts';
 import type { RawUnaryHandler } from '../call.ts';
-import { decodeOrUndefined } from './decode.ts';
+import { decodeUpdate } from './decode.ts';
 import { forwardToTheEnd } from './forward.ts';
 
-/**
- * UpdatePodSandboxResources: carried out here, then passed on. A backend that does not have the call (containerd before
- * 2.3) is answered for: the pod's cgroup, all that there is to change, has been changed.
- */
+/** UpdatePodSandboxResources: carried out here, then passed on; {@link updatePod} answers for a backend without the call. */
 export function updatePodSandboxResources(context: ResizeContext, backend: Backend): RawUnaryHandler {
   return async (call, trace) => {
     const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);
-    const request = decodeOrUndefined(context, 'UpdatePodSandboxResourcesRequest', call.request);
+    const request = decodeUpdate(context, 'UpdatePodSandboxResourcesRequest', call.request);
     if (request === undefined) return send();
-    trace.fields.pod = request.pod_sandbox_id;
-    const tell = async (): Promise<Buffer> => {
-      try {
-        return await send();
-      } catch (error) {
-        if (!isUnimplemented(error)) throw error;
-        return encode('UpdatePodSandboxResourcesResponse', {});
-      }
-    };
-    return updatePod(context, request, tell, Number(call.getDeadline()));
+    trace.fields.pod = request.pod_sandbox_id.slice(0, 64);
+    return updatePod(context, request, send, Number(call.getDeadline()));
   };
 }

@@ -1,0 +1,31 @@
+import type { PodDescription } from '../runtime/index.ts';
+import type { Bytes, CpuMax, Limit } from '../units/index.ts';
+import { isUnderUse } from './admission.ts';
+import type { ResizeContext } from './context.ts';
+import { podCgroup } from './live.ts';
+import { saying } from './meaning.ts';
+import { podLimitsFor } from './plan.ts';
+import { podNamed } from './room.ts';
+import type { ContainerWish, PodState } from './state.ts';
+
+/**
+ * The pod limits that go with updates of its containers. A lowering of memory that the pod's use forbids is left out, with a
+ * warning: nobody has asked for it. Throws INVALID_VALUE as {@link podLimitsFor} does.
+ */
+export async function followingLimits(
+  context: ResizeContext,
+  pod: PodDescription,
+  state: PodState,
+  wishes: readonly ContainerWish[],
+): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
+  const { text, ids } = podNamed(pod);
+  const { memory, ...limits } = saying(text, ids, () => podLimitsFor(state, wishes));
+  if (memory === undefined) return limits;
+  const use = await context.tree.readMemoryUse(podCgroup(pod));
+  if (!isUnderUse(memory, state.memory, use)) return { ...limits, memory };
+  context.log.warn(
+    { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
+    'pod limit not lowered with its containers: more is in use than can be reclaimed',
+  );
+  return limits;
+}

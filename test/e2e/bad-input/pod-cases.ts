@@ -1,0 +1,119 @@
+import {
+  type BadCase,
+  type PassedOn,
+  type Refused,
+  FAILED_PRECONDITION,
+  INT64,
+  INVALID_ARGUMENT,
+  NOT_FOUND,
+  invalid,
+  passedOn,
+  refused,
+} from './case.ts';
+import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
+import { MI } from './node.ts';
+
+const call = 'UpdatePodSandboxResources';
+const MEMORY = 'memory_limit_in_bytes';
+const NAME = 'pod default/web';
+
+const of = (name: string, request: object, answer: Refused | PassedOn): BadCase => ({
+  ...{ name, call, answer },
+  request: ({ pod }) => ({ pod_sandbox_id: pod.sandboxId, ...request }),
+});
+
+const field = (name: string, value: number | string, ...says: string[]): BadCase =>
+  of(`${name} ${value}`, { resources: { [name]: value } }, invalid(`${NAME}, resources`, String(value), ...says));
+
+const overhead = (name: string, resources: object, extra: object, ...says: string[]): BadCase =>
+  of(`overhead: ${name}`, { resources, overhead: extra }, invalid(NAME, ...says));
+
+const unified = (key: string, value: string, ...says: string[]): BadCase =>
+  of(
+    `unified ${key}=${JSON.stringify(value)}`,
+    { resources: { unified: { [key]: value } } },
+    invalid(NAME, key, ...says),
+  );
+
+const volume = (name: string, value: string, answer: Refused): BadCase =>
+  of(
+    `volume ${name.slice(0, 20)}=${JSON.stringify(value.slice(0, 20))}`,
+    { annotations: { [`volume.cri-resize-shim.io/${name}`]: value } },
+    answer,
+  );
+
+const annotation = (name: string, value: string): BadCase =>
+  volume(
+    name,
+    value,
+    refused(INVALID_ARGUMENT, 'INVALID_ANNOTATION', name, JSON.stringify(value.slice(0, 40)).slice(0, -1)),
+  );
+
+const id = (name: string, pod_sandbox_id: string): BadCase => ({
+  ...{ name: `an id ${name}`, call },
+  request: () => ({ pod_sandbox_id, resources: { [MEMORY]: 256 * MI } }),
+  answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
+});
+
+/** Of a pod that was not found the runtime has told so when it was asked for its status. */
+const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
+  ...{ name, call },
+  request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MI } }),
+  answer: {
+    by: 'runtime',
+    instead: { method: 'PodSandboxStatus', request: (node) => ({ pod_sandbox_id: idOf(node), verbose: true }) },
+  },
+});
+
+export const podCases: readonly BadCase[] = [
+  ...['-2', INT64.least, INT64.inexact, '1', '4095'].map((value) => field(MEMORY, value, MEMORY)),
+  ...['-2', '999', '17592186044416', INT64.least, INT64.most].map((value) => field('cpu_quota', value)),
+  ...['-1', '999', '1000001', INT64.most].map((value) => field('cpu_period', value)),
+  ...['-1', INT64.least, INT64.most].map((value) => field('cpu_shares', value, 'cpu_shares')),
+  overhead('negative', { [MEMORY]: 256 * MI }, { [MEMORY]: -5 }, 'overhead', '-5'),
+  overhead('past what can be told', { [MEMORY]: '9007199254736896' }, { [MEMORY]: 8192 }, '9007199254736896 + 8192'),
+  overhead('past the largest quota', { cpu_quota: '17592186044415' }, { cpu_quota: 5000 }, '17592186044415 + 5000'),
+  unified('../x', '1', 'not a setting'),
+  unified('cgroup.procs', '1', 'not a setting'),
+  unified('memory.reclaim', '1M', 'not a setting'),
+  unified('memory.events', '1', 'not a setting'),
+  unified('memory.max', 'lots', '"lots"'),
+  unified('cpu.max', '5', '5'),
+  unified('memory.nonsense', '1', 'no such file'),
+  of(
+    'a limit that would do beside a setting that the kernel refuses',
+    { resources: { [MEMORY]: 256 * MI, cpu_quota: 50_000, unified: { 'memory.high': 'lots', 'memory.low': '4096' } } },
+    refused(INVALID_ARGUMENT, 'CGROUP_WRITE_FAILED', 'memory.high', '"lots"'),
+  ),
+  of(
+    'settings that were made before the one that the kernel refuses',
+    { resources: { unified: { 'memory.oom.group': '1', 'memory.low': '8192', 'pids.max': 'lots' } } },
+    refused(INVALID_ARGUMENT, 'CGROUP_WRITE_FAILED', 'pids.max', '"lots"'),
+  ),
+  of(
+    'less than is in use',
+    { resources: { [MEMORY]: 16 * MI } },
+    refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', NAME, String(16 * MI), 'reclaimed'),
+  ),
+  volume('unknown', '64Mi', refused(INVALID_ARGUMENT, 'UNKNOWN_VOLUME', NAME, 'unknown')),
+  volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MI), String(8 * MI))),
+  ...['', '0', '1', '-1', '64MB', '0%', '1001%', '50%/../x', 'Follow', '1e400', '9'.repeat(2000)].map((value) =>
+    annotation('cache', value),
+  ),
+  annotation('../cache', '64Mi'),
+  id('unknown', 'feedfacefeedface'),
+  id('that is a path', '../../etc'),
+  { ...id('over-long', 'f'.repeat(100_000)), answer: invalid('pod_sandbox_id', 'ffff') },
+  asStatus('an empty id', () => ''),
+  asStatus('an ambiguous prefix', ({ ambiguous }) => ambiguous.pod),
+  {
+    ...{ name: 'a pod without a cgroup of its own', call, answer: passedOn },
+    request: ({ loners }) => ({ pod_sandbox_id: loners[0], resources: { [MEMORY]: 256 * MI } }),
+  },
+  { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.sandboxId) },
+  { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },
+  {
+    ...{ name: 'a hundred thousand annotations', call, answer: invalid(call, 'bytes') },
+    request: ({ pod }) => withEntries(100_000, pod.sandboxId, [4]),
+  },
+];
