@@ -6,7 +6,7 @@ import { CriClient, type Resources } from '../cri/client.ts';
 import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
 import { ShimProcess } from '../cri/shim.ts';
 import { type Answer, ResizeClient, refusal } from '../server/resize-api-client.ts';
-import { VolumeWatcher } from './watcher.ts';
+import { VolumeWatcher } from './volume-watcher.ts';
 
 /** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
 
