@@ -1,4 +1,5 @@
 import type { Measurement, Resources } from './measure.ts';
+import type { WorkResult } from './work/index.ts';
 
 /** The bars of the shim's speed. */
 
@@ -19,6 +20,13 @@ const operationBars: readonly OperationBar[] = [
 
 const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Partial<Record<keyof Resources, number>>;
 
+/** At most this for p50, in the result's own unit. */
+const workBars: Readonly<Record<string, number>> = {
+  'Plan for 10 containers': 100,
+  'ResizePod of 3 containers': 5,
+  'Recovery of 250 pods': 1500,
+};
+
 export interface Verdict {
   readonly text: string;
   readonly met: boolean;
@@ -35,6 +43,12 @@ export function judge(measurement: Measurement): Verdict | undefined {
 
 export function judgeResource(name: keyof typeof resourceBars, value: number): Verdict {
   return verdict(`<= ${resourceBars[name]}`, value <= resourceBars[name]);
+}
+
+/** Undefined where there is no bar. */
+export function judgeWork({ work, unit, p50 }: WorkResult): Verdict | undefined {
+  const bar = workBars[work];
+  return bar === undefined ? undefined : verdict(`p50 <= ${bar} ${unit}`, p50 <= bar);
 }
 
 const verdict = (text: string, met: boolean): Verdict => ({ text: `${text}: ${met ? 'met' : 'NOT MET'}`, met });

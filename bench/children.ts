@@ -1,17 +1,23 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, openSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+/** TMPFS_MAGIC of linux/magic.h. */
+const TMPFS_MAGIC = 0x01021994;
+
+const isInMemory = (folder: string): boolean => statfsSync(folder).type === TMPFS_MAGIC;
+
 /**
- * The processes and the folder of one run. However it ends (return, exception, signal), none of them is left: the last
+ * The processes and the folders of one run. However it ends (return, exception, signal), none of them is left: the last
  * clean-up is synchronous, and hangs on the process's own exit.
  */
 export class Children {
   /** For sockets, logs and containerd's state. */
   readonly folder = mkdtempSync(join(tmpdir(), 'cri-bench-'));
   readonly #running = new Set<Child>();
+  readonly #folders = [this.folder];
 
   constructor() {
     for (const [signal, number] of [
@@ -24,12 +30,32 @@ export class Children {
     process.on('exit', () => {
       for (const child of this.#running) child.process.kill('SIGKILL');
       // Again and again: who has just been killed may still be writing.
-      rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+      for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     });
   }
 
   path(name: string): string {
     return join(this.folder, name);
+  }
+
+  /** A new folder on a disk: /tmp may lie in memory, /var/tmp may not (hier(7)). Throws where it does all the same. */
+  folderOnDisk(): string {
+    const folder = this.#folderIn('/var/tmp');
+    if (isInMemory(folder)) throw new Error(`${folder} is in memory, and a disk is to be measured`);
+    return folder;
+  }
+
+  /** A new folder in memory, for what stands for files of the kernel: those have no disk to wait for. Throws where there is none. */
+  folderInMemory(): string {
+    const folder = this.#folderIn('/dev/shm');
+    if (!isInMemory(folder)) throw new Error(`${folder} is not in memory (shm_overview(7))`);
+    return folder;
+  }
+
+  #folderIn(parent: string): string {
+    const folder = mkdtempSync(join(parent, 'cri-bench-'));
+    this.#folders.push(folder);
+    return folder;
   }
 
   /** Starts a program, whose stderr goes to a file: reading it would take the load client's time. */

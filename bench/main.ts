@@ -1,12 +1,13 @@
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { operations } from './operations.ts';
-import { allBarsMet, table } from './report.ts';
+import { allBarsMet, json, table } from './report.ts';
 import { run } from './run.ts';
+import { works } from './work/index.ts';
 
 /**
- * npm run bench: each call direct and through the shim, in one run, on this machine. Ratios hold on any machine; times
- * are this one's. Nothing here fails by being slow unless `--check` asks for it.
+ * npm run bench: each call direct and through the shim, in one run, on this machine, then what the shim does by itself. Ratios hold on
+ * any machine; times are this one's. Nothing here fails by being slow unless `--check` asks for it.
  */
 
 interface Flags {
@@ -27,22 +28,23 @@ function seconds(text: string): number {
 
 async function main(): Promise<number> {
   const flags = new Command('bench')
-    .description('Measures calls direct and through the shim, in turn, in one run.')
+    .description('Measures calls direct and through the shim, in turn, in one run, and what the shim does by itself.')
     .option('--json', 'print an array of results')
     .option('--check', 'exit with 1 when a bar is not met')
-    .option('--seconds <number>', 'for each call and number in flight, both sides together', seconds, 6)
-    .option('--only <op>', 'only calls whose name begins with this')
+    .option('--seconds <number>', 'for each work, and each call and number in flight, both sides together', seconds, 6)
+    .option('--only <op>', 'only calls and works whose name begins with this')
     .option('--profile <folder>', 'leave a CPU profile of each measured shim in this folder')
     .parse()
     .opts<Flags>();
   const prefix = (flags.only ?? '').toLowerCase();
-  const chosen = operations.filter(({ name }) => name.toLowerCase().startsWith(prefix));
-  if (chosen.length === 0) throw new Error(`--only: one of ${operations.map(({ name }) => name).join(', ')}`);
+  const isChosen = ({ name }: { readonly name: string }): boolean => name.toLowerCase().startsWith(prefix);
+  const chosen = { operations: operations.filter(isChosen), works: works.filter(isChosen) };
+  const names = [...operations, ...works].map(({ name }) => name);
+  if (!names.some((name) => isChosen({ name }))) throw new Error(`--only: one of ${names.join(', ')}`);
   const profile = flags.profile === undefined ? undefined : resolve(flags.profile);
-  const { measurements, resources } = await run({ operations: chosen, seconds: flags.seconds, profile, progress });
-  const json = (): string => `${JSON.stringify([...measurements, resources], null, 2)}\n`;
-  process.stdout.write(flags.json ? json() : table(measurements, resources));
-  return flags.check && !allBarsMet(measurements, resources) ? 1 : 0;
+  const results = await run({ ...chosen, seconds: flags.seconds, profile, progress });
+  process.stdout.write(flags.json ? json(results) : table(results));
+  return flags.check && !allBarsMet(results) ? 1 : 0;
 }
 
 try {

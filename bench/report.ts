@@ -1,5 +1,7 @@
-import { type Verdict, judge, judgeResource } from './bars.ts';
+import { type Verdict, judge, judgeResource, judgeWork } from './bars.ts';
 import type { Measurement, Resources } from './measure.ts';
+import type { Results } from './run.ts';
+import type { WorkResult } from './work/index.ts';
 
 const headings = [
   ['call', 'in', 'direct', '', '', 'shim', '', '', '', 'shim / direct', '', ''],
@@ -8,43 +10,65 @@ const headings = [
 /** Columns of words; the others are numbers, and stand to the right. */
 const words = new Set([0, 11]);
 
-/** The result as people read it. */
-export function table(measurements: readonly Measurement[], resources: Resources): string {
-  const rows = measurements.map((measurement) => {
-    const { op, inFlight, direct, shim, ratio, rpsRatio } = measurement;
-    const numbers = [inFlight, direct.p50us, direct.p99us, direct.rps, shim.p50us, shim.p99us, shim.rps, shim.cpuUs];
-    const ratios = [ratio.toFixed(2), rpsRatio.toFixed(2)];
-    const places = [0, 0, 0, 0, 0, 0, 0, 1];
-    return [op, ...numbers.map((value, index) => value.toFixed(places[index])), ...ratios, textOf(judge(measurement))];
-  });
-  const { rssMB, rssAtEndMB, startMs } = resources;
+const workHeadings = ['work', 'p50', 'p99', '', 'bar'];
+const workWords = new Set([0, 3, 4]);
+
+/** The results as people read them. */
+export function table({ measurements, resources, workResults }: Results): string {
+  const parts = [
+    ...(measurements.length === 0 ? [] : [aligned([...headings, ...measurements.map(callRow)], words)]),
+    ...(resources === undefined ? [] : [resourceLines(resources)]),
+    ...(workResults.length === 0 ? [] : [aligned([workHeadings, ...workResults.map(workRow)], workWords)]),
+  ];
+  return parts.map((lines) => `${lines.join('\n')}\n`).join('\n');
+}
+
+/** The same for programs: one array. */
+export function json({ measurements, resources, workResults }: Results): string {
+  return `${JSON.stringify([...measurements, ...workResults, ...(resources === undefined ? [] : [resources])], null, 2)}\n`;
+}
+
+function callRow(measurement: Measurement): string[] {
+  const { op, inFlight, direct, shim, ratio, rpsRatio } = measurement;
+  const numbers = [inFlight, direct.p50us, direct.p99us, direct.rps, shim.p50us, shim.p99us, shim.rps, shim.cpuUs];
+  const ratios = [ratio.toFixed(2), rpsRatio.toFixed(2)];
+  const places = [0, 0, 0, 0, 0, 0, 0, 1];
+  return [op, ...numbers.map((value, index) => value.toFixed(places[index])), ...ratios, textOf(judge(measurement))];
+}
+
+function resourceLines({ rssMB, rssAtEndMB, startMs }: Resources): string[] {
   return [
-    ...aligned([...headings, ...rows]),
-    '',
     `memory under load  ${rssMB.toFixed(1)} MB   ${textOf(judgeResource('rssMB', rssMB))}`,
     `with handled calls ${rssAtEndMB.toFixed(1)} MB`,
     `first answer       ${startMs.toFixed(0)} ms   ${textOf(judgeResource('startMs', startMs))}`,
-    '',
-  ].join('\n');
+  ];
 }
 
-export function allBarsMet(measurements: readonly Measurement[], { rssMB, startMs }: Resources): boolean {
-  const verdicts = [...measurements.map(judge), judgeResource('rssMB', rssMB), judgeResource('startMs', startMs)];
+function workRow(result: WorkResult): string[] {
+  const { work, unit, p50, p99 } = result;
+  return [work, p50.toFixed(2), p99?.toFixed(2) ?? '', unit, textOf(judgeWork(result))];
+}
+
+export function allBarsMet({ measurements, resources, workResults }: Results): boolean {
+  const ofResources =
+    resources === undefined
+      ? []
+      : [judgeResource('rssMB', resources.rssMB), judgeResource('startMs', resources.startMs)];
+  const verdicts = [...measurements.map(judge), ...ofResources, ...workResults.map(judgeWork)];
   return verdicts.every((verdict) => verdict?.met !== false);
 }
 
 const textOf = (verdict: Verdict | undefined): string => verdict?.text ?? '';
 
-function aligned(rows: readonly (readonly string[])[]): string[] {
+/** Columns of `text` stand to the left, those of numbers to the right. */
+function aligned(rows: readonly (readonly string[])[], text: ReadonlySet<number>): string[] {
   const columns = Math.max(...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, column) =>
     Math.max(...rows.map((row) => row[column]?.length ?? 0)),
   );
   return rows.map((row) =>
     row
-      .map((cell, column) =>
-        words.has(column) ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0),
-      )
+      .map((cell, column) => (text.has(column) ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
       .join('  ')
       .trimEnd(),
   );

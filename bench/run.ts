@@ -10,10 +10,12 @@ import type { BackendName, Operation } from './operations.ts';
 import { peakRssMB } from './process-use.ts';
 import { openWay, startTime } from './shim.ts';
 import { rounded } from './statistics.ts';
+import type { Work, WorkResult } from './work/index.ts';
 
 export interface RunOptions {
   readonly operations: readonly Operation[];
-  /** For each call and number in flight, direct and shim together. */
+  readonly works: readonly Work[];
+  /** For each work, and for each call and number in flight, direct and shim together. */
   readonly seconds: number;
   /** Where CPU profiles of the measured shims go, if they are wanted. */
   readonly profile?: string | undefined;
@@ -22,14 +24,34 @@ export interface RunOptions {
 
 export interface Results {
   readonly measurements: readonly Measurement[];
-  readonly resources: Resources;
+  /** Undefined where no call was measured: it is under their load. */
+  readonly resources: Resources | undefined;
+  readonly workResults: readonly WorkResult[];
 }
 
 const IN_FLIGHT = [1, 16] as const;
 
 /** Starts everything, measures, and ends the shims. What else runs ends with this process. */
-export async function run({ operations, seconds, profile, progress }: RunOptions): Promise<Results> {
+export async function run({ operations, works, ...options }: RunOptions): Promise<Results> {
   const children = new Children();
+  const ofCalls = operations.length === 0 ? noCalls : await measureCalls(children, operations, options);
+  const workResults: WorkResult[] = [];
+  for (const { name, measure: measureWork } of works) {
+    options.progress(`${name} ...`);
+    workResults.push(...(await measureWork({ children, ...options })));
+  }
+  return { ...ofCalls, workResults };
+}
+
+type CallResults = Pick<Results, 'measurements' | 'resources'>;
+
+const noCalls: CallResults = { measurements: [], resources: undefined };
+
+async function measureCalls(
+  children: Children,
+  operations: readonly Operation[],
+  { seconds, profile, progress }: Omit<RunOptions, 'operations' | 'works'>,
+): Promise<CallResults> {
   const sockets = await startBackends(children, new Set(operations.map(({ backend }) => backend)), progress);
   const cgroupRoot = children.path('cgroup');
   await writeCgroups(cgroupRoot);

@@ -8,9 +8,11 @@ import { version } from './operations.ts';
 import { connectWhenThere } from './sockets.ts';
 import { median, rounded } from './statistics.ts';
 
-interface Shim {
+export interface Shim {
   readonly child: Child;
   readonly socket: string;
+  /** Of the resize API. */
+  readonly resizeSocket: string;
 }
 
 export interface ShimPlaces {
@@ -19,6 +21,10 @@ export interface ShimPlaces {
   readonly cgroupRoot: string;
   /** Where a CPU profile goes when it ends, if one is wanted. */
   readonly profile?: string | undefined;
+  /** For its journal; a folder of its own without it. */
+  readonly stateFolder?: string;
+  /** A module that is loaded before it. */
+  readonly preload?: string;
 }
 
 /** What the unit sets, which is how the shim runs on a node. */
@@ -29,25 +35,39 @@ function unitEnvironment(): Record<string, string> {
 }
 
 /** Starts the shim as it is shipped. Its log goes to a file, at the level that is the default. */
-function spawnShim(children: Children, name: string, { backend, cgroupRoot, profile }: ShimPlaces): Shim {
+export function spawnShim(
+  children: Children,
+  name: string,
+  places: ShimPlaces,
+  environment: Readonly<Record<string, string>> = {},
+): Shim {
+  const { backend, cgroupRoot, profile, preload } = places;
+  const stateFolder = places.stateFolder ?? children.path(`${name}-state`);
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
   const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', children.path('kubelet')];
-  const own = ['--state-folder', children.path(`${name}-state`), '--resize-listen', `unix://${socket}.resize`];
+  const resizeSocket = `${socket}.resize`;
+  const own = ['--state-folder', stateFolder, '--resize-listen', `unix://${resizeSocket}`];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
+  const preloading = preload === undefined ? [] : ['--import', preload];
   const program = builtFile('cri-resize-shim.js');
   const child = children.spawn(
     name,
     process.execPath,
-    [...profiling, program, ...args, ...folders, ...own],
-    unitEnvironment(),
+    [...profiling, ...preloading, program, ...args, ...folders, ...own],
+    { ...unitEnvironment(), ...environment },
   );
-  return { child, socket };
+  return { child, socket, resizeSocket };
 }
 
 /** The same, up and answering. */
-async function startShim(children: Children, name: string, places: ShimPlaces): Promise<Shim> {
-  const shim = spawnShim(children, name, places);
+export async function startShim(
+  children: Children,
+  name: string,
+  places: ShimPlaces,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Shim> {
+  const shim = spawnShim(children, name, places, environment);
   const connection = await shim.child.until(connectWhenThere(shim.socket));
   await shim.child.until(connection.call(version));
   connection.close();

@@ -21,26 +21,35 @@ export interface StoredContainer {
   readonly pod: StoredPod;
 }
 
-export const pods: readonly StoredPod[] = Array.from({ length: PODS }, (_, index) => {
-  const digits = hash(`uid ${index}`);
-  const groups = [digits.slice(0, 8), digits.slice(8, 12), digits.slice(12, 16), digits.slice(16, 20)];
-  const uid = [...groups, digits.slice(20, 32)].join('-');
-  return {
-    id: hash(`pod ${index}`),
-    uid,
-    name: `checkout-${digits.slice(0, 10)}-${digits.slice(10, 15)}`,
-    namespace: `team-${index % 10}-production`,
-    cgroupParent: `/kubepods/burstable/pod${uid}`,
-  };
-});
+/** So many pods, the same in each process. */
+export function makePods(count: number): StoredPod[] {
+  return Array.from({ length: count }, (_, index) => {
+    const digits = hash(`uid ${index}`);
+    const groups = [digits.slice(0, 8), digits.slice(8, 12), digits.slice(12, 16), digits.slice(16, 20)];
+    const uid = [...groups, digits.slice(20, 32)].join('-');
+    return {
+      id: hash(`pod ${index}`),
+      uid,
+      name: `checkout-${digits.slice(0, 10)}-${digits.slice(10, 15)}`,
+      namespace: `team-${index % 10}-production`,
+      cgroupParent: `/kubepods/burstable/pod${uid}`,
+    };
+  });
+}
 
-export const containers: readonly StoredContainer[] = pods.flatMap((pod, index) =>
-  Array.from({ length: CONTAINERS_OF_POD }, (_, number) => ({
-    id: hash(`container ${index} ${number}`),
-    name: number === 0 ? 'server' : `sidecar-${number}`,
-    pod,
-  })),
-);
+/** So many containers of each pod. */
+export function makeContainers(of: readonly StoredPod[], count: number): StoredContainer[] {
+  return of.flatMap((pod) =>
+    Array.from({ length: count }, (_, number) => ({
+      id: hash(`container ${pod.uid} ${number}`),
+      name: number === 0 ? 'server' : `sidecar-${number}`,
+      pod,
+    })),
+  );
+}
+
+export const pods: readonly StoredPod[] = makePods(PODS);
+export const containers: readonly StoredContainer[] = makeContainers(pods, CONTAINERS_OF_POD);
 
 /** The one that runs, and whose status is measured. */
 export const running: StoredContainer = ((): StoredContainer => {

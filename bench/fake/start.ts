@@ -1,12 +1,55 @@
-import type { Children } from '../children.ts';
+import { once } from 'node:events';
+import { createConnection } from 'node:net';
 import { builtFile } from '../built-file.ts';
+import type { Child, Children } from '../children.ts';
 import { connectWhenThere } from '../sockets.ts';
+import { type FakePod, makeNode, writePods } from './pods.ts';
 
 /** Starts the fake runtime; its socket, when it answers. */
 export async function startFake(children: Children): Promise<string> {
   const socket = children.path('fake.sock');
-  const child = children.spawn('fake', process.execPath, [builtFile('tools/bench-fake.js'), socket]);
+  await answers(children.spawn('fake', process.execPath, [builtFile('tools/bench-fake.js'), socket]), socket);
+  return socket;
+}
+
+/** A node of pods on a fake runtime, with a fake cgroup tree. */
+export interface FakePods {
+  readonly backend: string;
+  readonly cgroupRoot: string;
+  readonly pods: readonly FakePod[];
+  /** How long calls have been with the runtime until now, in microseconds. */
+  backendTime(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+/** Starts one with so many pods, each with so many containers. */
+export async function startFakePods(
+  children: Children,
+  name: string,
+  { pods, containers }: { readonly pods: number; readonly containers: number },
+): Promise<FakePods> {
+  const [backend, cgroupRoot] = [children.path(`${name}.sock`), children.folderInMemory()];
+  const all = makeNode(pods, containers);
+  await writePods(cgroupRoot, all);
+  const program = builtFile('tools/bench-fake-pods.js');
+  const child = children.spawn(name, process.execPath, [program, backend, cgroupRoot, `${pods}`, `${containers}`]);
+  await answers(child, backend);
+  return {
+    ...{ backend, cgroupRoot, pods: all },
+    backendTime: () => child.until(readTime(`${backend}.time`)),
+    stop: () => child.stop(),
+  };
+}
+
+async function answers(child: Child, socket: string): Promise<void> {
   const connection = await child.until(connectWhenThere(socket));
   connection.close();
-  return socket;
+}
+
+async function readTime(path: string): Promise<number> {
+  const socket = createConnection(path);
+  let text = '';
+  socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+  await once(socket, 'close');
+  return Number(text);
 }

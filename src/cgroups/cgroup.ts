@@ -110,12 +110,10 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
-    const [stat, current, events] = await Promise.all([
-      this.#files.read(cgroup, 'memory.stat'),
-      this.#files.read(cgroup, 'memory.current'),
-      this.#files.read(cgroup, 'memory.events'),
-    ]);
-    const held = parseMemoryStat(stat);
+    const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
+    // Counters, which the kernel has at hand.
+    const current = this.#files.readNow(cgroup, 'memory.current');
+    const events = this.#files.readNow(cgroup, 'memory.events');
     return {
       current: parseSize(current, 'memory.current'),
       unreclaimable: unreclaimableOf(held),

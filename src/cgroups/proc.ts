@@ -1,5 +1,6 @@
 /** What the kernel says about the cgroup of a process, and about the version of cgroups that a node has. */
-import { access, readFile, statfs } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
 import { CGROUP_ROOT } from './file.ts';
@@ -22,12 +23,17 @@ export function parseProcCgroup(text: string): CgroupPath | undefined {
 
 /**
  * The cgroup that a process is in, or undefined when there is no such process (any more) or it is in none of version 2.
- * Throws CGROUP_UNAVAILABLE when /proc cannot be read.
+ * Throws CGROUP_UNAVAILABLE when /proc cannot be read. Reads at once: the kernel has it at hand, and the way through the thread
+ * pool takes far longer.
  */
-export async function cgroupOfPid(pid: number, procRoot = '/proc'): Promise<CgroupPath | undefined> {
+export function cgroupOfPid(pid: number, procRoot = '/proc'): Promise<CgroupPath | undefined> {
+  return new Promise((resolve) => resolve(cgroupNow(pid, procRoot)));
+}
+
+function cgroupNow(pid: number, procRoot: string): CgroupPath | undefined {
   const file = join(procRoot, String(pid), 'cgroup');
   try {
-    return parseProcCgroup(await readFile(file, 'utf8'));
+    return parseProcCgroup(readFileSync(file, 'utf8'));
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === 'ENOENT' || errno === 'ESRCH') return undefined;

@@ -1,4 +1,4 @@
-import * as z from 'zod';
+import { fromText } from './from-text.ts';
 
 const milliseconds = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 /** What setTimeout takes: 24 days. A longer one would fire at once. */
@@ -19,9 +19,4 @@ export function parseDuration(text: string): number | undefined {
 }
 
 /** A duration as Go writes them; the output is in milliseconds. */
-export const duration = z.string().transform((text, context) => {
-  const parsed = parseDuration(text);
-  if (parsed !== undefined) return parsed;
-  context.addIssue({ code: 'custom', message: `must be ${durationForm}` });
-  return z.NEVER;
-});
+export const duration = fromText((text, refuse) => parseDuration(text) ?? refuse(`must be ${durationForm}`));

@@ -1,4 +1,4 @@
-import type * as z from 'zod';
+import type * as z from 'zod/mini';
 import { type ConfigKey, alternatives, configKeys, settingOf } from './schema.ts';
 
 /** A fault of the settings: which key, and what is wrong with its value. */
@@ -9,7 +9,7 @@ export interface Fault {
 }
 
 /** Says each of zod's issues as a person would: the value, and what is allowed. */
-export function faultsOf(error: z.ZodError, input: unknown, allowedKeys: readonly string[]): Fault[] {
+export function faultsOf(error: z.core.$ZodError, input: unknown, allowedKeys: readonly string[]): Fault[] {
   return error.issues.flatMap((issue): Fault[] => {
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((key) => ({

@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import { errnoOf, messageOf } from '../errors/index.ts';
 import { ConfigError } from './errors.ts';
 import { faultsOf } from './faults.ts';
 import { apiVersion, configKeys, kind, schema } from './schema.ts';
 
 /** The whole file: the settings, and the two keys that say what file this is. */
-const fileSchema = schema.extend({
+const fileSchema = z.extend(schema, {
   // Optional: a file without them is read as this version. A later version will have to be named.
-  apiVersion: z.literal(apiVersion).optional(),
-  kind: z.literal(kind).optional(),
+  apiVersion: z.optional(z.literal(apiVersion)),
+  kind: z.optional(z.literal(kind)),
 });
 const fileKeys = ['apiVersion', 'kind', ...configKeys];
 

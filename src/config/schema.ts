@@ -1,4 +1,4 @@
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import { duration, durationForm } from './duration.ts';
 import { mode, modeForm } from './mode.ts';
 import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
@@ -14,64 +14,91 @@ export type LogLevel = (typeof logLevels)[number];
 export const alternatives = (values: readonly string[]): string =>
   values.length === 1 ? values.join() : `one of ${values.join(', ')}`;
 
+interface Words {
+  /** The name of the value in --help. */
+  readonly placeholder: string;
+  /** Completes "must be". */
+  readonly allowed: string;
+  readonly description: string;
+}
+
+const wordsOf = z.registry<Words>();
+
+/** A setting with its default, written as a user would. */
+function setting<Type extends z.core.SomeType>(
+  type: Type,
+  fallback: z.core.input<Type>,
+  words: Words,
+): z.ZodMiniPrefault<Type> {
+  const made = z.prefault(type, fallback);
+  wordsOf.add(made, words);
+  return made;
+}
+
 const switchForm = 'true or false';
 
 /**
- * Every setting, once: keys are those of the file, flags are the same in kebab case, defaults are written as a user
- * would. `placeholder` is the name of the value in --help,
- * `allowed` completes "must be". Help and docs/configuration.md are made from this.
+ * Every setting, once: keys are those of the file, flags are the same in kebab case. Help and docs/configuration.md are made
+ * from this. By zod's mini variant: kubelet waits for our first answer, and the other one takes several times as long to load.
  */
 export const schema = z.strictObject({
-  listen: socketPath
-    .prefault('unix:///run/cri-resize-shim/cri-resize-shim.sock')
-    .meta({ placeholder: 'ADDRESS', allowed: addressForm, description: 'Socket to serve the CRI on.' }),
-  containerRuntimeEndpoint: socketPath
-    .prefault('unix:///run/containerd/containerd.sock')
-    .meta({ placeholder: 'ADDRESS', allowed: addressForm, description: 'Socket of containerd, to which calls go on.' }),
-  kubeletRoot: absolutePath.prefault('/var/lib/kubelet').meta({
+  listen: setting(socketPath, 'unix:///run/cri-resize-shim/cri-resize-shim.sock', {
+    placeholder: 'ADDRESS',
+    allowed: addressForm,
+    description: 'Socket to serve the CRI on.',
+  }),
+  containerRuntimeEndpoint: setting(socketPath, 'unix:///run/containerd/containerd.sock', {
+    placeholder: 'ADDRESS',
+    allowed: addressForm,
+    description: 'Socket of containerd, to which calls go on.',
+  }),
+  kubeletRoot: setting(absolutePath, '/var/lib/kubelet', {
     placeholder: 'FOLDER',
     allowed: pathForm,
     description: "Kubelet's root folder, under which the volumes of pods are mounted.",
   }),
-  cgroupRoot: absolutePath
-    .prefault('/sys/fs/cgroup')
-    .meta({ placeholder: 'FOLDER', allowed: pathForm, description: 'Where the cgroup v2 hierarchy is mounted.' }),
-  stateFolder: absolutePath.prefault('/var/lib/cri-resize-shim').meta({
+  cgroupRoot: setting(absolutePath, '/sys/fs/cgroup', {
+    placeholder: 'FOLDER',
+    allowed: pathForm,
+    description: 'Where the cgroup v2 hierarchy is mounted.',
+  }),
+  stateFolder: setting(absolutePath, '/var/lib/cri-resize-shim', {
     placeholder: 'FOLDER',
     allowed: pathForm,
     description: 'Where resizes under way are journalled, for a restart to finish or undo. On a disk; for us alone.',
   }),
-  intercept: z.boolean().prefault(true).meta({
+  intercept: setting(z.boolean(), true, {
     placeholder: 'BOOL',
     allowed: switchForm,
     description: 'Act on resizes. With `false` every call passes untouched: the way out in an incident.',
   }),
-  resizeListen: optionalSocketPath.prefault('unix:///run/cri-resize-shim/resize.sock').meta({
+  resizeListen: setting(optionalSocketPath, 'unix:///run/cri-resize-shim/resize.sock', {
     placeholder: 'ADDRESS',
     allowed: optionalAddressForm,
     description: 'Socket to serve the resize API on.',
   }),
-  resizeSocketMode: mode.prefault('0600').meta({
+  resizeSocketMode: setting(mode, '0600', {
     placeholder: 'MODE',
     allowed: modeForm,
     description: 'Who may connect to the resize API: whoever can resizes any pod.',
   }),
-  logLevel: z
-    .enum(logLevels)
-    .prefault('info')
-    .meta({ placeholder: 'LEVEL', allowed: alternatives(logLevels), description: 'The lowest level that is logged.' }),
-  logPassedCalls: z.boolean().prefault(false).meta({
+  logLevel: setting(z.enum(logLevels), 'info', {
+    placeholder: 'LEVEL',
+    allowed: alternatives(logLevels),
+    description: 'The lowest level that is logged.',
+  }),
+  logPassedCalls: setting(z.boolean(), false, {
     placeholder: 'BOOL',
     allowed: switchForm,
     description: 'Also log a line for each call that passes untouched.',
   }),
-  reclaimTimeout: duration.prefault('30s').meta({
+  reclaimTimeout: setting(duration, '30s', {
     placeholder: 'DURATION',
     allowed: durationForm,
     description:
       'How long memory may be reclaimed at most before a limit is lowered; less if the caller waits less long.',
   }),
-  shutdownTimeout: duration.prefault('30s').meta({
+  shutdownTimeout: setting(duration, '30s', {
     placeholder: 'DURATION',
     allowed: durationForm,
     description: 'How long running calls may take to finish after SIGTERM, before they are cut.',
@@ -100,13 +127,13 @@ export interface Setting {
 }
 
 export function settingOf(key: ConfigKey): Setting {
-  const setting = schema.shape[key];
-  const { description = '', placeholder, allowed } = setting.meta() ?? {};
-  const fallback = setting.def.defaultValue;
+  const made = schema.shape[key];
+  const { description, placeholder, allowed } = wordsOf.get(made) ?? { description: '', placeholder: '', allowed: '' };
+  const fallback = made.def.defaultValue;
   return {
     description,
-    placeholder: String(placeholder),
-    allowed: String(allowed),
+    placeholder,
+    allowed,
     fallback: String(fallback),
     isSwitch: typeof fallback === 'boolean',
   };

@@ -1,9 +1,9 @@
-import { criOfCpuMax, criOfMemoryMax } from '../cgroups/index.ts';
+import { type CgroupPath, criOfCpuMax, criOfMemoryMax, isCgroupVanished } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { containerCgroup, podCgroup } from './live.ts';
-import { reversedContainer } from './plan.ts';
+import { compareLimits, reversedContainer } from './plan.ts';
 import { type OnHigh, containerNamed, lowerMemory } from './room.ts';
 import type { ContainerStep } from './state.ts';
 
@@ -34,12 +34,26 @@ export async function updateContainer(
   onHigh?: OnHigh,
 ): Promise<void> {
   const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
-  const container = await context.registry.describeContainer(step.id);
-  if (step.memory === undefined || container?.state !== ContainerState.RUNNING) return update();
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const { memory } = step;
+  if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return update();
+  const cgroup = await runningCgroup(context, pod, step.id);
   if (cgroup === undefined) return update();
-  const lowered = { ...containerNamed(container, pod), cgroup, memory: step.memory };
-  return lowerMemory(context, lowered, until, update, onHigh);
+  const { name } = context.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id) ?? {
+    name: step.id,
+  };
+  return lowerMemory(context, { ...containerNamed({ name }, pod), cgroup, memory }, until, update, onHigh);
+}
+
+/** Where a container's cgroup lies, as known or as the backend tells. Undefined for one that does not run. */
+async function runningCgroup(context: ResizeContext, pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
+  const known = context.cgroups.get(id);
+  // It goes when its container ends, and another run is another container.
+  if (known !== undefined && context.tree.exists(known)) return known;
+  const container = await context.registry.describeContainer(id);
+  if (container?.state !== ContainerState.RUNNING) return undefined;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup !== undefined) context.cgroups.set(id, cgroup);
+  return cgroup;
 }
 
 /** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
@@ -57,18 +71,46 @@ export async function takeBackByRuntime(
 const isRunning = async (context: ResizeContext, id: string): Promise<boolean> =>
   (await context.registry.describeContainer(id))?.state === ContainerState.RUNNING;
 
+interface Difference {
+  readonly file: string;
+  readonly asked: string;
+  readonly has: string;
+}
+
 /** Where the kernel has something else than the step asks for. A container that does not run has nothing in the kernel. */
 async function firstDifference(
   context: ResizeContext,
   pod: PodDescription,
-  { id, memory, cpu }: ContainerStep,
-): Promise<{ file: string; asked: string; has: string } | undefined> {
-  const container = await context.registry.describeContainer(id);
+  step: ContainerStep,
+): Promise<Difference | undefined> {
+  const known = context.cgroups.get(step.id);
+  // Mostly the kernel has it: then the backend, which takes far longer to answer, need not be asked where.
+  if (known !== undefined && isThere(context, known, step)) return undefined;
+  const container = await context.registry.describeContainer(step.id);
   if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
   const cgroup = await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
-  const { memoryMax, cpuMax } = await context.tree.readLimits(cgroup);
-  if (memory !== undefined && !context.tree.holds(memory.to, memoryMax))
+  context.cgroups.set(step.id, cgroup);
+  return differenceIn(context, cgroup, step);
+}
+
+function isThere(context: ResizeContext, cgroup: CgroupPath, step: ContainerStep): boolean {
+  try {
+    return differenceIn(context, cgroup, step) === undefined;
+  } catch (error) {
+    // It has ended: the backend knows whether it runs again.
+    if (isCgroupVanished(error)) return false;
+    throw error;
+  }
+}
+
+function differenceIn(
+  { tree }: ResizeContext,
+  cgroup: CgroupPath,
+  { memory, cpu }: ContainerStep,
+): Difference | undefined {
+  const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
+  if (memory !== undefined && !tree.holds(memory.to, memoryMax))
     return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
   const quota = cpuMax?.quota ?? 'max';
   if (cpu !== undefined && quota !== cpu.to.quota)

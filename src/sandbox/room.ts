@@ -35,7 +35,10 @@ export const podNamed = (pod: PodDescription): Pick<Lowered, 'text' | 'ids'> => 
   return { text: `pod ${name}`, ids: { pod: name } };
 };
 
-export const containerNamed = ({ name }: ContainerDescription, pod: PodDescription): Pick<Lowered, 'text' | 'ids'> => ({
+export const containerNamed = (
+  { name }: Pick<ContainerDescription, 'name'>,
+  pod: PodDescription,
+): Pick<Lowered, 'text' | 'ids'> => ({
   text: `container ${name}`,
   ids: { container: name, ...podNamed(pod).ids },
 });

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { Measurement } from '../../bench/measure.ts';
 import { parseCpu, parsePeakRss } from '../../bench/process-use.ts';
-import { allBarsMet, table } from '../../bench/report.ts';
+import { judgeWork } from '../../bench/bars.ts';
+import { allBarsMet, json, table } from '../../bench/report.ts';
+import type { Results } from '../../bench/run.ts';
+import { type WorkResult, works } from '../../bench/work/index.ts';
 
 const measurement = (op: string, inFlight: number, ratio: number, rpsRatio: number): Measurement => ({
   op,
@@ -10,6 +13,17 @@ const measurement = (op: string, inFlight: number, ratio: number, rpsRatio: numb
   shim: { p50us: 100 * ratio, p99us: 300, rps: 9000 * rpsRatio, cpuUs: 31.25 },
   ratio,
   rpsRatio,
+});
+
+const results = (given: Partial<Results>): Results => ({
+  measurements: [],
+  resources: undefined,
+  workResults: [],
+  ...given,
+});
+const work = (name: string, p50: number, unit: WorkResult['unit'] = 'ms'): WorkResult => ({
+  ...{ work: name, unit, p50 },
+  samples: 7,
 });
 
 describe('bars', () => {
@@ -23,22 +37,42 @@ describe('bars', () => {
       measurement('ContainerStatus amended', 1, 2.5, 0.1),
       measurement('RuntimeConfig handled', 1, 20, 0.1),
     ];
-    expect(allBarsMet(measurements, good)).toBe(true);
+    expect(allBarsMet(results({ measurements, resources: good }))).toBe(true);
   });
 
   it('are missed by anything beyond, one by one', () => {
-    expect(allBarsMet([measurement('Version', 1, 1.701, 1)], good)).toBe(false);
-    expect(allBarsMet([measurement('Version', 16, 1, 0.849)], good)).toBe(false);
-    expect(allBarsMet([], { rssMB: 80.1, startMs: 300, rssAtEndMB: 90 })).toBe(false);
-    expect(allBarsMet([], { rssMB: 80, startMs: 300.1, rssAtEndMB: 90 })).toBe(false);
+    expect(allBarsMet(results({ measurements: [measurement('Version', 1, 1.701, 1)] }))).toBe(false);
+    expect(allBarsMet(results({ measurements: [measurement('Version', 16, 1, 0.849)] }))).toBe(false);
+    expect(allBarsMet(results({ resources: { ...good, rssMB: 80.1 } }))).toBe(false);
+    expect(allBarsMet(results({ resources: { ...good, startMs: 300.1 } }))).toBe(false);
+  });
+
+  it('are kept by works too, in the unit of each; parts of a work have none', () => {
+    const most = [
+      work('Plan for 10 containers', 100, 'us'),
+      work('ResizePod of 3 containers', 5),
+      work('  of all, in fsync', 1e6),
+      work('Recovery of 250 pods', 1500),
+    ];
+    expect(allBarsMet(results({ workResults: most }))).toBe(true);
+    for (const [index, bar] of [100, 5, undefined, 1500].entries()) {
+      if (bar === undefined) continue;
+      const slower = most.map((one, at) => (at === index ? { ...one, p50: bar * 1.001 } : one));
+      expect(allBarsMet(results({ workResults: slower }))).toBe(false);
+    }
+  });
+
+  it('are those of works that there are', () => {
+    const judged = works.map(({ name }) => judgeWork(work(name, 0)));
+    expect(judged.every((verdict) => verdict?.met === true)).toBe(true);
   });
 });
 
 it('prints columns that stand below each other, with the bars beside', () => {
-  const text = table([measurement('Version', 1, 1.5, 0.66), measurement('Version', 16, 1.6, 0.7)], {
-    rssMB: 91.5,
-    startMs: 250,
-    rssAtEndMB: 95,
+  const text = table({
+    measurements: [measurement('Version', 1, 1.5, 0.66), measurement('Version', 16, 1.6, 0.7)],
+    resources: { rssMB: 91.5, startMs: 250, rssAtEndMB: 95 },
+    workResults: [{ ...work('ResizePod of 3 containers', 3.25), p99: 12.5 }, work('  of all, in fsync', 1)],
   });
   const lines = text.split('\n');
   expect(lines[2]).toContain('p50 <= 1.7: met');
@@ -46,6 +80,17 @@ it('prints columns that stand below each other, with the bars beside', () => {
   expect(lines[2]?.indexOf('9000')).toBe(lines[3]?.indexOf('9000'));
   expect(text).toMatch(/memory under load +91\.5 MB +<= 80: NOT MET/);
   expect(text).toMatch(/first answer +250 ms +<= 300: met/);
+  expect(text).toMatch(/^ResizePod of 3 containers +3\.25 +12\.50 +ms +p50 <= 5 ms: met$/m);
+  expect(text).toMatch(/^ {2}of all, in fsync +1\.00 +ms$/m);
+});
+
+it('prints one array for programs, whatever was measured', () => {
+  const recovery = work('Recovery of 250 pods', 700);
+  const version = measurement('Version', 1, 1.5, 0.66);
+  const resources = { rssMB: 60, startMs: 200, rssAtEndMB: 70 };
+  expect(JSON.parse(json(results({ workResults: [recovery] })))).toEqual([recovery]);
+  const all = { measurements: [version], resources, workResults: [recovery] };
+  expect(JSON.parse(json(all))).toEqual([version, recovery, resources]);
 });
 
 it('reads what a process has used, whatever its name', () => {

@@ -83,6 +83,24 @@ describe('a whole pod at once', () => {
     expect((await resize(wanted)).steps).toEqual([]);
   });
 
+  test('once it is known where a container lies, the backend describes it once for a resize', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    await resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
+    runtime.calls.length = 0;
+    await resize(desired({ c0: { memory: mi(120) }, c1: { memory: mi(300) } }));
+    expect(limits()).toEqual([120 * MI, 300 * MI]);
+    expect(runtime.calls.filter((call) => call === 'ContainerStatus')).toHaveLength(2);
+  });
+
+  test('a runtime that says yes and does nothing is found out, also where it is known', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    await resize(desired({ c0: { memory: mi(150) } }));
+    runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
+    await expect(resize(desired({ c0: { memory: mi(170) } }))).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
+    expect(limits()).toEqual([150 * MI, 200 * MI]);
+    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+  });
+
   test('a dry run says the steps and what would be, and changes nothing', async () => {
     pod(String(300 * MI), [100 * MI, 200 * MI]);
     const { steps, after } = await resize(desired({ c0: { memory: mi(150) } }), { dryRun: true });

@@ -572,6 +572,16 @@ describe('WatchResizes', () => {
 });
 
 describe('the socket', () => {
+  it('serves on when its first clients go at once', async () => {
+    for (let index = 0; index < 8; index += 1) {
+      const socket = createConnection(path);
+      await once(socket, 'connect');
+      if (index % 2 === 0) socket.write('PRI');
+      socket.destroy();
+    }
+    expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);
+  });
+
   it('has its mode, and is not taken from one that lives', async () => {
     expect((lstatSync(path).mode & 0o777).toString(8)).toBe('600');
     await expect(open(0o600)).rejects.toThrow(/already listens there; stop it, or give another path$/);

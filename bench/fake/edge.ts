@@ -1,0 +1,49 @@
+import { createServer } from 'node:net';
+import { duplexPair } from 'node:stream';
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { BackendTime } from './backend-time.ts';
+import type { Answer } from './pods-runtime.ts';
+
+const identity = (content: Buffer): Buffer => content;
+const microseconds = (): number => Number(process.hrtime.bigint()) / 1000;
+
+/**
+ * Serves these methods of CRI's RuntimeService, any other Unimplemented. What passes between the socket and the gRPC server is
+ * looked at on the way: the time that calls are with this process is told, in microseconds, to whoever connects to
+ * `<socket>.time`.
+ */
+export function serveTimed(socket: string, answers: ReadonlyMap<string, Answer>): void {
+  const time = new BackendTime();
+  const server = new Server({ 'grpc.enable_channelz': 0, 'grpc.max_send_message_length': 16 * 1024 * 1024 });
+  for (const [method, answer] of answers) {
+    const serve = ({ request }: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void => {
+      time.begin();
+      try {
+        const response = answer(request);
+        time.answered();
+        respond(null, response);
+      } catch (error) {
+        time.answered();
+        respond({ code: status.NOT_FOUND, details: String(error) });
+      }
+    };
+    server.register(`/runtime.v1.RuntimeService/${method}`, serve, identity, identity, 'unary');
+  }
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  const listener = createServer({ noDelay: true }, (client) => {
+    const [outside, inside] = duplexPair();
+    injector.injectConnection(inside);
+    client.on('data', (chunk: Buffer) => {
+      time.arrived(microseconds());
+      outside.write(chunk);
+    });
+    outside.on('data', (chunk: Buffer) => {
+      client.write(chunk);
+      time.left(microseconds());
+    });
+    client.on('close', () => outside.destroy());
+    client.on('error', () => outside.destroy());
+  });
+  listener.listen(socket);
+  createServer((client) => client.end(String(time.total))).listen(`${socket}.time`);
+}

@@ -1,0 +1,113 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { weightOfShares } from '../../src/cgroups/index.ts';
+import { cpuShares } from '../../src/units/index.ts';
+import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
+
+/** The pods of the fake node, with the files that the kernel would have of them. */
+
+export interface FakePod {
+  readonly pod: StoredPod;
+  readonly containers: readonly StoredContainer[];
+}
+
+/** So many pods, each with so many containers; the same in each process. */
+export const makeNode = (pods: number, containers: number): FakePod[] =>
+  makePods(pods).map((pod) => ({ pod, containers: makeContainers([pod], containers) }));
+
+/** What a container may use at most; it requests as much CPU. */
+export interface Amounts {
+  readonly memoryMi: number;
+  readonly milliCpu: number;
+}
+
+/** What the containers of a pod begin with, by their order in it. */
+export const amountsAtStart = (index: number): Amounts => ({
+  memoryMi: 128 + 64 * index,
+  milliCpu: 100 + 50 * index,
+});
+
+const MI = 1024 * 1024;
+const PERIOD = 100_000;
+
+/** As kubelet makes them of milliCPU. */
+export const sharesOf = (milliCpu: number): number => Math.floor((milliCpu * 1024) / 1000);
+export const bytesOf = (memoryMi: number): number => memoryMi * MI;
+export const quotaOf = (milliCpu: number): number => (milliCpu * PERIOD) / 1000;
+
+/** The files that a resize changes, with what they say; of a container as runc writes them. */
+export type LimitFiles = Readonly<Record<'memory.max' | 'cpu.max' | 'cpu.weight', string>>;
+
+export const containerFiles = ({ memoryMi, milliCpu }: Amounts): LimitFiles => ({
+  'memory.max': String(bytesOf(memoryMi)),
+  'cpu.max': `${quotaOf(milliCpu)} ${PERIOD}`,
+  'cpu.weight': String(weightOfShares(cpuShares(sharesOf(milliCpu)), 'new')),
+});
+
+/** A pod's, as kubelet writes them: limits that are its containers' together. */
+export function podFiles(containers: readonly Amounts[]): LimitFiles {
+  const memoryMi = containers.reduce((sum, container) => sum + container.memoryMi, 0);
+  const milliCpu = containers.reduce((sum, container) => sum + container.milliCpu, 0);
+  return {
+    ...containerFiles({ memoryMi, milliCpu }),
+    'cpu.weight': String(weightOfShares(cpuShares(podShares(containers)), 'old')),
+  };
+}
+
+export const podShares = (containers: readonly Amounts[]): number =>
+  containers.reduce((sum, { milliCpu }) => sum + sharesOf(milliCpu), 0);
+
+/** What does not change: little is in use, and nothing has been killed. */
+const otherFiles: Readonly<Record<string, string>> = {
+  'memory.current': String(20 * MI),
+  'memory.high': 'max',
+  'memory.swap.max': '0',
+  'memory.stat': [`anon ${8 * MI}`, `file ${12 * MI}`, 'shmem 0', 'unevictable 0', `active_anon ${8 * MI}`].join('\n'),
+  'memory.events': ['low 0', 'high 0', 'max 0', 'oom 0', 'oom_kill 0', 'oom_group_kill 0'].join('\n'),
+};
+
+export const cgroupOf = ({ id, pod }: StoredContainer): string => join(pod.cgroupParent, id);
+
+/**
+ * Makes the cgroups of these pods and their containers, as at the start, below `root`.
+ * @param podMoreMi what the pods' own memory limits hold beside their containers'
+ */
+export async function writePods(
+  root: string,
+  pods: readonly FakePod[],
+  { podMoreMi } = { podMoreMi: 0 },
+): Promise<void> {
+  const none = { 'memory.max': 'max', 'cpu.max': `max ${PERIOD}`, 'cpu.weight': '100' };
+  for (const parent of ['/kubepods', '/kubepods/burstable']) await writeCgroup(root, parent, none);
+  for (const { pod, containers } of pods) {
+    const limits = podFiles(containers.map((_, index) => amountsAtStart(index)));
+    const memory = String(Number(limits['memory.max']) + bytesOf(podMoreMi));
+    await writeCgroup(root, pod.cgroupParent, { ...limits, 'memory.max': memory });
+    for (const [index, container] of containers.entries())
+      await writeCgroup(root, cgroupOf(container), containerFiles(amountsAtStart(index)));
+  }
+}
+
+async function writeCgroup(root: string, cgroup: string, limits: LimitFiles): Promise<void> {
+  const folder = join(root, cgroup);
+  await mkdir(folder, { recursive: true });
+  for (const [file, value] of Object.entries({ ...otherFiles, ...limits }))
+    await writeFile(join(folder, file), `${value}\n`);
+}
+
+/** Throws unless the files of a pod and its containers are those of these amounts. */
+export function assertFiles(root: string, { pod, containers }: FakePod, amounts: readonly Amounts[]): void {
+  assertCgroup(root, pod.cgroupParent, podFiles(amounts));
+  containers.forEach((container, index) => {
+    const wanted = amounts[index];
+    if (wanted !== undefined) assertCgroup(root, cgroupOf(container), containerFiles(wanted));
+  });
+}
+
+function assertCgroup(root: string, cgroup: string, wanted: LimitFiles): void {
+  for (const [file, value] of Object.entries(wanted)) {
+    const found = readFileSync(join(root, cgroup, file), 'utf8').trim();
+    if (found !== value) throw new Error(`${cgroup}/${file} is ${found}, and should be ${value}`);
+  }
+}

@@ -1,0 +1,27 @@
+import type { Children } from '../children.ts';
+import { measurePlan } from './plan.ts';
+import { measureRecovery } from './recovery.ts';
+import { measureResizes } from './resize-pod.ts';
+import type { WorkResult } from './result.ts';
+
+export type { WorkResult } from './result.ts';
+
+export interface WorkOptions {
+  readonly children: Children;
+  /** About how long to go on, where it is done again and again. */
+  readonly seconds: number;
+  /** Where CPU profiles of the measured shims go, if they are wanted. */
+  readonly profile?: string | undefined;
+}
+
+export interface Work {
+  readonly name: string;
+  /** The work itself first, then its parts. Rejects when what was done is not what had to be. */
+  readonly measure: (options: WorkOptions) => Promise<WorkResult[]>;
+}
+
+export const works: readonly Work[] = [
+  { name: 'Plan for 10 containers', measure: measurePlan },
+  { name: 'ResizePod of 3 containers', measure: measureResizes },
+  { name: 'Recovery of 250 pods', measure: measureRecovery },
+];

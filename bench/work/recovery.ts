@@ -1,0 +1,79 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { Journal, type PodRecord } from '../../src/sandbox/journal/index.ts';
+import { bytes } from '../../src/units/index.ts';
+import { type FakePod, amountsAtStart, assertFiles, bytesOf, writePods } from '../fake/pods.ts';
+import { type FakePods, startFakePods } from '../fake/start.ts';
+import { LogReader } from '../log-reader.ts';
+import { spawnShim } from '../shim.ts';
+import type { WorkOptions } from './index.ts';
+import { type WorkResult, resultOf } from './result.ts';
+
+const PODS = 250;
+const CONTAINERS = 2;
+/** Resizes that the shim before was in the middle of: as many as a node has at a time when a whole deployment is resized. */
+const CUT_OFF = 10;
+const STARTS = 7;
+
+/**
+ * A start on a node full of pods, after a shim that was killed: from the start of the process until all pods and containers
+ * are known and the resizes that were cut off are undone.
+ */
+export async function measureRecovery({ children, profile }: WorkOptions): Promise<WorkResult[]> {
+  const fake = await startFakePods(children, 'fake-recovered', { pods: PODS, containers: CONTAINERS });
+  const compared: number[] = [];
+  const recovered: number[] = [];
+  for (let index = 0; index < STARTS; index += 1) {
+    const stateFolder = join(children.folderOnDisk(), 'state');
+    const cut = fake.pods.slice(0, CUT_OFF);
+    await cutOff(fake, cut, stateFolder);
+    const begin = performance.now();
+    const { child } = spawnShim(children, `recovered-${index}`, { ...fake, profile, stateFolder });
+    const log = new LogReader(child.logFile);
+    const known = await child.until(log.line('registry compared with the backend'));
+    compared.push(performance.now() - begin);
+    for (let mended = 0; mended < cut.length; mended += 1) await child.until(log.line('unfinished resize mended'));
+    recovered.push(performance.now() - begin);
+    log.close();
+    await child.stop();
+    if (known.pods !== PODS || known.containers !== PODS * CONTAINERS)
+      throw new Error(`${String(known.pods)} pods and ${String(known.containers)} containers were found`);
+    for (const pod of cut)
+      assertFiles(
+        fake.cgroupRoot,
+        pod,
+        pod.containers.map((_, order) => amountsAtStart(order)),
+      );
+    if (readdirSync(stateFolder).length > 0) throw new Error('the journal has records left');
+  }
+  await fake.stop();
+  return [
+    resultOf('Recovery of 250 pods', 'ms', recovered),
+    resultOf('  until the registry is compared', 'ms', compared),
+  ];
+}
+
+/** Leaves what a shim leaves that is killed when it has raised the limits of these pods, and not yet those of their containers. */
+async function cutOff({ cgroupRoot }: FakePods, pods: readonly FakePod[], stateFolder: string): Promise<void> {
+  const journal = await Journal.open(stateFolder);
+  for (const pod of pods) await journal.write(recordOf(pod));
+  await writePods(cgroupRoot, pods, { podMoreMi: MORE_MI });
+}
+
+const MORE_MI = 64;
+
+function recordOf({ pod, containers }: FakePod): PodRecord {
+  const sum = containers.reduce((all, _, index) => all + bytesOf(amountsAtStart(index).memoryMi), 0);
+  const container = containers.map(({ id }, index) => {
+    const from = bytesOf(amountsAtStart(index).memoryMi);
+    return { kind: 'container', id, memory: { from: bytes(from), to: bytes(from + bytesOf(MORE_MI)) } } as const;
+  });
+  const podMemory = { kind: 'pod-memory', from: bytes(sum), to: bytes(sum + bytesOf(MORE_MI)) } as const;
+  const transaction = { id: `of ${pod.uid}`, startedAt: Date.now(), undoing: false };
+  return {
+    podUid: pod.uid,
+    sandboxId: pod.id,
+    volumes: new Map(),
+    transaction: { ...transaction, steps: [podMemory, ...container.slice(0, 1)] },
+  };
+}

@@ -1,0 +1,128 @@
+import { readFileSync } from 'node:fs';
+import { builtFile } from '../built-file.ts';
+import type { Call } from '../client/client.ts';
+import { Connection } from '../client/connection.ts';
+import { type Amounts, type FakePod, amountsAtStart, assertFiles } from '../fake/pods.ts';
+import { type FakePods, startFakePods } from '../fake/start.ts';
+import { LogReader } from '../log-reader.ts';
+import { cpuMicroseconds } from '../process-use.ts';
+import { type Shim, startShim } from '../shim.ts';
+import { rounded } from '../statistics.ts';
+import type { WorkOptions } from './index.ts';
+import { resizePodCall, stateOf } from './resize-api.ts';
+import { type WorkResult, resultOf } from './result.ts';
+
+const CONTAINERS = 3;
+const WARM_UP_SHARE = 0.15;
+const LEAST_RESIZES = 100;
+
+/** One ResizePod, in microseconds; the beginning by the machine's clock. */
+interface Resized {
+  readonly direction: Aim['direction'];
+  readonly begin: number;
+  readonly took: number;
+  /** Of that, with the backend. */
+  readonly backend: number;
+}
+
+/** Values that the pod goes between, up and down, and the call that asks for them. */
+interface Aim {
+  /** Of all limits: to lower one takes looking at what is in use, holding it there, and journalling that. */
+  readonly direction: 'raising' | 'lowering';
+  readonly amounts: readonly Amounts[];
+  readonly call: Call;
+}
+
+/**
+ * ResizePod of a pod of three containers by the shim as it is shipped, in front of a fake runtime with a fake cgroup tree, and
+ * its journal on a disk. All that is not with the backend counts as our own time: the client, which does as little as it can,
+ * the way there and back, and waiting for the disk.
+ */
+export async function measureResizes({ children, seconds, profile }: WorkOptions): Promise<WorkResult[]> {
+  const fake = await startFakePods(children, 'fake-resized', { pods: 1, containers: CONTAINERS });
+  const fsyncs = children.path('fsyncs.json');
+  const shim = await startShim(
+    children,
+    'shim-resized',
+    { ...fake, profile, stateFolder: `${children.folderOnDisk()}/state`, preload: builtFile('tools/bench-fsync.js') },
+    { CRI_BENCH_FSYNC: fsyncs },
+  );
+  await knows(shim);
+  const { resizes, cpuUs } = await shim.child.until(resizeAgain(fake, shim, seconds));
+  await shim.child.stop();
+  await fake.stop();
+  const noted = JSON.parse(readFileSync(fsyncs, 'utf8')) as [begin: number, took: number][];
+  const ms = (of: (resized: Resized) => number, some: readonly Resized[] = resizes): number[] =>
+    some.map((resized) => of(resized) / 1000);
+  const own = ({ took, backend }: Resized): number => took - backend;
+  const those = (direction: Aim['direction']): Resized[] =>
+    resizes.filter((resized) => resized.direction === direction);
+  const inFsync = ({ begin, took }: Resized): number => during(noted, begin, begin + took);
+  return [
+    resultOf('ResizePod of 3 containers', 'ms', ms(own)),
+    resultOf('  raising all limits', 'ms', ms(own, those('raising'))),
+    resultOf('  lowering all limits', 'ms', ms(own, those('lowering'))),
+    resultOf('  of all, in fsync', 'ms', ms(inFsync)),
+    { work: '  CPU time of the shim, mean', unit: 'ms', p50: rounded(cpuUs / 1000, 3), samples: resizes.length },
+    resultOf(
+      '  with the backend beside',
+      'ms',
+      ms(({ backend }) => backend),
+    ),
+  ];
+}
+
+/** Waits until the shim has asked the backend for its pods. */
+async function knows({ child }: Shim): Promise<void> {
+  const log = new LogReader(child.logFile);
+  await child.until(log.line('registry compared with the backend'));
+  log.close();
+}
+
+/** `cpuUs`: CPU time that the shim takes for one, of all its threads. */
+async function resizeAgain(
+  fake: FakePods,
+  { child, resizeSocket }: Shim,
+  seconds: number,
+): Promise<{ readonly resizes: readonly Resized[]; readonly cpuUs: number }> {
+  const [pod] = fake.pods;
+  if (pod === undefined) throw new Error('the fake node has no pod');
+  const aims = [aimOf(pod, 'raising', 64, 50), aimOf(pod, 'lowering', 0, 0)];
+  const connection = await Connection.open(resizeSocket);
+  const resizes: Resized[] = [];
+  const begin = performance.now();
+  const warm = begin + seconds * 1000 * WARM_UP_SHARE;
+  let cpuBefore: number | undefined;
+  while (resizes.length < LEAST_RESIZES || performance.now() < begin + seconds * 1000) {
+    for (const aim of aims) {
+      const resized = await resizeOnce(fake, connection, aim);
+      assertFiles(fake.cgroupRoot, pod, aim.amounts);
+      if (cpuBefore !== undefined) resizes.push(resized);
+      else if (performance.now() >= warm) cpuBefore = cpuMicroseconds(child.pid);
+    }
+  }
+  connection.close();
+  return { resizes, cpuUs: (cpuMicroseconds(child.pid) - (cpuBefore ?? 0)) / resizes.length };
+}
+
+function aimOf(pod: FakePod, direction: Aim['direction'], moreMi: number, moreMilli: number): Aim {
+  const amounts = pod.containers.map((_, index) => {
+    const { memoryMi, milliCpu } = amountsAtStart(index);
+    return { memoryMi: memoryMi + moreMi, milliCpu: milliCpu + moreMilli };
+  });
+  return { direction, amounts, call: resizePodCall(pod, amounts) };
+}
+
+async function resizeOnce(fake: FakePods, connection: Connection, { call, direction }: Aim): Promise<Resized> {
+  const before = await fake.backendTime();
+  const begin = Number(process.hrtime.bigint()) / 1000;
+  const response = await connection.call(call);
+  const took = Number(process.hrtime.bigint()) / 1000 - begin;
+  const state = stateOf(response);
+  if (state !== 'COMPLETED') throw new Error(`a resize is ${state}`);
+  return { direction, begin, took, backend: (await fake.backendTime()) - before };
+}
+
+/** What of the noted times lies within: fsyncs of one resize come one after the other. */
+const during = (noted: readonly (readonly [begin: number, took: number])[], from: number, to: number): number =>
+  noted.filter(([begin]) => begin >= from && begin < to).reduce((sum, [, took]) => sum + took, 0);

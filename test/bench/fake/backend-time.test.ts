@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest';
+import { BackendTime } from '../../../bench/fake/backend-time.ts';
+
+describe('the time that calls are with a backend', () => {
+  it('goes from the bytes of the request to the last bytes of the answer', () => {
+    const time = new BackendTime();
+    time.arrived(100);
+    time.begin();
+    time.answered();
+    time.left(130);
+    time.left(140);
+    expect(time.total).toBe(40);
+  });
+
+  it('counts calls side by side once', () => {
+    const time = new BackendTime();
+    time.arrived(0);
+    time.begin();
+    time.arrived(10);
+    time.begin();
+    time.answered();
+    time.left(20);
+    time.answered();
+    time.left(50);
+    expect(time.total).toBe(50);
+  });
+
+  it('adds calls that come one after the other, and nothing between them', () => {
+    const time = new BackendTime();
+    for (const start of [0, 1000]) {
+      time.arrived(start);
+      time.begin();
+      time.answered();
+      time.left(start + 5);
+    }
+    expect(time.total).toBe(10);
+  });
+
+  it('leaves out what is exchanged while there is no call, settings and pings', () => {
+    const time = new BackendTime();
+    time.arrived(0);
+    time.begin();
+    time.answered();
+    time.left(5);
+    time.arrived(300);
+    time.left(310);
+    expect(time.total).toBe(5);
+    time.arrived(400);
+    time.begin();
+    time.answered();
+    time.left(401);
+    expect(time.total).toBe(6);
+  });
+
+  it('does not count a call before its answer has gone', () => {
+    const time = new BackendTime();
+    time.arrived(0);
+    time.begin();
+    expect(time.total).toBe(0);
+    time.answered();
+    time.left(7);
+    expect(time.total).toBe(7);
+  });
+});
