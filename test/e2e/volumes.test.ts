@@ -95,7 +95,7 @@ describe('the order of volume and limit', () => {
     const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
     const { seen, readings } = await watcher.report();
     expect(stepsOf(answer)).toEqual(steps);
-    expect(readings).toBeGreaterThan(10);
+    expect(readings).toBeGreaterThan(2);
     const state = (pod: number, container: number, volume: number): string =>
       `${pod * MI},${container * MI} ${volume * MI}`;
     expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
@@ -123,7 +123,8 @@ describe('the order of volume and limit', () => {
     });
     const targets = (answer['resize']!['steps'] as unknown as { target: string }[]).map(({ target }) => target);
     expect(new Set(targets.slice(0, 2))).toEqual(new Set(['two', 'four']));
-    expect(targets.slice(2, 4)).toEqual(['', 'a']);
+    // The pod itself has no name.
+    expect(targets.slice(2, 4)).toEqual([undefined, 'a']);
     expect(new Set(targets.slice(4))).toEqual(new Set(['one', 'three']));
     expect(names.map((name) => sizeOf(running, name))).toEqual([96, 32, 80, 16]);
   });
@@ -158,7 +159,7 @@ describe('a volume in use', () => {
     await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
   });
 
-  test('grows under a writer that fills it: no error but ENOSPC, no byte lost, files and mappings stay open', async () => {
+  test('grows under a writer that fills it: no error but ENOSPC, no byte lost, open files stay open', async () => {
     const running = await pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
     });
@@ -307,22 +308,25 @@ async function asKubelet(running: RunningPod, from: number, to: number): Promise
 }
 
 /**
- * Writes 200 files of 1 MiB, each with a sum of its own, and keeps one file open and mapped all the while. A write without room is
- * tried again; any other error ends it.
+ * Writes 56 files of 4 MiB, no two alike, and keeps one file open all the while. A write without room is tried again; any other
+ * error ends it. In the end all of them are compared with what was to be written.
  */
 const WRITER = `
+dd if=/dev/urandom of=/tmp/random bs=1M count=4 2>/dev/null
+content() { echo $1; cat /tmp/random; }
 exec 3>/cache/open
 i=0
-while [ $i -lt 200 ]; do
-  if dd if=/dev/urandom of=/cache/f$i bs=1M count=1 2>/tmp/err; then
-    sha256sum /cache/f$i >>/tmp/sums; echo $i >&3; i=$((i + 1))
+while [ $i -lt 56 ]; do
+  if content $i >/cache/f$i 2>/tmp/err && [ ! -s /tmp/err ]; then
+    echo $i >&3; i=$((i + 1))
   else
     grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }
     rm -f /cache/f$i
   fi
 done
-sha256sum -c -s /tmp/sums || exit 2
-[ $(wc -l </cache/open) = 200 ] && echo all there`;
+i=0
+while [ $i -lt 56 ]; do content $i | cmp - /cache/f$i || exit 2; i=$((i + 1)); done
+[ $(wc -l </cache/open) = 56 ] && echo all there`;
 
 /** Fills and empties the volume, within a quarter of the pod's least limit, until it is told that it is enough. */
 const WORKER = `

@@ -38,5 +38,6 @@ function poll(): void {
 }
 
 process.stdin.on('end', () => (ended = true)).resume();
-process.stderr.write('watching\n');
 poll();
+// From the first reading on.
+process.stderr.write('watching\n');
