@@ -41,7 +41,7 @@ export async function resizePod(
     const steps = await perform(context, pod, state, target, { stored, deadline, onStep, allocated });
     context.policies.adopt(pod.sandboxId, desired.volumes);
     await settled(context, pod, prepared);
-    return { steps, before: state, after: await readPod(context.tree, pod, readVolumes(context.volumes, pod)) };
+    return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
   };
   const { outcomes } = context;
   return context.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
@@ -78,7 +78,7 @@ async function prepare(
   if (!dryRun) context.outcomes.desire(pod.sandboxId, desiredValues(desired, containers));
   const read = await readPod(tree, pod, volumes);
   policies.meet(pod.sandboxId, volumes, read.memory);
-  const state = withShares(read, [...containers.values()]);
+  const state = withShares(read, sharesIn([...containers.values()]));
   const { wishes, stored } = wishesOf(pod, containers, state, desired.containers);
   await assertNodeHas(context, pod, desired);
   for (const wish of wishes) await admit(context, pod, containers, state, wish);
@@ -125,15 +125,28 @@ function desiredValues(
   return { pod, containers: new Map(byId), volumes };
 }
 
-function withShares(state: PodState, containers: readonly ContainerDescription[]): PodState {
-  const sharesOf = new Map(containers.map(({ containerId, resources }) => [containerId, resources?.cpu_shares ?? 0n]));
+/** By container id, as the runtime has them: no file of the kernel tells. */
+type SharesById = ReadonlyMap<string, CpuShares | undefined>;
+
+const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
+  new Map(
+    containers.map(({ containerId, resources }) => [containerId, cpuShares(Number(resources?.cpu_shares ?? 0n))]),
+  );
+
+function withShares(state: PodState, sharesOf: SharesById): PodState {
   return {
     ...state,
     containers: state.containers.map((container) => {
       const shares = sharesOf.get(container.id);
-      return shares === undefined ? container : { ...container, shares: cpuShares(Number(shares)) };
+      return shares === undefined ? container : { ...container, shares };
     }),
   };
+}
+
+/** The pod as the kernel has it now, with the shares that the runtime has taken. */
+async function readAfter(context: ResizeContext, pod: PodDescription, wanted: PodState): Promise<PodState> {
+  const read = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+  return withShares(read, new Map(wanted.containers.map(({ id, shares }) => [id, shares])));
 }
 
 /** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER. */

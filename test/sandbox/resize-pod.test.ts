@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type DesiredPod, resizePod } from '../../src/sandbox/index.ts';
 import { describeStep } from '../../src/sandbox/transaction.ts';
-import { type Bytes, bytes, microseconds } from '../../src/units/index.ts';
+import { type Bytes, bytes, cpuShares, microseconds } from '../../src/units/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
 
 const MI = 1024 * 1024;
@@ -67,6 +67,13 @@ describe('a whole pod at once', () => {
       'container 1 cpu.max 10000 100000 -> 30000 100000',
       `pod memory.max ${300 * MI} -> ${200 * MI}`,
     ]);
+  });
+
+  test('the shares that the runtime has taken are among what holds afterwards', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    const { before, after } = await resize(desired({ c0: { shares: cpuShares(512) } }));
+    expect(before.containers.map(({ shares }) => shares)).toEqual([0, 0]);
+    expect(after.containers.map(({ shares }) => shares)).toEqual([512, 0]);
   });
 
   test('the same again has nothing to do', async () => {
