@@ -214,6 +214,24 @@ describe('ResizePod', () => {
     expect(lines).toHaveLength(2);
   });
 
+  it('tells the requests of memory as they were and as they are, whatever later resizes ask for', async () => {
+    const app = (memory: string) => ({ pod: byUid, containers: { app: { requests: { memory } } } });
+    const resize = async (memory: string): Promise<Answer> => {
+      const answer = client.call('ResizePod', app(memory));
+      (await core.next()).succeed();
+      return (await answer)['resize']!;
+    };
+    const requests = ({ before, after }: Answer): unknown[] =>
+      [before, after].map((values) => (values!['containers'] as unknown as Answer[])[0]!['values']!['requests']);
+    const first = await resize('64Mi');
+    expect(requests(first)).toEqual([{}, { memory: '64Mi' }]);
+    expect(requests(await resize('32Mi'))).toEqual([{ memory: '64Mi' }, { memory: '32Mi' }]);
+    expect(await client.call('GetResize', { id: first['id'] })).toEqual({ resize: first });
+    const trial = client.call('ResizePod', { ...app('96Mi'), dry_run: true });
+    (await core.next()).succeed();
+    expect(requests((await trial)['resize']!)).toEqual([{ memory: '32Mi' }, { memory: '96Mi' }]);
+  });
+
   it('that is refused says why, with its id, and is kept', async () => {
     const refused = refusal(client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await core.next()).fail(inUse);

@@ -11,11 +11,16 @@ export class KeptRequests {
     return this.#pods.get(sandboxId)?.memory ?? noMemoryRequests;
   }
 
+  /** Those that there will be once these have been carried out. */
+  with(sandboxId: string, asked: MemoryRequests): MemoryRequests {
+    const before = this.of(sandboxId);
+    return { ...before, ...asked, containers: { ...before.containers, ...asked.containers } };
+  }
+
   /** Takes these over those that were there. Gives whether there were any to take. */
   add(pod: PodIdentity, asked: MemoryRequests): boolean {
     if (asked.pod === undefined && Object.keys(asked.containers).length === 0) return false;
-    const before = this.of(pod.sandboxId);
-    const memory = { ...before, ...asked, containers: { ...before.containers, ...asked.containers } };
+    const memory = this.with(pod.sandboxId, asked);
     this.#pods.set(pod.sandboxId, { version: 1, kind: 'memory-requests', pod, memory });
     return true;
   }

@@ -1,6 +1,6 @@
 import type { PodState } from '../state.ts';
 import type { StepRecord } from '../transaction.ts';
-import type { AskedPod } from './asked.ts';
+import type { AskedPod, MemoryRequests } from './asked.ts';
 import type { PodIdentity } from './pods.ts';
 
 /** As KEP-1287's metric counts them; in steady state Proposed = Infeasible + Completed + Canceled, all time. */
@@ -27,11 +27,19 @@ export interface Resize {
   /** Set once Completed. */
   readonly before: PodState | undefined;
   readonly after: PodState | undefined;
+  /** What is kept of a pod's values beside what its state has. Set once Completed. */
+  readonly memoryRequests: RequestsAround | undefined;
   readonly createdAt: number;
   readonly changedAt: number;
   readonly tries: number;
   /** When a Deferred one is tried again. */
   readonly nextTryAt: number | undefined;
+}
+
+/** The requests of memory before and after a resize. */
+export interface RequestsAround {
+  readonly before: MemoryRequests;
+  readonly after: MemoryRequests;
 }
 
 /** How many resizes have been asked for, and how they ended. */

@@ -12,7 +12,14 @@ import { RecordKeeper } from './keeper.ts';
 import { KeptRequests } from './memory-requests.ts';
 import type { PodIdentity } from './pods.ts';
 import { type DeferredRecord, type ResizeRecord, type ResizeStore, deferredRecord, readRecord } from './records.ts';
-import { type CancelReason, type Resize, type ResizeCounts, type ResizeState, hasEnded } from './resize.ts';
+import {
+  type CancelReason,
+  type RequestsAround,
+  type Resize,
+  type ResizeCounts,
+  type ResizeState,
+  hasEnded,
+} from './resize.ts';
 import type { ResizeWatch } from './watch.ts';
 import { ResizeWatchers, stateEvent } from './watchers.ts';
 
@@ -99,10 +106,16 @@ export class Resizes {
   }
 
   /** What would be done; nothing is kept or counted. Rejects as the core does, or as {@link readAsked} throws. */
-  async dryRun(pod: PodIdentity, asked: AskedPod, deadline: number): Promise<ResizeOutcome> {
-    const { desired } = readAsked(asked, this.#requests.of(pod.sandboxId));
+  async dryRun(
+    { sandboxId }: PodIdentity,
+    asked: AskedPod,
+    deadline: number,
+  ): Promise<ResizeOutcome & { readonly memoryRequests: RequestsAround }> {
+    const before = this.#requests.of(sandboxId);
+    const { desired, memoryRequests } = readAsked(asked, before);
     try {
-      return await this.#parts.resizePod(pod.sandboxId, desired, { dryRun: true, deadline });
+      const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline });
+      return { ...outcome, memoryRequests: { before, after: this.#requests.with(sandboxId, memoryRequests) } };
     } catch (error) {
       throw failureOf(error);
     }
@@ -203,7 +216,8 @@ export class Resizes {
 
   #add(given: Pick<Resize, 'id' | 'pod' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>): Live {
     const why = { reason: undefined, message: undefined };
-    const nothingDone = { steps: [], before: undefined, after: undefined, tries: 0, nextTryAt: undefined };
+    const noValues = { before: undefined, after: undefined, memoryRequests: undefined };
+    const nothingDone = { steps: [], ...noValues, tries: 0, nextTryAt: undefined };
     const changedAt = this.#parts.clock.now();
     const live: Live = {
       resize: { ...given, state: 'Proposed', ...why, ...nothingDone, changedAt },
@@ -255,11 +269,15 @@ export class Resizes {
     }
   }
 
-  async #complete(live: Live, { steps, before, after }: ResizeOutcome, memoryRequests: MemoryRequests): Promise<void> {
+  async #complete(live: Live, { steps, before, after }: ResizeOutcome, asked: MemoryRequests): Promise<void> {
     const { pod, defer } = live.resize;
-    const keeps = !live.podGone && this.#requests.add(pod, memoryRequests);
+    const memoryRequests = {
+      before: this.#requests.of(pod.sandboxId),
+      after: this.#requests.with(pod.sandboxId, asked),
+    };
+    const keeps = !live.podGone && this.#requests.add(pod, asked);
     const supersedes = this.#supersedeOlder(live);
-    this.#enter(live, 'Completed', { steps, before, after });
+    this.#enter(live, 'Completed', { steps, before, after, memoryRequests });
     if (keeps || supersedes || defer) await this.#keeper.update(pod.uid);
   }
 

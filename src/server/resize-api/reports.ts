@@ -9,8 +9,8 @@ import {
   type PodView,
   type Resize,
   type ResizeEvent,
-  type ResizeOutcome,
   type ResizeState,
+  type Resizes,
   type StepRecord,
   describeStep,
   formatCpuMax,
@@ -45,7 +45,7 @@ const states: Readonly<Record<ResizeState, WireState>> = {
 /** Of containers the kernel and the plan know ids; people know names. */
 export type NameOf = PodDirectory['containerName'];
 
-export function resizeReport(resize: Resize, memory: MemoryRequests, nameOf: NameOf): WireResize {
+export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
   const {
     id,
     pod,
@@ -55,6 +55,7 @@ export function resizeReport(resize: Resize, memory: MemoryRequests, nameOf: Nam
     steps,
     before,
     after,
+    memoryRequests,
     createdAt,
     changedAt,
     tries,
@@ -66,8 +67,8 @@ export function resizeReport(resize: Resize, memory: MemoryRequests, nameOf: Nam
     steps: steps.map((record) => stepReport(record, name)),
     created: spanOf(createdAt),
     changed: spanOf(changedAt),
-    ...(before === undefined ? {} : { before: stateReport(before, noRequests, name) }),
-    ...(after === undefined ? {} : { after: stateReport(after, memory, name) }),
+    ...(before === undefined ? {} : { before: stateReport(before, memoryRequests?.before, name) }),
+    ...(after === undefined ? {} : { after: stateReport(after, memoryRequests?.after, name) }),
     ...(nextTryAt === undefined ? {} : { next_try: spanOf(nextTryAt) }),
   };
 }
@@ -75,7 +76,7 @@ export function resizeReport(resize: Resize, memory: MemoryRequests, nameOf: Nam
 /** A dry run has no id, and stays proposed. */
 export function dryRunReport(
   pod: PodIdentity,
-  { steps, before, after }: ResizeOutcome,
+  { steps, before, after, memoryRequests }: Awaited<ReturnType<Resizes['dryRun']>>,
   now: number,
   nameOf: NameOf,
 ): WireResize {
@@ -85,8 +86,8 @@ export function dryRunReport(
     steps: steps.map((record) => stepReport(record, name)),
     created: spanOf(now),
     changed: spanOf(now),
-    before: stateReport(before, noRequests, name),
-    after: stateReport(after, noRequests, name),
+    before: stateReport(before, memoryRequests.before, name),
+    after: stateReport(after, memoryRequests.after, name),
   };
 }
 
@@ -168,7 +169,7 @@ function knownLimits({ memory, cpu, weight, shares }: KnownLimits): WireValues {
 
 const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });
 
-function stateReport(state: PodState, memory: MemoryRequests, nameOf: (id: string) => string): WirePodValues {
+function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): WirePodValues {
   const unknown = { memoryUsed: undefined, shares: undefined, weight: undefined };
   return {
     pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),

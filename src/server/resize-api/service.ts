@@ -122,8 +122,8 @@ const keptOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
   memory: resizes.memoryRequestsOf(pod.sandboxId),
 });
 
-function reportOf({ resizes, pods }: ServiceParts, resize: Resize): WireResize {
-  return resizeReport(resize, resizes.memoryRequestsOf(resize.pod.sandboxId), pods.containerName);
+function reportOf({ pods }: ServiceParts, resize: Resize): WireResize {
+  return resizeReport(resize, pods.containerName);
 }
 
 async function findPod(
