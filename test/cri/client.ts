@@ -20,6 +20,9 @@ export interface ReportedContainer {
   readonly id: string;
   readonly metadata: { readonly name: string; readonly attempt: number };
   readonly state: number;
+  /** Nanoseconds since the epoch, 0 before it has happened; as numbers they are a quarter of a microsecond off at most. */
+  readonly started_at: number;
+  readonly finished_at: number;
   readonly exit_code: number;
   readonly reason: string;
   readonly resources: { readonly linux: Required<Resources> | null } | null;

@@ -2,27 +2,34 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { ShimProcess } from '../cri/shim.ts';
 import type { WatchReport } from '../e2e/watch-limits.ts';
-import { LimitWatcher } from '../e2e/watcher.ts';
+import { type LimitWatcher, WatcherProcess } from '../e2e/watcher.ts';
+import { ResizeClient } from '../server/resize-api-client.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
-import { MatrixPod, type PodShape } from './matrix-pod.ts';
-import { expected, observe, pidsOf } from './observe.ts';
+import { type Clients, MatrixPod, type PodShape } from './matrix-pod.ts';
+import { expected, observe, processesOf, sumsOf } from './observe.ts';
 import { type Way, ways } from './ways/index.ts';
+
+const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';
 
 /** Defines a test for each case and each way that it can go, with one shim for all of them. */
 export function defineMatrix(cases: readonly MatrixCase[]): void {
   let shim: ShimProcess;
-  let client: CriClient;
+  let clients: Clients;
+  let watchers: WatcherProcess;
   const pods = new Pods();
 
   beforeAll(async () => {
-    shim = await ShimProcess.start();
-    client = new CriClient(shim.address);
+    shim = await ShimProcess.start({ args: ['--resize-listen', `unix://${RESIZE_SOCKET}`] });
+    clients = { cri: new CriClient(shim.address), api: new ResizeClient(RESIZE_SOCKET) };
+    watchers = new WatcherProcess();
   });
 
   afterAll(async () => {
+    await watchers.end();
     await pods.remove();
-    client.close();
+    clients.cri.close();
+    clients.api.close();
     expect(await shim.stop()).toBe(0);
   });
 
@@ -30,7 +37,7 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
   for (const matrixCase of cases) {
     describe(`${matrixCase.group}: ${matrixCase.title}`, () => {
       for (const way of ways.filter((each) => canGo(each, matrixCase))) {
-        test(way.name, () => pods.use(client, matrixCase, (pod) => walk(pod, matrixCase, way)));
+        test(way.name, () => pods.use(clients, matrixCase, (pod) => walk(pod, matrixCase, way, watchers)));
       }
     });
   }
@@ -47,9 +54,9 @@ class Pods {
   readonly #pods = new Map<string, MatrixPod>();
 
   /** `action` says whether it has left the pod's containers as they were. */
-  async use(client: CriClient, shape: PodShape, action: (pod: MatrixPod) => Promise<boolean>): Promise<void> {
+  async use(clients: Clients, shape: PodShape, action: (pod: MatrixPod) => Promise<boolean>): Promise<void> {
     const key = JSON.stringify([shape.containers, shape.start]);
-    const pod = this.#pods.get(key) ?? (await MatrixPod.run(client, shape));
+    const pod = this.#pods.get(key) ?? (await MatrixPod.run(clients, shape));
     this.#pods.delete(key);
     let atStart = false;
     try {
@@ -70,30 +77,63 @@ class Pods {
  * Resizes a pod through all stages of its case, and back to the start where the way can, looking at it after each. Says whether
  * it got back.
  */
-async function walk(pod: MatrixPod, { start, stages }: MatrixCase, way: Way): Promise<boolean> {
+async function walk(
+  pod: MatrixPod,
+  { start, stages }: MatrixCase,
+  way: Way,
+  watchers: WatcherProcess,
+): Promise<boolean> {
   const last = stages.at(-1)!;
   const returns = way.removesLimits || !removesLimits(last, start);
   let values = pod.values(start);
   let from = start;
   const before = await observe(pod);
-  const pids = pidsOf(before);
-  expect(before, 'at the start').toEqual(expected(pod, start, values, pids));
-  const watcher = await LimitWatcher.watch(pod.running);
+  const processes = processesOf(before);
+  expect(before, 'at the start').toEqual(expected(pod, start, values, processes));
+  const stands = [sumsOf(before)];
+  const watcher = await watchers.watch(pod.running);
   let report: WatchReport;
   try {
     for (const to of returns ? [...stages, start] : stages) {
-      await way.resize(pod, from, to);
+      await polling(watcher, () => way.resize(pod, from, to, values));
       values = way.podAfter(pod, values, to);
-      expect(await observe(pod), JSON.stringify(to)).toEqual(expected(pod, to, values, pids));
+      const now = await observe(pod);
+      expect(now, JSON.stringify(to)).toEqual(expected(pod, to, values, processes, way.reserves ? to : start));
+      stands.push(sumsOf(now));
       from = to;
     }
   } finally {
     report = await watcher.report();
   }
-  const { violations, readings } = report;
-  expect(readings).toBeGreaterThan(stages.length);
-  expect(violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
+  expect(report.violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
+  for (const resource of ['memory', 'cpu'] as const) {
+    const lines = stands.map((sums) => sums[resource]);
+    expect(inOrder(report.seen, lines), `${lines.join('; ')}, one after the other in ${report.seen.join('; ')}`).toBe(
+      true,
+    );
+  }
   return returns;
+}
+
+/** While something is carried out, the watcher reads the pod's limits on its own, again and again. */
+async function polling(watcher: LimitWatcher, action: () => Promise<void>): Promise<void> {
+  const before = await watcher.readings();
+  await action();
+  const made = (await watcher.readings()) - before;
+
+  // The last one was asked for.
+  expect(made, 'readings').toBeGreaterThan(1);
+}
+
+/** Whether all of `lines` are in `seen`, in their order; what stays as it was is there once. */
+function inOrder(seen: readonly string[], lines: readonly string[]): boolean {
+  let at = -1;
+  for (const [index, line] of lines.entries()) {
+    if (index > 0 && line === lines[index - 1]) continue;
+    at = seen.indexOf(line, at + 1);
+    if (at === -1) return false;
+  }
+  return true;
 }
 
 /**

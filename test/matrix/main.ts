@@ -15,7 +15,7 @@ const say = progressOf('matrix');
 
 const program = new Command('matrix')
   .description(
-    'Carries out all resize cases of KEP-1287 as kubelet and as crictl do, through the shim, in a test node of each containerd ' +
+    'Carries out all resize cases of KEP-1287 as kubelet and crictl do, and by ResizePod, in a test node of each containerd ' +
       'and OCI runtime. Ends with a line of how many tests have passed and failed.',
   )
   .addOption(

@@ -2,26 +2,38 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CriClient } from '../cri/client.ts';
 import { type QosClass, type RunningPod, runPod } from '../cri/pod.ts';
+import type { ResizeClient } from '../server/resize-api-client.ts';
 import { type PodAmounts, amountsOf } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
 import { PERIOD, type PodValues, containerResources, podValues, podWeight, qosClass } from './kubelet-values.ts';
+import { assertStartedInOrder } from './start-order.ts';
 
 /** What a pod is made of, and what it asks for at first. */
 export type PodShape = Pick<MatrixCase, 'containers' | 'start'>;
 
+/** To the shim: as a CRI client and by its resize API. */
+export interface Clients {
+  readonly cri: CriClient;
+  readonly api: ResizeClient;
+}
+
 /** A pod, made as kubelet makes it. */
 export class MatrixPod {
+  /** What ResizePod was last asked for as requests of memory, by container, in MiB: only the shim keeps them. */
+  readonly requested = new Map<string, number>();
+
   private constructor(
     readonly origin: PodShape,
     readonly qos: QosClass,
     readonly running: RunningPod,
+    readonly api: ResizeClient,
   ) {}
 
-  static async run(client: CriClient, origin: PodShape): Promise<MatrixPod> {
+  static async run({ cri, api }: Clients, origin: PodShape): Promise<MatrixPod> {
     const { containers, start } = origin;
     const qos = qosClass(containers, start);
     const { memory, quota, shares } = podValues(containers, start, qos);
-    const running = await runPod(client, {
+    const running = await runPod(cri, {
       name: 'matrix',
       qos,
       podMemory: memory ?? 'max',
@@ -33,7 +45,8 @@ export class MatrixPod {
         ...(role === 'init' ? { command: ['true'], init: true } : { command: ['sleep', '1000000'] }),
       })),
     });
-    return new MatrixPod(origin, qos, running);
+    await assertStartedInOrder(running, containers);
+    return new MatrixPod(origin, qos, running, api);
   }
 
   /** The pod's own values as kubelet has them for what its containers ask for. */

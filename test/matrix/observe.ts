@@ -1,7 +1,6 @@
 import { weightOfShares } from '../../src/cgroups/index.ts';
 import type { WeightFormula } from '../../src/cgroups/index.ts';
 import { cpuShares } from '../../src/units/index.ts';
-import type { ReportedContainer } from '../cri/client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import { MI, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';
@@ -29,7 +28,8 @@ interface Observed {
   };
   readonly running: boolean;
   readonly attempt: number;
-  readonly pid: number;
+  /** The ids of those that run in it. */
+  readonly processes: string;
 }
 
 const RUNNING = 1;
@@ -39,11 +39,7 @@ export async function observe(pod: MatrixPod): Promise<Observation> {
   const { running, qos } = pod;
   const containers: Record<string, Observed> = {};
   for (const [name, id] of running.containers) {
-    const request = { container_id: id, verbose: true };
-    const { status, info } = await running.client.call<{ status: ReportedContainer; info: Record<string, string> }>(
-      'ContainerStatus',
-      request,
-    );
+    const status = await running.client.containerStatus(id);
     const linux = status.resources!.linux!;
     containers[name] = {
       files: { ...filesOf(pod, name), reserved: running.read(reservationFile(qos), name) },
@@ -56,7 +52,7 @@ export async function observe(pod: MatrixPod): Promise<Observation> {
       },
       running: status.state === RUNNING,
       attempt: status.metadata.attempt,
-      pid: (JSON.parse(info.info!) as { pid: number }).pid,
+      processes: running.read('cgroup.procs', name),
     };
   }
   return { pod: filesOf(pod), containers, oomKills: running.oomKills() };
@@ -77,21 +73,47 @@ export function runtimeFormula(runtime: string | undefined): WeightFormula {
   throw new Error(`OCI_RUNTIME is ${runtime ?? 'not set'}: the matrix runs in the test node only`);
 }
 
-/** The process of each container. */
-export const pidsOf = ({ containers }: Observation): Readonly<Record<string, number>> =>
-  Object.fromEntries(Object.entries(containers).map(([name, { pid }]) => [name, pid]));
+/** What a watcher says of a pod that stands like this. */
+export function sumsOf({ pod, containers }: Observation): Readonly<Record<'memory' | 'cpu', string>> {
+  const all = Object.values(containers).map(({ files }) => files);
+  const line = (of: (files: Files) => number): string =>
+    `containers ${sixDigits(all.reduce((sum, files) => sum + of(files), 0))}, pod ${sixDigits(of(pod))}`;
+  return {
+    memory: `memory: ${line((files) => limitOf(files['memory.max']))}`,
+    cpu: `cpu: ${line((files) => rateOf(files['cpu.max']))}`,
+  };
+}
 
-/** What shall be seen of a pod that has `amounts`, with the processes that it had. */
+const limitOf = (text: string | undefined): number => (text === 'max' ? Infinity : Number(text));
+
+function rateOf(text: string): number {
+  const [quota, period] = text.split(' ');
+  return limitOf(quota) / Number(period);
+}
+
+const sixDigits = (value: number): number => Math.round(value * 1e6) / 1e6;
+
+/** The processes of each container. */
+export type Processes = Readonly<Record<string, string>>;
+export const processesOf = ({ containers }: Observation): Processes =>
+  Object.fromEntries(Object.entries(containers).map(([name, { processes }]) => [name, processes]));
+
+/**
+ * What shall be seen of a pod that has `amounts`, with the processes that it had.
+ * @param reserved what the kernel was last told of its requests of memory
+ */
 export function expected(
   pod: MatrixPod,
   amounts: PodAmounts,
   values: PodValues,
-  pids: Readonly<Record<string, number>>,
+  processes: Processes,
+  reserved = amounts,
 ): Observation {
   const formula = runtimeFormula(process.env['OCI_RUNTIME']);
   const containers: Record<string, Observed> = {};
   for (const name of pod.running.containers.keys()) {
-    containers[name] = expectedContainer(amountsOf(amounts, name), pids[name]!, formula);
+    const of = { ...amountsOf(amounts, name), reserved: amountsOf(reserved, name).memory?.request ?? 0 };
+    containers[name] = expectedContainer(of, processes[name]!, formula);
   }
   const podFiles = {
     'memory.max': String(values.memory ?? 'max'),
@@ -101,7 +123,11 @@ export function expected(
   return { pod: podFiles, containers, oomKills: 0 };
 }
 
-function expectedContainer({ cpu, memory }: Amounts, pid: number, formula: WeightFormula): Observed {
+function expectedContainer(
+  { cpu, memory, reserved }: Amounts & { readonly reserved: number },
+  processes: string,
+  formula: WeightFormula,
+): Observed {
   const bytes = (memory?.limit ?? 0) * MI;
   const quota = quotaOf(cpu?.limit ?? 0);
   const shares = sharesOf(cpu?.request ?? 0);
@@ -110,11 +136,11 @@ function expectedContainer({ cpu, memory }: Amounts, pid: number, formula: Weigh
       'memory.max': bytes === 0 ? 'max' : String(bytes),
       'cpu.max': `${quota === 0 ? 'max' : quota} ${PERIOD}`,
       'cpu.weight': String(weightOfShares(cpuShares(shares), formula)),
-      reserved: String((memory?.request ?? 0) * MI),
+      reserved: String(reserved * MI),
     },
     reported: { memory: bytes, quota, period: PERIOD, shares },
     running: true,
     attempt: 0,
-    pid,
+    processes,
   };
 }

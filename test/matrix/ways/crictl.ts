@@ -11,6 +11,7 @@ import type { Way } from './way.ts';
 export const crictl: Way = {
   name: 'crictl-style updates',
   removesLimits: true,
+  reserves: true,
   async resize(pod, from, to) {
     for (const [name, id] of pod.running.containers) {
       const [before, after] = [amountsOf(from, name), amountsOf(to, name)];

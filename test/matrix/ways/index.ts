@@ -1,8 +1,9 @@
 import { crictl } from './crictl.ts';
 import { kubelet133, kubelet136 } from './kubelet.ts';
+import { resizePod } from './resize-pod.ts';
 import type { Way } from './way.ts';
 
 export type { Way } from './way.ts';
 
 /** All ways. A further one is a file beside these, and a word here. */
-export const ways: readonly Way[] = [kubelet133, kubelet136, crictl];
+export const ways: readonly Way[] = [kubelet133, kubelet136, crictl, resizePod];

@@ -18,6 +18,7 @@ function asKubelet(name: string, notice: Notice): Way {
   return {
     name,
     removesLimits: false,
+    reserves: true,
     resize: (pod, from, to) => resize(pod, from, to, notice),
     podAfter: (pod, before, to) => {
       const { memory = before.memory, quota = before.quota, shares } = pod.values(to);

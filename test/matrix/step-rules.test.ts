@@ -1,0 +1,142 @@
+import { describe, expect, test } from 'vitest';
+import { type ReportedStep, brokenRules, readChanges } from './step-rules.ts';
+
+const start = new Map([
+  ['pod memory.max', '300'],
+  ['pod cpu.max', '30000 100000'],
+  ['a memory.max', '100'],
+  ['a cpu.max', '10000 100000'],
+  ['b memory.max', '200'],
+  ['b cpu.max', '20000 100000'],
+]);
+
+const steps = (...texts: readonly string[]): ReportedStep[] =>
+  texts.map((text, index) => {
+    const [target = ''] = text.split(' ', 1);
+    return { target, changes: readChanges(text.slice(target.length + 1)), at: index * 2, took: 1 };
+  });
+
+const broken = (end: Readonly<Record<string, string>>, ...texts: readonly string[]): string[] =>
+  brokenRules(steps(...texts), start, new Map([...start, ...Object.entries(end)]));
+
+test('a change of several values is read as it is written', () => {
+  expect(readChanges('memory.max 100 -> max, cpu.max 10000 100000 -> max 100000, cpu shares 2 -> 102')).toEqual([
+    { file: 'memory.max', from: '100', to: 'max' },
+    { file: 'cpu.max', from: '10000 100000', to: 'max 100000' },
+    { file: 'cpu shares', from: '2', to: '102' },
+  ]);
+});
+
+test.each(['memory.high 1 -> 2', 'memory.max 1', 'memory.max 1 -> 2 -> 3'])('%s is no change of the matrix', (text) => {
+  expect(() => readChanges(text)).toThrow(text);
+});
+
+describe('nothing to say of', () => {
+  test('a raise: the pod, then its containers', () => {
+    const end = { 'pod memory.max': '500', 'a memory.max': '200', 'b memory.max': '300' };
+    expect(broken(end, 'pod memory.max 300 -> 500', 'a memory.max 100 -> 200', 'b memory.max 200 -> 300')).toEqual([]);
+  });
+
+  test('one container goes down and the other up, within the same pod', () => {
+    const end = { 'a memory.max': '150', 'b memory.max': '150' };
+    expect(broken(end, 'b memory.max 200 -> 150', 'a memory.max 100 -> 150')).toEqual([]);
+  });
+
+  test('two updates of a container whose memory and CPU go opposite ways', () => {
+    const end = {
+      'pod memory.max': '250',
+      'pod cpu.max': '40000 100000',
+      'a memory.max': '50',
+      'a cpu.max': '20000 100000',
+    };
+    expect(
+      broken(
+        end,
+        'pod cpu.max 30000 100000 -> 40000 100000',
+        'a memory.max 100 -> 50',
+        'a cpu.max 10000 100000 -> 20000 100000',
+        'pod memory.max 300 -> 250',
+      ),
+    ).toEqual([]);
+  });
+
+  test('a limit that goes: the pod first', () => {
+    const end = { 'pod memory.max': 'max', 'a memory.max': 'max' };
+    expect(broken(end, 'pod memory.max 300 -> max', 'a memory.max 100 -> max')).toEqual([]);
+  });
+});
+
+describe('told', () => {
+  const raised = { 'pod memory.max': '400', 'a memory.max': '200' };
+
+  test('a container raised before the pod', () => {
+    expect(broken(raised, 'a memory.max 100 -> 200', 'pod memory.max 300 -> 400')).toEqual([
+      'memory.max: containers 400, pod 300',
+      'memory.max: container raised, pod raised',
+    ]);
+  });
+
+  test('a pod lowered before its container', () => {
+    const end = { 'pod cpu.max': '25000 100000', 'a cpu.max': '5000 100000' };
+    expect(broken(end, 'pod cpu.max 30000 100000 -> 25000 100000', 'a cpu.max 10000 100000 -> 5000 100000')).toEqual([
+      expect.stringMatching(/^cpu.max: containers 0.3.*, pod 0.25$/),
+      'cpu.max: pod lowered, container lowered',
+    ]);
+  });
+
+  test('a container raised before another is lowered, although the pod has room for both', () => {
+    const end = { 'pod memory.max': '350', 'a memory.max': '250', 'b memory.max': '100' };
+    expect(
+      broken(
+        end,
+        'pod memory.max 300 -> 450',
+        'a memory.max 100 -> 250',
+        'b memory.max 200 -> 100',
+        'pod memory.max 450 -> 350',
+      ),
+    ).toEqual(['memory.max: pod raised, container raised, container lowered, pod lowered']);
+  });
+
+  test('an end that is not reached, and one that nobody asked for', () => {
+    expect(broken(raised, 'pod memory.max 300 -> 400', 'b memory.max 200 -> 150')).toEqual([
+      'a memory.max ends as 100, not as 200',
+      'b memory.max ends as 150, not as 200',
+    ]);
+  });
+
+  test('a step from what does not stand', () => {
+    expect(broken({ 'a memory.max': '80' }, 'a memory.max 90 -> 80')).toEqual([
+      'a memory.max goes from 90, and was 100',
+    ]);
+  });
+
+  test('a step that changes nothing', () => {
+    expect(broken({}, 'a memory.max 100 -> 100')).toEqual(['a memory.max goes from 100 to 100']);
+  });
+
+  test('two updates where one would do', () => {
+    const end = { 'a memory.max': '50', 'a cpu.max': '5000 100000' };
+    expect(broken(end, 'a memory.max 100 -> 50', 'a cpu.max 10000 100000 -> 5000 100000')).toEqual([
+      'a is updated 2 times',
+    ]);
+  });
+
+  test('opposite ways in one update', () => {
+    const end = { 'pod cpu.max': '35000 100000', 'a memory.max': '50', 'a cpu.max': '15000 100000' };
+    expect(
+      broken(
+        end,
+        'pod cpu.max 30000 100000 -> 35000 100000',
+        'a memory.max 100 -> 50, cpu.max 10000 100000 -> 15000 100000',
+      ),
+    ).toEqual(['a goes opposite ways in one update']);
+  });
+
+  test('a step that begins before the one before it has ended', () => {
+    const [first, second] = steps('b memory.max 200 -> 150', 'a memory.max 100 -> 150');
+    const end = new Map([...start, ['a memory.max', '150'], ['b memory.max', '150']]);
+    expect(brokenRules([first!, { ...second!, at: 0.5 }], start, end)).toEqual([
+      'the step for a begins at 0.5 ms, before 0.998 ms',
+    ]);
+  });
+});

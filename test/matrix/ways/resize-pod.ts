@@ -1,0 +1,162 @@
+import { expect } from 'vitest';
+import type { Answer } from '../../server/resize-api-client.ts';
+import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
+import { MI, PERIOD, type PodValues, podWeight, quotaOf, sharesOf } from '../kubelet-values.ts';
+import type { MatrixPod } from '../matrix-pod.ts';
+import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
+import type { Way } from './way.ts';
+
+/**
+ * By the resize API: one call for the whole pod with all that each container shall have, and not a word on the pod itself. So its
+ * limits, tight as they are, follow, and so do its shares; a pod without a limit stays so.
+ */
+export const resizePod: Way = {
+  name: 'ResizePod',
+  removesLimits: true,
+  // The kernel has no file for a request of memory, as the API sees it: memory.min and memory.low are kubelet's own.
+  reserves: false,
+  async resize(pod, from, to, before) {
+    const { resize } = await pod.api.call('ResizePod', request(pod, to));
+    assertCompleted(resize!, pod);
+    const [start, end] = [valuesOf(pod, from, before), valuesOf(pod, to, resizePod.podAfter(pod, before, to))];
+    expect(brokenRules(stepsOf(resize!, pod), start, end), `steps to ${JSON.stringify(to)}`).toEqual([]);
+    expect(reportedValues(resize!['before']!), 'before').toEqual(start);
+    expect(reportedValues(resize!['after']!), 'after').toEqual(end);
+    expect(reportedAmounts(resize!['before']!), 'before').toEqual(amountsIn(pod, from));
+    for (const name of pod.running.containers.keys()) {
+      const asked = amountsOf(to, name).memory?.request;
+      if (asked !== undefined) pod.requested.set(name, asked);
+    }
+    expect(reportedAmounts(resize!['after']!), 'after').toEqual(amountsIn(pod, to));
+  },
+  podAfter(pod, before, to) {
+    const sum = (of: (amounts: Amounts) => number): number =>
+      [...pod.running.containers.keys()].reduce((total, name) => total + of(amountsOf(to, name)), 0);
+    const finite = (total: number): number | undefined => (Number.isFinite(total) ? total : undefined);
+    return {
+      memory: before.memory === undefined ? undefined : finite(sum(({ memory }) => (memory?.limit ?? Infinity) * MI)),
+      quota: before.quota === undefined ? undefined : finite(sum(({ cpu }) => quotaOf(cpu?.limit ?? Infinity))),
+      shares: sum(({ cpu }) => sharesOf(cpu?.request ?? 0)),
+    };
+  },
+};
+
+/** What a container that requests no CPU has: kubelet gives it the least shares. */
+const LEAST_CPU = '1m';
+/** What two of 1024 shares are reported as: CPU in thousandths, rounded up. */
+const CPU_OF_LEAST_SHARES = '2m';
+
+function request(pod: MatrixPod, to: PodAmounts): object {
+  const resources = ({ cpu, memory }: Amounts): object => ({
+    limits: { cpu: milli(cpu?.limit) ?? '-1', memory: mebi(memory?.limit) ?? '-1' },
+    // A request cannot be taken away; of memory the last one is kept.
+    requests: { cpu: milli(cpu?.request) ?? LEAST_CPU, memory: mebi(memory?.request) ?? '' },
+  });
+  const names = [...pod.running.containers.keys()];
+  return {
+    pod: { sandbox_id: pod.running.sandboxId },
+    containers: Object.fromEntries(names.map((name) => [name, resources(amountsOf(to, name))])),
+  };
+}
+
+const milli = (amount: number | undefined): string | undefined => (amount === undefined ? undefined : `${amount}m`);
+const mebi = (amount: number | undefined): string | undefined => (amount === undefined ? undefined : `${amount}Mi`);
+
+function assertCompleted(resize: Answer, { running: { sandboxId, uid } }: MatrixPod): void {
+  expect(resize).toMatchObject({
+    state: 'COMPLETED',
+    tries: 1,
+    pod: { sandbox_id: sandboxId, uid, namespace: 'default', name: 'matrix' },
+  });
+  // What is empty is not in the answer.
+  expect([resize['reason'], resize['message'], resize['next_try']]).toEqual([undefined, undefined, undefined]);
+}
+
+/** All that a resize may change. */
+function valuesOf(pod: MatrixPod, amounts: PodAmounts, { memory, quota, shares }: PodValues): Values {
+  const values = new Map([
+    ['pod memory.max', String(memory ?? 'max')],
+    ['pod cpu.max', `${quota ?? 'max'} ${PERIOD}`],
+    ['pod cpu.weight', String(podWeight(shares))],
+  ]);
+  for (const name of pod.running.containers.keys()) {
+    const { memory, cpu } = amountsOf(amounts, name);
+    values.set(`${name} memory.max`, memory?.limit === undefined ? 'max' : String(memory.limit * MI));
+    values.set(`${name} cpu.max`, `${cpu?.limit === undefined ? 'max' : quotaOf(cpu.limit)} ${PERIOD}`);
+    values.set(`${name} cpu shares`, String(sharesOf(cpu?.request ?? 0)));
+  }
+  return values;
+}
+
+/** The wire's, as a test reads it. */
+interface WireValues {
+  readonly limits: Readonly<Record<'cpu' | 'memory', string>>;
+  readonly requests: Readonly<Record<'cpu' | 'memory', string>>;
+  readonly cpu_max: string;
+  readonly memory_max: string;
+  readonly cpu_shares: number;
+  readonly cpu_weight: number;
+}
+interface WirePodValues {
+  readonly pod: WireValues;
+  readonly containers: readonly { readonly name: string; readonly values: WireValues }[];
+}
+
+function reportedValues(answer: Answer): Values {
+  const { pod, containers } = answer as unknown as WirePodValues;
+  return new Map([
+    ['pod memory.max', pod.memory_max],
+    ['pod cpu.max', pod.cpu_max],
+    ['pod cpu.weight', String(pod.cpu_weight)],
+    ...containers.flatMap(({ name, values }): [string, string][] => [
+      [`${name} memory.max`, values.memory_max],
+      [`${name} cpu.max`, values.cpu_max],
+      [`${name} cpu shares`, String(values.cpu_shares)],
+    ]),
+  ]);
+}
+
+/** The same in the words of a manifest. */
+function reportedAmounts(answer: Answer): Readonly<Record<string, Pick<WireValues, 'limits' | 'requests'>>> {
+  const { containers } = answer as unknown as WirePodValues;
+  return Object.fromEntries(containers.map(({ name, values: { limits, requests } }) => [name, { limits, requests }]));
+}
+
+/** Requests of memory are those that were last asked for: of what a pod was made with, the shim knows only the CPU. */
+function amountsIn(pod: MatrixPod, amounts: PodAmounts): object {
+  const entries = [...pod.running.containers.keys()].map((name) => {
+    const { cpu, memory } = amountsOf(amounts, name);
+    const requested = mebi(pod.requested.get(name));
+    const limits = { cpu: milli(cpu?.limit) ?? 'max', memory: mebi(memory?.limit) ?? 'max' };
+    const requests = { cpu: milli(cpu?.request) ?? CPU_OF_LEAST_SHARES, ...(requested && { memory: requested }) };
+    return [name, { limits, requests }] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+interface WireSpan {
+  readonly seconds?: number;
+  readonly nanos?: number;
+}
+interface WireStep {
+  readonly kind: string;
+  /** Of the pod: none. */
+  readonly target?: string;
+  readonly text: string;
+  readonly at: WireSpan;
+  readonly took: WireSpan;
+}
+
+function stepsOf(resize: Answer, pod: MatrixPod): ReportedStep[] {
+  const millis = ({ seconds = 0, nanos = 0 }: WireSpan): number => seconds * 1000 + nanos / 1e6;
+  return ((resize['steps'] ?? []) as unknown as WireStep[]).map(({ kind, target, text, at, took }) => {
+    const subject = target === undefined ? 'pod ' : `container ${pod.running.id(target)} `;
+    expect(text.startsWith(subject), `${kind} ${target}: ${text}`).toBe(true);
+    return {
+      target: target ?? 'pod',
+      changes: readChanges(text.slice(subject.length)),
+      at: millis(at),
+      took: millis(took),
+    };
+  });
+}
