@@ -7,7 +7,7 @@ import { ResizeClient } from '../server/resize-api-client.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
 import { type Clients, MatrixPod, type PodShape } from './matrix-pod.ts';
-import { expected, observe, processesOf, sumsOf } from './observe.ts';
+import { type Sums, expected, observe, processesOf, sumsOf } from './observe.ts';
 import { type Way, ways } from './ways/index.ts';
 
 const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';
@@ -105,14 +105,18 @@ async function walk(
   } finally {
     report = await watcher.report();
   }
+  assertWatched(report, stands, way, start);
+  return returns;
+}
+
+/** Nothing that it forbids was seen, and each state that was to be seen was, in their order. */
+function assertWatched(report: WatchReport, stands: readonly Sums[], way: Way, start: PodAmounts): void {
   expect(report.violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
   for (const resource of ['memory', 'cpu'] as const) {
     const lines = stands.map((sums) => sums[resource]);
-    expect(inOrder(report.seen, lines), `${lines.join('; ')}, one after the other in ${report.seen.join('; ')}`).toBe(
-      true,
-    );
+    const what = `${lines.join('; ')}, one after the other in ${report.seen.join('; ')}`;
+    expect(inOrder(report.seen, lines), what).toBe(true);
   }
-  return returns;
 }
 
 /** While something is carried out, the watcher reads the pod's limits on its own, again and again. */
@@ -120,7 +124,6 @@ async function polling(watcher: LimitWatcher, action: () => Promise<void>): Prom
   const before = await watcher.readings();
   await action();
   const made = (await watcher.readings()) - before;
-
   // The last one was asked for.
   expect(made, 'readings').toBeGreaterThan(1);
 }

@@ -74,7 +74,8 @@ export function runtimeFormula(runtime: string | undefined): WeightFormula {
 }
 
 /** What a watcher says of a pod that stands like this. */
-export function sumsOf({ pod, containers }: Observation): Readonly<Record<'memory' | 'cpu', string>> {
+export type Sums = Readonly<Record<'memory' | 'cpu', string>>;
+export function sumsOf({ pod, containers }: Observation): Sums {
   const all = Object.values(containers).map(({ files }) => files);
   const line = (of: (files: Files) => number): string =>
     `containers ${sixDigits(all.reduce((sum, files) => sum + of(files), 0))}, pod ${sixDigits(of(pod))}`;
