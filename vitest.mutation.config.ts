@@ -4,12 +4,15 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/sandbox/plan*.test.ts',
-      'test/sandbox/wish.test.ts',
-      'test/cgroups/{conversions,cpu,memory,proc}.test.ts',
-      'test/tmpfs/{mountinfo,quantity,sizes}.test.ts',
+      'test/sandbox/{plan*,resizes-amounts,resizes-asked,wish}.test.ts',
+      'test/sandbox/journal/record.test.ts',
+      'test/cgroups/{conversions,cpu,memory,proc,unified}.test.ts',
+      'test/tmpfs/{mountinfo,sizes}.test.ts',
+      'test/units/quantity.test.ts',
+      'test/config/duration.test.ts',
     ],
-    // A mutant that lives on dies within tens of cases or not at all, and there are over a thousand mutants.
+    setupFiles: ['test/mutation-seed.ts'],
+    // A mutant that lives on dies within tens of cases or not at all, and there are over two thousand mutants.
     env: { CRI_RESIZE_SHIM_PROPERTY_CASES: '60' },
   },
 });

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/errors/index.ts';
-import { type PodIdentity, type Resize, type ResizeEvent, type Resizes, readAsked } from '../../src/sandbox/index.ts';
+import { type PodIdentity, type Resize, type ResizeEvent, type Resizes } from '../../src/sandbox/index.ts';
 import {
   FakeClock,
   FakeCore,
@@ -10,7 +10,6 @@ import {
   db,
   outcome,
   reached,
-  resources,
   stepRecord,
   web,
 } from './resizes-fakes.ts';
@@ -450,26 +449,4 @@ describe('a watch', () => {
     expect((await answer).state).toBe('Completed');
     expect(await reading).toEqual(['Proposed', 'InProgress', 'Completed', 'STOPPING']);
   });
-});
-
-it('a request becomes what the core takes', () => {
-  const { desired, memoryRequests } = readAsked({
-    pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
-    containers: {
-      web: resources({ cpu: '1m', memory: '0' }, { cpu: '1m' }),
-      side: resources({ cpu: '-1', memory: '-1' }, { cpu: '1k' }),
-    },
-    volumes: { cache: '50%/web', logs: 'follow' },
-  });
-  const period = 100_000;
-  expect(desired.pod).toEqual({ memory: 'max', cpu: { quota: 200_000, period }, shares: 1536 });
-  expect([...desired.containers]).toEqual([
-    ['web', { cpu: { quota: 1000, period }, shares: 2 }],
-    ['side', { memory: 'max', cpu: { quota: 'max', period }, shares: 262_144 }],
-  ]);
-  expect([...desired.volumes]).toEqual([
-    ['cache', { kind: 'container-share', hundredths: 5000, container: 'web' }],
-    ['logs', { kind: 'follow' }],
-  ]);
-  expect(memoryRequests).toEqual({ pod: 1024 ** 3, containers: {} });
 });
