@@ -23,20 +23,24 @@ export function podLimitsFor(
 }
 
 function podMemoryFor(state: PodState, then: readonly ContainerState[]): Limit<Bytes> | undefined {
-  if (state.memory === 'max') return undefined;
   const sum = memorySum(state, then);
-  const wanted = limitFor(state.memory, memoryRoom(state), wholePages(memorySum(state)), wholePages(sum));
+  const limit = numberOf(state.memory);
+  const wanted = limitFor(limit, memoryRoom(state), wholePages(memorySum(state)), wholePages(sum));
   return wanted === undefined ? undefined : finiteOrMax(sum, bytes);
 }
 
 function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | undefined {
   const { quota, period } = state.cpu;
-  if (quota === 'max') return undefined;
   // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
   const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
   const rounding = state.containers.length;
   const room = { under: least + rounding, over: rounding };
-  const wanted = limitFor(quota, room, cpuSum(state, period), Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA));
+  const wanted = limitFor(
+    numberOf(quota),
+    room,
+    cpuSum(state, period),
+    Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA),
+  );
   return wanted === undefined ? undefined : { quota: finiteOrMax(wanted, microseconds), period };
 }
 
@@ -50,18 +54,19 @@ interface Room {
  * What becomes of a limit when the sum under it goes from `now` to `then`; undefined: it stays. It moves the way that the
  * sum moves, or not at all.
  */
-function limitFor(limit: number, room: Room, now: number, then: number): number | undefined {
-  const tight = isTight(limit, room, now);
-  if (then > now) return then > limit && (tight || limit >= now) ? then : undefined;
-  return then < now && then < limit && tight ? then : undefined;
+function limitFor(limit: number, { under, over }: Room, now: number, then: number): number | undefined {
+  // Of no limit (Infinity) over a container without one, NaN: it is neither tight nor passed, and so stays.
+  const slack = limit - now;
+  if (slack < -under || then === now) return undefined;
+  if (then > now) return then > limit ? then : undefined;
+  return then < limit && slack <= over ? then : undefined;
 }
-
-const isTight = (limit: number, { under, over }: Room, sum: number): boolean =>
-  limit - sum >= -under && limit - sum <= over;
 
 /** Whether the pod's memory limit is the sum of its containers' limits and the overhead, so that nothing is under way. */
 export function isMemoryTight(state: PodState): boolean {
-  return state.memory === 'max' || isTight(state.memory, memoryRoom(state), wholePages(memorySum(state)));
+  if (state.memory === 'max') return true;
+  const slack = state.memory - wholePages(memorySum(state));
+  return slack >= 0 && slack <= memoryRoom(state).over;
 }
 
 /** Whether the containers' limits, as they are now, fit into what the pod's limit was before this step. */
@@ -81,7 +86,7 @@ const memoryRoom = (state: PodState): Room => ({ under: 0, over: state.container
 
 /** The limits of the pod's containers, or of `containers` instead, and its overhead, in bytes. */
 const memorySum = ({ overhead, containers }: PodState, instead = containers): number =>
-  instead.reduce((total, { memory }) => total + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
+  instead.reduce((total, { memory }) => total + numberOf(memory), Number(overhead.memory));
 
 const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
 
@@ -94,8 +99,10 @@ function cpuSum({ overhead, containers }: PodState, period: number, instead = co
 }
 
 /** The quota that is this rate in periods of `period`; Infinity when there is no limit. */
-const quotaIn = (cpu: CpuMax, period: number): number =>
-  cpu.quota === 'max' ? Infinity : (cpu.quota * period) / cpu.period;
+const quotaIn = (cpu: CpuMax, period: number): number => (numberOf(cpu.quota) * period) / cpu.period;
+
+/** Infinity when there is no limit. */
+const numberOf = (limit: Limit<number>): number => (limit === 'max' ? Infinity : limit);
 
 const finiteOrMax = <Unit extends number>(value: number, unit: (value: number) => Unit): Limit<Unit> =>
   Number.isFinite(value) ? unit(value) : 'max';
