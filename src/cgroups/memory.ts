@@ -40,8 +40,7 @@ export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
 /** Whether the kernel's value is the asked one. The kernel counts in pages, and rounds a size down to whole ones. */
 export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
-  if (asked === 'max' || found === 'max') return asked === found;
-  return found === asked || found === asked - (asked % pageSize);
+  return found === asked || (asked !== 'max' && found === asked - (asked % pageSize));
 }
 
 /** Reads memory.stat. A line that this kernel does not have counts as 0. */
@@ -94,9 +93,9 @@ function parseKeyed(text: string, file: string): Map<string, number> {
   const lines = new Map<string, number>();
   for (const line of text.split('\n')) {
     if (line === '') continue;
-    const [, key, digits] = /^(\S+) (\d+)$/.exec(line) ?? [];
-    if (key === undefined || digits === undefined) throw unreadable(file, line);
-    lines.set(key, Number(digits));
+    if (!/^\S+ \d+$/.test(line)) throw unreadable(file, line);
+    const blank = line.indexOf(' ');
+    lines.set(line.slice(0, blank), Number(line.slice(blank)));
   }
   return lines;
 }

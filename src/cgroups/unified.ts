@@ -12,8 +12,8 @@ const LONGEST_VALUE = 1024;
  * the value one line of reasonable length.
  */
 export function assertUnified(key: string, value: string): void {
-  const [controller = ''] = key.split('.', 1);
-  if (!/^[a-z_]+\.[a-z0-9_.]+$/i.test(key) || !CONTROLLERS.has(controller) || TRIGGERS.has(key)) {
+  const controller = /^([a-z_]+)\.[a-z0-9_.]+$/i.exec(key)?.[1];
+  if (controller === undefined || !CONTROLLERS.has(controller) || TRIGGERS.has(key)) {
     throw refused(key, value, 'not a setting of a cgroup controller');
   }
   if (value.length === 0 || value.length > LONGEST_VALUE || /[\n\r\0]/.test(value)) {

@@ -23,12 +23,11 @@ export interface Mount {
  */
 export function parseMountinfo(text: string, device?: string): Mount[] {
   const lines = text.split('\n');
-  if (device === undefined) return lines.flatMap((line) => parseLine(line) ?? []);
-  return lines
-    .filter((line) => line.includes(` ${device} `))
-    .flatMap((line) => parseLine(line) ?? [])
-    .filter((mount) => mount.device === device);
+  if (device === undefined) return mountsOf(lines);
+  return mountsOf(lines.filter((line) => line.includes(` ${device} `))).filter((mount) => mount.device === device);
 }
+
+const mountsOf = (lines: readonly string[]): Mount[] => lines.flatMap((line) => parseLine(line) ?? []);
 
 /** The value of an option (`size` in `size=64k`), or undefined when it is not there. */
 export function optionOf(options: readonly string[], key: string): string | undefined {
@@ -40,12 +39,12 @@ function parseLine(line: string): Mount | undefined {
   const fields = line.split(' ');
   // Between the sixth field and a lone dash there are any number of optional fields.
   const dash = fields.indexOf('-', 6);
-  if (dash === -1) return undefined;
-  const [id, parentId, device, root, mountPoint, mountOptions] = fields;
-  const [fsType, source, superOptions] = fields.slice(dash + 1);
-  if (device === undefined || root === undefined || mountPoint === undefined || mountOptions === undefined)
-    return undefined;
-  if (!isNumber(id) || !isNumber(parentId) || fsType === undefined || source === undefined) return undefined;
+  const head = dash === -1 ? [] : fields.slice(0, 6);
+  const tail = fields.slice(dash + 1);
+  if (!isHead(head) || !isTail(tail)) return undefined;
+  const [id, parentId, device, root, mountPoint, mountOptions] = head;
+  const [fsType, source, superOptions = ''] = tail;
+  if (!isNumber(id) || !isNumber(parentId)) return undefined;
   return {
     id: Number(id),
     parentId: Number(parentId),
@@ -55,11 +54,17 @@ function parseLine(line: string): Mount | undefined {
     mountOptions: optionList(mountOptions),
     fsType: unescape(fsType),
     source: unescape(source),
-    superOptions: optionList(superOptions ?? ''),
+    superOptions: optionList(superOptions),
   };
 }
 
-const isNumber = (field: string | undefined): field is string => field !== undefined && /^\d+$/.test(field);
+type Head = readonly [id: string, parentId: string, device: string, root: string, mountPoint: string, options: string];
+const isHead = (fields: readonly string[]): fields is Head => fields.length === 6;
+
+type Tail = readonly [fsType: string, source: string, ...options: string[]];
+const isTail = (fields: readonly string[]): fields is Tail => fields.length >= 2;
+
+const isNumber = (field: string): boolean => /^\d+$/.test(field);
 
 function optionList(field: string): string[] {
   return field === '' ? [] : field.split(',').map(unescape);

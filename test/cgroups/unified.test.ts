@@ -9,6 +9,10 @@ describe('a unified key', () => {
     ['io.max', '8:16 rbps=2097152 wiops=120'],
     ['hugetlb.2MB.max', '0'],
     ['misc.max', 'sev 1'],
+    ['cpuset.cpus', '0-1'],
+    ['pids.max', '100'],
+    ['rdma.max', 'mlx4_0 hca_handle=2'],
+    ['memory.high', '9'.repeat(1024)],
   ])('may be %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
@@ -32,5 +36,20 @@ describe('a unified key', () => {
     ['memory.high', '9'.repeat(1025)],
   ])('is refused: %j=%j', (key, value) => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  });
+
+  it('is refused with its name, its value, cut where it is long, and why', () => {
+    expect(() => assertUnified('cgroup.procs', '1')).toThrow(
+      expect.objectContaining({
+        message: 'unified "cgroup.procs"="1": not a setting of a cgroup controller',
+        context: { file: 'cgroup.procs', asked: '1' },
+      }),
+    );
+    expect(() => assertUnified('io.max', `${'x'.repeat(80)}\n`)).toThrow(
+      expect.objectContaining({
+        message: `unified "io.max"="${'x'.repeat(80)}": a value is one line of 1 to 1024 characters`,
+        context: { file: 'io.max', asked: 'x'.repeat(80) },
+      }),
+    );
   });
 });

@@ -56,6 +56,34 @@ describe('an amount', () => {
     );
   });
 
+  it('of CPUs is reported as a person writes it', () => {
+    expect([2000, 500, 1500, 100].map((milli) => formatCpuMax(cpuMaxOf(milli)))).toEqual([
+      '2',
+      '500m',
+      '1500m',
+      '100m',
+    ]);
+    expect([1000, 999, 0].map(formatMilli)).toEqual(['1', '999m', '0']);
+  });
+
+  it.each([
+    ['readCpuLimit', '175921860444m', 175_921_860_444],
+    ['readMemoryLimit', '4096', 4096],
+    ['readMemoryLimit', '4Ki', 4096],
+    ['readMemoryRequest', '1', 1],
+  ] as const)('that %s takes: %s', (name, text, value) => {
+    expect(readers[name](text, 'here')).toBe(value);
+  });
+
+  it.each([
+    ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel takes'],
+    ['readCpuLimit', 'one', 'here: "one": want CPUs, as in "500m" or "1.5"'],
+    ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
+    ['readMemoryLimit', 'much', 'here: "much": want an amount of memory, as in "256Mi"'],
+  ] as const)('that %s refuses, and why: %s', (name, text, message) => {
+    expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
+  });
+
   it('of CPUs that thousandths do not tell is reported to the millionth', () => {
     const of = (quota: number, period: number): CpuMax => ({
       quota: microseconds(quota),

@@ -12,6 +12,12 @@ const LEAST_MEMORY = 4096;
 /** What the kernel takes as a quota: MAX_BW of kernel/sched/sched.h, in microseconds. */
 const LARGEST_QUOTA = 2 ** 44 - 1;
 
+const UNITS = [
+  ['Gi', 2 ** 30],
+  ['Mi', 2 ** 20],
+  ['Ki', 2 ** 10],
+] as const;
+
 /** Thousandths of a CPU. */
 export type MilliCpu = number;
 
@@ -67,8 +73,8 @@ export const formatShares = (shares: CpuShares): string => formatMilli(Math.ceil
 /** `256Mi`, or bytes where no unit tells exactly; `max`. */
 export function formatMemory(limit: Limit<Bytes>): string {
   if (limit === 'max') return 'max';
-  const exponent = [3, 2, 1].find((power) => limit > 0 && limit % 1024 ** power === 0) ?? 0;
-  return `${limit / 1024 ** exponent}${['', 'Ki', 'Mi', 'Gi'][exponent] ?? ''}`;
+  const [unit, size] = UNITS.find(([, bytes]) => limit > 0 && limit % bytes === 0) ?? ['', 1];
+  return `${limit / size}${unit}`;
 }
 
 /** As {@link parseMilli} reads it. */
