@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { compareLimits, isMemoryTight, isWithin, plan, podLimitsFor } from '../../src/sandbox/plan.ts';
+import {
+  compareLimits,
+  containerChanges,
+  isMemoryTight,
+  isWithin,
+  plan,
+  podLimitsFor,
+} from '../../src/sandbox/plan.ts';
 import type { PodState, Step } from '../../src/sandbox/state.ts';
 import { describeStep } from '../../src/sandbox/transaction.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../src/units/index.ts';
@@ -82,6 +89,19 @@ describe('a container is updated', () => {
     expect(limits).toStrictEqual({ cpu: { quota: 30_000, period: PERIOD } });
   });
 
+  test('but a limit of CPU that is as far under other quotas was set on purpose', () => {
+    const state = pod('max', 29_500, [container('a', 'max', 10_000), container('b', 'max', 20_000)]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000) }])).toStrictEqual({});
+    const least = pod('max', 20_500, [
+      container('a', 'max', 1000),
+      container('b', 'max', 20_000),
+      container('c', 'max', 1000),
+    ]);
+    expect(podLimitsFor(least, [{ id: 'b', cpu: cpu(30_000) }])).toStrictEqual({ cpu: cpu(32_000) });
+    const under = { ...least, cpu: cpu(19_996) };
+    expect(podLimitsFor(under, [{ id: 'b', cpu: cpu(30_000) }])).toStrictEqual({});
+  });
+
   test('quotas of other periods count by their rate', () => {
     const other = { ...container('b', 'max'), cpu: { quota: microseconds(5000), period: microseconds(20_000) } };
     const state = pod('max', 35_000, [container('a', 'max', 10_000), other]);
@@ -114,6 +134,24 @@ describe('a limit that the kernel has rounded', () => {
     const volumes = new Map([['v', bytes(100e6)]]);
     expect(podLimitsFor(state, containers)).toStrictEqual({});
     expect(plan(state, { memory: bytes(100e6), containers, call: 'none', volumes })).toEqual([]);
+  });
+
+  test('is tight up to a page for each container: the overhead loses one too, the pod only one in all', () => {
+    const odd = 10 * MI + 4095;
+    const state = rounded([odd, odd], 3 * odd, odd);
+    expect(state.memory).toBe(30 * MI + 2 * 4096);
+    expect(isMemoryTight(state)).toBe(true);
+    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(8 * MI) }])).toStrictEqual({ memory: 28 * MI + 4095 });
+    const looser = { ...state, memory: bytes(30 * MI + 3 * 4096) };
+    expect(isMemoryTight(looser)).toBe(false);
+    expect(podLimitsFor(looser, [{ id: 'c0', memory: bytes(8 * MI) }])).toStrictEqual({});
+  });
+
+  test('and is a little above the sum stays as it is when the sum does', () => {
+    const state = { ...rounded([50 * MI, 150 * MI], 200 * MI + 4096), cpu: cpu(30_002) };
+    const containers = [container('c0', 50, 10_000), container('c1', 150, 20_000)];
+    const trade = [container('c0', 100, 15_000), container('c1', 100, 15_000)];
+    expect(podLimitsFor({ ...state, containers }, trade)).toStrictEqual({});
   });
 
   test("stays when its containers' limits only trade places", () => {
@@ -211,6 +249,7 @@ describe("the pod's CPU limit", () => {
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
     expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9900) }])).toStrictEqual({});
     expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(10_000) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9500) }])).toStrictEqual({});
     expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9000) }])).toStrictEqual({ cpu: cpu(10_000) });
   });
 
@@ -253,6 +292,24 @@ describe('what the containers have now', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
     expect(isWithin(unlimited, memoryStep(300 * MI))).toBe(false);
     expect(isWithin(unlimited, cpuStep(30_000))).toBe(false);
+  });
+});
+
+describe('one update takes a container from some limits to others', () => {
+  const now = container('a', 100, 10_000);
+
+  test('each of them, whichever way, where it is another', () => {
+    const to = { ...container('a', 50, 20_000), shares: cpuShares(2) };
+    const memory = { from: now.memory, to: to.memory };
+    const cpus = { from: now.cpu, to: to.cpu };
+    expect(containerChanges(now, to)).toStrictEqual({ kind: 'container', id: 'a', memory, cpu: cpus });
+    expect(containerChanges(now, { ...now, memory: to.memory })).toStrictEqual({ kind: 'container', id: 'a', memory });
+    expect(containerChanges(now, { ...now, cpu: to.cpu })).toStrictEqual({ kind: 'container', id: 'a', cpu: cpus });
+  });
+
+  test('and there is none where nothing changes, but for what the kernel rounds away', () => {
+    expect(containerChanges(now, { ...now })).toBeUndefined();
+    expect(containerChanges(now, { ...now, memory: bytes(100 * MI + 4095) })).toBeUndefined();
   });
 });
 
@@ -313,6 +370,7 @@ describe('volumes', () => {
       [`volume big ${200 * M} -> ${100 * M}`, `pod memory.max ${200 * M} -> ${300 * M}`, 'runtime'],
     ],
     ['same', 'up', 300, {}, [`pod memory.max ${200 * M} -> ${300 * M}`, 'runtime']],
+    ['same', 'down', 100, {}, ['runtime', `pod memory.max ${200 * M} -> ${100 * M}`]],
   ] as const)('volume %s, limit %s', (_volume, _limit, memory, sizes, expected) => {
     expect(words(plan(withVolumes(200), target(memory, sizes)))).toEqual(expected);
   });

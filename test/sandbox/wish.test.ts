@@ -1,7 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { type LinuxContainerResources, type Partially, decode, encode } from '../../src/runtime/index.ts';
+import {
+  type LinuxContainerResources,
+  type Messages,
+  type Partially,
+  decode,
+  encode,
+} from '../../src/runtime/index.ts';
 import type { ShimError } from '../../src/errors/index.ts';
-import { touchesLimits, wantedLimits } from '../../src/sandbox/wish.ts';
+import { fieldsSet, touchesLimits, wantedLimits } from '../../src/sandbox/wish.ts';
 import { microseconds } from '../../src/units/index.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
@@ -91,5 +97,41 @@ describe('what a request asks for', () => {
     { unified: { 'cpu.max': 'max' } },
   ])('%o touches a limit', (linux) => {
     expect(touchesLimits(received(linux))).toBe(true);
+  });
+});
+
+describe('the fields that a request sets', () => {
+  const set = (request: Partially<Messages['UpdateContainerResourcesRequest']>): string[] => {
+    const received = decode('UpdateContainerResourcesRequest', encode('UpdateContainerResourcesRequest', request));
+    return [...fieldsSet(received)].sort();
+  };
+
+  test('are those that are not zero and not empty', () => {
+    const linux = { memory_limit_in_bytes: -1n, cpu_shares: 2n, cpu_quota: 0n, cpuset_cpus: '0-1', cpuset_mems: '' };
+    expect(set({ linux })).toEqual(['cpu_shares', 'cpuset_cpus', 'memory_limit_in_bytes']);
+  });
+
+  test('are each key of a map by itself: a request with another key cannot take its place', () => {
+    const request = {
+      linux: {
+        unified: { 'memory.high': 'max', 'io.max': '' },
+        hugepage_limits: [{ page_size: '2MB' }, { page_size: '1GB', limit: 0n }],
+      },
+      annotations: { a: '1', b: '' },
+    };
+    expect(set(request)).toEqual([
+      'annotations a',
+      'annotations b',
+      'hugepage_limits 1GB',
+      'hugepage_limits 2MB',
+      'unified io.max',
+      'unified memory.high',
+    ]);
+  });
+
+  test('may be none, or of another system', () => {
+    expect(set({})).toEqual([]);
+    expect(set({ linux: {} })).toEqual([]);
+    expect(set({ windows: {} })).toEqual(['windows']);
   });
 });
