@@ -1,17 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { reversed } from '../../src/sandbox/plan.ts';
-import { isMemoryTight, plan, podLimitsFor } from '../../src/sandbox/plan.ts';
-import type {
-  ContainerState,
-  ContainerStep,
-  ContainerWish,
-  PodState,
-  PodTarget,
-  Step,
-} from '../../src/sandbox/state.ts';
-import { type CpuMax, microseconds } from '../../src/units/index.ts';
+import { isMemoryTight, plan, podLimitsFor, reversed } from '../../src/sandbox/plan.ts';
+import type { ContainerState, PodState, Step } from '../../src/sandbox/state.ts';
+import type { CpuMax } from '../../src/units/index.ts';
+import { any, asked, called, derived, expectWithin, holds, undone } from './plan-cases.ts';
 import {
   type Resource,
   containersSum,
@@ -22,164 +15,24 @@ import {
   podLimitOf,
   resources,
 } from './pod-rules.ts';
-import { describeCase } from './pod-text.ts';
-import {
-  MI,
-  NO_VOLUMES,
-  PAGE,
-  PERIOD,
-  apply,
-  cases,
-  cpuLimit,
-  cpuSum,
-  inPages,
-  memoryLimit,
-  memorySum,
-  podLimit,
-  podLimitKinds,
-  podState,
-  sizeOrMax,
-  upToPages,
-  volumeSizes,
-  wishes,
-} from './pods.ts';
+import { PAGE, PERIOD, apply, inPages, upToPages } from './pods.ts';
 
-// The sentences of docs/resize.md, each on thousands of random pods: 197,000 cases in all.
-
-/** A pod, what is asked of it, what is planned, and the pod before the first and after each step. */
-class Case {
-  #steps: readonly Step[] | undefined;
-  #states: readonly PodState[] | undefined;
-
-  constructor(
-    readonly state: PodState,
-    readonly target: PodTarget,
-    /** What the caller's own call does to the pod. */
-    readonly call: (state: PodState) => PodState = (state) => state,
-  ) {}
-
-  get steps(): readonly Step[] {
-    return (this.#steps ??= plan(this.state, this.target));
-  }
-
-  get states(): readonly PodState[] {
-    this.#states ??= this.steps.reduce(
-      (states, step) => {
-        states.push(apply(states.at(-1)!, step, this.call));
-        return states;
-      },
-      [this.state],
-    );
-    return this.#states;
-  }
-
-  get end(): PodState {
-    return this.states.at(-1)!;
-  }
-
-  get containerSteps(): readonly ContainerStep[] {
-    return this.steps.filter((step) => step.kind === 'container');
-  }
-
-  [fc.toStringMethod](): string {
-    return describeCase(this.state, this.target, this.steps);
-  }
-}
-
-/** The pod's limits go with those of its containers, as when nobody asks for one. */
-const derived: fc.Arbitrary<Case> = fc
-  .record({ state: podState, wanted: wishes, volumes: volumeSizes })
-  .map(({ state, wanted, volumes }) => {
-    const containers = wanted(state);
-    return new Case(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes });
-  });
-
-const podKind = fc.option(fc.constantFrom(...podLimitKinds), { nil: undefined, freq: 3 });
-
-/** The pod's limits are asked for: the sum of what its containers will have, more, less, none, or as they are. */
-const asked: fc.Arbitrary<Case> = fc
-  .record({ state: podState, wanted: wishes, volumes: volumeSizes, memoryKind: podKind, cpuKind: podKind })
-  .map(({ state, wanted, volumes, memoryKind, cpuKind }) => {
-    const containers = wanted(state);
-    const then = new Case(state, { containers, call: 'none', volumes }).end;
-    return new Case(state, {
-      ...(memoryKind && { memory: sizeOrMax(podLimit(memoryKind, memorySum(then), 64 * MI, PAGE)) }),
-      ...(cpuKind && { cpu: quotaOrMax(podLimit(cpuKind, Math.ceil(cpuSum(then)), 50_000, 1000)) }),
-      containers,
-      call: 'none',
-      volumes,
-    });
-  });
-
-const quotaOrMax = (quota: number): CpuMax => ({
-  quota: quota === Infinity ? 'max' : microseconds(quota),
-  period: PERIOD,
-});
-
-const any = fc.oneof(derived, asked);
-
-/** Somebody else's update of one container, around which the shim keeps the pod's limit. */
-const called: fc.Arbitrary<Case> = fc
-  .record({
-    state: podState,
-    index: fc.nat(9),
-    memory: fc.option(memoryLimit, { nil: undefined }),
-    cpu: fc.option(cpuLimit, { nil: undefined }),
-  })
-  .map(({ state, index, memory, cpu }) => {
-    const wish: ContainerWish = {
-      id: `c${index % state.containers.length}`,
-      ...(memory === undefined ? {} : { memory }),
-      ...(cpu === undefined ? {} : { cpu }),
-    };
-    const update = (before: PodState): PodState => new Case(before, { ...onlyContainers, containers: [wish] }).end;
-    return new Case(state, { ...podLimitsFor(state, [wish]), call: 'container', volumes: NO_VOLUMES }, update);
-  });
-
-const onlyContainers = { call: 'none', volumes: NO_VOLUMES } as const;
-
-function holds(numRuns: number, arbitrary: fc.Arbitrary<Case>, check: (found: Case) => void): void {
-  fc.assert(fc.property(arbitrary, check), cases(numRuns));
-}
-
-/**
- * No sum is above the pod's limit, with and without the pod's overhead, in any of the states. Pods that are over-committed
- * from the start, or asked to be in the end: never further above than they were or shall be.
- */
-function expectWithin(states: readonly PodState[]): void {
-  for (const resource of resources) {
-    for (const sum of [needs, containersSum]) {
-      const above = states.map((state) => excess(state, resource, sum));
-      const most = Math.max(0, above[0]!, above.at(-1)!);
-      const at = above.findIndex((much) => much > most);
-      if (at !== -1) expect.fail(`${resource} is ${above[at]!} above the pod's limit after ${at} steps`);
-    }
-  }
-}
-
-/** The states on the way back, from the end to the start. */
-const undone = (end: PodState, steps: readonly Step[]): readonly PodState[] => {
-  const states = [end];
-  for (const step of [...steps].reverse()) {
-    if (step.kind !== 'runtime') states.push(apply(states.at(-1)!, reversed(step)));
-  }
-  return states;
-};
+// The sentences of docs/resize.md, each on thousands of random pods: 197,000 cases here.
 
 type Undoable = Exclude<Step, { kind: 'runtime' }>;
 
 describe('after every step', () => {
   test('no sum of limits is above a finite pod limit, when the pod limit goes with its containers', () => {
-    holds(20_000, derived, ({ states }) => expectWithin(states));
+    holds(20_000, derived, ({ states }) => expectWithin(states, 'goes along'));
   });
 
   test('no sum of limits is above a finite pod limit, when the pod limit is asked for', () => {
-    holds(20_000, asked, ({ states }) => expectWithin(states));
+    holds(20_000, asked, ({ states }) => expectWithin(states, 'is asked for'));
   });
 
   test('of an undo from any step it holds as well, and the pod is as it was at the start', () => {
     holds(15_000, any, ({ state, states, steps }) => {
-      expectWithin(undone(states.at(-1)!, steps));
+      expectWithin(undone(states.at(-1)!, steps), 'is asked for');
       // Each step taken back gives the very state before it: so an undo from any step goes back through the same states.
       for (const [at, step] of steps.entries()) {
         if (!isDeepStrictEqual(apply(states[at + 1]!, reversed(step as Undoable)), states[at]))
@@ -191,13 +44,13 @@ describe('after every step', () => {
 
   test("of a plan around somebody else's update of a container it holds, and back from any step before the update", () => {
     holds(20_000, called, ({ state, states, steps }) => {
-      expectWithin(states);
+      expectWithin(states, 'goes along');
       const done = steps.slice(
         0,
         steps.findIndex(({ kind }) => kind === 'runtime'),
       );
       const back = undone(states[done.length]!, done);
-      expectWithin([...back].reverse());
+      expectWithin([...back].reverse(), 'is asked for');
       if (!isDeepStrictEqual(back.at(-1), state)) expect.fail('undone is not the start');
     });
   });
@@ -206,7 +59,7 @@ describe('after every step', () => {
 describe('at the end', () => {
   test('everything has what was asked for it, and what was not asked for is as it was', () => {
     holds(12_000, any, ({ state, target, end }) => {
-      const { memory = state.memory, cpu = state.cpu } = target;
+      const { memory = state.memory, cpu = state.cpu, weight = state.weight } = target;
       const containers = state.containers.map((container): ContainerState => {
         const wanted = { ...container, ...target.containers?.find(({ id }) => id === container.id) };
         // Shares that nobody has read cannot be taken back, so they are not changed.
@@ -222,6 +75,7 @@ describe('at the end', () => {
         ...state,
         memory: inPages(memory),
         cpu: said(cpu),
+        weight,
         containers,
         volumes,
       });
@@ -254,11 +108,11 @@ test('what fails is printed as a pod that a person can read, and as small as it 
     [
       'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
       '  c0: memory 16Mi, cpu 1000/100000',
-      'target: memory max',
-      '  c0: memory max',
+      'target: memory 32Mi',
+      '  c0: memory 32Mi',
       'steps:',
-      '  pod memory.max 16Mi -> max',
-      '  container c0 memory.max 16Mi -> max',
+      '  pod memory.max 16Mi -> 32Mi',
+      '  container c0 memory.max 16Mi -> 32Mi',
     ].join('\n'),
   );
 });

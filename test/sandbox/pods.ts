@@ -131,12 +131,12 @@ export function podLimit(kind: PodLimitKind, sum: number, more: number, least: n
 }
 
 /** What is asked of each container, or of none; by the order of the pod's containers. */
-export const wishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+const anyWishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
   .array(
     fc.record({
       memory: fc.option(memoryLimit, { nil: undefined, freq: 2 }),
       cpu: fc.option(cpuLimit, { nil: undefined, freq: 2 }),
-      shares: fc.option(shares, { nil: undefined, freq: 1 }),
+      shares: fc.option(shares, { nil: undefined, freq: 2 }),
     }),
     { minLength: 1, maxLength: 10 },
   )
@@ -151,6 +151,20 @@ export const wishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
         }),
       ),
   );
+
+/** The containers trade their limits with each other: the pod has the same as before. */
+const trades: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+  .record({ memory: fc.nat(9), cpu: fc.nat(9) })
+  .map((by) => ({ containers }: PodState) => {
+    const other = (index: number) => containers[index % containers.length]!;
+    return containers.map(({ id }, index) => ({
+      id,
+      memory: other(index + by.memory).memory,
+      cpu: other(index + by.cpu).cpu,
+    }));
+  });
+
+export const wishes = fc.oneof({ weight: 5, arbitrary: anyWishes }, { weight: 1, arbitrary: trades });
 
 /** Explicit sizes for some of a pod's volumes. */
 export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
