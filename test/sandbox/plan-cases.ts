@@ -3,6 +3,7 @@ import { expect } from 'vitest';
 import { plan, podLimitsFor, reversed } from '../../src/sandbox/plan.ts';
 import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from '../../src/sandbox/state.ts';
 import { type CpuMax, cpuWeight, microseconds } from '../../src/units/index.ts';
+import { cases } from '../property-cases.ts';
 import { containersSum, excess, needs, resources } from './pod-rules.ts';
 import { describeCase } from './pod-text.ts';
 import {
@@ -11,7 +12,6 @@ import {
   PAGE,
   PERIOD,
   apply,
-  cases,
   cpuLimit,
   cpuSum,
   memoryLimit,
@@ -34,8 +34,8 @@ export class Case {
   constructor(
     readonly state: PodState,
     readonly target: PodTarget,
-    /** What the caller's own call does to the pod. */
-    readonly call: (state: PodState) => PodState = (state) => state,
+    /** What the caller's own call changes. */
+    readonly called?: ContainerWish,
   ) {}
 
   get steps(): readonly Step[] {
@@ -45,12 +45,17 @@ export class Case {
   get states(): readonly PodState[] {
     this.#states ??= this.steps.reduce(
       (states, step) => {
-        states.push(apply(states.at(-1)!, step, this.call));
+        states.push(apply(states.at(-1)!, step, (before) => this.#afterCall(before)));
         return states;
       },
       [this.state],
     );
     return this.#states;
+  }
+
+  #afterCall(before: PodState): PodState {
+    const containers = this.called === undefined ? [] : [this.called];
+    return new Case(before, { containers, call: 'none', volumes: NO_VOLUMES }).end;
   }
 
   get end(): PodState {
@@ -62,7 +67,8 @@ export class Case {
   }
 
   print(): string {
-    return describeCase(this.state, this.target, this.steps);
+    const { containers = this.called === undefined ? [] : [this.called] } = this.target;
+    return describeCase(this.state, { ...this.target, containers }, this.steps);
   }
 
   [fc.toStringMethod](): string {
@@ -124,11 +130,8 @@ export const called: fc.Arbitrary<Case> = fc
       ...(memory === undefined ? {} : { memory }),
       ...(cpu === undefined ? {} : { cpu }),
     };
-    const update = (before: PodState): PodState => new Case(before, { ...onlyContainers, containers: [wish] }).end;
-    return new Case(state, { ...podLimitsFor(state, [wish]), call: 'container', volumes: NO_VOLUMES }, update);
+    return new Case(state, { ...podLimitsFor(state, [wish]), call: 'container', volumes: NO_VOLUMES }, wish);
   });
-
-const onlyContainers = { call: 'none', volumes: NO_VOLUMES } as const;
 
 export function holds(numRuns: number, arbitrary: fc.Arbitrary<Case>, check: (found: Case) => void): void {
   fc.assert(fc.property(arbitrary, check), cases(numRuns));

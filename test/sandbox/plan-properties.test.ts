@@ -99,22 +99,43 @@ describe('at the end', () => {
 /** Without a quota a period says nothing. */
 const said = (cpu: CpuMax): CpuMax => (cpu.quota === 'max' ? { ...cpu, period: PERIOD } : cpu);
 
-test('what fails is printed as a pod that a person can read, and as small as it gets', () => {
-  const print = fc.check(
-    fc.property(derived, ({ steps }) => !steps.some(({ kind }) => kind === 'pod-memory')),
-    { numRuns: 5000, seed: 1 },
-  );
-  expect(fc.defaultReportMessage(print)).toContain(
-    [
-      'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
-      '  c0: memory 16Mi, cpu 1000/100000',
-      'target: memory 32Mi',
-      '  c0: memory 32Mi',
-      'steps:',
-      '  pod memory.max 16Mi -> 32Mi',
-      '  container c0 memory.max 16Mi -> 32Mi',
-    ].join('\n'),
-  );
+describe('what fails is printed as a pod that a person can read, and as small as it gets:', () => {
+  const printed = (cases: typeof any, holds: (steps: readonly Step[]) => boolean): string =>
+    fc.defaultReportMessage(
+      fc.check(
+        fc.property(cases, ({ steps }) => holds(steps)),
+        { numRuns: 5000, seed: 1 },
+      ),
+    ) ?? '';
+  const changesPod = ({ kind }: Step): boolean => kind === 'pod-memory';
+
+  test('a resize', () => {
+    expect(printed(derived, (steps) => !steps.some(changesPod))).toContain(
+      [
+        'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
+        '  c0: memory 16Mi, cpu 1000/100000',
+        'target: memory 32Mi',
+        '  c0: memory 32Mi',
+        'steps:',
+        '  pod memory.max 16Mi -> 32Mi',
+        '  container c0 memory.max 16Mi -> 32Mi',
+      ].join('\n'),
+    );
+  });
+
+  test("somebody else's update of a container", () => {
+    expect(printed(called, (steps) => !steps.some(changesPod))).toContain(
+      [
+        'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
+        '  c0: memory 16Mi, cpu 1000/100000',
+        'target: memory 32Mi',
+        '  c0: memory 32Mi',
+        'steps:',
+        '  pod memory.max 16Mi -> 32Mi',
+        '  runtime',
+      ].join('\n'),
+    );
+  });
 });
 
 describe('the order', () => {

@@ -5,8 +5,9 @@ import { isUnderUse } from '../../src/sandbox/admission.ts';
 import { compareLimits, podLimitsFor } from '../../src/sandbox/plan.ts';
 import type { ContainerWish, PodState, PodTarget } from '../../src/sandbox/state.ts';
 import { type Bytes, type Limit, bytes } from '../../src/units/index.ts';
+import { cases } from '../property-cases.ts';
 import { Case, any, derived, expectWithin, holds, undone } from './plan-cases.ts';
-import { MI, cases, inPages } from './pods.ts';
+import { MI, inPages } from './pods.ts';
 
 // What docs/resize.md says of memory in use and of volumes, on 45,000 random pods.
 

@@ -29,11 +29,6 @@ export const NO_OVERHEAD: PodState['overhead'] = {
 };
 export const NO_VOLUMES: PodTarget['volumes'] = new Map();
 
-/** How many cases a property is tried on: as many as it says, or as few as a mutation run can afford. */
-export const cases = (numRuns: number): { readonly numRuns: number } => ({
-  numRuns: Math.min(numRuns, Number(process.env['CRI_RESIZE_SHIM_PROPERTY_CASES'] ?? Infinity)),
-});
-
 /** What is asked for: mostly whole pages, sometimes decimal megabytes that the kernel rounds down. */
 export const memoryLimit: fc.Arbitrary<Limit<Bytes>> = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MI)) },

@@ -14,6 +14,7 @@ import {
   sharesOf,
 } from '../../src/sandbox/resizes/amounts.ts';
 import { type Bytes, type CpuMax, bytes, microseconds } from '../../src/units/index.ts';
+import { cases } from '../property-cases.ts';
 
 const readers = { readCpuLimit, readCpuRequest, readMemoryLimit, readMemoryRequest };
 const texts = fc.oneof(
@@ -40,7 +41,7 @@ describe('an amount', () => {
           if (value === 'max') expect(['max', '-1']).toContain(text);
           else expect(value === undefined || (Number.isSafeInteger(value) && Number(value) > 0)).toBe(true);
         }),
-        { numRuns: 2000 },
+        cases(2000),
       );
     },
   );

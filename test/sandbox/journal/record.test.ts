@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
 import { bytes } from '../../../src/units/index.ts';
+import { cases } from '../../property-cases.ts';
 import { numbered, podUid } from './numbered.ts';
 import { anyRecord } from './records.ts';
 
@@ -17,7 +18,7 @@ describe('a record', () => {
       fc.property(anyRecord, fc.string(), (record, bootId) => {
         expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 1, bootId, ...record });
       }),
-      { numRuns: 2000 },
+      cases(2000),
     );
   });
 
@@ -29,7 +30,7 @@ describe('a record', () => {
           expect(() => decodeRecord(content.subarray(0, length))).toThrow('is no JSON, or only a part of it');
         expect(decodeRecord(content.subarray(0, -1))).toEqual(decodeRecord(content));
       }),
-      { numRuns: 30 },
+      cases(30),
     );
   });
 
@@ -52,7 +53,7 @@ describe('a record', () => {
           expect(() => decodeRecord(Buffer.from(content))).toThrow(/^is no (?:JSON|record)|^is of version/);
         },
       ),
-      { numRuns: 2000 },
+      cases(2000),
     );
   });
 
