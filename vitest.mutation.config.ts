@@ -10,8 +10,9 @@ export default defineConfig({
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/units/quantity.test.ts',
       'test/config/duration.test.ts',
+      'test/mutation/loads.test.ts',
     ],
-    setupFiles: ['test/mutation-seed.ts'],
+    setupFiles: ['test/mutation/seed.ts'],
     // A mutant that lives on dies within tens of cases or not at all, and there are over two thousand mutants.
     env: { CRI_RESIZE_SHIM_PROPERTY_CASES: '60' },
   },

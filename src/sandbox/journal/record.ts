@@ -157,8 +157,8 @@ export function decodeRecord(content: Buffer): WrittenRecord {
     throw new Error(`is of version ${version}; this shim reads version ${RECORD_VERSION}`);
   const parsed = record.safeParse(form, { error: inEnglish });
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new Error(`is no record: ${issue?.path.map(String).join('.') ?? ''}: ${issue?.message ?? ''}`);
+  const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
+  throw new Error(`is no record: ${faults.slice(0, 1).join()}`);
 }
 
 function parse(content: Buffer): unknown {

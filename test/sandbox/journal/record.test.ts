@@ -90,15 +90,39 @@ describe('a record', () => {
     expect(() => decodeRecord(content)).toThrow('is no JSON');
   });
 
-  it('too large to be read again is not written', () => {
-    const record = { ...numbered(1), resizes: ['x'.repeat(MAX_RECORD_BYTES)] };
-    expect(() => encodeRecord(record, 'boot')).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  it('with several faults is refused with the first of them', () => {
+    const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
+    expect(() => decodeRecord(broken)).toThrow(/^is no record: bootId: (?!.*podUid)/);
   });
 
-  it.each(['__proto__', '../x', ''])('that could not be read again (a volume named %j) is not written', (name) => {
+  it('too large to be read again is not written, by one byte as by many', () => {
+    const withText = (length: number) => ({ ...numbered(1), resizes: ['x'.repeat(length)] });
+    const most = MAX_RECORD_BYTES - encodeRecord(withText(0), 'boot').length;
+    expect(encodeRecord(withText(most), 'boot')).toHaveLength(MAX_RECORD_BYTES);
+    expect(() => encodeRecord(withText(most + 1), 'boot')).toThrow(
+      expect.objectContaining({
+        code: 3,
+        reason: 'INVALID_VALUE',
+        message: `the journal's record of pod ${podUid} would have 1048577 bytes; it may have 1048576`,
+        context: { pod: podUid, asked: '1048577', found: '1048576' },
+      }),
+    );
+  });
+
+  it.each([
+    ['__proto__', 'a volume has a name that is none'],
+    ['../x', 'is no record: volumes'],
+    ['', 'is no record: volumes'],
+  ])('that could not be read again (a volume named %j) is not written', (name, why) => {
     const record = { ...numbered(1), volumes: new Map([[name, bytes(1)]]) };
     expect(() => encodeRecord(record, 'boot')).toThrow(
-      expect.objectContaining({ code: 13, reason: 'INTERNAL', context: { pod: podUid } }),
+      expect.objectContaining({
+        code: 13,
+        reason: 'INTERNAL',
+        context: { pod: podUid },
+        message: expect.stringContaining(`record of pod ${podUid} could not be read again: ${why}`) as unknown,
+        cause: expect.any(Error) as unknown,
+      }),
     );
   });
 });
