@@ -14,12 +14,6 @@ const UNITS = [
   ['Ki', 2 ** 10],
 ] as const;
 
-const UNITS = [
-  ['Gi', 2 ** 30],
-  ['Mi', 2 ** 20],
-  ['Ki', 2 ** 10],
-] as const;
-
 /** Thousandths of a CPU. */
 export type MilliCpu = number;
 
