@@ -12,6 +12,8 @@ export default defineConfig({
       'test/config/duration.test.ts',
       'test/mutation/loads.test.ts',
     ],
+    // As in npm test: a slow machine must not pass for a test that has noticed something. Stryker has its own limit.
+    testTimeout: 60_000,
     setupFiles: ['test/mutation/seed.ts'],
     // A mutant that lives on dies within tens of cases or not at all, and there are over two thousand mutants.
     env: { CRI_RESIZE_SHIM_PROPERTY_CASES: '60' },

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { messageOf } from '../../../src/errors/index.ts';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
 import { bytes } from '../../../src/units/index.ts';
@@ -11,6 +12,19 @@ const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
   const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;
   return Buffer.from(JSON.stringify(edit(form) ?? form));
 };
+
+/** What is wrong with a content; undefined when nothing is. Quicker than an expectation, for thousands of them. */
+function faultOf(content: Buffer): string | undefined {
+  try {
+    decodeRecord(content);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** All lengths to which a content can be cut, but for its closing line break. */
+const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
 
 describe('a record', () => {
   it('is read as it was written: every number, every max, every text', () => {
@@ -26,8 +40,8 @@ describe('a record', () => {
     fc.assert(
       fc.property(anyRecord, (record) => {
         const content = encodeRecord(record, 'boot');
-        for (let length = 0; length < content.length - 1; length += 1)
-          expect(() => decodeRecord(content.subarray(0, length))).toThrow('is no JSON, or only a part of it');
+        const faults = cutsOf(content).map((length) => faultOf(content.subarray(0, length)));
+        expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
         expect(decodeRecord(content.subarray(0, -1))).toEqual(decodeRecord(content));
       }),
       cases(30),
@@ -36,10 +50,8 @@ describe('a record', () => {
 
   it('with zeros for an end, as a file system may leave it, is none', () => {
     const content = encodeRecord(numbered(1), 'boot');
-    for (let length = 0; length < content.length - 1; length += 1) {
-      const torn = Buffer.concat([content.subarray(0, length), Buffer.alloc(content.length - length)]);
-      expect(() => decodeRecord(torn)).toThrow('is no JSON');
-    }
+    const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
+    expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
   });
 
   it('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
