@@ -44,4 +44,4 @@ export type { MemoryLimitFile } from './memory.ts';
 export { makeRoom } from './reclaim.ts';
 export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
-export { assertUnified } from './unified.ts';
+export { assertUnified, isSameUnified } from './unified.ts';

@@ -2,8 +2,8 @@ import { criOfCpuMax, criOfMemoryMax } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
-import { containerCgroup, podCgroup } from './live.ts';
-import { reversedContainer } from './plan.ts';
+import { ContainerPlaces, type ContainerValues, endsOf } from './container-values.ts';
+import { podCgroup } from './live.ts';
 import { type OnHigh, containerNamed, lowerMemory } from './room.ts';
 import type { ContainerStep } from './state.ts';
 
@@ -34,45 +34,74 @@ export async function updateContainer(
   onHigh?: OnHigh,
 ): Promise<void> {
   const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
-  const container = await context.registry.describeContainer(step.id);
-  if (step.memory === undefined || container?.state !== ContainerState.RUNNING) return update();
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  if (cgroup === undefined) return update();
-  const lowered = { ...containerNamed(container, pod), cgroup, memory: step.memory };
-  return lowerMemory(context, lowered, until, update, onHigh);
+  if (step.memory === undefined) return update();
+  return lowered(context, pod, await ContainerPlaces.of(context, pod, step.id), step, until, update, onHigh);
 }
 
-/** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
+/**
+ * Takes an update back, or what there is of it: without a call where kernel and runtime have the old values. Throws as
+ * {@link updateContainer}: a limit that the container has outgrown meanwhile cannot come back.
+ */
 export async function takeBackByRuntime(
   context: ResizeContext,
   pod: PodDescription,
   step: ContainerStep,
+  until: number,
+  onHigh?: OnHigh,
 ): Promise<void> {
-  const back = reversedContainer(step);
-  // Shares are the runtime's own affair: whether it has stored new ones, the kernel does not tell.
-  const stored = step.shares !== undefined || !(await isRunning(context, step.id));
-  if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
+  await bringBack(context, pod, endsOf(step).from, until, onHigh);
 }
 
-const isRunning = async (context: ResizeContext, id: string): Promise<boolean> =>
-  (await context.registry.describeContainer(id))?.state === ContainerState.RUNNING;
+/** Asks the runtime for those of these values that kernel or runtime do not have. Gives what was missing. Throws as above. */
+export async function bringBack(
+  context: ResizeContext,
+  pod: PodDescription,
+  wanted: ContainerValues,
+  until: number,
+  onHigh?: OnHigh,
+): Promise<ContainerStep | undefined> {
+  const places = await ContainerPlaces.of(context, pod, wanted.id);
+  const missing = places.missing(wanted);
+  if (missing === undefined) return undefined;
+  const step = places.stepTo(missing);
+  await lowered(context, pod, places, step, until, () => updateByRuntime(context, pod, step), onHigh);
+  return step;
+}
+
+/** Runs `update`, once the use is under a memory limit that it lowers. */
+async function lowered(
+  context: ResizeContext,
+  pod: PodDescription,
+  { container, kernel }: ContainerPlaces,
+  { memory }: ContainerStep,
+  until: number,
+  update: () => Promise<void>,
+  onHigh?: OnHigh,
+): Promise<void> {
+  if (memory === undefined || container === undefined || kernel === undefined) return update();
+  return lowerMemory(
+    context,
+    { ...containerNamed(container, pod), cgroup: kernel.cgroup, memory },
+    until,
+    update,
+    onHigh,
+  );
+}
 
 /** Where the kernel has something else than the step asks for. A container that does not run has nothing in the kernel. */
 async function firstDifference(
   context: ResizeContext,
   pod: PodDescription,
-  { id, memory, cpu }: ContainerStep,
+  step: ContainerStep,
 ): Promise<{ file: string; asked: string; has: string } | undefined> {
-  const container = await context.registry.describeContainer(id);
-  if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
-  const { memoryMax, cpuMax } = await context.tree.readLimits(cgroup);
-  if (memory !== undefined && !context.tree.holds(memory.to, memoryMax))
-    return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
-  const quota = cpuMax?.quota ?? 'max';
-  if (cpu !== undefined && quota !== cpu.to.quota)
-    return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
+  const { container, kernel } = await ContainerPlaces.of(context, pod, step.id);
+  if (container?.state !== ContainerState.RUNNING) return undefined;
+  if (kernel === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
+  const { cgroup, memory, cpu } = kernel;
+  if (step.memory !== undefined && !context.tree.holds(step.memory.to, memory))
+    return { file: `${cgroup}/memory.max`, asked: String(step.memory.to), has: String(memory) };
+  if (step.cpu !== undefined && step.cpu.to.quota !== cpu.quota)
+    return { file: `${cgroup}/cpu.max`, asked: String(step.cpu.to.quota), has: String(cpu.quota) };
   return undefined;
 }
 

@@ -20,6 +20,8 @@ export interface JournalledTransaction {
   readonly startedAt: number;
   /** All planned steps, in their order. Which of them were carried out, the kernel knows. */
   readonly steps: readonly Step[];
+  /** Sizes of volumes, by name, that are kept when it is done. */
+  readonly allocated?: Readonly<{ [volume: string]: Bytes }>;
   /** A step has failed: those that were carried out are being taken back. */
   readonly undoing: boolean;
   /** The cgroup whose memory.high was lowered to reclaim memory, and what it has to become again. */
@@ -83,17 +85,18 @@ const step: z.ZodType<Step> = z.discriminatedUnion('kind', [
   steps.runtime,
 ]);
 
+/** As Kubernetes names volumes: a DNS label (RFC 1123). */
+const volumeName = z.string().regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/);
+
 const transaction: z.ZodType<JournalledTransaction> = z.strictObject({
   id: z.string(),
   startedAt: amount,
   steps: z.array(step),
+  allocated: z.record(volumeName, inBytes).exactOptional(),
   undoing: z.boolean(),
   high: z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit }).exactOptional(),
   failed: z.string().exactOptional(),
 });
-
-/** As Kubernetes names volumes: a DNS label (RFC 1123). */
-const volumeName = z.string().regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/);
 
 const record = z.strictObject({
   version: z.literal(RECORD_VERSION),
