@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 /**
  * Polls a pod's cgroup as fast as it can, in a process of its own, and says what it saw when its standard input ends.
- * Arguments: the pod's cgroup folder, then the names of its containers' cgroups.
+ * Arguments: the milliseconds to leave between two readings, the pod's cgroup folder, then the names of its containers' cgroups.
  *
  * A reading takes the pod's limit before and after the containers': as limits are only ever moved in an order that keeps
  * the sum within the pod's, at least one of the two was in force with what was read between. So a sum above both is a
@@ -18,7 +18,7 @@ export interface WatchReport {
   readonly seen: readonly string[];
 }
 
-const [pod = '', ...containers] = process.argv.slice(2);
+const [pace = '0', pod = '', ...containers] = process.argv.slice(2);
 const violations: string[] = [];
 const seen: string[] = [];
 let readings = 0;
@@ -52,7 +52,8 @@ function poll(): void {
   check('memory', memory);
   check('cpu', cpu);
   // Lets the end of standard input be noticed; nothing is waited for.
-  if (!ended) setImmediate(poll);
+  if (!ended && pace === '0') setImmediate(poll);
+  else if (!ended) setTimeout(poll, Number(pace));
   else process.stdout.write(JSON.stringify({ readings, violations, seen } satisfies WatchReport));
 }
 
