@@ -20,6 +20,7 @@ const entries = {
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/matrix': 'test/matrix/main.ts',
+  'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch-limits': 'test/e2e/watch-limits.ts',
   'tools/watch-volume': 'test/e2e/watch-volume.ts',

@@ -1,10 +1,19 @@
 import { execFile } from 'node:child_process';
-import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { crashPoint } from '../src/crash-points.ts';
+import { crashPoint, crashPoints } from '../src/crash-points.ts';
 import { Program } from './server/program.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
@@ -33,18 +42,24 @@ const crashing = (): string => join(built, 'tools/cri-resize-shim-crash.js');
 describe('crash points', () => {
   it('are in the test build, and not a word of them in the one that is shipped', () => {
     expect(readFileSync(crashing(), 'utf8')).toContain(VARIABLE);
+    const names = crashPoints.filter((point) => point !== 'serving');
     expect(shipped().length).toBeGreaterThan(1);
-    for (const file of shipped()) expect(readFileSync(file, 'utf8')).not.toMatch(/CRI_RESIZE_SHIM_CRASH|crashPoint/);
+    for (const file of shipped())
+      expect(readFileSync(file, 'utf8')).not.toMatch(
+        new RegExp(['CRI_RESIZE_SHIM_CRASH', 'crashPoint', ...names].join('|')),
+      );
   });
 
   it.each([
-    ['the test build ends at one', () => crashing(), 'SIGKILL', ['serving#1']],
+    ['the test build ends at one', () => crashing(), 'SIGKILL', ['serving']],
     ['the shipped build does not', () => shipped()[0]!, 'SIGTERM', undefined],
   ])('%s', async (_, file, end, passed) => {
     const folder = join(built, `run-${end}`);
     const log = join(folder, 'passed');
+    const armed = join(folder, 'armed');
     mkdirSync(folder);
-    vi.stubEnv(VARIABLE, 'serving');
+    writeFileSync(armed, 'remount-before#1\nserving#1\nserving#2');
+    vi.stubEnv(VARIABLE, armed);
     vi.stubEnv(`${VARIABLE}_LOG`, log);
     const listen = join(folder, 'shim/shim.sock');
     const program = new Program(file(), [
@@ -58,15 +73,18 @@ describe('crash points', () => {
     expect(await program.exited).toEqual(
       end === 'SIGTERM' ? { code: 0, signal: null } : { code: null, signal: 'SIGKILL' },
     );
+    // What it has ended at is over; the rest is for the next one.
+    expect(readFileSync(armed, 'utf8').includes('serving#1')).toBe(end === 'SIGTERM');
+    expect(readFileSync(armed, 'utf8')).toContain('remount-before#1');
     expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
   });
 
   it('do nothing where nobody has said which build this is', () => {
     const log = join(built, 'under-vitest');
     appendFileSync(log, '');
-    vi.stubEnv(VARIABLE, 'here');
+    vi.stubEnv(VARIABLE, log);
     vi.stubEnv(`${VARIABLE}_LOG`, log);
-    crashPoint('here');
+    crashPoint('serving');
     expect(readFileSync(log, 'utf8')).toBe('');
   });
 });

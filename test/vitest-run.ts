@@ -37,6 +37,8 @@ export interface NodeRun {
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
   readonly outDir: string;
+  /** What the tests are told. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;
@@ -44,7 +46,7 @@ export interface NodeRun {
 
 /** Runs a project's tests in a node. Output is shown when it is done, since two run side by side. */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
-  const { what, project, containerd, runtime, outDir, timeoutMs, say, signal } = run;
+  const { what, project, containerd, runtime, outDir, env = {}, timeoutMs, say, signal } = run;
   say(`${what} ...`);
   const output: Buffer[] = [];
   const sink = new Writable({
@@ -57,6 +59,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     await runInNode({
       containerd,
       runtime,
+      env,
       command: ['sh', '-c', `exec ${vitest} ${flags(project, '$NODE_OUT/results.json').join(' ')}`],
       stdio: { stdout: sink, stderr: sink },
       progress: say,

@@ -1,4 +1,5 @@
 /** One cgroup: its limits, its use, and one write at a time, read back. */
+import { crashPoint } from '../crash-points.ts';
 import { ShimError } from '../errors/index.ts';
 import type { Bytes, CpuMax, CpuWeight, Limit } from '../units/index.ts';
 import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
@@ -136,7 +137,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     const { file, text, isThere } = encode(step, this.#files.pageSize);
     const before = this.#files.readNow(cgroup, file);
     if (isThere(before)) return { outcome: 'unchanged', found: before };
-    await this.#files.write(cgroup, file, text);
+    await this.#write(cgroup, file, text);
     const found = this.#files.readNow(cgroup, file);
     if (step.file !== 'unified' && !isThere(found)) {
       const path = cgroupFilePath(this.#files.root, cgroup, file);
@@ -158,7 +159,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    */
   async reclaim(cgroup: CgroupPath, amount: Bytes): Promise<Reclaimed> {
     try {
-      await this.#files.write(cgroup, 'memory.reclaim', String(amount));
+      await this.#write(cgroup, 'memory.reclaim', String(amount));
       return 'all';
     } catch (error) {
       if (isFileMissing(error)) return 'unsupported';
@@ -176,6 +177,15 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** The content of a file by name, as the kernel prints it. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
   readFile(cgroup: CgroupPath, file: string): Promise<string> {
     return settle(() => this.#files.readNow(cgroup, file));
+  }
+
+  /** All that changes a cgroup. */
+  async #write(cgroup: CgroupPath, file: string, text: string): Promise<void> {
+    // memory.high is lowered in as many steps as it takes, and put back once: that has a name of its own.
+    const about = text === 'max' ? `${file} max` : file;
+    crashPoint('cgroup-write-before', about);
+    await this.#files.write(cgroup, file, text);
+    crashPoint('cgroup-write-after', about);
   }
 
   #optional<Value>(cgroup: CgroupPath, file: string, parse: (text: string) => Value): Value | undefined {

@@ -47,4 +47,4 @@ export type { MemoryLimitFile } from './memory.ts';
 export { makeRoom } from './reclaim.ts';
 export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
-export { assertUnified, assertUnifiedKey } from './unified.ts';
+export { assertUnified, assertUnifiedKey, isSameUnified } from './unified.ts';

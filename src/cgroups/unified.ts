@@ -29,6 +29,21 @@ export function assertUnifiedKey(key: string, value: string): void {
   throw refused(key, value, 'not a setting of a cgroup controller');
 }
 
+/**
+ * Whether the kernel has `found` when `asked` is written to a file by its name: of the controllers' files it is not known how each
+ * prints its values, but blanks at the ends do not count, and sizes may be given with a unit and are printed in bytes.
+ */
+export function isSameUnified(asked: string, found: string): boolean {
+  return found.trim() === asked.trim() || found.trim() === String(sizeInBytes(asked.trim()));
+}
+
+/** memparse() of the kernel, lib/cmdline.c; undefined when it is none. */
+function sizeInBytes(text: string): bigint | undefined {
+  const [, digits, suffix = ''] = /^(\d{1,19})([kmgtpe]?)$/i.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  return BigInt(digits) << BigInt(suffix === '' ? 0 : 10 * ('kmgtpe'.indexOf(suffix.toLowerCase()) + 1));
+}
+
 function refused(key: string, value: string, why: string): ShimError {
   const [file, asked] = [key.slice(0, 80), value.slice(0, 80)];
   const message = `unified ${JSON.stringify(file)}=${JSON.stringify(asked)}: ${why}`;

@@ -1,4 +1,5 @@
 import { Client, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
+import { crashPoint } from '../crash-points.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -50,7 +51,18 @@ export class Backend {
    * Makes a unary call with bytes as they are, and gives the response's bytes as they came.
    * Rejects with grpc-js's ServiceError: code, details and trailers as the backend sent them.
    */
-  call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
+  async call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
+    // After calls that only read, the node is as it was before them.
+    const changes = /\/Update\w+$/.test(path);
+    if (changes) crashPoint('backend-call-before', methodOf(path));
+    try {
+      return await this.#unary(path, request, options);
+    } finally {
+      if (changes) crashPoint('backend-call-after', methodOf(path));
+    }
+  }
+
+  #unary(path: string, request: Buffer, options: CallOptions): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const { signal } = options;
       const call = this.#client.makeUnaryRequest(
@@ -126,6 +138,8 @@ export type RuntimeMethod =
 
 /** `/runtime.v1.RuntimeService/<method>` */
 export const runtimePath = (method: string): string => `/runtime.v1.RuntimeService/${method}`;
+
+const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
 /**
  * Whether a backend's error says that it does not have this method. containerd 2.2 has UpdatePodSandboxResources, and

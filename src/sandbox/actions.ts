@@ -26,7 +26,7 @@ export interface StepTargets {
   /** Until when memory may be reclaimed, in milliseconds since the epoch; for undoing there is time of its own. */
   readonly reclaimBy: number;
   /** Takes that back, where the kernel has not the old values. */
-  readonly takeBack: (step: ContainerStep) => Promise<void>;
+  readonly takeBack: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** Whether that call may have raised the limit of a container, also when it failed. */
   readonly callRaises: boolean;
   readonly log?: Log;
@@ -77,7 +77,7 @@ export function stepActions({
   const takeBackStep = async (step: Step): Promise<void> => {
     if (step.kind === 'runtime') return;
     if (step.kind === 'container') {
-      await takeBack(step);
+      await takeBack(step, Date.now() + UNDO_MS);
     } else if (await mayGoBack(step)) {
       await apply(reversed(step), Date.now() + UNDO_MS);
     } else {

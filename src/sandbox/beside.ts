@@ -1,10 +1,10 @@
 import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
 import { messageOf } from '../errors/index.ts';
 import type { ResizeContext } from './context.ts';
-import { updateByRuntime } from './container-step.ts';
+import { bringBack } from './container-step.ts';
 import { containerCgroup, readContainer } from './live.ts';
-import { containerChanges } from './plan.ts';
-import type { ContainerState as ContainerLimits } from './state.ts';
+import { UNDO_MS } from './room.ts';
+import type { ContainerState as ContainerLimits, ContainerStep } from './state.ts';
 
 export type { ContainerLimits };
 
@@ -40,13 +40,12 @@ export async function putBack(
 ): Promise<void> {
   const { id } = before;
   try {
-    const container = await context.registry.describeContainer(id);
-    const now = container === undefined ? undefined : await limitsNow(context, container, pod);
-    if (now === undefined) return;
-    const changes = containerChanges(now, before);
-    if (changes === undefined) return;
-    context.log.warn({ pod: pod.sandboxId, container: id, found: limitsForLog(now) }, `${why}: limits are put back`);
-    await updateByRuntime(context, pod, changes);
+    const changed = await bringBack(context, pod, before, Date.now() + UNDO_MS);
+    if (changed !== undefined)
+      context.log.warn(
+        { pod: pod.sandboxId, container: id, found: foundForLog(changed) },
+        `${why}: limits were put back`,
+      );
   } catch (error) {
     context.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'limits could not be put back');
   }
@@ -67,4 +66,7 @@ async function limitsNow(
   }
 }
 
-const limitsForLog = ({ memory, cpu }: ContainerLimits): string => `${memory}, ${cpu.quota} ${cpu.period}`;
+const foundForLog = ({ memory, cpu, shares }: ContainerStep): string =>
+  [memory?.from, cpu && `${cpu.from.quota} ${cpu.from.period}`, shares && `${shares.from} shares`]
+    .filter((found) => found !== undefined)
+    .join(', ');

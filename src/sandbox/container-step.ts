@@ -2,8 +2,9 @@ import { type CgroupPath, criOfCpuMax, criOfMemoryMax, isCgroupVanished } from '
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { ContainerPlaces, type ContainerValues, endsOf } from './container-values.ts';
 import { containerCgroup, podCgroup } from './live.ts';
-import { compareLimits, reversedContainer } from './plan.ts';
+import { compareLimits } from './plan.ts';
 import { type OnHigh, containerNamed, lowerMemory } from './room.ts';
 import type { ContainerStep } from './state.ts';
 
@@ -56,20 +57,55 @@ async function runningCgroup(context: ResizeContext, pod: PodDescription, id: st
   return cgroup;
 }
 
-/** Takes an update back, or what there is of it: without a call where the kernel has the old values. Throws as that does. */
+/**
+ * Takes an update back, or what there is of it: without a call where kernel and runtime have the old values. Throws as
+ * {@link updateContainer}: a limit that the container has outgrown meanwhile cannot come back.
+ */
 export async function takeBackByRuntime(
   context: ResizeContext,
   pod: PodDescription,
   step: ContainerStep,
+  until: number,
+  onHigh?: OnHigh,
 ): Promise<void> {
-  const back = reversedContainer(step);
-  // Shares are the runtime's own affair: whether it has stored new ones, the kernel does not tell.
-  const stored = step.shares !== undefined || !(await isRunning(context, step.id));
-  if (stored || (await firstDifference(context, pod, back)) !== undefined) await updateByRuntime(context, pod, back);
+  await bringBack(context, pod, endsOf(step).from, until, onHigh);
 }
 
-const isRunning = async (context: ResizeContext, id: string): Promise<boolean> =>
-  (await context.registry.describeContainer(id))?.state === ContainerState.RUNNING;
+/** Asks the runtime for those of these values that kernel or runtime do not have. Gives what was missing. Throws as above. */
+export async function bringBack(
+  context: ResizeContext,
+  pod: PodDescription,
+  wanted: ContainerValues,
+  until: number,
+  onHigh?: OnHigh,
+): Promise<ContainerStep | undefined> {
+  const places = await ContainerPlaces.of(context, pod, wanted.id);
+  const missing = places.missing(wanted);
+  if (missing === undefined) return undefined;
+  const step = places.stepTo(missing);
+  await lowered(context, pod, places, step, until, () => updateByRuntime(context, pod, step), onHigh);
+  return step;
+}
+
+/** Runs `update`, once the use is under a memory limit that it lowers. */
+async function lowered(
+  context: ResizeContext,
+  pod: PodDescription,
+  { container, kernel }: ContainerPlaces,
+  { memory }: ContainerStep,
+  until: number,
+  update: () => Promise<void>,
+  onHigh?: OnHigh,
+): Promise<void> {
+  if (memory === undefined || container === undefined || kernel === undefined) return update();
+  return lowerMemory(
+    context,
+    { ...containerNamed(container, pod), cgroup: kernel.cgroup, memory },
+    until,
+    update,
+    onHigh,
+  );
+}
 
 interface Difference {
   readonly file: string;

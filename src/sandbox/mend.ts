@@ -1,14 +1,15 @@
 import { isCgroupVanished } from '../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
-import { ContainerState, type PodDescription } from '../runtime/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
 import type { JournalledTransaction } from './journal/index.ts';
 import { type StepActions, describeStep } from './transaction.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import type { ResizeContext } from './context.ts';
-import { containerCgroup, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './live.ts';
+import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
-import { sameCpu } from './plan.ts';
-import type { Change, ContainerStep, PodState, Step } from './state.ts';
+import { type Progress, progressOf } from './progress.ts';
+import type { OnHigh } from './room.ts';
+import type { Step } from './state.ts';
 
 /**
  * Ends a transaction that was cut off: by a crash, or by an undo that failed. The kernel is asked how far it came: all done,
@@ -22,16 +23,18 @@ export async function mend(context: ResizeContext, pod: PodDescription): Promise
   if (transaction === undefined) return;
   const open = context.journal.reopen(pod);
   try {
-    const outcome = hasPodCgroup(pod) ? await settle(context, pod, transaction) : 'gone';
+    const outcome = hasPodCgroup(pod)
+      ? await settle(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
+      : 'gone';
     if (outcome !== 'gone') {
       const { memory, volumes } = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
       context.policies.meetAgain(pod.sandboxId, volumes, memory);
     }
-    await open.end();
+    await open.end(outcome === 'finished' ? 'done' : 'undone');
     context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
   } catch (error) {
     if (isCgroupVanished(error)) {
-      await open.end();
+      await open.end('undone');
       return;
     }
     const why = messageOf(error);
@@ -78,16 +81,17 @@ async function settle(
   context: ResizeContext,
   pod: PodDescription,
   { steps, high, undoing, failed }: JournalledTransaction,
+  onHigh: OnHigh,
 ): Promise<'finished' | 'undone'> {
   if (high !== undefined) await restoreHigh(context, high);
   const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
-  const done: Step[] = [];
-  for (const step of steps) if (await isDone(context, pod, state, step)) done.push(step);
+  const progress: Progress[] = [];
+  for (const step of steps) progress.push(await progressOf(context, pod, state, step));
   // Once it was being undone its caller has had, or will have had, an error: it may not be done after all.
-  if (done.length === steps.length && !undoing && failed === undefined) return 'finished';
-  const actions = actionsFor(context, pod, { callRaises: true });
+  if (progress.every(({ isWhole }) => isWhole) && !undoing && failed === undefined) return 'finished';
+  const actions = actionsFor(context, pod, { callRaises: true, onHigh });
   const failures: string[] = [];
-  for (const step of done.reverse()) await takeBack(actions, step, failures);
+  for (const { written } of progress.reverse()) if (written !== undefined) await takeBack(actions, written, failures);
   if (failures.length > 0) throw new Error(failures.join('; '));
   return 'undone';
 }
@@ -109,40 +113,4 @@ async function restoreHigh(
   } catch (error) {
     if (!isCgroupVanished(error)) throw error;
   }
-}
-
-/** Whether the kernel has what the step was to write, or a part of it. A change to the same value counts as done. */
-async function isDone(context: ResizeContext, pod: PodDescription, state: PodState, step: Step): Promise<boolean> {
-  switch (step.kind) {
-    case 'volume':
-      return state.volumes.some(({ name, size }) => name === step.volume && size === step.to);
-    case 'pod-memory':
-      return context.tree.holds(step.to, state.memory);
-    case 'pod-cpu':
-      return sameCpu(step.to, state.cpu);
-    case 'pod-weight':
-      return step.to === state.weight;
-    case 'pod-unified':
-      return (await context.tree.readFile(podCgroup(pod), step.key)) === step.to;
-    case 'container':
-      return isContainerDone(context, pod, step);
-    case 'runtime':
-      return true;
-  }
-}
-
-async function isContainerDone(context: ResizeContext, pod: PodDescription, step: ContainerStep): Promise<boolean> {
-  const container = await context.registry.describeContainer(step.id);
-  // It has ended: what the runtime has stored for it does no harm, and a restarted one comes with values of its own.
-  if (container?.state !== ContainerState.RUNNING) return step.shares === undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  const now = cgroup === undefined ? undefined : await readContainer(context.tree, cgroup, step.id);
-  if (now === undefined) return true;
-  const holds = <Value>(change: Change<Value> | undefined, same: (to: Value) => boolean): boolean =>
-    change !== undefined && same(change.to);
-  return (
-    holds(step.memory, (to) => context.tree.holds(to, now.memory)) ||
-    holds(step.cpu, (to) => sameCpu(to, now.cpu)) ||
-    (step.memory === undefined && step.cpu === undefined)
-  );
 }

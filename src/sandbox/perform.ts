@@ -97,15 +97,21 @@ async function journalled(
   allocated: ReadonlyMap<string, Bytes> | undefined,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  if (steps.length === 0) return run(undefined);
-  const open = await context.journal.begin(pod, steps);
+  if (steps.length === 0) {
+    const records = await run(undefined);
+    // One that could not be undone: what has been asked for since is the pod's now.
+    if (context.journal.transactionOf(pod) !== undefined)
+      await noted(context, pod, context.journal.reopen(pod).end('undone'));
+    return records;
+  }
+  const open = await context.journal.begin(pod, steps, allocated);
   try {
     const records = await run(open);
-    await noted(context, pod, open.end(allocated));
+    await noted(context, pod, open.end('done'));
     return records;
   } catch (error) {
     const isMarked = error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
-    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end());
+    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone'));
     throw error;
   }
 }

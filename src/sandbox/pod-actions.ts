@@ -33,7 +33,7 @@ export function actionsFor(
     lowerPod: (memory, by, set) =>
       lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
-    takeBack: (step) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step)),
+    takeBack: (step, by) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step, by, onHigh)),
     callRaises,
     log: context.log,
   });

@@ -65,12 +65,25 @@ export class PodJournal {
 
   /**
    * A transaction of these steps is on the disk before its first step. Rejects with JOURNAL_UNAVAILABLE: it must not begin
-   * then.
+   * then. `sizes`: of volumes, that are to hold also when they are mounted anew, once it is done.
+   *
+   * An earlier one that could not be undone is not forgotten for it: it is taken back with this one, or stays when this one
+   * is undone. Once this one is done its values are the pod's, and what was before does not matter.
    */
-  async begin(pod: PodDescription, steps: readonly Step[]): Promise<OpenTransaction> {
-    const transaction = { id: randomUUID(), startedAt: Date.now(), steps, undoing: false };
+  async begin(
+    pod: PodDescription,
+    steps: readonly Step[],
+    sizes: ReadonlyMap<string, Bytes> = new Map(),
+  ): Promise<OpenTransaction> {
+    const allocated = sizes.size === 0 ? {} : { allocated: Object.fromEntries(sizes) };
+    const earlier = this.transactionOf(pod);
+    const transaction = {
+      ...{ id: randomUUID(), startedAt: Date.now(), ...allocated },
+      steps: [...(earlier?.steps ?? []), ...steps],
+      undoing: earlier !== undefined,
+    };
     await this.#change(identityOf(pod), (record) => ({ ...record, transaction }));
-    return new OpenTransaction((change) => this.#change(identityOf(pod), change));
+    return new OpenTransaction((change) => this.#change(identityOf(pod), change), earlier);
   }
 
   /** The same for one that was left over. */
@@ -120,9 +133,12 @@ export class PodJournal {
 /** A transaction whose steps are under way. */
 export class OpenTransaction {
   readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
+  readonly #earlier: JournalledTransaction | undefined;
 
-  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>) {
+  /** @param earlier one that could not be undone, and is still to be when this one is undone too */
+  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>, earlier?: JournalledTransaction) {
     this.#change = change;
+    this.#earlier = earlier;
   }
 
   /** What was done is about to be taken back. */
@@ -140,12 +156,13 @@ export class OpenTransaction {
     return this.#update({ failed: why });
   }
 
-  /** Nothing is left to do. These sizes of volumes are to hold also when they are mounted anew. */
-  end(allocated: ReadonlyMap<string, Bytes> = new Map()): Promise<void> {
-    return this.#change(({ podUid, sandboxId, volumes, resizes }) => ({
+  /** Nothing is left to do: all was carried out, or all was taken back. */
+  end(how: 'done' | 'undone'): Promise<void> {
+    return this.#change(({ podUid, sandboxId, transaction, volumes, resizes }) => ({
       podUid,
       sandboxId,
-      volumes: new Map([...volumes, ...allocated]),
+      ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+      volumes: how === 'done' ? new Map([...volumes, ...Object.entries(transaction?.allocated ?? {})]) : volumes,
       ...(resizes && { resizes }),
     }));
   }

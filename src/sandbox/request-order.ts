@@ -2,7 +2,7 @@ import type { ContainerDescription } from '../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../units/index.ts';
 import type { DesiredLimits, DesiredPod } from './resize-request.ts';
 import { formatCpuMax, formatMemory, formatShares, invalid, milliOfShares } from './resizes/amounts.ts';
-import { storedLimits } from './restart.ts';
+import { storedLimits } from './stored-limits.ts';
 import type { PodState } from './state.ts';
 
 /**

@@ -1,31 +1,16 @@
-import { DEFAULT_CPU_PERIOD, cpuMaxOfCri, memoryMaxOfCri } from '../cgroups/index.ts';
 import { messageOf } from '../errors/index.ts';
-import type { LinuxContainerResources, PodDescription } from '../runtime/index.ts';
-import type { CpuMax, Limit, Bytes } from '../units/index.ts';
+import {
+  type ContainerDescription,
+  ContainerState,
+  type LinuxContainerResources,
+  type PodDescription,
+} from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
-import { hasPodCgroup, podCgroup, readPod } from './live.ts';
+import { hasPodCgroup, readPod } from './live.ts';
+import { mendFirst } from './mend.ts';
+import { perform } from './perform.ts';
 import { compareCpu, compareLimits, podLimitsFor } from './plan.ts';
-
-/** The limits that a container starts with. */
-export interface StoredLimits {
-  readonly memory: Limit<Bytes>;
-  readonly cpu: CpuMax;
-}
-
-/** Those in a CRI message; undefined when it has none, or none with a meaning. */
-export function storedLimits(resources: LinuxContainerResources | null | undefined): StoredLimits | undefined {
-  if (resources === null || resources === undefined) return undefined;
-  try {
-    const cpu = cpuMaxOfCri(resources.cpu_quota, resources.cpu_period, undefined);
-    return {
-      memory: memoryMaxOfCri(resources.memory_limit_in_bytes) ?? 'max',
-      cpu: cpu ?? { quota: 'max', period: DEFAULT_CPU_PERIOD },
-    };
-  } catch {
-    // The runtime refuses it too, and tells its caller.
-    return undefined;
-  }
-}
+import { type StoredLimits, storedLimits } from './stored-limits.ts';
 
 /**
  * A container is about to start with more than it had when it last ran, or was made with, and nobody has raised the pod's
@@ -41,22 +26,17 @@ export async function raisePodFor(
 ): Promise<void> {
   if (before === undefined || then === undefined || !hasPodCgroup(pod)) return;
   try {
-    const cgroup = podCgroup(pod);
     const state = await readPod(context.tree, pod, []);
     const others = state.containers.filter(({ id }) => id !== containerId);
     const formerly = { ...state, containers: [...others, { id: containerId, ...before }] };
     const { memory, cpu } = podLimitsFor(formerly, [{ id: containerId, ...then }]);
-    if (memory !== undefined && compareLimits(memory, state.memory) > 0) {
-      await context.tree.write(cgroup, { file: 'memory.max', value: memory });
-      context.log.info({ pod: pod.sandboxId, container: containerId, memory }, 'pod limit raised for a container');
-    }
-    if (cpu !== undefined && compareCpu(cpu, state.cpu) > 0) {
-      await context.tree.write(cgroup, { file: 'cpu.max', value: cpu });
-      context.log.info(
-        { pod: pod.sandboxId, container: containerId, quota: cpu.quota },
-        'pod limit raised for a container',
-      );
-    }
+    const raised = {
+      ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
+      ...(cpu !== undefined && compareCpu(cpu, state.cpu) > 0 && { cpu }),
+    };
+    const steps = await perform(context, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    if (steps.length > 0)
+      context.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
   } catch (error) {
     context.log.warn(
       { pod: pod.sandboxId, container: containerId, error: messageOf(error) },
@@ -75,17 +55,35 @@ export async function raisePodForRestart(
   name: string,
   resources: LinuxContainerResources | null | undefined,
 ): Promise<void> {
-  const former = context.registry
-    .containersOf(sandboxId)
-    .findLast((known) => known.name === name && known.containerId !== containerId);
   const then = storedLimits(resources);
-  if (former === undefined || then === undefined) return;
+  if (then === undefined) return;
   try {
     const pod = await context.registry.pod(sandboxId);
-    const before = storedLimits((await context.registry.describeContainer(former.containerId))?.resources);
-    if (pod !== undefined)
-      await context.lock.run(sandboxId, () => raisePodFor(context, pod, containerId, before, then));
+    const former = await formerOf(context, sandboxId, containerId, name);
+    if (pod === undefined || former === undefined) return;
+    await context.lock.run(sandboxId, async () => {
+      await mendFirst(context, pod);
+      await raisePodFor(context, pod, containerId, storedLimits(former.resources), then);
+    });
   } catch (error) {
     context.failOpen('unreadable_state', containerId, error);
   }
+}
+
+/**
+ * The last container of this name that has run. One that was made and never started has given the pod nothing: its maker may
+ * never have heard of it, when we ended before it was answered.
+ */
+async function formerOf(
+  context: ResizeContext,
+  sandboxId: string,
+  containerId: string,
+  name: string,
+): Promise<ContainerDescription | undefined> {
+  const known = context.registry.containersOf(sandboxId).filter((other) => other.name === name);
+  for (const { containerId: id } of known.reverse()) {
+    const former = id === containerId ? undefined : await context.registry.describeContainer(id);
+    if (former !== undefined && former.state !== ContainerState.CREATED) return former;
+  }
+  return undefined;
 }

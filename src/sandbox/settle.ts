@@ -3,6 +3,7 @@ import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { limitsByName } from './limits.ts';
+import { mendFirst } from './mend.ts';
 import { perform } from './perform.ts';
 
 /** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
@@ -38,6 +39,7 @@ export async function applyVolumeSizes(context: ResizeContext, pod: PodDescripti
 
 function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
+    await mendFirst(context, pod);
     const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
     const sizes = context.policies.targets(
       pod.sandboxId,

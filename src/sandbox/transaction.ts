@@ -1,4 +1,3 @@
-import { crashPoint } from '../crash-points.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { CpuMax } from '../units/index.ts';
 import type { ContainerStep, Step } from './state.ts';
@@ -36,9 +35,7 @@ export async function carryOut(steps: readonly Step[], actions: StepActions): Pr
   for (const step of steps) {
     const at = performance.now() - start;
     try {
-      crashPoint(`${step.kind}-before`);
       await actions.run(step);
-      crashPoint(`${step.kind}-after`);
     } catch (error) {
       if (records.some((done) => done.step.kind === 'runtime')) {
         actions.skipped(step, error);
@@ -60,9 +57,7 @@ async function undoAll(steps: readonly Step[], actions: StepActions, cause: unkn
   const failures: string[] = [];
   for (const step of [...steps].reverse()) {
     try {
-      crashPoint(`undo-${step.kind}-before`);
       await actions.undo(step);
-      crashPoint(`undo-${step.kind}-after`);
     } catch (error) {
       // The rest is still undone: each step taken back brings the pod nearer to where it was.
       failures.push(`${describeStep(step)}: ${messageOf(error)}`);

@@ -6,7 +6,7 @@ import {
   type PodDescription,
 } from '../runtime/index.ts';
 import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
-import type { Bytes, CpuMax, Limit } from '../units/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../units/index.ts';
 import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { followingLimits } from './following.ts';
@@ -21,7 +21,8 @@ import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
 import type { PodState, PodTarget } from './state.ts';
 import { type ContainerLimits, passBeside, putBack } from './beside.ts';
-import { raisePodFor, storedLimits } from './restart.ts';
+import { raisePodFor } from './restart.ts';
+import { storedLimits } from './stored-limits.ts';
 import { type WantedLimits, fieldsSet, invalid, touchesLimits, wantedLimits } from './wish.ts';
 
 type Request = Messages['UpdateContainerResourcesRequest'];
@@ -109,6 +110,8 @@ async function findContainer(context: ResizeContext, id: string): Promise<Found 
 /** What is read before a plan is made, under the pod's lock. */
 interface Prepared extends Found {
   readonly wanted: WantedLimits;
+  /** No rule goes by them; but what is taken back is taken back whole. */
+  readonly shares: { readonly shares?: CpuShares };
   /** Where its cgroup lies, and its memory limit now. */
   readonly cgroup: CgroupPath;
   readonly memory: Limit<Bytes>;
@@ -135,11 +138,13 @@ async function prepare(
     assertNotUnderUse(whose, wanted.memory, limits.memoryMax, await tree.readMemoryUse(cgroup));
   }
   const memory = limits.memoryMax;
-  if (!hasPodCgroup(pod)) return { container, pod, wanted, cgroup, memory, state: undefined };
+  // As they were given: the runtime stores them so, and brings them within their bounds only for the kernel.
+  const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
+  if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
   const volumes = readVolumes(context.volumes, pod);
   const state = await readPod(tree, pod, volumes);
   context.policies.meet(pod.sandboxId, volumes, state.memory);
-  return { container, pod, wanted, cgroup, memory, state };
+  return { container, pod, wanted, shares, cgroup, memory, state };
 }
 
 async function resize(
@@ -148,9 +153,9 @@ async function resize(
   forward: () => Promise<Buffer>,
   deadline: number | undefined,
 ): Promise<Buffer> {
-  const { container, pod, wanted, cgroup, state } = prepared;
+  const { container, pod, wanted, shares, cgroup, state } = prepared;
   const until = reclaimBy(context, deadline);
-  const before = state?.containers.find(({ id }) => id === container.containerId);
+  const before = withShares(state, prepared);
   let response: Buffer = Buffer.alloc(0);
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
@@ -170,10 +175,18 @@ async function resize(
   // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
   const settled = isMemoryTight(after);
   const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
-  const asked = before && containerChanges(before, { ...before, ...wanted });
+  const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(context, pod, state, target, { asked, container: wish, call, until });
   if (!settled) settleVolumes(context, pod);
   return response;
+}
+
+/** The container as it is, with the runtime's shares of it if those are asked for too. */
+function withShares(state: PodState | undefined, { container, shares }: Prepared): ContainerLimits | undefined {
+  const now = state?.containers.find(({ id }) => id === container.containerId);
+  const stored = container.resources?.cpu_shares ?? 0n;
+  if (now === undefined || shares.shares === undefined || stored <= 0n) return now;
+  return { ...now, shares: cpuShares(Number(stored)) };
 }
 
 /** The runtime's call. When it fails half-way, what it has written is taken back. */

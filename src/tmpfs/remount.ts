@@ -1,4 +1,5 @@
 /** Two ways to give an opened tmpfs a new size. Nothing in this project but these remounts. */
+import { crashPoint } from '../crash-points.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import { contextOf } from './folder.ts';
 import type { KubeletPlace, OpenVolume } from './folder.ts';
@@ -27,6 +28,18 @@ export const isTooSmall = (error: unknown): boolean =>
  * the files need more.
  */
 export async function setSize(
+  method: RemountMethod,
+  place: KubeletPlace,
+  volume: VolumeName,
+  open: OpenVolume,
+  size: Bytes,
+): Promise<void> {
+  crashPoint('remount-before');
+  await reconfigure(method, place, volume, open, size);
+  crashPoint('remount-after');
+}
+
+async function reconfigure(
   method: RemountMethod,
   place: KubeletPlace,
   volume: VolumeName,

@@ -28,6 +28,8 @@ export interface ContainerSpec {
   readonly name: string;
   readonly command: readonly string[];
   readonly resources: Resources;
+  /** How often one of this name has been made before. */
+  readonly attempt?: number;
   /** An init container: it runs to its end before the next one is made, and is not among those of the running pod. */
   readonly init?: true;
   /** Made and not started. */
@@ -57,6 +59,8 @@ export class RunningPod {
     readonly containers: ReadonlyMap<string, string>,
     readonly volumes: readonly VolumeSpec[],
     readonly qos: QosClass = 'burstable',
+    /** As it was made with. */
+    readonly config: object = {},
   ) {}
 
   get cgroup(): string {
@@ -129,7 +133,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
     if (container.init) await ended(client, id, container.name);
     else containers.set(container.name, id);
   }
-  return new RunningPod(client, uid, pod_sandbox_id, containers, spec.volumes ?? [], spec.qos);
+  return new RunningPod(client, uid, pod_sandbox_id, containers, spec.volumes ?? [], spec.qos, config);
 }
 
 const EXITED = 2;
@@ -147,16 +151,16 @@ async function ended(client: CriClient, id: string, name: string): Promise<void>
 }
 
 /** Creates a container without starting it. Gives its id. */
-async function createContainer(
+export async function createContainer(
   client: CriClient,
   pod: { sandboxId: string; uid: string; config: object },
-  { name, command, resources, mounts = {} }: ContainerSpec,
+  { name, attempt = 0, command, resources, mounts = {} }: ContainerSpec,
 ): Promise<string> {
   const { container_id } = await client.call<{ container_id: string }>('CreateContainer', {
     pod_sandbox_id: pod.sandboxId,
     sandbox_config: pod.config,
     config: {
-      metadata: { name, attempt: 0 },
+      metadata: { name, attempt },
       image: { image: IMAGE },
       command,
       log_path: `${name}.log`,

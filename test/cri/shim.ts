@@ -36,7 +36,8 @@ export class ShimProcess {
       endpoint?: string;
       args?: readonly string[];
       wait?: 'answering' | 'serving';
-      crashAt?: string;
+      /** The build that may be stopped anywhere: where it ends, and what it has passed (src/crash-points.ts). */
+      crash?: { readonly armed: string; readonly log: string };
     } = {},
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
@@ -45,9 +46,10 @@ export class ShimProcess {
     // Of its own, or none: several shims run side by side.
     const resize = given.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...resize, ...given];
-    const { crashAt } = options;
-    const program = daemonFile(crashAt === undefined ? 'cri-resize-shim.js' : 'tools/cri-resize-shim-crash.js');
-    const env = { ...process.env, ...(crashAt !== undefined && { CRI_RESIZE_SHIM_CRASH: crashAt }) };
+    const { crash } = options;
+    const program = daemonFile(crash === undefined ? 'cri-resize-shim.js' : 'tools/cri-resize-shim-crash.js');
+    const points = crash && { CRI_RESIZE_SHIM_CRASH: crash.armed, CRI_RESIZE_SHIM_CRASH_LOG: crash.log };
+    const env = { ...process.env, ...points };
     const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'inherit', 'pipe'], env });
     const shim = new ShimProcess(child, listen);
     try {

@@ -27,7 +27,17 @@ const served = [
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-type Responder = (request: Buffer) => Buffer;
+type Responder = (request: Buffer) => Buffer | Promise<Buffer>;
+
+/** An answer that is an error, for responders to throw. */
+export class RuntimeFailure extends Error {
+  constructor(
+    readonly code: status,
+    message: string,
+  ) {
+    super(message);
+  }
+}
 
 export class FakeRuntime {
   readonly #server = new Server();
@@ -95,19 +105,26 @@ export class FakeRuntime {
     return (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void => {
       this.calls.push(method);
       const responder = this.#responders.get(method);
-      try {
-        if (responder === undefined) respond({ code: status.UNAVAILABLE, details: 'no answer' });
-        else respond(null, responder(call.request));
-      } catch (error) {
-        respond({ code: status.NOT_FOUND, details: String(error) });
-      }
+      if (responder === undefined) respond({ code: status.UNAVAILABLE, details: 'no answer' });
+      else
+        new Promise<Buffer>((resolve) => resolve(responder(call.request))).then(
+          (response) => respond(null, response),
+          (error: unknown) =>
+            respond({ code: error instanceof RuntimeFailure ? error.code : status.NOT_FOUND, details: String(error) }),
+        );
     };
   }
 
-  /** What a method answers from now on; without a responder it is UNAVAILABLE. A responder that throws: NOT_FOUND. */
+  /** What a method answers from now on; without a responder it is UNAVAILABLE. A responder that throws: the code of a {@link RuntimeFailure}, else NOT_FOUND. */
   on(method: string, responder?: Responder): void {
     if (responder === undefined) this.#responders.delete(method);
     else this.#responders.set(method, responder);
+  }
+
+  /** The same, with what the method has answered until now. */
+  overrule(method: string, responder: (request: Buffer, before: Responder) => ReturnType<Responder>): void {
+    const before = this.#responders.get(method);
+    if (before !== undefined) this.on(method, (request) => responder(request, before));
   }
 
   /** The pod as its verbose status has it. */

@@ -1,7 +1,9 @@
+import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../src/runtime/index.ts';
-import { raisePodForRestart, updateContainer } from '../../src/sandbox/index.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from './fake-runtime.ts';
+import { raisePodForRestart, resizePod, updateContainer } from '../../src/sandbox/index.ts';
+import { bytes, microseconds } from '../../src/units/index.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from './fake-runtime.ts';
 
 const MI = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
@@ -67,6 +69,59 @@ describe('kubernetes 138732: updates of cpusets beside a resize', () => {
   });
 });
 
+describe("the runtime's half-applied update after a deadline", () => {
+  const late = () => new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
+  const container = `/kubepods/pod1/${containerId(0)}`;
+
+  beforeEach(() => {
+    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.obeys();
+  });
+
+  test('is read back and undone: what it has written, and what the pod was given for it', async () => {
+    const both = { memory_limit_in_bytes: BigInt(150 * MI), cpu_quota: 30_000n, cpu_period: 100_000n };
+    const update = updateContainer(runtime.context, containerUpdate(containerId(0), both), () => {
+      runtime.writeFile(container, 'memory.max', String(150 * MI));
+      return Promise.reject(late());
+    });
+    await expect(update).rejects.toMatchObject({ code: 4 });
+    expect([runtime.limitOf(0), runtime.read('memory.max')]).toEqual([100 * MI, String(300 * MI)]);
+    expect(runtime.read('cpu.max')).toBe('20000 100000');
+    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: String(150 * MI) }]);
+  });
+
+  test('in a resize of the whole pod too, also of the containers before it', async () => {
+    for (const index of [0, 1])
+      runtime.context.registry.learnContainer({
+        containerId: containerId(index),
+        sandboxId: SANDBOX,
+        name: `c${index}`,
+      });
+    runtime.obeys();
+    let failed = false;
+    runtime.overrule('UpdateContainerResources', (request, obey) => {
+      const { container_id, linux } = runtime.decodeUpdate(request);
+      if (container_id !== containerId(1) || failed) return obey(request);
+      failed = true;
+      runtime.writeFile(`/kubepods/pod1/${container_id}`, 'memory.max', String(linux?.memory_limit_in_bytes));
+      throw late();
+    });
+    const limits = { memory: bytes(250 * MI), cpu: { quota: microseconds(30_000), period: microseconds(100_000) } };
+    const wanted = {
+      pod: {},
+      containers: new Map([
+        ['c0', limits],
+        ['c1', limits],
+      ]),
+      volumes: new Map(),
+    };
+    const options = { dryRun: false, deadline: Date.now() + 60_000 };
+    await expect(resizePod(runtime.context, SANDBOX, wanted, options)).rejects.toMatchObject({ code: 4 });
+    expect([runtime.limitOf(0), runtime.limitOf(1)]).toEqual([100 * MI, 200 * MI]);
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MI), '20000 100000']);
+  });
+});
+
 describe('kubernetes 138760: a container that restarts with more than its pod has room for', () => {
   const stored = (memory: number) => ({
     memory_limit_in_bytes: BigInt(memory),
@@ -112,6 +167,19 @@ describe('kubernetes 138760: a container that restarts with more than its pod ha
     restart(100 * MI, 'max', [200 * MI]);
     await made(150 * MI);
     expect(runtime.read('memory.max')).toBe('max');
+  });
+
+  test('one that was made and never started is not what it is compared with', async () => {
+    restart(100 * MI, String(300 * MI), [200 * MI]);
+    const forgotten = 'e'.repeat(64);
+    runtime.context.registry.learnContainer({ containerId: forgotten, sandboxId: SANDBOX, name: 'web' });
+    runtime.describeContainer(forgotten, {
+      metadata: { name: 'web' },
+      state: 0,
+      resources: { linux: stored(150 * MI) },
+    });
+    await made(150 * MI);
+    expect(runtime.read('memory.max')).toBe(String(350 * MI));
   });
 
   test('with less than before nothing changes', async () => {

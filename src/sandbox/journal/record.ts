@@ -21,6 +21,8 @@ export interface JournalledTransaction {
   readonly startedAt: number;
   /** All planned steps, in their order. Which of them were carried out, the kernel knows. */
   readonly steps: readonly Step[];
+  /** Sizes of volumes, by name, that are kept when it is done. */
+  readonly allocated?: Readonly<{ [volume: string]: Bytes }>;
   /** A step has failed: those that were carried out are being taken back. */
   readonly undoing: boolean;
   /** The cgroup whose memory.high was lowered to reclaim memory, and what it has to become again. */
@@ -92,17 +94,18 @@ const step: z.ZodMiniType<Step> = z.discriminatedUnion('kind', [
   steps.runtime,
 ]);
 
+/** As Kubernetes names volumes: a DNS label (RFC 1123). */
+const volumeName = z.string().check(z.regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/));
+
 const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   id: z.string(),
   startedAt: amount,
   steps: z.array(step),
+  allocated: z.exactOptional(z.record(volumeName, inBytes)),
   undoing: z.boolean(),
   high: z.exactOptional(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
   failed: z.exactOptional(z.string()),
 });
-
-/** As Kubernetes names volumes: a DNS label (RFC 1123). */
-const volumeName = z.string().check(z.regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/));
 
 const record = z.strictObject({
   version: z.literal(RECORD_VERSION),

@@ -103,8 +103,9 @@ function updatesOf(containers: readonly ContainerState[], wish: ContainerWish): 
 export function containerChanges(from: ContainerState, to: ContainerState): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
   const cpu = changeOf(from.cpu, to.cpu, sameCpu);
-  if (memory === undefined && cpu === undefined) return undefined;
-  return { kind: 'container', id: to.id, ...(memory && { memory }), ...(cpu && { cpu }) };
+  const shares = from.shares === undefined ? undefined : changeOf(from.shares, to.shares, (a, b) => a === b);
+  if (memory === undefined && cpu === undefined && shares === undefined) return undefined;
+  return { kind: 'container', id: to.id, ...(memory && { memory }), ...(cpu && { cpu }), ...(shares && { shares }) };
 }
 
 function changeOf<Value>(

@@ -1,0 +1,31 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient } from '../cri/client.ts';
+import { Campaign, type ScenarioReport } from './campaign.ts';
+import { CrashingShim } from './crashing-shim.ts';
+import { scenarios } from './scenarios/index.ts';
+
+const shim = new CrashingShim();
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+const pairs = new Set<string>();
+const reports: ScenarioReport[] = [];
+/** For who has started the node. */
+const out = join(process.env['NODE_OUT'] ?? '.', 'crash.json');
+
+beforeAll(async () => {
+  expect(await shim.start()).toBe(true);
+});
+afterAll(async () => {
+  direct.close();
+  await shim.stop();
+});
+
+describe('killed at each point', () => {
+  test.each(scenarios(process.env['CRASH_SCENARIOS']))('$name', async (scenario) => {
+    const report = await new Campaign(shim, direct, scenario, pairs).run();
+    reports.push(report);
+    writeFileSync(out, JSON.stringify(reports));
+    expect(report.failures).toEqual([]);
+  });
+});

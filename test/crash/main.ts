@@ -1,0 +1,78 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, Option } from 'commander';
+import type { ContainerdRelease } from '../node/index.ts';
+import { type Outcome, endingSignal, inPairs, progressOf, report, testsInNode } from '../vitest-run.ts';
+import type { ScenarioReport } from './campaign.ts';
+import { unmetPoints } from './coverage.ts';
+import { crashTable } from './table.ts';
+
+interface Flags {
+  readonly containerd: readonly ContainerdRelease[];
+  readonly all?: true;
+}
+
+interface Node {
+  readonly release: ContainerdRelease;
+  /** Of the scenarios: `1/2`. */
+  readonly share: string;
+}
+
+const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
+const say = progressOf('crash');
+
+const program = new Command('crash')
+  .description(
+    'Kills the shim at each point of each resize scenario, starts it anew and looks at the whole, in a test node of each ' +
+      'containerd. Ends with a line of at how many points that went well and at how many it did not.',
+  )
+  .addOption(
+    new Option('--containerd <release...>', 'which containerd, one or more').choices(releases).default(releases),
+  )
+  .option('--all', 'all scenarios on each containerd; without it they share them')
+  .parse();
+
+/** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
+async function main({ containerd, all }: Flags): Promise<number> {
+  const signal = endingSignal();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-crash-'));
+  try {
+    const share = (index: number): string => `${index + 1}/${containerd.length}`;
+    const nodes = containerd.map((release, index) => ({ release, share: all === true ? '' : share(index) }));
+    const ended = await inPairs(nodes, (node) => inNode(node, join(folder, node.release), signal));
+    const outcomes = [...ended.map(([outcome]) => outcome), coverage(ended.flatMap(([, scenarios]) => scenarios))];
+    return signal.aborted ? 128 + constants.signals.SIGINT : report('crash', outcomes, say);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Over all nodes together, which may share the scenarios. */
+function coverage(scenarios: readonly ScenarioReport[]): Outcome {
+  const unmet = unmetPoints(scenarios);
+  for (const point of unmet) process.stdout.write(`NEVER MET: ${point}\n`);
+  return { what: 'kinds of points', passed: unmet.length === 0 ? 1 : 0, failed: unmet.length };
+}
+
+async function inNode(
+  { release, share }: Node,
+  outDir: string,
+  signal: AbortSignal,
+): Promise<[Outcome, readonly ScenarioReport[]]> {
+  const what = `containerd ${release}`;
+  const node = { containerd: release, runtime: 'runc', project: 'crash', timeoutMs: 40 * 60_000 } as const;
+  const tests = await testsInNode({ ...node, what, outDir, env: { CRASH_SCENARIOS: share }, say, signal });
+  const text = await readFile(join(outDir, 'crash.json'), 'utf8').catch(() => '[]');
+  const scenarios = JSON.parse(text) as readonly ScenarioReport[];
+  process.stdout.write(`${crashTable(what, scenarios)}\n`);
+  const failed = scenarios.reduce((all, { failures }) => all + failures.length, 0);
+  const tried = scenarios.reduce(
+    (all, { points, recoveries }) => all + Math.max(1, points.length + recoveries.length),
+    0,
+  );
+  // Tests that failed beside the points: one that could not begin, a kind of point that was never met.
+  return [{ what, passed: Math.max(0, tried - failed), failed: Math.max(failed, tests.failed) }, scenarios];
+}
+
+process.exitCode = await main(program.opts<Flags>());

@@ -1,0 +1,70 @@
+import { closeSync, existsSync, openSync, renameSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import type { RunningPod } from '../../cri/pod.ts';
+import { Tenant, cgroupOf } from '../../e2e/tenant.ts';
+import { MI, type Stage } from '../scenario.ts';
+
+/** What a pod is in when it is resized. */
+
+type Preparation = (stage: Stage) => Promise<undefined>;
+
+/** Files in the container's memory, which nothing reclaims. */
+export const holdMemory =
+  (name: string, mebibytes: number): Preparation =>
+  async ({ direct, pod }) => {
+    await direct.exec(pod.id(name), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', `count=${mebibytes}`);
+    return undefined;
+  };
+
+export const freeMemory =
+  (name: string): Preparation =>
+  async ({ direct, pod }) => {
+    await direct.exec(pod.id(name), 'rm', '-f', '/dev/shm/held');
+    return undefined;
+  };
+
+/** A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not. */
+const file = join(process.env['NODE_OUT'] ?? '', 'cached');
+const tenants = new Map<string, Tenant>();
+
+/** A process in the container's cgroup, for {@link holdPageCache}. */
+export const cachedFile =
+  (name: string): Preparation =>
+  async ({ pod }) => {
+    tenants.set(pod.uid, await Tenant.in(cgroupOf(pod.cgroup, pod.id(name))));
+    return undefined;
+  };
+
+export const endTenant = async ({ uid }: RunningPod): Promise<void> => {
+  await tenants.get(uid)?.end();
+  tenants.delete(uid);
+};
+
+/** Reads so much of a file that is all holes. */
+export const holdPageCache =
+  (mebibytes: number): Preparation =>
+  async ({ pod }) => {
+    if (!existsSync(file)) closeSync(openSync(file, 'w'));
+    truncateSync(file, mebibytes * MI);
+    await tenants.get(pod.uid)?.tell('read', file);
+    return undefined;
+  };
+
+const stateOf = ({ pod }: Stage, name: string): string => `/run/containerd/runc/k8s.io/${pod.id(name)}/state.json`;
+
+/** runc does not find the container any more: each of its updates fails. */
+export function hideFromRunc(stage: Stage, name: string): void {
+  renameSync(stateOf(stage, name), `${stateOf(stage, name)}.hidden`);
+}
+
+export function showToRunc(stage: Stage, name: string): void {
+  const hidden = `${stateOf(stage, name)}.hidden`;
+  if (existsSync(hidden)) renameSync(hidden, stateOf(stage, name));
+}
+
+/** Until no resize is deferred any more, or the shim has ended. */
+export async function noneDeferred({ shim }: Stage): Promise<void> {
+  const isKept = (): boolean => shim.records().some(({ resizes = [] }) => resizes.length > 0);
+  await expect.poll(() => shim.isAlive && isKept(), { timeout: 30_000, interval: 10 }).toBe(false);
+}

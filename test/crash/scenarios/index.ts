@@ -1,0 +1,15 @@
+import type { Scenario } from '../scenario.ts';
+import { wholePod } from './resize-pod.ts';
+import { restarted } from './restart.ts';
+import { oneContainer } from './update-container.ts';
+import { podItself } from './update-pod.ts';
+
+const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted];
+
+/** Two nodes share them: `1/2` is every other one, beginning with the first. All without a share. */
+export function scenarios(share: string | undefined): readonly Scenario[] {
+  if (share === undefined || share === '') return all;
+  const [, part, parts] = /^(\d)\/(\d)$/.exec(share) ?? [];
+  if (part === undefined) throw new Error(`${share} is no share of the scenarios`);
+  return all.filter((_scenario, index) => index % Number(parts) === Number(part) - 1);
+}

@@ -1,0 +1,216 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import {
+  MI,
+  SLEEP,
+  type Scenario,
+  mebibytes,
+  resizePod,
+  resources,
+  twoContainers,
+  withoutVolume,
+} from '../scenario.ts';
+import {
+  cachedFile,
+  endTenant,
+  freeMemory,
+  hideFromRunc,
+  holdMemory,
+  holdPageCache,
+  noneDeferred,
+  showToRunc,
+} from './circumstances.ts';
+
+const limits = (memory: string, cpu: string, request?: string) => ({
+  limits: { memory, cpu },
+  ...(request !== undefined && { requests: { cpu: request } }),
+});
+
+const volumes = (...sizes: readonly number[]) => ({
+  ...withoutVolume,
+  volumes: sizes.map((size, index) => ({ name: `v${index}`, size: size * MI })),
+});
+
+/** A caller that asks for the volumes back as they were. */
+const volumesBack =
+  (...sizes: readonly number[]): NonNullable<Scenario['reset']> =>
+  (stage) =>
+    resizePod(stage, { volumes: Object.fromEntries(sizes.map((size, index) => [`v${index}`, `${size}Mi`])) }).then(
+      () => undefined,
+    );
+
+export const wholePod: readonly Scenario[] = [
+  {
+    name: 'ResizePod up, with a volume that follows',
+    pod: twoContainers,
+    act: (stage) =>
+      resizePod(stage, { containers: { a: limits('128Mi', '200m', '150m'), b: limits('160Mi', '300m') } }),
+    target: {
+      'pod memory.max': mebibytes(288),
+      'pod cpu.max': '50000 100000',
+      'pod cpu.weight': '14',
+      'a memory.max': mebibytes(128),
+      'a cpu.max': '20000 100000',
+      'a cpu.weight': '6',
+      'b memory.max': mebibytes(160),
+      'b cpu.max': '30000 100000',
+      'volume cache': mebibytes(288),
+    },
+  },
+  {
+    name: 'ResizePod down, with a volume that follows',
+    everyRecovery: true,
+    pod: twoContainers,
+    act: (stage) => resizePod(stage, { containers: { a: limits('48Mi', '50m', '50m'), b: limits('96Mi', '100m') } }),
+    target: {
+      'pod memory.max': mebibytes(144),
+      'pod cpu.max': '15000 100000',
+      'pod cpu.weight': '10',
+      'a memory.max': mebibytes(48),
+      'a cpu.max': '5000 100000',
+      'a cpu.weight': '2',
+      'b memory.max': mebibytes(96),
+      'b cpu.max': '10000 100000',
+      'volume cache': mebibytes(144),
+    },
+  },
+  {
+    name: 'ResizePod memory up, CPU down',
+    pod: withoutVolume,
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '50m') } }),
+    target: {
+      'pod memory.max': mebibytes(256),
+      'pod cpu.max': '25000 100000',
+      'a memory.max': mebibytes(128),
+      'a cpu.max': '5000 100000',
+    },
+  },
+  {
+    name: 'ResizePod, three containers swap memory',
+    pod: {
+      containers: [...withoutVolume.containers, { name: 'c', command: SLEEP, resources: resources(96, 100, 100) }],
+    },
+    act: (stage) =>
+      resizePod(stage, { containers: { a: limits('128Mi', ''), b: limits('96Mi', ''), c: limits('64Mi', '') } }),
+    target: { 'a memory.max': mebibytes(128), 'b memory.max': mebibytes(96), 'c memory.max': mebibytes(64) },
+  },
+  {
+    name: 'ResizePod, limits of the pod alone',
+    pod: twoContainers,
+    act: (stage) => resizePod(stage, { resources: limits('256Mi', '500m') }),
+    target: {
+      'pod memory.max': mebibytes(256),
+      'pod cpu.max': '50000 100000',
+      'volume cache': mebibytes(256),
+    },
+  },
+  {
+    name: 'ResizePod, requests alone',
+    pod: withoutVolume,
+    act: (stage) => resizePod(stage, { containers: { a: limits('', '', '400m'), b: limits('', '', '300m') } }),
+    target: { 'pod cpu.weight': '28', 'a cpu.weight': '16', 'b cpu.weight': '12' },
+  },
+  {
+    name: 'ResizePod, volumes grow',
+    pod: volumes(32, 48),
+    act: (stage) => resizePod(stage, { volumes: { v0: '64Mi', v1: '80Mi' } }),
+    target: { 'volume v0': mebibytes(64), 'volume v1': mebibytes(80) },
+    allocated: { v0: 64 * MI, v1: 80 * MI },
+    reset: volumesBack(32, 48),
+  },
+  {
+    name: 'ResizePod, volumes shrink',
+    pod: volumes(32, 48),
+    act: (stage) => resizePod(stage, { volumes: { v0: '16Mi', v1: '24Mi' } }),
+    target: { 'volume v0': mebibytes(16), 'volume v1': mebibytes(24) },
+    allocated: { v0: 16 * MI, v1: 24 * MI },
+    reset: volumesBack(32, 48),
+  },
+  {
+    name: 'ResizePod, one volume grows, one shrinks, memory down',
+    everyRecovery: true,
+    pod: volumes(32, 48),
+    act: (stage) => resizePod(stage, { containers: { b: limits('96Mi', '') }, volumes: { v0: '64Mi', v1: '24Mi' } }),
+    target: {
+      'pod memory.max': mebibytes(160),
+      'b memory.max': mebibytes(96),
+      'volume v0': mebibytes(64),
+      'volume v1': mebibytes(24),
+    },
+    allocated: { v0: 64 * MI, v1: 24 * MI },
+    reset: volumesBack(32, 48),
+  },
+  {
+    name: 'ResizePod, page cache to reclaim',
+    pod: withoutVolume,
+    setUp: cachedFile('a'),
+    tearDown: endTenant,
+    prepare: holdPageCache(48),
+    act: (stage) => resizePod(stage, { containers: { a: limits('32Mi', '') } }),
+    target: { 'pod memory.max': mebibytes(160), 'a memory.max': mebibytes(32) },
+  },
+  {
+    name: 'ResizePod, refused',
+    pod: withoutVolume,
+    setUp: holdMemory('b', 48),
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', ''), b: limits('32Mi', '') } }),
+    refused: /cannot be reclaimed/,
+    target: {},
+    pointless: true,
+  },
+  {
+    name: 'ResizePod, the runtime refuses the second container',
+    pod: withoutVolume,
+    act: async (stage) => {
+      hideFromRunc(stage, 'b');
+      await resizePod(stage, { containers: { a: limits('128Mi', '200m'), b: limits('160Mi', '300m', '300m') } });
+    },
+    after: (stage) => showToRunc(stage, 'b'),
+    refused: /UpdateContainerResources|does not exist|state/i,
+    target: {},
+  },
+  {
+    name: 'ResizePod, a volume is written to before it shrinks',
+    pod: volumes(32, 48),
+    prepare: ({ pod }) => {
+      writeFileSync(join(pod.volumePath('v1'), 'written'), '');
+      return Promise.resolve();
+    },
+    act: async (stage) => {
+      const { shim, pod } = stage;
+      const fill = (): void => writeFileSync(join(pod.volumePath('v1'), 'written'), Buffer.alloc(26 * MI));
+      await Promise.all([
+        resizePod(stage, { containers: { b: limits('96Mi', '100m') }, volumes: { v0: '16Mi', v1: '24Mi' } }),
+        shim.halt('journal-write-after', fill),
+      ]);
+    },
+    refused: /stores \d+ bytes/,
+    target: {},
+  },
+  {
+    name: 'ResizePod, deferred until memory is free',
+    pod: withoutVolume,
+    prepare: holdMemory('b', 48),
+    act: async (stage) => {
+      const { resize } = await resizePod(stage, { containers: { b: limits('32Mi', '') }, defer: true });
+      expect(resize?.state).toBe('DEFERRED');
+      stage.answered();
+      await freeMemory('b')(stage);
+      await noneDeferred(stage);
+    },
+    async meanwhile(stage) {
+      await freeMemory('b')(stage);
+      await noneDeferred(stage);
+    },
+    repeat: (stage) => resizePod(stage, { containers: { b: limits('32Mi', '') }, defer: true }),
+    target: { 'pod memory.max': mebibytes(96), 'b memory.max': mebibytes(32) },
+  },
+  {
+    name: 'ResizePod, a dry run',
+    pod: twoContainers,
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '200m') }, dry_run: true }),
+    target: {},
+    pointless: true,
+  },
+];

@@ -1,0 +1,27 @@
+import { RunningPod, createContainer } from '../../cri/pod.ts';
+import { SLEEP, type Scenario, mebibytes, resources, withoutVolume } from '../scenario.ts';
+
+let made = 0;
+
+export const restarted: readonly Scenario[] = [
+  {
+    name: 'a container is made anew with more (kubernetes 138760)',
+    pod: withoutVolume,
+    oneUse: true,
+    async setUp({ direct, pod }) {
+      await direct.call('StopContainer', { container_id: pod.id('a'), timeout: 0 });
+      const left = new Map([...pod.containers].filter(([name]) => name !== 'a'));
+      return new RunningPod(direct, pod.uid, pod.sandboxId, left, [], pod.qos, pod.config);
+    },
+    act: make,
+    repeat: make,
+    target: { 'pod memory.max': mebibytes(256), 'pod cpu.max': '40000 100000' },
+  },
+];
+
+/** As kubelet does: each time another one, also when it was not answered the last time. */
+async function make({ shim, pod }: Parameters<Scenario['act']>[0]): Promise<void> {
+  const spec = { name: 'a', attempt: (made += 1), command: SLEEP, resources: resources(128, 200, 100) };
+  const container_id = await createContainer(shim.cri, pod, spec);
+  await shim.cri.call('StartContainer', { container_id });
+}

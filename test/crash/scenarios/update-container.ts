@@ -1,0 +1,84 @@
+import { type Scenario, mebibytes, resources, twoContainers, updateContainer, withoutVolume, MI } from '../scenario.ts';
+import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
+
+const raised = { 'a memory.max': mebibytes(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
+const lowered = { 'a memory.max': mebibytes(48), 'a cpu.max': '5000 100000', 'a cpu.weight': '2' };
+
+const calls: readonly Scenario[] = [
+  {
+    name: 'UpdateContainerResources up, pod limit tight, with a volume that follows',
+    pod: twoContainers,
+    act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
+    target: {
+      ...raised,
+      'pod memory.max': mebibytes(256),
+      'pod cpu.max': '40000 100000',
+      'volume cache': mebibytes(256),
+    },
+  },
+  {
+    name: 'UpdateContainerResources down, pod limit tight, with a volume that follows',
+    pod: twoContainers,
+    act: (stage) => updateContainer(stage, 'a', resources(48, 50, 50)),
+    target: {
+      ...lowered,
+      'pod memory.max': mebibytes(176),
+      'pod cpu.max': '25000 100000',
+      'volume cache': mebibytes(176),
+    },
+  },
+  {
+    name: 'UpdateContainerResources memory up, CPU down, pod limit tight',
+    pod: withoutVolume,
+    act: (stage) => updateContainer(stage, 'a', resources(128, 50, 50)),
+    target: {
+      ...lowered,
+      'a memory.max': mebibytes(128),
+      'pod memory.max': mebibytes(256),
+      'pod cpu.max': '25000 100000',
+    },
+  },
+  {
+    name: 'UpdateContainerResources up, past a loose pod limit',
+    pod: { ...withoutVolume, podMemory: 224 * MI, podCpu: '40000 100000' },
+    act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
+    target: { ...raised, 'pod memory.max': mebibytes(256) },
+  },
+  {
+    name: 'UpdateContainerResources down, in a pod without limits',
+    pod: { ...withoutVolume, podMemory: 'max', podCpu: 'max 100000' },
+    act: (stage) => updateContainer(stage, 'a', resources(48, 50, 50)),
+    target: lowered,
+  },
+  {
+    name: 'UpdateContainerResources, CPU alone',
+    pod: withoutVolume,
+    act: (stage) => updateContainer(stage, 'a', { cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 153 }),
+    target: { 'a cpu.max': '20000 100000', 'a cpu.weight': '6', 'pod cpu.max': '40000 100000' },
+  },
+  {
+    name: 'UpdateContainerResources without limits',
+    pod: withoutVolume,
+    act: (stage) => updateContainer(stage, 'a', { cpu_shares: 153 }),
+    target: { 'a cpu.weight': '6' },
+  },
+  {
+    name: 'UpdateContainerResources, page cache to reclaim',
+    pod: withoutVolume,
+    setUp: cachedFile('a'),
+    tearDown: endTenant,
+    prepare: holdPageCache(48),
+    act: (stage) => updateContainer(stage, 'a', { memory_limit_in_bytes: 32 * MI }),
+    target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
+  },
+  {
+    name: 'UpdateContainerResources, the runtime fails half-way',
+    pod: twoContainers,
+    // The kernel refuses this key, so the runtime fails after it has written others.
+    act: (stage) => updateContainer(stage, 'a', { ...resources(128, 200, 150), unified: { 'memory.nonsense': '1' } }),
+    refused: /memory\.nonsense/,
+    target: {},
+  },
+];
+
+export const oneContainer: readonly Scenario[] = calls.map((scenario) => ({ ...scenario, repeat: scenario.act }));

@@ -1,0 +1,95 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  MI,
+  type Scenario,
+  type Stage,
+  mebibytes,
+  resources,
+  twoContainers,
+  updateContainer,
+  withoutVolume,
+} from '../scenario.ts';
+
+const updatePod = ({ shim, pod }: Stage, linux: object): Promise<object> => shim.cri.updatePod(pod.sandboxId, linux);
+
+/** Half as large as the pod's limit, as its annotation says. */
+const percentVolume = {
+  ...twoContainers,
+  volumes: [{ name: 'cache', size: 96 * MI }],
+  annotations: { 'volume.cri-resize-shim.io/cache': '50%' },
+};
+
+/** kubelet's calls in its order: each is made when the one before has been answered. */
+const inTurn =
+  (...calls: readonly ((stage: Stage) => Promise<object>)[]): Scenario['act'] =>
+  async (stage) => {
+    for (const call of calls) {
+      await call(stage);
+      stage.answered();
+    }
+  };
+
+const calls: readonly Scenario[] = [
+  {
+    name: 'kubelet raises the pod, then its containers; a volume of half the pod',
+    pod: percentVolume,
+    act: inTurn(
+      (stage) => updatePod(stage, resources(288, 500, 450)),
+      (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
+      (stage) => updateContainer(stage, 'b', resources(160, 300, 300)),
+    ),
+    target: {
+      'pod memory.max': mebibytes(288),
+      'pod cpu.max': '50000 100000',
+      'pod cpu.weight': '18',
+      'a memory.max': mebibytes(128),
+      'a cpu.max': '20000 100000',
+      'a cpu.weight': '6',
+      'b memory.max': mebibytes(160),
+      'b cpu.max': '30000 100000',
+      'b cpu.weight': '12',
+      'volume cache': mebibytes(144),
+    },
+  },
+  {
+    name: 'kubelet lowers the containers, then the pod; a volume of half the pod',
+    pod: percentVolume,
+    act: inTurn(
+      (stage) => updateContainer(stage, 'a', resources(48, 50, 50)),
+      (stage) => updateContainer(stage, 'b', resources(96, 100, 100)),
+      (stage) => updatePod(stage, resources(144, 150, 150)),
+    ),
+    target: {
+      'pod memory.max': mebibytes(144),
+      'pod cpu.max': '15000 100000',
+      'pod cpu.weight': '6',
+      'a memory.max': mebibytes(48),
+      'a cpu.max': '5000 100000',
+      'a cpu.weight': '2',
+      'b memory.max': mebibytes(96),
+      'b cpu.max': '10000 100000',
+      'b cpu.weight': '4',
+      'volume cache': mebibytes(72),
+    },
+  },
+  {
+    name: 'UpdatePodSandboxResources, unified keys beside a limit',
+    pod: withoutVolume,
+    act: (stage) =>
+      updatePod(stage, {
+        memory_limit_in_bytes: 256 * MI,
+        unified: { 'memory.low': mebibytes(32), 'memory.min': mebibytes(16) },
+      }),
+    target: {
+      'pod memory.max': mebibytes(256),
+      'pod memory.low': mebibytes(32),
+      'pod memory.min': mebibytes(16),
+    },
+    reset({ pod }) {
+      for (const file of ['memory.low', 'memory.min']) writeFileSync(join(pod.cgroup, file), '0');
+    },
+  },
+];
+
+export const podItself: readonly Scenario[] = calls.map((scenario) => ({ ...scenario, repeat: scenario.act }));
