@@ -23,7 +23,10 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
   runtime.obeys();
-  const interceptors = createInterceptors(runtime.context, runtime.backend);
+  const interceptors = createInterceptors(runtime.context, runtime.backend, {
+    version: '0',
+    readiness: () => Promise.resolve({ ready: true, checks: [] }),
+  });
   local = createLocalServer(localHandlers(interceptors, runtime.backend), { log: noLog, counters: noCounters });
   const folder = mkdtempSync(join(tmpdir(), 'cancelled-'));
   const path = join(folder, 'front.sock');
