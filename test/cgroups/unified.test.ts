@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { assertUnified } from '../../src/cgroups/index.ts';
+import { assertUnified, isSameUnified } from '../../src/cgroups/index.ts';
 
 describe('a unified key', () => {
   it.each([
@@ -61,5 +61,27 @@ describe('a unified key', () => {
         context: { file: 'io.max', asked: 'x'.repeat(80) },
       }),
     );
+  });
+});
+
+describe('a unified value that was written', () => {
+  it.each([
+    ['33554432', '33554432'],
+    ['32M', '33554432'],
+    ['32m', '33554432'],
+    ['2g', '2147483648'],
+    [' max ', 'max'],
+    ['8:16 rbps=1', '8:16 rbps=1'],
+  ])('%j is found as %j', (asked, found) => {
+    expect(isSameUnified(asked, found)).toBe(true);
+  });
+
+  it.each([
+    ['32M', '33554433'],
+    ['32', '33554432'],
+    ['max', '0'],
+    ['8:16 rbps=1', '8:16 rbps=2'],
+  ])('%j is not %j', (asked, found) => {
+    expect(isSameUnified(asked, found)).toBe(false);
   });
 });

@@ -35,21 +35,22 @@ const steps: { [Kind in Step['kind']]: fc.Arbitrary<Extract<Step, { kind: Kind }
   runtime: fc.record({ kind: kind('runtime') }, plain),
 };
 
+const volumeName = fc.oneof(
+  fc.stringMatching(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/),
+  fc.constantFrom('constructor', 'tostring', '0', '1'),
+);
+
 const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
   {
     id: text,
     startedAt: fc.maxSafeNat(),
     steps: fc.array(fc.oneof(...Object.values<fc.Arbitrary<Step>>(steps)), { maxLength: 12 }),
+    allocated: fc.dictionary(volumeName, size, { maxKeys: 3, noNullPrototype: true }),
     undoing: fc.boolean(),
     high: fc.record({ cgroup: text, memoryHigh: limit }, plain),
     failed: text,
   },
   { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing'] },
-);
-
-const volumeName = fc.oneof(
-  fc.stringMatching(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/),
-  fc.constantFrom('constructor', 'tostring', '0', '1'),
 );
 
 // As JSON has them: its parser makes 0 of -0, and no `__proto__` of an object literal.
