@@ -86,6 +86,11 @@ describe('a record', () => {
       /^is no record: volumes/,
     ],
     [
+      'with a volume that leads on',
+      (form: object) => ({ ...form, volumes: { 'x/../y': 1 } }),
+      /^is no record: volumes/,
+    ],
+    [
       'with a step that nobody knows',
       (form: object) => ({ ...form, transaction: { id: '', startedAt: 0, undoing: false, steps: [{ kind: 'x' }] } }),
       /^is no record: transaction.steps.0/,
