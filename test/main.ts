@@ -43,7 +43,9 @@ async function main(): Promise<number> {
         containerd,
         runtime: 'runc',
         outDir: join(folder, containerd),
-        timeoutMs: 12 * 60_000,
+        // A node of 1.6 has an older runtime, and the same kernel: what is about volumes alone is seen on the others.
+        exclude: containerd === '1.6' ? ['test/e2e/volumes.test.ts', 'test/e2e/tmpfs.test.ts'] : [],
+        timeoutMs: 20 * 60_000,
         say,
         signal,
       }),

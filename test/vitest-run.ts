@@ -37,6 +37,8 @@ export interface NodeRun {
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
   readonly outDir: string;
+  /** Files of tests that are left to other nodes. */
+  readonly exclude?: readonly string[];
   /** What the tests are told. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
@@ -46,7 +48,8 @@ export interface NodeRun {
 
 /** Runs a project's tests in a node. Output is shown when it is done, since two run side by side. */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
-  const { what, project, containerd, runtime, outDir, env = {}, timeoutMs, say, signal } = run;
+  const { what, project, containerd, runtime, outDir, env = {}, exclude = [], timeoutMs, say, signal } = run;
+  const vitestFlags = [...flags(project, '$NODE_OUT/results.json'), ...exclude.map((file) => `--exclude=${file}`)];
   say(`${what} ...`);
   const output: Buffer[] = [];
   const sink = new Writable({
@@ -60,7 +63,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       containerd,
       runtime,
       env,
-      command: ['sh', '-c', `exec ${vitest} ${flags(project, '$NODE_OUT/results.json').join(' ')}`],
+      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')}`],
       stdio: { stdout: sink, stderr: sink },
       progress: say,
       timeoutMs,

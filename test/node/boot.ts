@@ -52,15 +52,36 @@ const timedOutCode = 124;
 const whileRunning = 'while the command ran';
 /** How long a boot may take before it is given up, and an end that was asked for before it is enforced. */
 const bootLimitMs = 60_000;
+/** A User Mode Linux that comes up beside others on a busy machine dies now and then before anything runs in it. */
+const mostBoots = 3;
 const endLimitMs = 10_000;
 
-/** Runs a command in a freshly booted node. @throws NodeError when the node, not the command, fails. */
+/**
+ * Runs a command in a freshly booted node. One that ends before the command has begun is booted once more, and said so.
+ * @throws NodeError when the node, not the command, fails.
+ */
 export async function runInNode(options: RunOptions): Promise<RunResult> {
-  const parts = await prepareNode(options, options.progress ?? silent);
-  options.signal?.throwIfAborted();
-  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-boot-'));
+  const { progress = silent, signal } = options;
+  const parts = await prepareNode(options, progress);
+  signal?.throwIfAborted();
   const outDir = options.outDir ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-out-')));
   await mkdir(outDir, { recursive: true });
+  for (let boot = 1; ; boot += 1) {
+    const { exitCode, timedOut, phase, logTail } = await bootAndRun(parts, options, outDir);
+    if (exitCode !== undefined) return { exitCode: timedOut ? timedOutCode : exitCode, outDir, timedOut };
+    signal?.throwIfAborted();
+    const message = `the test node ended ${phase}; its log is ${join(outDir, 'kernel.log')} and ends:\n${logTail}`;
+    if (phase === whileRunning || boot === mostBoots) throw new NodeError(message);
+    progress(`${message}\nbooting it once more`);
+  }
+}
+
+async function bootAndRun(
+  parts: Awaited<ReturnType<typeof prepareNode>>,
+  options: RunOptions,
+  outDir: string,
+): Promise<KernelEnd & { readonly logTail: string }> {
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-boot-'));
   const stdio = options.stdio ?? 'inherit';
   const terminal = stdio === 'terminal' ? openSync('/dev/tty', 'r+') : undefined;
   try {
@@ -81,14 +102,9 @@ export async function runInNode(options: RunOptions): Promise<RunResult> {
     const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(kernel, stdio) : Promise.resolve();
     const end = await follow(kernel, options);
     await copied;
-    if (end.exitCode === undefined) {
-      await cp(kernelLog(folder), join(outDir, 'kernel.log'));
-      options.signal?.throwIfAborted();
-      throw new NodeError(
-        `the test node ended ${end.phase}; its log is ${join(outDir, 'kernel.log')} and ends:\n${await kernelLogTail(folder)}`,
-      );
-    }
-    return { exitCode: end.timedOut ? timedOutCode : end.exitCode, outDir, timedOut: end.timedOut };
+    if (end.exitCode !== undefined) return { ...end, logTail: '' };
+    await cp(kernelLog(folder), join(outDir, 'kernel.log'));
+    return { ...end, logTail: await kernelLogTail(folder) };
   } finally {
     if (terminal !== undefined) closeSync(terminal);
     await rm(folder, { recursive: true, force: true });
