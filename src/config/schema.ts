@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { duration, durationForm } from './duration.ts';
 import { mode, modeForm } from './mode.ts';
+import { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
 import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
@@ -55,6 +56,16 @@ export const schema = z.strictObject({
     placeholder: 'MODE',
     allowed: modeForm,
     description: 'Who may connect to the resize API: whoever can resizes any pod.',
+  }),
+  kubeconfig: kubeconfig.prefault('').meta({
+    placeholder: 'FILE',
+    allowed: kubeconfigForm,
+    description: 'How to reach the Kubernetes API, to take changed annotations of pods as requests; empty: not at all.',
+  }),
+  nodeName: nodeName.prefault('').meta({
+    placeholder: 'NAME',
+    allowed: nodeNameForm,
+    description: "This node's name in Kubernetes; empty: the host name in lower case, as kubelet has it.",
   }),
   logLevel: z
     .enum(logLevels)
