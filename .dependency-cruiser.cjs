@@ -8,6 +8,7 @@ const mayImport = {
   tmpfs: ['units', 'errors'],
   runtime: ['units', 'errors'],
   sandbox: ['cgroups', 'tmpfs', 'runtime', 'units', 'errors', 'observe'],
+  kubernetes: ['sandbox', 'units', 'errors', 'observe'],
   server: ['sandbox', 'runtime', 'units', 'errors', 'observe'],
   config: ['units', 'errors', 'observe'],
 };
@@ -27,6 +28,18 @@ module.exports = {
       // What may end anywhere in a test build is asked everywhere, and imports nothing.
       to: { path: '^src/', pathNot: [`^src/(${[folder, ...allowed].join('|')})/`, '^src/crash-points\\.ts$'] },
     })),
+    {
+      name: 'kubernetes-is-loaded-only-where-it-is-put-together',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(kubernetes/|kubernetes-annotations\\.ts$)' },
+      to: { path: '^src/kubernetes/', dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'kubernetes-client-is-used-in-one-file',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/kubernetes/connection\\.ts$' },
+      to: { path: '@kubernetes/client-node' },
+    },
     {
       name: 'src-does-not-import-tests',
       severity: 'error',

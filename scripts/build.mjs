@@ -61,6 +61,9 @@ await Promise.all([
   build({
     ...common,
     entryPoints: { 'cri-resize-shim': daemon },
+    // What is loaded later shares modules with the daemon, so these are in a chunk that runs before the daemon's own file:
+    // imported everywhere, this is the first thing there.
+    inject: ['src/heap.ts'],
     chunkNames: 'chunks/[name]-[hash]',
     splitting: true,
     // What is parsed at each start, and stays in memory. Names stay as they are: traces are to be read.

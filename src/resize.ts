@@ -1,6 +1,7 @@
 import { CgroupTree } from './cgroups/index.ts';
 import { type Config, version } from './config/index.ts';
 import { messageOf } from './errors/index.ts';
+import type { KubernetesWatch } from './kubernetes/index.ts';
 import type { Counters, Log, ReadinessReport } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
@@ -16,6 +17,8 @@ import {
   resizePod,
   systemClock,
 } from './sandbox/index.ts';
+import { watchKubernetes } from './kubernetes-annotations.ts';
+import { createPodResizes } from './pod-resizes.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 import { createInterceptors, localHandlers } from './server/interceptors/index.ts';
 import type { RawUnaryHandler } from './server/call.ts';
@@ -54,27 +57,45 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const tree = new CgroupTree(config.cgroupRoot);
   const { reclaimTimeout } = config;
   const context = createResizeContext({ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters });
-  const readiness = (): Promise<ReadinessReport> => readinessOf(context);
+  const readiness = async (): Promise<ReadinessReport> => {
+    const { ready, checks } = await readinessOf(context);
+    // Beside the rest: without the API server resizes are carried out all the same.
+    return { ready, checks: kubernetes === undefined ? checks : [...checks, kubernetes.check()] };
+  };
   const interceptors = createInterceptors(context, backend, { version, readiness });
   const recovery = new Recovery(() => recover(context), systemClock);
+  const podResizes = createPodResizes({
+    ...{ registry, backend, store: storeIn(journal), log },
+    resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
+    describePod: (sandboxId) => describePod(context, sandboxId),
+  });
   let api: RunningResizeApi | undefined;
+  let kubernetes: KubernetesWatch | undefined;
+  let takenUp: Promise<void> | undefined;
+  let isClosed = false;
   const without = (error: unknown): void => {
     log.error({ listen: config.resizeListen, error: messageOf(error) }, 'the resize API is not served');
   };
   const serveApi = async (): Promise<RunningResizeApi | undefined> => {
     if (config.resizeListen === '') return undefined;
     try {
-      const served = await startResizeApi(config, {
-        ...{ registry, backend, readiness, log, counters },
-        resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
-        describePod: (sandboxId) => describePod(context, sandboxId),
-        store: storeIn(journal),
-      });
+      const served = await startResizeApi(config, { podResizes, readiness, log, counters });
       void served.failure.then(without);
       return served;
     } catch (error) {
       without(error);
       return undefined;
+    }
+  };
+  /** Once pods are known: what an earlier shim has left, then what asks for more. */
+  const takeUp = async (): Promise<void> => {
+    if (api === undefined && config.kubeconfig === '') return;
+    await podResizes.restore();
+    if (config.kubeconfig === '' || isClosed) return;
+    try {
+      kubernetes = await watchKubernetes(config, { context, podResizes, log });
+    } catch (error) {
+      log.error({ error: messageOf(error) }, 'annotations of pods are not watched');
     }
   };
   return {
@@ -83,12 +104,16 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
     async begin() {
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
-      let restored: Promise<void> | undefined;
-      backend.onConnected(() => void recovery.begin().then(() => (restored ??= api?.restore())));
+      backend.onConnected(() => void recovery.begin().then(() => (takenUp ??= takeUp())));
     },
     async close(graceMs) {
+      isClosed = true;
       recovery.close();
-      await api?.close(graceMs);
+      // At once, and when it is only about to begin then.
+      void takenUp?.then(() => kubernetes?.close());
+      const until = Date.now() + graceMs;
+      await podResizes.close(graceMs);
+      await api?.close(Math.max(0, until - Date.now()));
       backend.close();
       (await opened).close();
     },

@@ -5,7 +5,7 @@ import { apiVersion, configKeys, flagOf, kind, settingOf } from './schema.ts';
 export function configurationPage(): string {
   const rows = configKeys.map((key) => {
     const { allowed, description, fallback } = settingOf(key);
-    return `| \`${key}\` | \`${flagOf(key)}\` | \`${fallback}\` | ${allowed} | ${description} |`;
+    return `| \`${key}\` | \`${flagOf(key)}\` | ${fallback === '' ? 'empty' : `\`${fallback}\``} | ${allowed} | ${description} |`;
   });
   const example = configKeys.map((key) => {
     const { fallback, isSwitch } = settingOf(key);

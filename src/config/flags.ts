@@ -49,7 +49,10 @@ function optionOf(key: ConfigKey): Option {
   const { description, placeholder, fallback, isSwitch } = settingOf(key);
   // The value of a switch may be left out, as with Kubernetes' components: --intercept is --intercept=true.
   const value = isSwitch ? `[${placeholder}]` : `<${placeholder}>`;
-  const option = new Option(`${flagOf(key)} ${value}`, `${description} (default ${fallback})`);
+  const option = new Option(
+    `${flagOf(key)} ${value}`,
+    `${description} (default ${fallback === '' ? 'empty' : fallback})`,
+  );
   if (isSwitch) option.preset('true').argParser((text: string) => ({ true: true, false: false })[text] ?? text);
   return option;
 }

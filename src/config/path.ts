@@ -9,11 +9,11 @@ export const pathForm = 'an absolute path';
 export const addressForm = 'unix:// and an absolute path (unix:///run/name.sock), or the path alone';
 
 /** An absolute path, normalised (no `..`, no double or closing slash). */
-export const absolutePath = fromText((text, refuse) =>
-  text.startsWith('/') && !text.includes('\0')
-    ? withoutClosingSlash(posix.normalize(text))
-    : refuse(`must be ${pathForm}`),
-);
+export const absolutePath = fromText((text, refuse) => readAbsolutePath(text) ?? refuse(`must be ${pathForm}`));
+
+/** The same of a text; undefined when it is none. */
+export const readAbsolutePath = (text: string): string | undefined =>
+  text.startsWith('/') && !text.includes('\0') ? withoutClosingSlash(posix.normalize(text)) : undefined;
 
 /** `unix:///path`, `unix:/path` or a bare absolute path; the output is the path. */
 export const socketPath = fromText(readSocketPath);

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { duration, durationForm } from './duration.ts';
 import { mode, modeForm } from './mode.ts';
+import { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
 import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
@@ -81,6 +82,16 @@ export const schema = z.strictObject({
     placeholder: 'MODE',
     allowed: modeForm,
     description: 'Who may connect to the resize API: whoever can resizes any pod.',
+  }),
+  kubeconfig: setting(kubeconfig, '', {
+    placeholder: 'FILE',
+    allowed: kubeconfigForm,
+    description: 'How to reach the Kubernetes API, to take changed annotations of pods as requests; empty: not at all.',
+  }),
+  nodeName: setting(nodeName, '', {
+    placeholder: 'NAME',
+    allowed: nodeNameForm,
+    description: "This node's name in Kubernetes; empty: the host name in lower case, as kubelet has it.",
   }),
   logLevel: setting(z.enum(logLevels), 'info', {
     placeholder: 'LEVEL',

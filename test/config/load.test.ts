@@ -37,6 +37,8 @@ const defaults: Config = {
   intercept: true,
   resizeListen: '/run/cri-resize-shim/resize.sock',
   resizeSocketMode: 0o600,
+  kubeconfig: '',
+  nodeName: '',
   logLevel: 'info',
   logPassedCalls: false,
   reclaimTimeout: 30_000,
@@ -50,6 +52,10 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['listen', '--listen', 'unix:/run/one-slash.sock', '/run/one-slash.sock'],
   ['containerRuntimeEndpoint', '--container-runtime-endpoint', '/run/k3s//containerd.sock', '/run/k3s/containerd.sock'],
   ['kubeletRoot', '--kubelet-root', '/data/kubelet/', '/data/kubelet'],
+  ['kubeconfig', '--kubeconfig', '/etc//kubernetes/shim.conf', '/etc/kubernetes/shim.conf'],
+  ['kubeconfig', '--kubeconfig', 'in-cluster', 'in-cluster'],
+  ['nodeName', '--node-name', 'node-1.example.org', 'node-1.example.org'],
+  ['nodeName', '--node-name', 'b', 'b'],
   ['cgroupRoot', '--cgroup-root', '/', '/'],
   ['cgroupRoot', '--cgroup-root', '/var/lib/../tmp/x', '/var/tmp/x'],
   ['stateFolder', '--state-folder', '/data/shim/', '/data/shim'],
@@ -92,6 +98,11 @@ describe('settings', () => {
     expect((await loadFile('resizeListen: ""')).resizeListen).toBe('');
   });
 
+  it('Kubernetes may be turned off again, and the node be named by its host', async () => {
+    expect((await loadFile('kubeconfig: /a', '--kubeconfig=')).kubeconfig).toBe('');
+    expect((await loadFile('nodeName: a', '--node-name=')).nodeName).toBe('');
+  });
+
   it.each([
     ['0660', 0o660],
     ['600', 0o600],
@@ -116,6 +127,8 @@ describe('a bad command line', () => {
   it.each([
     [['--log-level', 'loud'], '--log-level: "loud" must be one of trace, debug, info, warn, error'],
     [['--intercept=no'], '--intercept: "no" must be true or false'],
+    [['--kubeconfig', 'kube/config'], /^--kubeconfig: "kube\/config" must be an absolute path, or in-cluster/],
+    [['--node-name', 'Node,spec.x=y'], /^--node-name: "Node,spec.x=y" must be the name of a node/],
     [['--kubelet-root', 'var/lib'], '--kubelet-root: "var/lib" must be an absolute path'],
     [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be unix:\/\/ and an absolute path/],
     [['--listen', 'unix://run/x.sock'], /^--listen: "unix:\/\/run\/x.sock" must be unix/],

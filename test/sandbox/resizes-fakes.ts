@@ -62,7 +62,7 @@ export interface CoreCall {
   readonly sandboxId: Arguments[0];
   readonly desired: Arguments[1];
   readonly options: Arguments[2];
-  succeed(): void;
+  succeed(withOutcome?: ResizeOutcome): void;
   fail(error: unknown): void;
 }
 
@@ -73,9 +73,9 @@ export class FakeCore {
 
   readonly resizePod: ResizePod = (sandboxId, desired, options) =>
     new Promise((resolve, reject) => {
-      const succeed = (): void => {
+      const succeed = (withOutcome = outcome): void => {
         if (!options.dryRun) options.onStep?.(stepRecord);
-        resolve(outcome);
+        resolve(withOutcome);
       };
       this.#calls.push({ sandboxId, desired, options, succeed, fail: reject });
       this.#events.emit('call');

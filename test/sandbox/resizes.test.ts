@@ -343,6 +343,20 @@ describe('after a restart', () => {
     expect([...store.kept.keys()]).toEqual([db.uid]);
   });
 
+  it('what annotations have asked for is known, by volume and by pod, until the pod goes', async () => {
+    await resizes.keepAnnotations(web, { cache: '50%', logs: '8Mi' });
+    await resizes.keepAnnotations(web, { cache: '' });
+    await resizes.keepAnnotations(db, { data: 'follow' });
+    await resizes.close();
+    await restart().restore(there);
+    expect(resizes.annotationsOf(web.sandboxId)).toEqual({ cache: '', logs: '8Mi' });
+    expect(resizes.annotationsOf(db.sandboxId)).toEqual({ data: 'follow' });
+    resizes.podRemoved(web.sandboxId);
+    await resizes.close();
+    expect(resizes.annotationsOf(web.sandboxId)).toEqual({});
+    expect([...store.kept.keys()]).toEqual([db.uid]);
+  });
+
   it('requests of memory are known, and no limit goes below them', async () => {
     const answer = resize('1Gi', { request: '256Mi' });
     (await core.next()).succeed();

@@ -10,9 +10,9 @@ const LONGEST_FOR_VOLUME_MS = 5000;
  * How long to wait after so many tries, in milliseconds: doubled each time up to a minute, for a volume in use up to 5 s, of which
  * the second half is left to chance, so that pods which were deferred together are not all tried together.
  * @param random 0 to 1, as Math.random gives it
- * @param reason why it was deferred
+ * @param reason why a resize was deferred
  */
-export function retryDelay(tries: number, random: number, reason: string): number {
+export function retryDelay(tries: number, random: number, reason?: string): number {
   const longest = reason === Reason.VOLUME_IN_USE ? LONGEST_FOR_VOLUME_MS : LONGEST_MS;
   const whole = Math.min(longest, FIRST_MS * 2 ** Math.max(0, tries - 1));
   return Math.round(whole / 2 + (whole / 2) * random);

@@ -2,9 +2,11 @@
 export { formatCpuMax, formatMemory, formatShares, invalid } from './amounts.ts';
 export type { AskedAmounts, AskedPod, AskedResources, MemoryRequests } from './asked.ts';
 export { readAsked } from './asked.ts';
+export { retryDelay } from './backoff.ts';
 export { identityOf, podDirectory } from './pods.ts';
 export type { DescribePod, LiveLimits, PodDirectory, PodIdentity, PodRef, PodView } from './pods.ts';
 export type { ResizeRecord, ResizeStore } from './records.ts';
+export { VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
 export type { VolumePolicy } from '../../tmpfs/index.ts';
 export type { Resize, ResizeCounts, ResizeEvent, ResizeState } from './resize.ts';
 export { Resizes, defaultBounds } from './resizes.ts';

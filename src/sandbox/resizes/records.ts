@@ -6,8 +6,8 @@ import type { PodIdentity } from './pods.ts';
 import type { Resize } from './resize.ts';
 
 /**
- * What outlives the shim: resizes that are to be tried again, and the requests of memory, which nothing else knows. Plain
- * JSON, kept by pod; the journal's owner decides where.
+ * What outlives the shim: resizes that are to be tried again, and what nothing else knows: the requests of memory, and what
+ * annotations have asked for. Plain JSON, kept by pod; the journal's owner decides where.
  */
 export interface ResizeStore {
   /** Puts these in the place of what was kept for the pod; none: forgets the pod. Rejects when that did not last. */
@@ -17,7 +17,8 @@ export interface ResizeStore {
 }
 
 /** JSON. What a newer shim has written is kept as it is. */
-export type ResizeRecord = DeferredRecord | RequestsRecord | { readonly version: unknown };
+export type ResizeRecord = KnownRecord | { readonly version: unknown };
+export type KnownRecord = DeferredRecord | RequestsRecord | AnnotationsRecord;
 
 export interface DeferredRecord {
   readonly version: 1;
@@ -34,6 +35,14 @@ export interface RequestsRecord {
   readonly kind: 'memory-requests';
   readonly pod: PodIdentity;
   readonly memory: MemoryRequests;
+}
+
+/** What a pod's annotations in Kubernetes have last asked for, by volume; an empty text: the annotation was taken away. */
+export interface AnnotationsRecord {
+  readonly version: 1;
+  readonly kind: 'annotations';
+  readonly pod: PodIdentity;
+  readonly volumes: Readonly<Record<string, string>>;
 }
 
 const text = z.string().check(z.maxLength(256));
@@ -62,13 +71,14 @@ const schema = z.discriminatedUnion('kind', [
     pod,
     memory: z.strictObject({ pod: z.exactOptional(size), containers: z.record(text, size) }),
   }),
+  z.strictObject({ version: z.literal(1), kind: z.literal('annotations'), pod, volumes: z.record(text, text) }),
 ]);
 
 /** zod's mini variant, which loads in a fraction of the time, has no words of its own. */
 const inEnglish = en().localeError;
 
 /** Checks one record. A text says what is wrong with it. */
-export function readRecord(record: unknown, podUid: string): DeferredRecord | RequestsRecord | string {
+export function readRecord(record: unknown, podUid: string): KnownRecord | string {
   const parsed = schema.safeParse(record, { error: inEnglish });
   if (!parsed.success) return z.prettifyError(parsed.error);
   const { uid } = parsed.data.pod;

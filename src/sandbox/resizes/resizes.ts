@@ -9,9 +9,17 @@ import { type Live, ResizeBook } from './book.ts';
 import type { Clock } from '../clock.ts';
 import { explained, failureOf, fitsLater, passes } from './failures.ts';
 import { RecordKeeper } from './keeper.ts';
+import { KeptAnnotations } from './kept-annotations.ts';
 import { KeptRequests } from './memory-requests.ts';
 import type { PodIdentity } from './pods.ts';
-import { type DeferredRecord, type ResizeRecord, type ResizeStore, deferredRecord, readRecord } from './records.ts';
+import {
+  type DeferredRecord,
+  type KnownRecord,
+  type ResizeRecord,
+  type ResizeStore,
+  deferredRecord,
+  readRecord,
+} from './records.ts';
 import {
   type CancelReason,
   type RequestsAround,
@@ -66,6 +74,7 @@ export class Resizes {
   readonly #keeper: RecordKeeper;
   readonly #watchers: ResizeWatchers;
   readonly #requests = new KeptRequests();
+  readonly #annotations = new KeptAnnotations();
   /** By pod uid, what is kept but cannot be read: a newer shim may have written it, and may come back. */
   readonly #unread = new Map<string, readonly ResizeRecord[]>();
   readonly #counts = { proposed: 0, infeasible: 0, completed: 0, canceled: 0 };
@@ -103,6 +112,17 @@ export class Resizes {
   /** The requests of memory that have been carried out. */
   memoryRequestsOf(sandboxId: string): MemoryRequests {
     return this.#requests.of(sandboxId);
+  }
+
+  /** What the pod's annotations in Kubernetes have last asked for, by volume. */
+  annotationsOf(sandboxId: string): Readonly<Record<string, string>> {
+    return this.#annotations.of(sandboxId);
+  }
+
+  /** Keeps that the pod's annotations have asked for this, for {@link annotationsOf} of this shim and the next. Never rejects. */
+  async keepAnnotations(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<void> {
+    this.#annotations.add(pod, volumes);
+    await this.#keeper.update(pod.uid);
   }
 
   /** What would be done; nothing is kept or counted. Rejects as the core does, or as {@link readAsked} throws. */
@@ -163,7 +183,7 @@ export class Resizes {
 
   /** Ends what waits for a pod that has gone, and forgets what was kept for it. */
   podRemoved(sandboxId: string): void {
-    const uids = new Set([this.#requests.forget(sandboxId)]);
+    const uids = new Set([this.#requests.forget(sandboxId), this.#annotations.forget(sandboxId)]);
     for (const live of this.#book.liveOfPod(sandboxId)) {
       uids.add(live.resize.pod.uid);
       live.podGone = true;
@@ -184,8 +204,7 @@ export class Resizes {
         if (typeof read === 'string') this.#setAside(podUid, record, read);
         else {
           sandboxes.add(read.pod.sandboxId);
-          if (read.kind === 'deferred') this.#resume(read);
-          else this.#requests.add(read.pod, read.memory);
+          this.#takeUp(read);
         }
       }
     }
@@ -355,6 +374,19 @@ export class Resizes {
     });
   }
 
+  #takeUp(record: KnownRecord): void {
+    switch (record.kind) {
+      case 'deferred':
+        this.#resume(record);
+        return;
+      case 'memory-requests':
+        this.#requests.add(record.pod, record.memory);
+        return;
+      case 'annotations':
+        this.#annotations.add(record.pod, record.volumes);
+    }
+  }
+
   #setAside(podUid: string, record: unknown, fault: string): void {
     this.#parts.log.warn({ uid: podUid, error: fault }, 'what is kept of a resize cannot be read; it is left as it is');
     this.#unread.set(podUid, [...(this.#unread.get(podUid) ?? []), record as ResizeRecord]);
@@ -364,6 +396,7 @@ export class Resizes {
     return [
       ...this.#book.deferringOf(podUid).map(deferredRecord),
       ...this.#requests.recordsOf(podUid),
+      ...this.#annotations.recordsOf(podUid),
       ...(this.#unread.get(podUid) ?? []),
     ];
   }

@@ -1,0 +1,104 @@
+import { type IncomingMessage, request as requestPlain } from 'node:http';
+import { type RequestOptions, request as requestTls } from 'node:https';
+import * as z from 'zod';
+import type { Connection } from './connection.ts';
+import { ApiRefusal, ApiUnreached } from './errors.ts';
+
+export interface ApiRequest {
+  readonly method: 'GET' | 'POST';
+  /** Below the server's own path. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly accept?: string;
+  /** JSON. */
+  readonly body?: unknown;
+  /** How long nothing may come before the server counts as gone, in milliseconds. */
+  readonly idleMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** Rejects with ApiRefusal for anything but 2xx, with ApiUnreached, or with Node's error. */
+export type Api = (request: ApiRequest) => Promise<IncomingMessage>;
+
+/** A dead peer is noticed after this and ten probes, one a second. */
+const KEEP_ALIVE_MS = 15_000;
+const LONGEST_REFUSAL = 64 * 1024;
+const LONGEST_RETRY_AFTER_S = 60;
+
+const statusSchema = z.object({ kind: z.literal('Status'), message: z.string() });
+
+export function apiOf(connect: () => Promise<Connection>): Api {
+  return async (request) => {
+    const connection = await connect();
+    const response = await send(connection, request);
+    const { statusCode = 0 } = response;
+    if (statusCode >= 200 && statusCode < 300) return response;
+    throw await refusalOf(statusCode, response);
+  };
+}
+
+function send({ server, options }: Connection, request: ApiRequest): Promise<IncomingMessage> {
+  const { method, query = {}, accept = 'application/json', idleMs, signal } = request;
+  const url = new URL(server);
+  url.pathname = url.pathname.replace(/\/$/, '') + request.path;
+  url.search = new URLSearchParams(query).toString();
+  const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+  const headers = {
+    ...(options.headers as Record<string, string>),
+    accept,
+    'user-agent': 'cri-resize-shim',
+    ...(body !== undefined && {
+      'content-type': 'application/json',
+      'content-length': String(Buffer.byteLength(body)),
+    }),
+  };
+  const all: RequestOptions = { ...options, method, headers, signal };
+  return new Promise((resolve, reject) => {
+    const call = url.protocol === 'http:' ? requestPlain(url, all) : requestTls(url, all);
+    call.setSocketKeepAlive(true, KEEP_ALIVE_MS);
+    call.setTimeout(idleMs, () => call.destroy(new ApiUnreached(`nothing came for ${idleMs} ms`)));
+    call.on('response', resolve);
+    call.on('error', reject);
+    call.end(body);
+  });
+}
+
+async function refusalOf(status: number, response: IncomingMessage): Promise<ApiRefusal> {
+  const seconds = Number(response.headers['retry-after'] ?? 0);
+  const retryAfterMs = Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), LONGEST_RETRY_AFTER_S) * 1000 : 0;
+  const text = await readText(response, LONGEST_REFUSAL).catch(() => '');
+  return new ApiRefusal(status, saidIn(text), retryAfterMs);
+}
+
+/** Of Kubernetes' own answers the message; what a proxy says may quote our request. */
+function saidIn(text: string): string {
+  try {
+    const parsed = statusSchema.safeParse(JSON.parse(text));
+    return parsed.success ? parsed.data.message.slice(0, 300) : '';
+  } catch {
+    return '';
+  }
+}
+
+/** A whole body. Rejects with ApiUnreached when it is longer than so many characters. */
+export async function readText(response: IncomingMessage, longest: number): Promise<string> {
+  let text = '';
+  response.setEncoding('utf8');
+  for await (const chunk of response as AsyncIterable<string>) {
+    text += chunk;
+    if (text.length > longest) throw new ApiUnreached(`an answer of more than ${longest} characters`);
+  }
+  return text;
+}
+
+/** The lines of a body as they come, each bounded. */
+export async function* readLines(response: IncomingMessage, longest: number): AsyncGenerator<string> {
+  let rest = '';
+  response.setEncoding('utf8');
+  for await (const chunk of response as AsyncIterable<string>) {
+    const lines = (rest + chunk).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line !== '') yield line;
+    if (rest.length > longest) throw new ApiUnreached(`a line of more than ${longest} characters`);
+  }
+}
