@@ -1,6 +1,6 @@
 import { type IncomingMessage, request as requestPlain } from 'node:http';
 import { type RequestOptions, request as requestTls } from 'node:https';
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import type { Connection } from './connection.ts';
 import { ApiRefusal, ApiUnreached } from './errors.ts';
 

@@ -3,7 +3,7 @@ import type { RequestOptions } from 'node:https';
 import { dirname, resolve } from 'node:path';
 import { KubeConfig, type User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import { errnoOf } from '../errors/index.ts';
 import { ApiUnreached } from './errors.ts';
 
@@ -50,9 +50,8 @@ function readConfig(kubeconfig: string): KubeConfig {
   return config;
 }
 
-const usersSchema = z.looseObject({
-  users: z.array(z.looseObject({ user: z.looseObject({ tokenFile: z.string().exactOptional() }).nullish() })).nullish(),
-});
+const userSchema = z.looseObject({ tokenFile: z.exactOptional(z.string()) });
+const usersSchema = z.looseObject({ users: z.nullish(z.array(z.looseObject({ user: z.nullish(userSchema) }))) });
 
 /** As client-node reads it: of a token's file it does not know the name that kubectl has for it (clientcmd/api/v1, AuthInfo). */
 function readKubeconfig(kubeconfig: string): string {

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import { type Api, readLines, readText } from './api.ts';
 import { ApiRefusal, ApiUnreached } from './errors.ts';
 import { type ApiPod, metadataSchema, podOf } from './pod.ts';
@@ -31,8 +31,8 @@ const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
 const asMetadata = (kind: string): string => `application/json;as=${kind};g=meta.k8s.io;v=v1,application/json`;
 
 const listSchema = z.object({
-  metadata: z.object({ resourceVersion: z.string(), continue: z.string().nullish() }),
-  items: z.array(z.object({ metadata: metadataSchema })).nullish(),
+  metadata: z.object({ resourceVersion: z.string(), continue: z.nullish(z.string()) }),
+  items: z.nullish(z.array(z.object({ metadata: metadataSchema }))),
 });
 const eventSchema = z.discriminatedUnion('type', [
   z.object({ type: z.enum(['ADDED', 'MODIFIED', 'DELETED']), object: z.object({ metadata: metadataSchema }) }),
@@ -40,7 +40,7 @@ const eventSchema = z.discriminatedUnion('type', [
     type: z.literal('BOOKMARK'),
     object: z.object({ metadata: z.object({ resourceVersion: z.string() }) }),
   }),
-  z.object({ type: z.literal('ERROR'), object: z.object({ code: z.number(), message: z.string().default('') }) }),
+  z.object({ type: z.literal('ERROR'), object: z.object({ code: z.number(), message: z._default(z.string(), '') }) }),
 ]);
 
 export function podWatch(api: Api, nodeName: string): PodWatch {
@@ -94,7 +94,7 @@ function changeOf(event: z.infer<typeof eventSchema>): PodChange {
   }
 }
 
-function read<Schema extends z.ZodType>(schema: Schema, text: string): z.infer<Schema> {
+function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.infer<Schema> {
   try {
     return schema.parse(JSON.parse(text));
   } catch {

@@ -1,4 +1,4 @@
-import * as z from 'zod';
+import * as z from 'zod/mini';
 import { VOLUME_ANNOTATION } from '../sandbox/index.ts';
 
 /** What is kept of a pod of this node, as Kubernetes has it. */
@@ -25,8 +25,8 @@ export const metadataSchema = z.object({
   name: z.string(),
   namespace: z.string(),
   resourceVersion: z.string(),
-  deletionTimestamp: z.string().nullish(),
-  annotations: z.record(z.string(), z.string()).nullish(),
+  deletionTimestamp: z.nullish(z.string()),
+  annotations: z.nullish(z.record(z.string(), z.string())),
 });
 
 export function podOf(metadata: z.infer<typeof metadataSchema>): ApiPod {
