@@ -23,8 +23,9 @@ export function assertUnified(key: string, value: string): void {
 
 /** The same of the key alone: what is put back may be empty, as the kernel prints a setting that nobody has made. */
 export function assertUnifiedKey(key: string, value: string): void {
-  const parts = key.split('.');
-  const isSetting = CONTROLLERS.has(parts[0] ?? '') && !NO_SETTINGS.has(parts.at(-1) ?? '');
+  const controller = key.slice(0, key.indexOf('.'));
+  const lastPart = key.slice(key.lastIndexOf('.') + 1);
+  const isSetting = CONTROLLERS.has(controller) && !NO_SETTINGS.has(lastPart);
   if (isSetting && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key)) return;
   throw refused(key, value, 'not a setting of a cgroup controller');
 }

@@ -15,6 +15,7 @@ describe('a unified key', () => {
     ['memory.high', '9'.repeat(1024)],
     ['cpuset.cpus.partition', 'member'],
     ['memory.swap.max', '0'],
+    ['dmem.max', 'drm/0000:03:00.0/vram0 1073741824'],
   ])('may be %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
@@ -26,12 +27,16 @@ describe('a unified key', () => {
     ['memory.reclaim', '1G'],
     ['memory.pressure', 'some 150000 1000000'],
     ['memory.current', '1'],
+    ['memory.stat', '1'],
+    ['memory.numa_stat', '1'],
+    ['memory.events', '1'],
+    ['memory.swap.peak', '1'],
+    ['misc.capacity', '1'],
     ['cpu.stat.local', '1'],
     ['cpuset.cpus.effective', '0'],
     ['hugetlb.2MB.rsvd.current', '0'],
     ['__proto__', '1'],
     ['constructor', '1'],
-    [`memory.${'x'.repeat(1_000_000)}/`, '1'],
     ['../memory.max', '1'],
     ['memory.max/../cgroup.procs', '1'],
     ['memory', '1'],
@@ -46,6 +51,10 @@ describe('a unified key', () => {
     ['memory.high', '9'.repeat(1025)],
   ])('is refused: %j=%j', (key, value) => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  });
+
+  it('of a million characters is refused, too', () => {
+    expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow('not a setting');
   });
 
   it('is refused with its name, its value, cut where it is long, and why', () => {
