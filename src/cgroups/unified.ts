@@ -35,7 +35,7 @@ export function assertUnifiedKey(key: string, value: string): void {
  * prints its values, but blanks at the ends do not count, and sizes may be given with a unit and are printed in bytes.
  */
 export function isSameUnified(asked: string, found: string): boolean {
-  return found.trim() === asked.trim() || found.trim() === String(sizeInBytes(asked.trim()));
+  return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
 }
 
 /** memparse() of the kernel, lib/cmdline.c; undefined when it is none. */

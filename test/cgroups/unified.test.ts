@@ -53,8 +53,10 @@ describe('a unified key', () => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
   });
 
-  it('of a million characters is refused, too', () => {
-    expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow('not a setting');
+  it('of a million characters is refused, too, and cut in what is said of it', () => {
+    expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow(
+      expect.objectContaining({ context: { file: `memory.${'x'.repeat(73)}`, asked: '1' } }),
+    );
   });
 
   it('is refused with its name, its value, cut where it is long, and why', () => {
@@ -81,6 +83,11 @@ describe('a unified value that was written', () => {
     ['2g', '2147483648'],
     [' max ', 'max'],
     ['8:16 rbps=1', '8:16 rbps=1'],
+    [' 32M\n', '33554432\n'],
+    ['max', 'max\n'],
+    ['0032', '32'],
+    ['1k', '1024'],
+    ['2E', '2305843009213693952'],
   ])('%j is found as %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(true);
   });
@@ -90,6 +97,10 @@ describe('a unified value that was written', () => {
     ['32', '33554432'],
     ['max', '0'],
     ['8:16 rbps=1', '8:16 rbps=2'],
+    ['x32M', '33554432'],
+    ['32MB', '33554432'],
+    ['032 M', '33554432'],
+    ['lots', 'undefined'],
   ])('%j is not %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(false);
   });
