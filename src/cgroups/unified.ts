@@ -23,8 +23,9 @@ export function assertUnified(key: string, value: string): void {
 
 /** The same of the key alone: what is put back may be empty, as the kernel prints a setting that nobody has made. */
 export function assertUnifiedKey(key: string, value: string): void {
-  const parts = key.split('.');
-  const isSetting = CONTROLLERS.has(parts[0] ?? '') && !NO_SETTINGS.has(parts.at(-1) ?? '');
+  const controller = key.slice(0, key.indexOf('.'));
+  const lastPart = key.slice(key.lastIndexOf('.') + 1);
+  const isSetting = CONTROLLERS.has(controller) && !NO_SETTINGS.has(lastPart);
   if (isSetting && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key)) return;
   throw refused(key, value, 'not a setting of a cgroup controller');
 }
@@ -34,7 +35,7 @@ export function assertUnifiedKey(key: string, value: string): void {
  * prints its values, but blanks at the ends do not count, and sizes may be given with a unit and are printed in bytes.
  */
 export function isSameUnified(asked: string, found: string): boolean {
-  return found.trim() === asked.trim() || found.trim() === String(sizeInBytes(asked.trim()));
+  return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
 }
 
 /** memparse() of the kernel, lib/cmdline.c; undefined when it is none. */

@@ -56,8 +56,9 @@ describe('cpu.max', () => {
     expect([isSameCpuMax(a!, a!), isSameCpuMax(a!, b!), isSameCpuMax(a!, c!)]).toEqual([true, false, false]);
   });
 
-  it('has the least quota and both bounds of a period', () => {
-    for (const text of ['1000 1000', '1000 1000000']) expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
+  it('has the least and the largest quota and both bounds of a period', () => {
+    for (const text of ['1000 1000', '1000 1000000', '17592186044415 100000'])
+      expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
   });
 
   it.each([
@@ -65,6 +66,7 @@ describe('cpu.max', () => {
     ['max', 1_000_001, '1000001: a period is 1000 to 1000000 microseconds'],
     [999, 100_000, '999: a quota is at least 1000 microseconds'],
     [0, 100_000, '0: a quota is at least 1000 microseconds'],
+    [2 ** 44, 100_000, '17592186044416: a quota is at most 17592186044415 microseconds'],
   ] as const)('refuses what the kernel refuses: %s %s', (quota, period, why) => {
     const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
     expect(() => assertCpuMax(cpuMax)).toThrow(

@@ -15,6 +15,7 @@ describe('a unified key', () => {
     ['memory.high', '9'.repeat(1024)],
     ['cpuset.cpus.partition', 'member'],
     ['memory.swap.max', '0'],
+    ['dmem.max', 'drm/0000:03:00.0/vram0 1073741824'],
   ])('may be %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
@@ -26,12 +27,16 @@ describe('a unified key', () => {
     ['memory.reclaim', '1G'],
     ['memory.pressure', 'some 150000 1000000'],
     ['memory.current', '1'],
+    ['memory.stat', '1'],
+    ['memory.numa_stat', '1'],
+    ['memory.events', '1'],
+    ['memory.swap.peak', '1'],
+    ['misc.capacity', '1'],
     ['cpu.stat.local', '1'],
     ['cpuset.cpus.effective', '0'],
     ['hugetlb.2MB.rsvd.current', '0'],
     ['__proto__', '1'],
     ['constructor', '1'],
-    [`memory.${'x'.repeat(1_000_000)}/`, '1'],
     ['../memory.max', '1'],
     ['memory.max/../cgroup.procs', '1'],
     ['memory', '1'],
@@ -46,6 +51,12 @@ describe('a unified key', () => {
     ['memory.high', '9'.repeat(1025)],
   ])('is refused: %j=%j', (key, value) => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
+  });
+
+  it('of a million characters is refused, too, and cut in what is said of it', () => {
+    expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow(
+      expect.objectContaining({ context: { file: `memory.${'x'.repeat(73)}`, asked: '1' } }),
+    );
   });
 
   it('is refused with its name, its value, cut where it is long, and why', () => {
@@ -72,6 +83,11 @@ describe('a unified value that was written', () => {
     ['2g', '2147483648'],
     [' max ', 'max'],
     ['8:16 rbps=1', '8:16 rbps=1'],
+    [' 32M\n', '33554432\n'],
+    ['max', 'max\n'],
+    ['0032', '32'],
+    ['1k', '1024'],
+    ['2E', '2305843009213693952'],
   ])('%j is found as %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(true);
   });
@@ -81,6 +97,10 @@ describe('a unified value that was written', () => {
     ['32', '33554432'],
     ['max', '0'],
     ['8:16 rbps=1', '8:16 rbps=2'],
+    ['x32M', '33554432'],
+    ['32MB', '33554432'],
+    ['032 M', '33554432'],
+    ['lots', 'undefined'],
   ])('%j is not %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(false);
   });

@@ -278,6 +278,18 @@ describe("the pod's CPU limit", () => {
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 30_000) }])).toStrictEqual({ cpu: cpu(133_334) });
   });
 
+  test('is as large as the kernel takes, and what comes to more is refused with both figures', () => {
+    const most = 2 ** 44 - 1;
+    const state = pod('max', 2000, [container('a', 'max', 1000), container('b', 'max', 1000)]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 1000) }])).toStrictEqual({ cpu: cpu(most) });
+    expect(() => podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 999) }])).toThrow(
+      expect.objectContaining({
+        reason: 'INVALID_VALUE',
+        message: `cpu.max: the limits of its containers come to ${most + 1}, and it can be ${most} at most`,
+      }),
+    );
+  });
+
   test('is never less than the least quota', () => {
     const state = pod('max', 1000, [{ ...container('a', 'max'), cpu: cpu(10_000, 1_000_000) }]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toStrictEqual({});
