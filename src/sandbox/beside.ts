@@ -3,7 +3,7 @@ import { messageOf } from '../errors/index.ts';
 import type { ResizeContext } from './context.ts';
 import { bringBack } from './container-step.ts';
 import { containerCgroup, readContainer } from './live.ts';
-import { UNDO_MS } from './room.ts';
+import { type OnHigh, UNDO_MS } from './room.ts';
 import type { ContainerState as ContainerLimits, ContainerStep } from './state.ts';
 
 export type { ContainerLimits };
@@ -37,10 +37,11 @@ export async function putBack(
   pod: PodDescription,
   before: ContainerLimits,
   why: string,
+  onHigh?: OnHigh,
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await bringBack(context, pod, before, Date.now() + UNDO_MS);
+    const changed = await bringBack(context, pod, before, Date.now() + UNDO_MS, onHigh);
     if (changed !== undefined)
       context.log.warn(
         { pod: pod.sandboxId, container: id, found: foundForLog(changed) },

@@ -87,7 +87,10 @@ export async function bringBack(
   return step;
 }
 
-/** Runs `update`, once the use is under a memory limit that it lowers. */
+/**
+ * Runs `update`, once the use is under a memory limit that it lowers. At once where nothing would tell, after a crash, what
+ * memory.high has to become again.
+ */
 async function lowered(
   context: ResizeContext,
   pod: PodDescription,
@@ -97,7 +100,7 @@ async function lowered(
   update: () => Promise<void>,
   onHigh?: OnHigh,
 ): Promise<void> {
-  if (memory === undefined || container === undefined || kernel === undefined) return update();
+  if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) return update();
   return lowerMemory(
     context,
     { ...containerNamed(container, pod), cgroup: kernel.cgroup, memory },

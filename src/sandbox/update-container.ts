@@ -160,7 +160,9 @@ async function resize(
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
-      response = await context.calls.run(container.containerId, () => wholeOrNot(context, pod, before, forward));
+      response = await context.calls.run(container.containerId, () =>
+        wholeOrNot(context, pod, before, forward, onHigh),
+      );
     };
     return lowerMemory(context, { ...containerNamed(container, pod), cgroup, memory }, until, update, onHigh);
   };
@@ -195,11 +197,12 @@ async function wholeOrNot(
   pod: PodDescription,
   before: ContainerLimits | undefined,
   forward: () => Promise<Buffer>,
+  onHigh: OnHigh | undefined,
 ): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
-    if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way');
+    if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way', onHigh);
     throw error;
   }
 }
