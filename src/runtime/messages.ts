@@ -73,7 +73,14 @@ export interface Messages {
   RemoveContainerRequest: { container_id: string };
   ListContainersRequest: { filter: { pod_sandbox_id: string } | null };
   ListContainersResponse: {
-    containers: { id: string; pod_sandbox_id: string; metadata: { name: string } | null; state: number }[];
+    containers: {
+      id: string;
+      pod_sandbox_id: string;
+      metadata: { name: string } | null;
+      state: number;
+      /** Nanoseconds since 1970. */
+      created_at: bigint;
+    }[];
   };
   ContainerStatusRequest: { container_id: string; verbose: boolean };
   ContainerStatusResponse: {

@@ -80,9 +80,12 @@ async function formerOf(
   containerId: string,
   name: string,
 ): Promise<ContainerDescription | undefined> {
-  const known = context.registry.containersOf(sandboxId).filter((other) => other.name === name);
-  for (const { containerId: id } of known.reverse()) {
-    const former = id === containerId ? undefined : await context.registry.describeContainer(id);
+  // Of the backend: some may have been made past us.
+  const { containers } = await context.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
+  const namesakes = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
+  namesakes.sort((a, b) => Number(b.created_at - a.created_at));
+  for (const { id } of namesakes) {
+    const former = await context.registry.describeContainer(id);
     if (former !== undefined && former.state !== ContainerState.CREATED) return former;
   }
   return undefined;

@@ -95,7 +95,9 @@ export class FakeRuntime {
     runtime.describePod();
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
-        containers: runtime.context.registry.containersOf(SANDBOX).map(({ containerId: id }) => ({ id })),
+        containers: runtime.context.registry
+          .containersOf(SANDBOX)
+          .map(({ containerId: id, name }, index) => ({ id, metadata: { name }, created_at: BigInt(index) })),
       }),
     );
     return runtime;
