@@ -89,7 +89,10 @@ function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): St
   });
 }
 
-/** Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done. */
+/**
+ * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; a size that a
+ * volume has already is journalled all the same, when it is not yet: it is to hold when the volume is mounted anew.
+ */
 async function journalled(
   context: ResizeContext,
   pod: PodDescription,
@@ -97,7 +100,9 @@ async function journalled(
   allocated: ReadonlyMap<string, Bytes> | undefined,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  if (steps.length === 0) {
+  const kept = context.journal.volumesOf(pod);
+  const isKept = [...(allocated ?? [])].every(([volume, size]) => kept.get(volume) === size);
+  if (steps.length === 0 && isKept) {
     const records = await run(undefined);
     // One that could not be undone: what has been asked for since is the pod's now.
     if (context.journal.transactionOf(pod) !== undefined)

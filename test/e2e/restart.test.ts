@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -83,6 +83,19 @@ test('an allocated size of a volume holds over a restart, and over a reboot when
   const again = await runPod(cri, { ...spec, uid: running.uid });
   expect(again.volume('cache').size).toBe(48 * MI);
   await again.remove();
+});
+
+test('a size that a volume has already is kept like any other, and written once', async () => {
+  const running = await runPod(cri, spec);
+  expect(await toSize(running, '128Mi')).not.toMatchObject({ resize: { steps: [{}] } });
+  const record = JSON.parse(readFileSync(recordOf(running), 'utf8')) as { volumes: object; transaction?: object };
+  expect(record.volumes).toEqual({ cache: 128 * MI });
+  expect(record.transaction).toBeUndefined();
+  const { ino } = statSync(recordOf(running));
+  await toSize(running, '128Mi');
+  // A write is a new file in the place of the old one.
+  expect(statSync(recordOf(running)).ino).toBe(ino);
+  await running.remove();
 });
 
 test('what is kept of a pod that was deleted past the shim goes with the next start, and not before its folder', async () => {
