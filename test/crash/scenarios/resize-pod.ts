@@ -108,8 +108,8 @@ export const wholePod: readonly Scenario[] = [
   {
     name: 'ResizePod, requests alone',
     pod: withoutVolume,
-    act: (stage) => resizePod(stage, { containers: { a: limits('', '', '400m'), b: limits('', '', '300m') } }),
-    target: { 'pod cpu.weight': '28', 'a cpu.weight': '16', 'b cpu.weight': '12' },
+    act: (stage) => resizePod(stage, { containers: { a: limits('', '', '50m'), b: limits('', '', '200m') } }),
+    target: { 'pod cpu.weight': '10', 'a cpu.weight': '2', 'b cpu.weight': '8' },
   },
   {
     name: 'ResizePod, volumes grow',
