@@ -115,7 +115,7 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       await podResizes.close(graceMs);
       await api?.close(Math.max(0, until - Date.now()));
       backend.close();
-      (await opened).close();
+      await (await opened).close();
     },
   };
 }

@@ -57,6 +57,7 @@ export async function measureRecovery({ children, profile }: WorkOptions): Promi
 async function cutOff({ cgroupRoot }: FakePods, pods: readonly FakePod[], stateFolder: string): Promise<void> {
   const journal = await Journal.open(stateFolder);
   for (const pod of pods) await journal.write(recordOf(pod));
+  await journal.close();
   await writePods(cgroupRoot, pods, { podMoreMi: MORE_MI });
 }
 
@@ -69,7 +70,7 @@ function recordOf({ pod, containers }: FakePod): PodRecord {
     return { kind: 'container', id, memory: { from: bytes(from), to: bytes(from + bytesOf(MORE_MI)) } } as const;
   });
   const podMemory = { kind: 'pod-memory', from: bytes(sum), to: bytes(sum + bytesOf(MORE_MI)) } as const;
-  const transaction = { id: `of ${pod.uid}`, startedAt: Date.now(), undoing: false };
+  const transaction = { id: `of ${pod.uid}`, startedAt: Date.now(), undoing: false, highs: [] };
   return {
     podUid: pod.uid,
     sandboxId: pod.id,

@@ -4,6 +4,7 @@ import type { Call } from '../client/client.ts';
 import { Connection } from '../client/connection.ts';
 import { type Amounts, type FakePod, amountsAtStart, assertFiles } from '../fake/pods.ts';
 import { type FakePods, startFakePods } from '../fake/start.ts';
+import { type Notes, type Span, timeIn } from '../inside/notes.ts';
 import { LogReader } from '../log-reader.ts';
 import { cpuMicroseconds } from '../process-use.ts';
 import { type Shim, startShim } from '../shim.ts';
@@ -21,8 +22,8 @@ interface Resized {
   readonly direction: Aim['direction'];
   readonly begin: number;
   readonly took: number;
-  /** Of that, with the backend. */
-  readonly backend: number;
+  /** Of that, with the backend itself: without the way there and back. */
+  readonly served: number;
 }
 
 /** Values that the pod goes between, up and down, and the call that asks for them. */
@@ -35,39 +36,45 @@ interface Aim {
 
 /**
  * ResizePod of a pod of three containers by the shim as it is shipped, in front of a fake runtime with a fake cgroup tree, and
- * its journal on a disk. All that is not with the backend counts as our own time: the client, which does as little as it can,
- * the way there and back, and waiting for the disk.
+ * its journal on a disk. All but calls of the backend counts as our own time: the client, which does as little as it can, the
+ * way there and back, and waiting for the disk. A call of the backend lasts from when its request goes until its answer is
+ * there; what it takes besides to make it and to read the answer is ours. The stricter figure beside it counts as the
+ * backend's nothing but what that process takes: what a shim whose calls cost nothing would save.
  */
 export async function measureResizes({ children, seconds, profile }: WorkOptions): Promise<WorkResult[]> {
   const fake = await startFakePods(children, 'fake-resized', { pods: 1, containers: CONTAINERS });
-  const fsyncs = children.path('fsyncs.json');
+  const noted = children.path('noted.json');
   const shim = await startShim(
     children,
     'shim-resized',
-    { ...fake, profile, stateFolder: `${children.folderOnDisk()}/state`, preload: builtFile('tools/bench-fsync.js') },
-    { CRI_BENCH_FSYNC: fsyncs },
+    { ...fake, profile, stateFolder: `${children.folderOnDisk()}/state`, preload: builtFile('tools/bench-inside.js') },
+    { CRI_BENCH_NOTES: noted },
   );
   await knows(shim);
   const { resizes, cpuUs } = await shim.child.until(resizeAgain(fake, shim, seconds));
   await shim.child.stop();
   await fake.stop();
-  const noted = JSON.parse(readFileSync(fsyncs, 'utf8')) as [begin: number, took: number][];
+  const { fsyncs, backend } = JSON.parse(readFileSync(noted, 'utf8')) as Notes;
   const ms = (of: (resized: Resized) => number, some: readonly Resized[] = resizes): number[] =>
     some.map((resized) => of(resized) / 1000);
-  const own = ({ took, backend }: Resized): number => took - backend;
+  const within =
+    (spans: readonly Span[]) =>
+    ({ begin, took }: Resized): number =>
+      timeIn(spans, begin, begin + took);
+  const own = (resized: Resized): number => resized.took - within(backend)(resized);
   const those = (direction: Aim['direction']): Resized[] =>
     resizes.filter((resized) => resized.direction === direction);
-  const inFsync = ({ begin, took }: Resized): number => during(noted, begin, begin + took);
   return [
     resultOf('ResizePod of 3 containers', 'ms', ms(own)),
     resultOf('  raising all limits', 'ms', ms(own, those('raising'))),
     resultOf('  lowering all limits', 'ms', ms(own, those('lowering'))),
-    resultOf('  of all, in fsync', 'ms', ms(inFsync)),
+    resultOf('  of all, in fsync', 'ms', ms(within(fsyncs))),
     { work: '  CPU time of the shim, mean', unit: 'ms', p50: rounded(cpuUs / 1000, 3), samples: resizes.length },
+    resultOf('  in calls of the backend beside', 'ms', ms(within(backend))),
     resultOf(
-      '  with the backend beside',
+      '  all but what the backend takes',
       'ms',
-      ms(({ backend }) => backend),
+      ms(({ took, served }) => took - served),
     ),
   ];
 }
@@ -120,9 +127,5 @@ async function resizeOnce(fake: FakePods, connection: Connection, { call, direct
   const took = Number(process.hrtime.bigint()) / 1000 - begin;
   const state = stateOf(response);
   if (state !== 'COMPLETED') throw new Error(`a resize is ${state}`);
-  return { direction, begin, took, backend: (await fake.backendTime()) - before };
+  return { direction, begin, took, served: (await fake.backendTime()) - before };
 }
-
-/** What of the noted times lies within: fsyncs of one resize come one after the other. */
-const during = (noted: readonly (readonly [begin: number, took: number])[], from: number, to: number): number =>
-  noted.filter(([begin]) => begin >= from && begin < to).reduce((sum, [, took]) => sum + took, 0);

@@ -40,6 +40,9 @@ export interface MemoryUse {
   readonly oomKills: number;
 }
 
+/** What of {@link MemoryUse} the kernel has at hand. */
+export type MemoryGlance = Pick<MemoryUse, 'current' | 'oomKills'>;
+
 /** One value for one file. */
 export type CgroupWrite =
   | { readonly file: MemoryLimitFile; readonly value: Limit<Bytes> }
@@ -112,18 +115,25 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
-    // Counters, which the kernel has at hand.
-    const current = this.#files.readNow(cgroup, 'memory.current');
-    const events = this.#files.readNow(cgroup, 'memory.events');
     return {
-      current: parseSize(current, 'memory.current'),
+      ...this.glanceAtMemory(cgroup),
       unreclaimable: unreclaimableOf(held),
       anon: held.anon,
       shmem: held.shmem,
       unevictable: held.unevictable,
       file: held.file,
       kernelUnreclaimable: held.kernelUnreclaimable,
-      oomKills: parseOomKills(events, 'memory.events'),
+    };
+  }
+
+  /**
+   * Two counters: unlike memory.stat, which is summed up from all that lies beneath, they cost the kernel nothing. Reads at
+   * once. Throws as {@link readMemoryUse}.
+   */
+  glanceAtMemory(cgroup: CgroupPath): MemoryGlance {
+    return {
+      current: parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current'),
+      oomKills: parseOomKills(this.#files.readNow(cgroup, 'memory.events'), 'memory.events'),
     };
   }
 
@@ -137,7 +147,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     const { file, text, isThere } = encode(step, this.#files.pageSize);
     const before = this.#files.readNow(cgroup, file);
     if (isThere(before)) return { outcome: 'unchanged', found: before };
-    await this.#write(cgroup, file, text);
+    await this.#write(cgroup, file, text, raisesLimit(step, before));
     const found = this.#files.readNow(cgroup, file);
     if (step.file !== 'unified' && !isThere(found)) {
       const path = cgroupFilePath(this.#files.root, cgroup, file);
@@ -180,11 +190,12 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /** All that changes a cgroup. */
-  async #write(cgroup: CgroupPath, file: string, text: string): Promise<void> {
+  async #write(cgroup: CgroupPath, file: string, text: string, isQuick = false): Promise<void> {
     // memory.high is lowered in as many steps as it takes, and put back once: that has a name of its own.
     const about = text === 'max' ? `${file} max` : file;
     crashPoint('cgroup-write-before', about);
-    await this.#files.write(cgroup, file, text);
+    if (isQuick) this.#files.writeNow(cgroup, file, text);
+    else await this.#files.write(cgroup, file, text);
     crashPoint('cgroup-write-after', about);
   }
 
@@ -196,6 +207,13 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       throw error;
     }
   }
+}
+
+/** Whether a write gives more memory: then the kernel sets a variable, and has nothing to reclaim before it returns. */
+function raisesLimit(step: CgroupWrite, before: string): boolean {
+  if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
+  const now = parseLimit(before, step.file);
+  return now !== 'max' && (step.value === 'max' || step.value > now);
 }
 
 interface Encoded {

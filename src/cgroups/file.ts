@@ -15,6 +15,7 @@ import {
   statSync,
   statfsSync,
   write,
+  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -151,16 +152,40 @@ export class CgroupFiles {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
     try {
-      descriptor = openSync(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
-      this.#assertInside(descriptor, path);
-      // As a shell's `>` does. To cgroupfs it is nothing; a plain folder in its place then behaves like it.
-      ftruncateSync(descriptor);
+      descriptor = this.#openToWrite(path);
       const { bytesWritten } = await writeInPool(descriptor, value);
-      if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);
+      assertWhole(bytesWritten, value);
     } catch (error) {
       throw this.#writeError(error, cgroup, path, value);
     } finally {
       if (descriptor !== undefined) closeSync(descriptor);
+    }
+  }
+
+  /** The same on this thread, for a value that costs the kernel nothing: a way through the pool takes longer than that. */
+  writeNow(cgroup: CgroupPath, file: string, value: string): void {
+    const path = cgroupFilePath(this.root, cgroup, file);
+    let descriptor: number | undefined;
+    try {
+      descriptor = this.#openToWrite(path);
+      assertWhole(writeSync(descriptor, value), value);
+    } catch (error) {
+      throw this.#writeError(error, cgroup, path, value);
+    } finally {
+      if (descriptor !== undefined) closeSync(descriptor);
+    }
+  }
+
+  #openToWrite(path: string): number {
+    const descriptor = openSync(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+    try {
+      this.#assertInside(descriptor, path);
+      // As a shell's `>` does. To cgroupfs it is nothing; a plain folder in its place then behaves like it.
+      ftruncateSync(descriptor);
+      return descriptor;
+    } catch (error) {
+      closeSync(descriptor);
+      throw error;
     }
   }
 
@@ -243,6 +268,10 @@ function linkOfFolder(folder: string): string {
 
 const readInPool = promisify(read);
 const writeInPool = promisify(write) as (descriptor: number, text: string) => Promise<{ bytesWritten: number }>;
+
+function assertWhole(bytesWritten: number, value: string): void {
+  if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);
+}
 
 /** Several times what memory.stat has. */
 const LONG_FILE = 16_384;

@@ -8,6 +8,7 @@ export type {
   CgroupReader,
   CgroupWrite,
   CgroupWriter,
+  MemoryGlance,
   MemoryUse,
   Reclaimed,
   Written,

@@ -2,7 +2,7 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { bytes } from '../units/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import type { CgroupTree, MemoryUse, Reclaimed } from './cgroup.ts';
+import type { CgroupTree, MemoryGlance, MemoryUse, Reclaimed } from './cgroup.ts';
 import { isCgroupVanished } from './file.ts';
 import type { CgroupPath } from './file.ts';
 import { HeldHigh } from './held-high.ts';
@@ -30,9 +30,9 @@ export interface RoomOptions {
 
 /** What was done, when use is under the target. */
 export interface RoomMade {
-  readonly before: MemoryUse;
+  readonly before: MemoryGlance;
   /** When it was under the target, before `lower`. */
-  readonly reached: MemoryUse;
+  readonly reached: MemoryGlance;
   /** Writes to memory.reclaim. */
   readonly reclaims: number;
   /** Processes that the OOM killer has killed in the cgroup from the first look to the last: 0, or somebody is at fault. */
@@ -40,7 +40,10 @@ export interface RoomMade {
 }
 
 /** What it takes of a cgroup tree. */
-export type RoomTree = Pick<CgroupTree, 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'>;
+export type RoomTree = Pick<
+  CgroupTree,
+  'glanceAtMemory' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
+>;
 
 /**
  * Writes that make the kernel reclaim before they return, in the whole process. Each holds a thread of libuv's pool, which has four
@@ -72,11 +75,11 @@ export async function makeRoom(tree: RoomTree, cgroup: CgroupPath, options: Room
   const reclaim = new Reclaim(tree, cgroup, options.target, time, high);
   try {
     time.throwIfAborted();
-    const before = await tree.readMemoryUse(cgroup);
+    const before = tree.glanceAtMemory(cgroup);
     const reached = await reclaim.run(before);
     await options.lower?.();
     await high.restore();
-    const kills = await oomKillsOr(tree, cgroup, reached.oomKills);
+    const kills = oomKillsOr(tree, cgroup, reached.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
   } catch (error) {
     await high.restore(error);
@@ -107,13 +110,11 @@ class Reclaim {
   ) {}
 
   /** Until use is under the target. Gives the use that was found then. */
-  async run(first: MemoryUse): Promise<MemoryUse> {
-    for (let use = first; ; use = await this.tree.readMemoryUse(this.cgroup)) {
+  async run(first: MemoryGlance): Promise<MemoryGlance> {
+    for (let use = first; ; use = this.tree.glanceAtMemory(this.cgroup)) {
       this.time.throwIfAborted();
-      if (use.unreclaimable >= this.target) throw notReclaimable(this.cgroup, this.target, use);
-      const goal = goalOf(this.target, use.unreclaimable);
+      const goal = await this.#goal(use);
       if (this.#isReached(use, goal)) return use;
-      if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
       this.#note(use);
       const got = await this.#step(use, goal);
       // The kernel tells nobody when use falls (memory.events, all that can be watched, counts what goes wrong), so this
@@ -122,19 +123,32 @@ class Reclaim {
     }
   }
 
-  #isReached({ current }: MemoryUse, goal: Bytes): boolean {
+  /** Up to how much may be in use. Throws MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT. */
+  async #goal({ current }: MemoryGlance): Promise<Bytes> {
+    const lowest = goalOf(this.target, bytes(0));
+    // However much of it cannot be reclaimed, it is under the goal: the kernel need not sum that up.
+    if (current <= lowest) return lowest;
+    const use = await this.tree.readMemoryUse(this.cgroup);
+    this.time.throwIfAborted();
+    if (use.unreclaimable >= this.target) throw notReclaimable(this.cgroup, this.target, use);
+    const goal = goalOf(this.target, use.unreclaimable);
+    if (this.time.isOver && !this.#isReached(use, goal)) throw timeout(this.cgroup, this.target, use);
+    return goal;
+  }
+
+  #isReached({ current }: MemoryGlance, goal: Bytes): boolean {
     if (current <= goal && this.#held <= goal) return true;
     // Under the target by less than hoped for: the rest does not come free, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
     return isEnough && current < this.target;
   }
 
-  #note({ current }: MemoryUse): void {
+  #note({ current }: MemoryGlance): void {
     this.#idle = current < this.#lowest ? 0 : this.#idle + 1;
     this.#lowest = Math.min(this.#lowest, current);
   }
 
-  async #step({ current }: MemoryUse, goal: Bytes): Promise<Reclaimed | undefined> {
+  async #step({ current }: MemoryGlance, goal: Bytes): Promise<Reclaimed | undefined> {
     if (this.#isByHigh) return this.#stepByHigh(current, goal);
     // At what is in use, or above: the write itself then has nothing to reclaim, in kernels that ignore O_NONBLOCK.
     await this.#hold(bytes(Math.max(goal, current)));
@@ -176,9 +190,9 @@ class Reclaim {
 }
 
 /** The cgroup's count of OOM kills; `last` when it has gone meanwhile. */
-async function oomKillsOr(tree: RoomTree, cgroup: CgroupPath, last: number): Promise<number> {
+function oomKillsOr(tree: RoomTree, cgroup: CgroupPath, last: number): number {
   try {
-    return (await tree.readMemoryUse(cgroup)).oomKills;
+    return tree.glanceAtMemory(cgroup).oomKills;
   } catch (error) {
     if (isCgroupVanished(error)) return last;
     throw error;

@@ -29,6 +29,8 @@ const identity = (bytes: Buffer): Buffer => bytes;
 export class Backend {
   readonly #client: Client;
   readonly #connectListeners = new Set<() => void>();
+  /** Methods that the backend has said it does not have, since it was last connected to. */
+  readonly #lacking = new Set<RuntimeMethod>();
   #closed = false;
 
   /** @param address `unix:///run/containerd/containerd.sock` */
@@ -91,8 +93,18 @@ export class Backend {
     options?: CallOptions,
   ): Promise<Messages[`${Method}Response`]> {
     const bytes = encode(`${method}Request` as keyof Messages, request as Partially<Messages[keyof Messages]>);
-    const response = await this.call(runtimePath(method), bytes, options);
-    return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+    try {
+      const response = await this.call(runtimePath(method), bytes, options);
+      return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+    } catch (error) {
+      if (isUnimplemented(error)) this.#lacking.add(method);
+      throw error;
+    }
+  }
+
+  /** Whether the backend has answered Unimplemented to {@link runtime}, and is the same one still. */
+  lacks(method: RuntimeMethod): boolean {
+    return this.#lacking.has(method);
   }
 
   /**
@@ -106,6 +118,7 @@ export class Backend {
 
   #watch(current: connectivityState): void {
     if (this.#closed) return;
+    if (current === connectivityState.READY) this.#lacking.clear();
     if (current === connectivityState.READY) for (const listener of this.#connectListeners) listener();
     this.#client.getChannel().watchConnectivityState(current, Infinity, (error) => {
       if (error !== undefined || this.#closed) return;

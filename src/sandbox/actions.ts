@@ -4,7 +4,7 @@ import { type Log, noLog } from '../observe/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import { isUnderUse } from './admission.ts';
+import { forbiddingUse } from './admission.ts';
 import { readPod } from './live.ts';
 import { isWithin, reversed } from './plan.ts';
 import { UNDO_MS } from './room.ts';
@@ -71,7 +71,8 @@ export function stepActions({
   const mayGoBack = async (step: Step): Promise<boolean> => {
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
     if (callRaises && !isWithin(await readPod(tree, pod, []), step)) return false;
-    return step.kind === 'pod-cpu' || !isUnderUse(step.from, step.to, await tree.readMemoryUse(cgroup));
+    if (step.kind === 'pod-cpu') return true;
+    return (await forbiddingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
   };
 
   const takeBackStep = async (step: Step): Promise<void> => {

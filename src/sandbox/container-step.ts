@@ -46,7 +46,11 @@ export async function updateContainer(
 }
 
 /** Where a container's cgroup lies, as known or as the backend tells. Undefined for one that does not run. */
-async function runningCgroup(context: ResizeContext, pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
+export async function runningCgroup(
+  context: ResizeContext,
+  pod: PodDescription,
+  id: string,
+): Promise<CgroupPath | undefined> {
   const known = context.cgroups.get(id);
   // It goes when its container ends, and another run is another container.
   if (known !== undefined && context.tree.exists(known)) return known;

@@ -43,7 +43,7 @@ async function containersOf(context: ResizeContext, pod: PodDescription): Promis
 
 async function limitsOf(context: ResizeContext, cgroup: CgroupPath, shares: number | undefined): Promise<LiveLimits> {
   const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
-  const { current } = await context.tree.readMemoryUse(cgroup);
+  const { current } = context.tree.glanceAtMemory(cgroup);
   return {
     memory: memoryMax,
     memoryUsed: current,

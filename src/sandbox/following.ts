@@ -1,6 +1,6 @@
 import type { PodDescription } from '../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../units/index.ts';
-import { isUnderUse } from './admission.ts';
+import { forbiddingUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { podCgroup } from './live.ts';
 import { saying } from './meaning.ts';
@@ -21,8 +21,8 @@ export async function followingLimits(
   const { text, ids } = podNamed(pod);
   const { memory, ...limits } = saying(text, ids, () => podLimitsFor(state, wishes));
   if (memory === undefined) return limits;
-  const use = await context.tree.readMemoryUse(podCgroup(pod));
-  if (!isUnderUse(memory, state.memory, use)) return { ...limits, memory };
+  const use = await forbiddingUse(context.tree, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+  if (use === undefined) return { ...limits, memory };
   context.log.warn(
     { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
     'pod limit not lowered with its containers: more is in use than can be reclaimed',

@@ -1,7 +1,7 @@
 import { isCgroupVanished } from '../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import type { JournalledTransaction } from './journal/index.ts';
+import type { JournalledTransaction, PreviousHigh } from './journal/index.ts';
 import { type StepActions, describeStep } from './transaction.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import type { ResizeContext } from './context.ts';
@@ -80,10 +80,10 @@ export async function recover(context: ResizeContext): Promise<boolean> {
 async function settle(
   context: ResizeContext,
   pod: PodDescription,
-  { steps, high, undoing, failed }: JournalledTransaction,
+  { steps, highs, undoing, failed }: JournalledTransaction,
   onHigh: OnHigh,
 ): Promise<'finished' | 'undone'> {
-  if (high !== undefined) await restoreHigh(context, high);
+  for (const high of highs) await restoreHigh(context, high);
   const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
   const progress: Progress[] = [];
   for (const step of steps) progress.push(await progressOf(context, pod, state, step));
@@ -104,10 +104,7 @@ async function takeBack(actions: StepActions, step: Step, failures: string[]): P
   }
 }
 
-async function restoreHigh(
-  context: ResizeContext,
-  { cgroup, memoryHigh }: NonNullable<JournalledTransaction['high']>,
-): Promise<void> {
+async function restoreHigh(context: ResizeContext, { cgroup, memoryHigh }: PreviousHigh): Promise<void> {
   try {
     await context.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
   } catch (error) {

@@ -1,13 +1,17 @@
+import { type CgroupPath, isCgroupVanished } from '../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
+import { runningCgroup } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
+import type { PreviousHigh } from './journal/index.ts';
+import { podCgroup } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
 import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
-import type { Bytes } from '../units/index.ts';
+import type { Bytes, Limit } from '../units/index.ts';
 import type { KnownValues } from './outcomes.ts';
-import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
+import type { Change, ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
 
 export interface PerformOptions {
@@ -80,7 +84,7 @@ export async function perform(
 
 /** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
 function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
-  const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
+  const lowers = asked?.memory !== undefined && isLowering(asked.memory);
   // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
   return steps.flatMap((step): Step[] => {
@@ -109,7 +113,7 @@ async function journalled(
       await noted(context, pod, context.journal.reopen(pod).end('undone'));
     return records;
   }
-  const open = await context.journal.begin(pod, steps, allocated);
+  const open = await context.journal.begin(pod, steps, allocated, await highsBefore(context, pod, steps));
   try {
     const records = await run(open);
     await noted(context, pod, open.end('done'));
@@ -120,6 +124,34 @@ async function journalled(
     throw error;
   }
 }
+
+/** memory.high of each cgroup that these steps may lower it of. */
+async function highsBefore(
+  context: ResizeContext,
+  pod: PodDescription,
+  steps: readonly Step[],
+): Promise<readonly PreviousHigh[]> {
+  const highs: PreviousHigh[] = [];
+  for (const step of steps) {
+    const cgroup = await loweredCgroup(context, pod, step);
+    if (cgroup === undefined) continue;
+    try {
+      highs.push({ cgroup, memoryHigh: context.tree.readHigh(cgroup) });
+    } catch (error) {
+      // It has ended: nothing will be lowered there.
+      if (!isCgroupVanished(error)) throw error;
+    }
+  }
+  return highs;
+}
+
+async function loweredCgroup(context: ResizeContext, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
+  if (step.kind === 'pod-memory') return isLowering(step) ? podCgroup(pod) : undefined;
+  if (step.kind !== 'container' || step.memory === undefined || !isLowering(step.memory)) return undefined;
+  return runningCgroup(context, pod, step.id);
+}
+
+const isLowering = ({ from, to }: Change<Limit<Bytes>>): boolean => compareLimits(to, from) < 0;
 
 /** The values that a transaction leads to. */
 function valuesOf(

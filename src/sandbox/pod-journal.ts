@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import type { Journal, JournalledTransaction, PodRecord, Readiness } from './journal/index.ts';
+import type { Journal, JournalledTransaction, PodRecord, PreviousHigh, Readiness } from './journal/index.ts';
 import type { Step } from './state.ts';
 
 /** A pod, as its record names it. `podUid` is the sandbox's id where the pod has no uid. */
@@ -65,7 +65,8 @@ export class PodJournal {
 
   /**
    * A transaction of these steps is on the disk before its first step. Rejects with JOURNAL_UNAVAILABLE: it must not begin
-   * then. `sizes`: of volumes, that are to hold also when they are mounted anew, once it is done.
+   * then. `sizes`: of volumes, that are to hold also when they are mounted anew, once it is done. `highs`: of cgroups that
+   * it may lower, each of which would else be another change of the record.
    *
    * An earlier one that could not be undone is not forgotten for it: it is taken back with this one, or stays when this one
    * is undone. Once this one is done its values are the pod's, and what was before does not matter.
@@ -74,6 +75,7 @@ export class PodJournal {
     pod: PodDescription,
     steps: readonly Step[],
     sizes: ReadonlyMap<string, Bytes> = new Map(),
+    highs: readonly PreviousHigh[] = [],
   ): Promise<OpenTransaction> {
     const allocated = sizes.size === 0 ? {} : { allocated: Object.fromEntries(sizes) };
     const earlier = this.transactionOf(pod);
@@ -81,6 +83,7 @@ export class PodJournal {
       ...{ id: randomUUID(), startedAt: Date.now(), ...allocated },
       steps: [...(earlier?.steps ?? []), ...steps],
       undoing: earlier !== undefined,
+      highs: highs.reduce(withHigh, earlier?.highs ?? []),
     };
     await this.#change(identityOf(pod), (record) => ({ ...record, transaction }));
     return new OpenTransaction((change) => this.#change(identityOf(pod), change), earlier);
@@ -115,12 +118,15 @@ export class PodJournal {
     const journal = await this.#journal;
     const { podUid, sandboxId } = identity;
     const before = this.#records.get(podUid);
-    const record = { ...change(before ?? { ...identity, volumes: new Map() }), sandboxId };
+    const base = before ?? { ...identity, volumes: new Map() };
+    const changed = change(base);
+    if (changed === base && base.sandboxId === sandboxId) return;
+    const record = { ...changed, sandboxId };
     const empty = record.transaction === undefined && record.volumes.size === 0 && record.resizes === undefined;
     if (empty) this.#records.delete(podUid);
     else this.#records.set(podUid, record);
     try {
-      await (empty ? journal.remove(podUid) : journal.write(record));
+      await (empty ? journal.remove(podUid, outlives(before) ? 'lasting' : 'in this boot') : journal.write(record));
     } catch (error) {
       // What was to begin does not; what was to end is still there, and found at the next start.
       if (before === undefined) this.#records.delete(podUid);
@@ -143,17 +149,21 @@ export class OpenTransaction {
 
   /** What was done is about to be taken back. */
   undoing(): Promise<void> {
-    return this.#update({ undoing: true });
+    return this.#update(() => ({ undoing: true }));
   }
 
   /** memory.high of a cgroup is about to be lowered, and has to become this again. */
   lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
-    return this.#update({ high: { cgroup, memoryHigh } });
+    return this.#update(({ highs }) => {
+      const known = highs.find((high) => high.cgroup === cgroup);
+      if (known?.memoryHigh === memoryHigh) return undefined;
+      return { highs: [...highs.filter((high) => high !== known), { cgroup, memoryHigh }] };
+    });
   }
 
   /** Taking back has failed: the pod is mended at its next request or at a start. */
   failed(why: string): Promise<void> {
-    return this.#update({ failed: why });
+    return this.#update(() => ({ failed: why }));
   }
 
   /** Nothing is left to do: all was carried out, or all was taken back. */
@@ -167,12 +177,27 @@ export class OpenTransaction {
     }));
   }
 
-  #update(more: Partial<JournalledTransaction>): Promise<void> {
-    return this.#change((record) =>
-      record.transaction === undefined ? record : { ...record, transaction: { ...record.transaction, ...more } },
-    );
+  /** `more` gives what changes; undefined for nothing. */
+  #update(more: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined): Promise<void> {
+    return this.#change((record) => {
+      const { transaction } = record;
+      if (transaction === undefined) return record;
+      const changes = more(transaction);
+      return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
+    });
   }
 }
+
+/** What was known first is what it was before anything lowered it. */
+const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
+  known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
+
+/** Whether a later boot of the machine would go by it. */
+const outlives = (record: PodRecord | undefined): boolean =>
+  record === undefined ||
+  record.volumes.size > 0 ||
+  record.resizes !== undefined ||
+  record.transaction?.allocated !== undefined;
 
 const identityOf = ({ metadata, sandboxId }: PodDescription): Identity => ({
   // A pod that crictl has made may have no uid.

@@ -105,11 +105,23 @@ async function describeContainers(
   context: ResizeContext,
   pod: PodDescription,
 ): Promise<readonly ContainerDescription[]> {
-  // Of the backend: some may have been made past us.
-  const filter = { pod_sandbox_id: pod.sandboxId };
-  const { containers } = await context.backend.runtime('ListContainers', { filter });
-  const described = await Promise.all(containers.map(({ id }) => context.registry.describeContainer(id)));
-  return described.filter((container) => container !== undefined);
+  const { registry, backend } = context;
+  const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
+    Promise.all(ids.map((id) => registry.describeContainer(id)));
+  const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
+  // Of the backend, and beside the rest: some may have been made past us, mostly none.
+  const [{ containers }, described] = await Promise.all([
+    backend.runtime('ListContainers', { filter: { pod_sandbox_id: pod.sandboxId } }),
+    describe(known),
+  ]);
+  const others = await describe(containers.map(({ id }) => id).filter((id) => !known.includes(id)));
+  const byId = new Map(
+    [...described, ...others].flatMap((container) =>
+      container === undefined ? [] : [[container.containerId, container]],
+    ),
+  );
+  // In the backend's order, by which the last of a name is the one that counts.
+  return containers.flatMap(({ id }) => byId.get(id) ?? []);
 }
 
 /** Of each name the container that runs, or else the last one made. */
@@ -217,7 +229,7 @@ async function admit(
   const cgroup = await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) return;
   const { text, ids } = containerNamed(container, pod);
-  assertNotUnderUse({ text, ...ids }, memory, now.memory, await context.tree.readMemoryUse(cgroup));
+  await assertNotUnderUse(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
 }
 
 /**
@@ -239,9 +251,9 @@ async function podLimits(
     ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
   };
   const following = await followingLimits(context, pod, free, wishes);
-  if (memory !== undefined && compareLimits(memory, state.memory) < 0) {
-    const use = await context.tree.readMemoryUse(podCgroup(pod));
-    assertNotUnderUse({ text: `pod ${nameOf(pod)}`, pod: nameOf(pod) }, memory, state.memory, use);
+  if (memory !== undefined) {
+    const whose = { text: `pod ${nameOf(pod)}`, pod: nameOf(pod) };
+    await assertNotUnderUse(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
   }
   return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }

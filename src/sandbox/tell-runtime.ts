@@ -21,6 +21,7 @@ export async function tellRuntime(
     readonly shares: CpuShares | undefined;
   },
 ): Promise<void> {
+  if (context.backend.lacks('UpdatePodSandboxResources')) return;
   const max = cpu === undefined ? undefined : criOfCpuMax(cpu);
   const resources = {
     ...(memory !== undefined && { memory_limit_in_bytes: BigInt(withoutOverhead(memory, pod)) }),

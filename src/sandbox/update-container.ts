@@ -135,7 +135,7 @@ async function prepare(
   if (wanted.memory !== undefined) {
     const { text, ids } = containerNamed(container, pod);
     const whose = { text, ...ids };
-    assertNotUnderUse(whose, wanted.memory, limits.memoryMax, await tree.readMemoryUse(cgroup));
+    await assertNotUnderUse(tree, whose, { cgroup, now: limits.memoryMax, wanted: wanted.memory });
   }
   const memory = limits.memoryMax;
   // As they were given: the runtime stores them so, and brings them within their bounds only for the kernel.

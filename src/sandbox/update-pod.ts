@@ -140,12 +140,8 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
   if (limits.memory !== undefined) {
     const name = `${known.metadata.namespace}/${known.metadata.name}`;
-    assertNotUnderUse(
-      { text: `pod ${name}`, pod: name },
-      limits.memory,
-      state.memory,
-      await tree.readMemoryUse(cgroup),
-    );
+    const whose = { text: `pod ${name}`, pod: name };
+    await assertNotUnderUse(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
   }
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };

@@ -29,6 +29,9 @@ export interface VolumeSurvey {
   readonly refused: readonly RefusedVolume[];
 }
 
+/** Below a pod's folder: where kubelet has its emptyDir volumes. */
+export const EMPTY_DIRS = '/volumes/kubernetes.io~empty-dir';
+
 /** The folders from the kubelet root to a volume. Throws UNKNOWN_VOLUME when a name could lead elsewhere. */
 export function volumeFolders({ podUid, name }: VolumeName): readonly string[] {
   if (!isPodUid(podUid) || !isDnsLabel(name)) {
@@ -37,7 +40,7 @@ export function volumeFolders({ podUid, name }: VolumeName): readonly string[] {
     const message = `not a pod uid and a volume: ${JSON.stringify(asked)}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, context);
   }
-  return ['pods', podUid, 'volumes', 'kubernetes.io~empty-dir', name];
+  return ['pods', podUid, ...EMPTY_DIRS.split('/').slice(1), name];
 }
 
 /** Where kubelet mounts a memory-backed emptyDir. Throws UNKNOWN_VOLUME when a name could lead elsewhere. */

@@ -1,4 +1,4 @@
-import type { CgroupWrite, MemoryUse, Reclaimed, RoomTree, Written } from '../../src/cgroups/index.ts';
+import type { CgroupWrite, MemoryGlance, MemoryUse, Reclaimed, RoomTree, Written } from '../../src/cgroups/index.ts';
 import { CgroupVanished } from '../../src/cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../src/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../src/units/index.ts';
@@ -33,9 +33,14 @@ export class FakeMemory implements RoomTree {
     return this.anon + this.cache + this.stuck;
   }
 
+  glanceAtMemory(): MemoryGlance {
+    if (this.isGone) throw gone();
+    this.meanwhile();
+    return { current: bytes(this.current), oomKills: this.oomKills };
+  }
+
   readMemoryUse(): Promise<MemoryUse> {
     return this.#whileThere(() => {
-      this.meanwhile();
       const none = bytes(0);
       return {
         current: bytes(this.current),

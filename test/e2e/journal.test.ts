@@ -10,7 +10,12 @@ import { numbered, podUid } from '../sandbox/journal/numbered.ts';
 const other = podUid.replace(/^./, 'f');
 let folder: string;
 let journal: Journal;
-const open = (): Promise<Journal> => Journal.open(folder, { bootId: 'boot' });
+const opened: Journal[] = [];
+const open = async (): Promise<Journal> => {
+  const another = await Journal.open(folder, { bootId: 'boot' });
+  opened.push(another);
+  return another;
+};
 const path = (name: string): string => join(folder, name);
 const remount = (options: string): void => void execFileSync('mount', ['-o', `remount,${options}`, folder]);
 const now = (number: number) => ({ ...numbered(number), earlierBoot: false });
@@ -26,7 +31,8 @@ beforeEach(async () => {
   journal = await open();
   await journal.write(numbered(1));
 });
-afterEach(() => {
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close();
   execFileSync('umount', [folder]);
   rmSync(folder, { recursive: true });
 });

@@ -223,7 +223,8 @@ export class FakeRuntime {
     return readFileSync(join(this.cgroupRoot, 'kubepods/pod1', file), 'utf8').trim();
   }
 
-  close(): void {
+  async close(): Promise<void> {
+    await (await this.journal).close();
     this.backend.close();
     this.#server.forceShutdown();
     rmSync(this.#folder, { recursive: true });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Step, describePod, recover, resizePod, updateContainer } from '../../src/sandbox/index.ts';
 import { encode } from '../../src/runtime/index.ts';
-import { Journal } from '../../src/sandbox/journal/index.ts';
+import { Journal, type JournalOptions, type LoadedRecord } from '../../src/sandbox/journal/index.ts';
 import { mend } from '../../src/sandbox/mend.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../src/units/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from './fake-runtime.ts';
@@ -40,6 +40,15 @@ const found = (): number[] => [
   Number(runtime.read('memory.max')) / MI,
   ...[0, 1].map((index) => runtime.limitOf(index) / MI),
 ];
+/** What another process finds. */
+const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => {
+  const another = await Journal.open(runtime.stateFolder, options);
+  try {
+    return await another.load();
+  } finally {
+    await another.close();
+  }
+};
 const journal = (): string[] => readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json'));
 
 describe('a resize that was cut off', () => {
@@ -170,7 +179,7 @@ describe('a resize that was cut off', () => {
   test('before the machine was started anew is forgotten: its cgroups have gone', async () => {
     await begin();
     has(400, 150, 200);
-    const [record] = await (await Journal.open(runtime.stateFolder, { bootId: 'another' })).load();
+    const [record] = await loaded({ bootId: 'another' });
     expect(record).toBeUndefined();
     expect(journal()).toEqual([]);
     expect(found()).toEqual([400, 150, 200]);
@@ -192,7 +201,7 @@ describe('a resize that cannot be undone', () => {
     // The container keeps what it was given, and with it the pod.
     expect(found()).toEqual([400, 150, 200]);
     // Another process finds it, too.
-    const [record] = await (await Journal.open(runtime.stateFolder)).load();
+    const [record] = await loaded();
     expect(record?.transaction?.failed).toContain('refused');
   });
 
@@ -252,13 +261,17 @@ describe('a resize that cannot be undone', () => {
 test('a container that uses more by now than it had is not brought back to that: it would be killed', async () => {
   await begin();
   has(400, 150, 200);
-  const use = `anon ${120 * MI}\nshmem 0\nunevictable 0\nfile 0\n`;
-  runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', use);
+  const uses = (anon: number): void => {
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    runtime.writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
+    runtime.writeFile(cgroup, 'memory.current', String(anon));
+  };
+  uses(120 * MI);
   await recover(runtime.context);
   expect(found()).toEqual([400, 150, 200]);
   expect(journal()).toHaveLength(1);
   // It has given it back.
-  runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', 'anon 500000\nshmem 0\nunevictable 0\nfile 0\n');
+  uses(500_000);
   await recover(runtime.context);
   expect(found()).toEqual([300, 100, 200]);
   expect(journal()).toEqual([]);

@@ -86,7 +86,7 @@ describe('what is said of a pod', () => {
   test('after a refusal: asked, and nothing else, with the reason', async () => {
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
       ...{ 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
-      'memory.stat': `anon ${90 * MI}\n`,
+      ...{ 'memory.stat': `anon ${90 * MI}\n`, 'memory.current': String(90 * MI) },
     });
     await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     const { state, lastError, containers } = await info();

@@ -166,6 +166,7 @@ describe('around the call to the runtime', () => {
       'memory.max': String(100 * MI),
       'cpu.max': '10000 100000',
       'memory.stat': `anon ${40 * MI}\nshmem ${10 * MI}\nunevictable 0\n`,
+      'memory.current': String(50 * MI),
     });
     let called = false;
     const refused = update(50 * MI, () => {
@@ -187,6 +188,7 @@ describe('around the call to the runtime', () => {
       'memory.max': String(300 * MI),
       'cpu.max': '20000 100000',
       'memory.stat': `anon ${260 * MI}\nshmem 0\nunevictable 0\n`,
+      'memory.current': String(260 * MI),
     });
     expect(await update(50 * MI)).toBe(ANSWER);
     expect(runtime.read('memory.max')).toBe(String(300 * MI));

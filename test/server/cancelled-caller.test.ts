@@ -46,8 +46,8 @@ beforeEach(async () => {
     () => rmSync(folder, { recursive: true }),
   );
 });
-afterEach(() => {
-  for (const close of closing.splice(0)) close();
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
 });
 
 /** Raises the first container, and goes away while the runtime is at it. Resolves when the caller has its error. */

@@ -16,7 +16,7 @@ test('an update that is too long is refused without being read, one that is none
   expect(failOpens).toEqual([]);
   expect(decodeUpdate(context, name, Buffer.alloc(MOST, 0xff))).toBeUndefined();
   expect(failOpens).toEqual(['undecodable']);
-  runtime.close();
+  await runtime.close();
 });
 
 test('the longest that is read, all of it keys of a map, is read in less than a second', async () => {
@@ -27,5 +27,5 @@ test('the longest that is read, all of it keys of a map, is read in less than a 
   const keys = Object.keys(decodeUpdate(runtime.context, name, longest)?.linux?.unified ?? {});
   expect(performance.now() - start).toBeLessThan(1000);
   expect(keys).toHaveLength(44_000);
-  runtime.close();
+  await runtime.close();
 });

@@ -8,11 +8,18 @@ import { Code, Reason, ShimError, messageOf } from '../../errors/index.ts';
 import { type Bytes, type Limit, bytes, cpuShares, cpuWeight, microseconds } from '../../units/index.ts';
 import type { Step } from '../state.ts';
 
-/** The form of the file. A field that comes or goes makes another version. */
-export const RECORD_VERSION = 1;
+/** The form of the file. A field that comes or goes makes another version; those before are read too. */
+export const RECORD_VERSION = 2;
+const FIRST_VERSION = 1;
 
 /** The largest record, in bytes: a hundred times what a pod of ten containers takes. */
 export const MAX_RECORD_BYTES = 1024 * 1024;
+
+/** What memory.high of a cgroup was before it was lowered. */
+export interface PreviousHigh {
+  readonly cgroup: string;
+  readonly memoryHigh: Limit<Bytes>;
+}
 
 /** A transaction that is under way. */
 export interface JournalledTransaction {
@@ -25,8 +32,8 @@ export interface JournalledTransaction {
   readonly allocated?: Readonly<{ [volume: string]: Bytes }>;
   /** A step has failed: those that were carried out are being taken back. */
   readonly undoing: boolean;
-  /** The cgroup whose memory.high was lowered to reclaim memory, and what it has to become again. */
-  readonly high?: { readonly cgroup: string; readonly memoryHigh: Limit<Bytes> };
+  /** cgroups whose memory.high is lowered to reclaim memory, and what it has to become again. Each once. */
+  readonly highs: readonly PreviousHigh[];
   /** Undoing failed too, and why: the pod is marked, and mended at its next request or at a start. */
   readonly failed?: string;
 }
@@ -103,7 +110,7 @@ const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   steps: z.array(step),
   allocated: z.exactOptional(z.record(volumeName, inBytes)),
   undoing: z.boolean(),
-  high: z.exactOptional(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
+  highs: z.array(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
   failed: z.exactOptional(z.string()),
 });
 
@@ -155,14 +162,26 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
 /** Reads a pod's file. Throws an Error that says what is wrong with it; without its values, which may be anything. */
 export function decodeRecord(content: Buffer): WrittenRecord {
   const form = parse(content);
-  const version: unknown = typeof form === 'object' && form !== null ? Reflect.get(form, 'version') : undefined;
-  if (typeof version === 'number' && version !== RECORD_VERSION)
-    throw new Error(`is of version ${version}; this shim reads version ${RECORD_VERSION}`);
-  const parsed = record.safeParse(form, { error: inEnglish });
+  const version: unknown = isObject(form) ? form.version : undefined;
+  if (typeof version === 'number' && version !== RECORD_VERSION && version !== FIRST_VERSION)
+    throw new Error(`is of version ${version}; this shim reads versions ${FIRST_VERSION} to ${RECORD_VERSION}`);
+  const parsed = record.safeParse(version === FIRST_VERSION ? ofFirstVersion(form) : form, { error: inEnglish });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
   throw new Error(`is no record: ${faults.slice(0, 1).join()}`);
 }
+
+/** The first version knew of one cgroup at a time whose memory.high was lowered. */
+function ofFirstVersion(form: unknown): unknown {
+  if (!isObject(form)) return form;
+  const { transaction: open } = form;
+  if (!isObject(open)) return { ...form, version: RECORD_VERSION };
+  const { high, ...others } = open;
+  return { ...form, version: RECORD_VERSION, transaction: { ...others, highs: high === undefined ? [] : [high] } };
+}
+
+const isObject = (form: unknown): form is Readonly<Record<string, unknown>> =>
+  typeof form === 'object' && form !== null;
 
 function parse(content: Buffer): unknown {
   try {

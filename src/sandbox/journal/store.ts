@@ -5,7 +5,7 @@ import { type Counters, type Log, noCounters, noLog } from '../../observe/index.
 import type { Clock } from '../clock.ts';
 import { KeyedLock } from '../lock.ts';
 import { knownFile, recordFile } from './file-names.ts';
-import { removeFile, replaceFile, withFolder, writeThrough } from './files.ts';
+import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
 import { RecordReader } from './reader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
 import { Slots } from './slots.ts';
@@ -37,8 +37,8 @@ export interface LoadedRecord extends PodRecord {
   readonly earlierBoot: boolean;
 }
 
-/** What a pod's file shall become; undefined: it shall go. */
-type Content = Buffer | undefined;
+/** What a pod's file shall become. */
+type Content = { readonly record: Buffer } | { readonly removed: 'lasting' | 'in this boot' };
 
 interface Turn {
   content: Content;
@@ -52,6 +52,7 @@ interface Turn {
  */
 export class Journal {
   readonly folder: string;
+  readonly #stateFolder: StateFolder;
   readonly #log: Log;
   readonly #counters: Counters;
   readonly #reader: RecordReader;
@@ -68,6 +69,7 @@ export class Journal {
 
   private constructor(folder: string, { bootId, log = noLog, counters = noCounters, clock }: JournalOptions) {
     this.folder = folder;
+    this.#stateFolder = new StateFolder(folder);
     this.#bootId = bootId;
     this.#log = log;
     this.#counters = counters;
@@ -113,7 +115,7 @@ export class Journal {
     const name = recordFile(podUid);
     // In a turn of its own, and only if it is still to go: it must not take the place of a write that waits.
     return this.#lock.run(name, async () => {
-      if (this.#unremoved.has(podUid)) await this.#carryOut(podUid, name, undefined);
+      if (this.#unremoved.has(podUid)) await this.#carryOut(podUid, name, { removed: 'lasting' });
     });
   }
 
@@ -125,15 +127,17 @@ export class Journal {
   async write(record: PodRecord): Promise<void> {
     // No wait where it is known: what was written first must be in line first.
     const bootId = this.#bootId ?? (await this.#readBootId());
-    await this.#put(record.podUid, encodeRecord(record, bootId));
+    await this.#put(record.podUid, { record: encodeRecord(record, bootId) });
   }
 
   /**
    * Removes a pod's record; none is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still be there then, and
    * {@link check} tries again.
+   * @param until of a record that says nothing to a later boot, a crash of the machine does away with what it says: its
+   *   removal need not wait for the disk
    */
-  async remove(podUid: string): Promise<void> {
-    await this.#put(podUid, undefined);
+  async remove(podUid: string, until: 'lasting' | 'in this boot' = 'lasting'): Promise<void> {
+    await this.#put(podUid, { removed: until });
   }
 
   #put(podUid: string, content: Content): Promise<void> {
@@ -156,19 +160,21 @@ export class Journal {
   async #carryOut(podUid: string, name: string, content: Content): Promise<void> {
     try {
       await this.#change((folder) =>
-        content === undefined ? removeFile(this.folder, folder, name) : replaceFile(this.folder, folder, name, content),
+        'record' in content
+          ? replaceFile(this.folder, folder, name, content.record)
+          : removeFile(this.folder, folder, name, content.removed === 'lasting'),
       );
     } catch (error) {
-      if (content === undefined) this.#unremoved.add(podUid);
+      if ('removed' in content) this.#unremoved.add(podUid);
       throw this.#unavailable(error, join(this.folder, name), podUid);
     }
     this.#unremoved.delete(podUid);
     // A removal needs no room: that it works does not say that a write will.
-    if (content !== undefined) this.#available();
+    if ('record' in content) this.#available();
   }
 
   #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {
-    return this.#slots.run(() => withFolder(this.folder, change));
+    return this.#slots.run(async () => change(await this.#stateFolder.opened()));
   }
 
   /**
@@ -179,7 +185,8 @@ export class Journal {
   async load(): Promise<LoadedRecord[]> {
     try {
       const bootId = await this.#readBootId();
-      const names = await withFolder(this.folder, () => readdir(this.folder));
+      await this.#stateFolder.opened();
+      const names = await readdir(this.folder);
       const loaded: LoadedRecord[] = [];
       for (const name of names.sort()) {
         const record = await this.#loadFile(name, bootId);
@@ -227,13 +234,18 @@ export class Journal {
   #available(): void {
     if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'the journal can be written again');
     this.#fault = undefined;
-    this.close();
+    this.#recheckNoMore();
   }
 
-  /** Checks no more by itself. */
-  close(): void {
+  #recheckNoMore(): void {
     this.#stopRecheck?.();
     this.#stopRecheck = undefined;
+  }
+
+  /** Lets go of the folder, once what is under way is done, and checks no more by itself. */
+  async close(): Promise<void> {
+    this.#recheckNoMore();
+    await this.#stateFolder.close();
   }
 
   #recheckLater(): void {

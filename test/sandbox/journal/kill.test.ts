@@ -75,7 +75,14 @@ function start(crashing: boolean, args: (string | number)[], options: { env?: ob
   return { child, lines, ended };
 }
 
-const load = async (): Promise<LoadedRecord[]> => (await Journal.open(folder, { bootId: 'boot' })).load();
+const load = async (): Promise<LoadedRecord[]> => {
+  const journal = await Journal.open(folder, { bootId: 'boot' });
+  try {
+    return await journal.load();
+  } finally {
+    await journal.close();
+  }
+};
 const last = (lines: readonly string[], word: string): number =>
   Number(
     lines

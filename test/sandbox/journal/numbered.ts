@@ -19,7 +19,7 @@ export function numbered(number: number, uid: string = podUid): PodRecord {
         to,
       })),
       undoing: number % 2 === 1,
-      high: { cgroup: '/kubepods/pod', memoryHigh: 'max' },
+      highs: [{ cgroup: '/kubepods/pod', memoryHigh: 'max' }],
     },
     volumes: new Map([['cache', to]]),
   };

@@ -30,10 +30,27 @@ describe('a record', () => {
   it('is read as it was written: every number, every max, every text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
-        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 1, bootId, ...record });
+        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 2, bootId, ...record });
       }),
       cases(2000),
     );
+  });
+
+  it.each([
+    ['a memory.high that was lowered', { high: { cgroup: '/kubepods/pod1', memoryHigh: 'max' } }],
+    ['none', {}],
+  ])('of the first version, with %s, is read too', (_, high) => {
+    const { transaction, ...others } = numbered(1);
+    const { highs, ...open } = transaction!;
+    expect(highs).toHaveLength(1);
+    const volumes = Object.fromEntries(others.volumes);
+    const first = { version: 1, bootId: 'boot', ...others, volumes, transaction: { ...open, ...high } };
+    expect(decodeRecord(Buffer.from(JSON.stringify(first)))).toStrictEqual({
+      ...{ version: 2, bootId: 'boot', ...others },
+      transaction: { ...open, highs: 'high' in high ? [high.high] : [] },
+    });
+    const idle = { version: 1, bootId: 'boot', ...others, volumes };
+    expect(decodeRecord(Buffer.from(JSON.stringify(idle)))).toStrictEqual({ version: 2, bootId: 'boot', ...others });
   });
 
   it('cut anywhere is none, but for its closing line break', () => {
@@ -70,7 +87,11 @@ describe('a record', () => {
   });
 
   it.each([
-    ['of a later version', (form: object) => ({ ...form, version: 2 }), 'is of version 2; this shim reads version 1'],
+    [
+      'of a later version',
+      (form: object) => ({ ...form, version: 3 }),
+      'is of version 3; this shim reads versions 1 to 2',
+    ],
     ['without a version', (form: object) => ({ ...form, version: undefined }), /^is no record: version: /],
     ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is no record: .*extra/],
     [

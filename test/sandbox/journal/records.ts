@@ -47,10 +47,10 @@ const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
     steps: fc.array(fc.oneof(...Object.values<fc.Arbitrary<Step>>(steps)), { maxLength: 12 }),
     allocated: fc.dictionary(volumeName, size, { maxKeys: 3, noNullPrototype: true }),
     undoing: fc.boolean(),
-    high: fc.record({ cgroup: text, memoryHigh: limit }, plain),
+    highs: fc.array(fc.record({ cgroup: text, memoryHigh: limit }, plain), { maxLength: 3 }),
     failed: text,
   },
-  { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing'] },
+  { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing', 'highs'] },
 );
 
 // As JSON has them: its parser makes 0 of -0, and no `__proto__` of an object literal.

@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Journal, type PodRecord, RECHECK_MS } from '../../../src/sandbox/journal/index.ts';
+import { Journal, type JournalOptions, type PodRecord, RECHECK_MS } from '../../../src/sandbox/journal/index.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
 import { bytes } from '../../../src/units/index.ts';
@@ -37,11 +37,23 @@ beforeEach(() => {
   counters = createCounters();
   logged = [];
 });
-afterEach(() => rmSync(base, { recursive: true }));
+afterEach(async () => {
+  await closeAll();
+  rmSync(base, { recursive: true });
+});
 
 const keep = (level: string) => (fields: LogFields, message: string) => void logged.push({ level, fields, message });
 const log = { debug: keep('debug'), info: keep('info'), warn: keep('warn'), error: keep('error') };
-const open = (bootId = 'boot-1'): Promise<Journal> => Journal.open(folder, { bootId, log, counters });
+const opened: Journal[] = [];
+const opening = async (options: JournalOptions): Promise<Journal> => {
+  const journal = await Journal.open(folder, { log, counters, ...options });
+  opened.push(journal);
+  return journal;
+};
+const open = (options: JournalOptions = {}): Promise<Journal> => opening({ bootId: 'boot-1', ...options });
+const closeAll = async (): Promise<void> => {
+  for (const journal of opened.splice(0)) await journal.close();
+};
 const path = (name: string): string => join(folder, name);
 const file = `${podUid}.json`;
 const uid = (number: number): string => `${podUid.slice(0, -4)}${String(number).padStart(4, '0')}`;
@@ -78,6 +90,7 @@ describe('the journal', () => {
     await journal.remove('never-written');
     await journal.remove(uid(2));
     expect(readdirSync(folder)).toEqual([]);
+    await closeAll();
     expect(descriptors()).toEqual([]);
     expect(logged).toEqual([]);
   });
@@ -103,11 +116,11 @@ describe('the journal', () => {
   });
 
   it('reads the boot of the kernel when none is given', async () => {
-    const journal = await Journal.open(folder);
+    const journal = await opening({});
     await journal.write(numbered(1));
     const { bootId } = JSON.parse(readFileSync(path(file), 'utf8')) as { bootId: string };
     expect(bootId).toBe(readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim());
-    expect(await (await Journal.open(folder)).load()).toEqual([now(numbered(1))]);
+    expect(await (await opening({})).load()).toEqual([now(numbered(1))]);
   });
 
   it('writes no file outside its folder, whatever a pod calls itself', async () => {
@@ -173,11 +186,11 @@ describe('writes of one pod', () => {
 describe('after another boot', () => {
   it('volumes and deferred requests are left, and the rest is dropped', async () => {
     const resizes = [{ id: 'r1', memory: 5 }, null];
-    const journal = await open('boot-1');
+    const journal = await open({ bootId: 'boot-1' });
     await journal.write(numbered(1));
     await journal.write({ ...numbered(2, uid(2)), volumes: new Map(), resizes });
     await journal.write({ ...numbered(3, uid(3)), volumes: new Map() });
-    const later = await open('boot-2');
+    const later = await open({ bootId: 'boot-2' });
     for (let round = 0; round < 2; round += 1) {
       expect(await later.load()).toEqual([
         { podUid: uid(2), sandboxId: 'sandbox-2', volumes: new Map(), resizes, earlierBoot: true },
@@ -193,7 +206,7 @@ describe('after another boot', () => {
 describe('a bad file', () => {
   const bad: [string, () => void][] = [
     ['empty', () => writeFileSync(path(file), '')],
-    ['of a later version', () => writeFileSync(path(file), '{"version":2}')],
+    ['of a later version', () => writeFileSync(path(file), '{"version":3}')],
     ['of another pod', () => renameSync(path(`${uid(2)}.json`), path(file))],
     ['too large', () => truncateSync(path(file), 1024 * 1024 + 1)],
     ['a folder', () => mkdirSync(path(file))],
@@ -220,6 +233,7 @@ describe('a bad file', () => {
         message: 'a record of the journal cannot be read',
       },
     ]);
+    await closeAll();
     expect(descriptors()).toEqual([]);
     expect(journal.readiness.ready).toBe(true);
     await journal.write(numbered(4));
@@ -298,6 +312,7 @@ describe('a folder', () => {
         'the journal cannot be used',
         'the journal can be written again',
       ]);
+      await closeAll();
       expect(descriptors()).toEqual([]);
     },
   );
@@ -336,7 +351,7 @@ describe('a folder', () => {
   it('that is mended is noticed without a request, and then no more looked at', async () => {
     writeFileSync(folder, '');
     const clock = new FakeClock();
-    const journal = await Journal.open(folder, { bootId: 'boot-1', log, counters, clock });
+    const journal = await open({ clock });
     const checked = async (): Promise<boolean> => {
       expect(clock.pass(RECHECK_MS)).toBe(1);
       return (await journal.check()).ready;
@@ -355,8 +370,8 @@ describe('a folder', () => {
   it('is left alone once the journal is closed', async () => {
     writeFileSync(folder, '');
     const clock = new FakeClock();
-    const journal = await Journal.open(folder, { bootId: 'boot-1', log, counters, clock });
-    journal.close();
+    const journal = await open({ clock });
+    await journal.close();
     expect(clock.next).toBeUndefined();
   });
 });

@@ -1,0 +1,23 @@
+/** From when to when something went on, in microseconds of the machine's clock. */
+export type Span = readonly [begin: number, end: number];
+
+/** What a measured shim has noted of itself. */
+export interface Notes {
+  readonly fsyncs: readonly Span[];
+  /** Requests to the backend: from their going to the end of the answer. */
+  readonly backend: readonly Span[];
+}
+
+/** How much of the time between two instants these take, in microseconds; what goes side by side counts once. */
+export function timeIn(spans: readonly Span[], from: number, to: number): number {
+  let sum = 0;
+  let until = from;
+  for (const [begin, end] of [...spans].sort(([a], [b]) => a - b)) {
+    const start = Math.max(begin, until);
+    const stop = Math.min(end, to);
+    if (stop <= start) continue;
+    sum += stop - start;
+    until = stop;
+  }
+  return sum;
+}
