@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type DesiredPod, resizePod } from '../../src/sandbox/index.ts';
 import { describeStep } from '../../src/sandbox/transaction.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../src/units/index.ts';
-import { FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from './fake-runtime.ts';
 
 const MI = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MI);
@@ -99,6 +100,43 @@ describe('a whole pod at once', () => {
     await expect(resize(desired({ c0: { memory: mi(170) } }))).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
     expect(limits()).toEqual([150 * MI, 200 * MI]);
     expect(runtime.read('memory.max')).toBe(String(350 * MI));
+  });
+
+  test('a runtime without pod-level updates is told of the pod once', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.on('UpdatePodSandboxResources', () => {
+      throw new RuntimeFailure(status.UNIMPLEMENTED, 'unknown method');
+    });
+    await resize(desired({ c0: { memory: mi(150) } }));
+    await resize(desired({ c0: { memory: mi(160) } }));
+    expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(1);
+    expect(limits()).toEqual([160 * MI, 200 * MI]);
+  });
+
+  test('one that fails otherwise is told again', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.on('UpdatePodSandboxResources', () => {
+      throw new RuntimeFailure(status.INTERNAL, 'out of order');
+    });
+    await resize(desired({ c0: { memory: mi(150) } }));
+    await resize(desired({ c0: { memory: mi(160) } }));
+    expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(2);
+  });
+
+  test('down: what memory.high has to become again is in the record that the transaction begins with', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(199 * MI));
+    const write = vi.spyOn(await runtime.journal, 'write');
+    await resize(desired({ c0: { memory: mi(90) }, c1: { memory: mi(180) } }));
+    expect(limits()).toEqual([90 * MI, 180 * MI]);
+    expect(write.mock.calls.map(([record]) => record.transaction?.highs)).toEqual([
+      [
+        { cgroup: `/kubepods/pod1/${containerId(0)}`, memoryHigh: 'max' },
+        { cgroup: `/kubepods/pod1/${containerId(1)}`, memoryHigh: 199 * MI },
+        { cgroup: '/kubepods/pod1', memoryHigh: 'max' },
+      ],
+    ]);
+    expect(runtime.read(`${containerId(0)}/memory.high`)).toBe('max');
   });
 
   test('a dry run says the steps and what would be, and changes nothing', async () => {
