@@ -12,8 +12,14 @@ export interface ScenarioReport {
   readonly points: readonly string[];
   /** Points of a recovery at which it was killed once more. */
   readonly recoveries: readonly string[];
-  readonly failures: readonly string[];
+  readonly failures: readonly PointFailure[];
   readonly seconds: number;
+}
+
+/** What went wrong, and where the shim had been killed. */
+export interface PointFailure {
+  readonly point: string;
+  readonly what: string;
 }
 
 /** Points of which there are as many as the kernel's progress takes: the first stands for the others. */
@@ -33,7 +39,7 @@ export class Campaign {
   #start: Values = {};
   #processes: Values = {};
   #allowed: Values[] = [];
-  readonly #failures: string[] = [];
+  readonly #failures: PointFailure[] = [];
 
   /** @param pairs of points that follow each other in recoveries, over all scenarios */
   constructor(shim: CrashingShim, direct: CriClient, scenario: Scenario, pairs: Set<string>) {
@@ -111,12 +117,14 @@ export class Campaign {
     try {
       await attempt();
     } catch (error) {
-      const complaints = this.#shim.complaints().join('\n    ');
-      this.#failures.push(`${point}: ${error instanceof Error ? error.message : String(error)}\n    ${complaints}`);
+      const message = error instanceof Error ? error.message : String(error);
+      this.#failures.push({ point, what: [message, ...this.#shim.complaints()].join('\n') });
       // Whatever is left of this pod is no start for the next point.
       this.#shim.disarm();
       if (!this.#shim.isAlive) await this.#shim.start();
-      await this.#leave().catch((failure: unknown) => this.#failures.push(`${point}: clearing up: ${String(failure)}`));
+      await this.#leave().catch((failure: unknown) =>
+        this.#failures.push({ point, what: `clearing up: ${String(failure)}` }),
+      );
     }
   }
 
@@ -280,7 +288,8 @@ export class Campaign {
     this.#pod = undefined;
     this.#watcher = undefined;
     const seen = await watcher?.report();
-    for (const violation of seen?.violations ?? []) this.#failures.push(`above the pod's limit: ${violation}`);
+    for (const violation of seen?.violations ?? [])
+      this.#failures.push({ point: 'some', what: `above the pod's limit: ${violation}` });
     if (pod !== undefined) await this.#scenario.tearDown?.(pod);
     await pod?.remove();
   }
