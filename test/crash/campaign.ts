@@ -137,14 +137,14 @@ export class Campaign {
     await this.#assertKilled(point);
     if (again !== undefined) {
       this.#shim.arm(again);
-      await this.#shim.start();
+      if (await this.#shim.start()) await this.#scenario.meanwhile?.(this.#stage);
       await this.#assertKilled(again);
     }
     this.#shim.disarm();
     this.#shim.clearPassed();
     if (!(await this.#shim.start())) throw new Error('the shim has ended while it recovered');
-    const recovery = this.#shim.passed().filter((passed) => !VARYING.test(passed));
     await this.#scenario.meanwhile?.(this.#stage);
+    const recovery = this.#shim.passed().filter((passed) => !VARYING.test(passed));
     this.#scenario.after?.(this.#stage);
     await this.#assertRecovered();
     if (this.#scenario.repeat !== undefined) {
