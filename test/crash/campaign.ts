@@ -1,6 +1,6 @@
 import type { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
-import { LimitWatcher } from '../e2e/watcher.ts';
+import { PodWatcher } from '../watch/watcher.ts';
 import type { CrashingShim } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './look.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
@@ -34,7 +34,7 @@ export class Campaign {
   readonly #scenario: Scenario;
   readonly #pairs: Set<string>;
   #pod: RunningPod | undefined;
-  #watcher: LimitWatcher | undefined;
+  #watcher: PodWatcher | undefined;
   /** Values, processes and sizes of volumes at the start; those that the pod may be found with. */
   #start: Values = {};
   #processes: Values = {};
@@ -250,7 +250,7 @@ export class Campaign {
     this.#start = valuesOf(this.#pod);
     this.#allowed = this.#allowed.length === 0 ? [this.#start] : this.#allowed;
     this.#processes = processesOf(this.#pod);
-    this.#watcher = await LimitWatcher.watch(this.#pod);
+    this.#watcher = await PodWatcher.watch(this.#pod);
   }
 
   async #reset(): Promise<void> {

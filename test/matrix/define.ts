@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { ShimProcess } from '../cri/shim.ts';
-import type { WatchReport } from '../e2e/watch-limits.ts';
-import { type LimitWatcher, WatcherProcess } from '../e2e/watcher.ts';
 import { ResizeClient } from '../server/resize-api-client.ts';
+import { type PodReport, type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
 import { type Clients, MatrixPod, type PodShape } from './matrix-pod.ts';
@@ -92,7 +91,7 @@ async function walk(
   expect(before, 'at the start').toEqual(expected(pod, start, values, processes));
   const stands = [sumsOf(before)];
   const watcher = await watchers.watch(pod.running);
-  let report: WatchReport;
+  let report: PodReport;
   try {
     for (const to of returns ? [...stages, start] : stages) {
       await polling(watcher, () => way.resize(pod, from, to, values));
@@ -110,7 +109,7 @@ async function walk(
 }
 
 /** Nothing that it forbids was seen, and each state that was to be seen was, in their order. */
-function assertWatched(report: WatchReport, stands: readonly Sums[], way: Way, start: PodAmounts): void {
+function assertWatched(report: PodReport, stands: readonly Sums[], way: Way, start: PodAmounts): void {
   expect(report.violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
   for (const resource of ['memory', 'cpu'] as const) {
     const lines = stands.map((sums) => sums[resource]);
@@ -120,7 +119,7 @@ function assertWatched(report: WatchReport, stands: readonly Sums[], way: Way, s
 }
 
 /** While something is carried out, the watcher reads the pod's limits on its own, again and again. */
-async function polling(watcher: LimitWatcher, action: () => Promise<void>): Promise<void> {
+async function polling(watcher: PodWatcher, action: () => Promise<void>): Promise<void> {
   const before = await watcher.readings();
   await action();
   const made = (await watcher.readings()) - before;
