@@ -4,8 +4,8 @@ import { Recorder, type State } from './recorder.ts';
 
 /**
  * Polls files of cgroups and sizes of volumes every millisecond, in a process of its own. Each line of standard input is a
- * WatchCommand as JSON, and is answered by a line: `watch` by WatchProgress once all have been read; `look` by WatchProgress once they
- * have been read anew; `report`, which ends watching, by WatchReport. Ends when standard input does.
+ * WatchCommand as JSON, and is answered by a line once all have been read anew, in the turn of the polling itself: who is
+ * answered twice knows that it has polled all the time between. `report` ends watching. Ends when standard input does.
  */
 export type WatchCommand =
   | { readonly what: 'watch'; readonly files: readonly string[]; readonly volumes: readonly string[] }
@@ -52,29 +52,26 @@ class Watch {
 }
 
 let watch: Watch | undefined;
+let asked: WatchCommand | undefined;
 
 function poll(polled: Watch): void {
   if (polled !== watch) return;
   polled.recorder.look();
+  if (asked !== undefined) answer(asked, polled);
   // Not at once: on one processor, polling without a pause takes half of the time from what it looks at, and looks no more
   // often for it, since the kernel then takes turns of tens of milliseconds. Whoever sleeps is woken first.
   setTimeout(poll, 1, polled);
 }
 
-function answer(command: WatchCommand): WatchProgress | WatchReport {
-  if (command.what === 'watch') {
-    watch = new Watch(command);
-    poll(watch);
-    return { readings: watch.recorder.readings };
-  }
-  if (watch === undefined) throw new Error(`${command.what}: nothing is watched`);
-  watch.recorder.look();
-  if (command.what === 'look') return { readings: watch.recorder.readings };
-  const report = watch.end();
-  watch = undefined;
-  return report;
+function answer({ what }: WatchCommand, polled: Watch): void {
+  asked = undefined;
+  if (what === 'report') watch = undefined;
+  const told: WatchProgress | WatchReport = what === 'report' ? polled.end() : { readings: polled.recorder.readings };
+  process.stdout.write(`${JSON.stringify(told)}\n`);
 }
 
 createInterface({ input: process.stdin }).on('line', (line) => {
-  process.stdout.write(`${JSON.stringify(answer(JSON.parse(line) as WatchCommand))}\n`);
+  asked = JSON.parse(line) as WatchCommand;
+  if (asked.what === 'watch') poll((watch = new Watch(asked)));
+  else if (watch === undefined) throw new Error(`${asked.what}: nothing is watched`);
 });

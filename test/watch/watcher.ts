@@ -71,7 +71,7 @@ export class PodWatcher {
     return watcher;
   }
 
-  /** How often it has read all of the pod, once more after this was asked included. */
+  /** How often it has read all of the pod, once it has done so again. */
   async readings(): Promise<number> {
     return (await this.process.ask({ what: 'look' })).readings;
   }
