@@ -22,8 +22,7 @@ const entries = {
   'tools/matrix': 'test/matrix/main.ts',
   'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
-  'tools/watch-limits': 'test/e2e/watch-limits.ts',
-  'tools/watch-volume': 'test/e2e/watch-volume.ts',
+  'tools/watch': 'test/watch/main.ts',
 };
 
 // Built beside and moved into place file by file: a command that runs meanwhile has its whole files.

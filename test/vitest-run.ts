@@ -2,22 +2,14 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { type ContainerdRelease, type Runtime, runInNode } from './node/index.ts';
+import type { Failure, Results } from './results-reporter.ts';
 
 /** Runs of vitest on this machine or in a test node, and how many of their tests have passed. */
 
 export interface Outcome {
   readonly what: string;
   readonly passed: number;
-  readonly failed: number;
-}
-
-/** What vitest's JSON reporter writes, as far as it is counted. */
-interface VitestResults {
-  readonly numPassedTests: number;
-  readonly numFailedTests: number;
-  readonly numFailedTestSuites: number;
-  readonly numPendingTests: number;
-  readonly success: boolean;
+  readonly failures: readonly Failure[];
 }
 
 export const vitest = join('node_modules', '.bin', 'vitest');
@@ -27,8 +19,8 @@ export const flags = (project: string, results: string): string[] => [
   '--project',
   project,
   '--reporter=default',
-  '--reporter=json',
-  `--outputFile.json=${results}`,
+  '--reporter=./test/results-reporter.ts',
+  `--outputFile.results=${results}`,
 ];
 
 export interface NodeRun {
@@ -77,15 +69,11 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
   return count(what, join(outDir, 'results.json'));
 }
 
-/** A run that leaves no results, or none but failing to begin, counts as one failure. */
+/** A run that leaves no results counts as one failure. */
 export async function count(what: string, file: string): Promise<Outcome> {
   const text = await readFile(file, 'utf8').catch(() => undefined);
-  if (text === undefined) return { what, passed: 0, failed: 1 };
-  const results = JSON.parse(text) as VitestResults;
-  const { numPassedTests: passed, numFailedTests, numPendingTests: skipped } = results;
-  // A file that cannot be loaded has no tests that could fail, and a skipped test proves nothing.
-  const failed = Math.max(numFailedTests + skipped, results.success && passed > 0 ? 0 : 1);
-  return { what, passed, failed };
+  if (text === undefined) return { what, passed: 0, failures: [{ name: 'all', what: 'the run has left no results' }] };
+  return { what, ...(JSON.parse(text) as Results) };
 }
 
 /** Two at a time: as many as the smallest machine has processors. */
@@ -102,12 +90,18 @@ export async function inPairs<Item, Result>(
   return results;
 }
 
-/** Says how each run ended, and all together in a last line "<name>: N passed, N failed". Gives the exit code. */
+/**
+ * Says what has failed, how each run ended, and all together in a last line "<name>: N passed, N failed". Gives the exit code.
+ * Whoever has only the end of the output knows what to look for.
+ */
 export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
-  for (const { what, passed, failed } of outcomes) say(`${what}: ${passed} passed, ${failed} failed`);
-  const sum = (key: 'passed' | 'failed'): number => outcomes.reduce((all, outcome) => all + outcome[key], 0);
-  process.stdout.write(`${name}: ${sum('passed')} passed, ${sum('failed')} failed\n`);
-  return sum('failed') === 0 ? 0 : 1;
+  const failed = outcomes.flatMap(({ what, failures }) => failures.map((failure) => ({ run: what, ...failure })));
+  for (const { run, name: test, what } of failed)
+    process.stdout.write(`FAILED ${run}: ${test}\n    ${what.replaceAll('\n', '\n    ')}\n`);
+  for (const { what, passed, failures } of outcomes) say(`${what}: ${passed} passed, ${failures.length} failed`);
+  const passed = outcomes.reduce((all, outcome) => all + outcome.passed, 0);
+  process.stdout.write(`${name}: ${passed} passed, ${failed.length} failed\n`);
+  return failed.length === 0 ? 0 : 1;
 }
 
 /** Aborted by the first signal that ends this process. */

@@ -1,6 +1,6 @@
 import type { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
-import { LimitWatcher } from '../e2e/watcher.ts';
+import { PodWatcher } from '../watch/watcher.ts';
 import type { CrashingShim } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './look.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
@@ -12,8 +12,14 @@ export interface ScenarioReport {
   readonly points: readonly string[];
   /** Points of a recovery at which it was killed once more. */
   readonly recoveries: readonly string[];
-  readonly failures: readonly string[];
+  readonly failures: readonly PointFailure[];
   readonly seconds: number;
+}
+
+/** What went wrong, and where the shim had been killed. */
+export interface PointFailure {
+  readonly point: string;
+  readonly what: string;
 }
 
 /** Points of which there are as many as the kernel's progress takes: the first stands for the others. */
@@ -28,12 +34,12 @@ export class Campaign {
   readonly #scenario: Scenario;
   readonly #pairs: Set<string>;
   #pod: RunningPod | undefined;
-  #watcher: LimitWatcher | undefined;
+  #watcher: PodWatcher | undefined;
   /** Values, processes and sizes of volumes at the start; those that the pod may be found with. */
   #start: Values = {};
   #processes: Values = {};
   #allowed: Values[] = [];
-  readonly #failures: string[] = [];
+  readonly #failures: PointFailure[] = [];
 
   /** @param pairs of points that follow each other in recoveries, over all scenarios */
   constructor(shim: CrashingShim, direct: CriClient, scenario: Scenario, pairs: Set<string>) {
@@ -111,12 +117,14 @@ export class Campaign {
     try {
       await attempt();
     } catch (error) {
-      const complaints = this.#shim.complaints().join('\n    ');
-      this.#failures.push(`${point}: ${error instanceof Error ? error.message : String(error)}\n    ${complaints}`);
+      const message = error instanceof Error ? error.message : String(error);
+      this.#failures.push({ point, what: [message, ...this.#shim.complaints()].join('\n') });
       // Whatever is left of this pod is no start for the next point.
       this.#shim.disarm();
       if (!this.#shim.isAlive) await this.#shim.start();
-      await this.#leave().catch((failure: unknown) => this.#failures.push(`${point}: clearing up: ${String(failure)}`));
+      await this.#leave().catch((failure: unknown) =>
+        this.#failures.push({ point, what: `clearing up: ${String(failure)}` }),
+      );
     }
   }
 
@@ -129,14 +137,14 @@ export class Campaign {
     await this.#assertKilled(point);
     if (again !== undefined) {
       this.#shim.arm(again);
-      await this.#shim.start();
+      if (await this.#shim.start()) await this.#scenario.meanwhile?.(this.#stage);
       await this.#assertKilled(again);
     }
     this.#shim.disarm();
     this.#shim.clearPassed();
     if (!(await this.#shim.start())) throw new Error('the shim has ended while it recovered');
-    const recovery = this.#shim.passed().filter((passed) => !VARYING.test(passed));
     await this.#scenario.meanwhile?.(this.#stage);
+    const recovery = this.#shim.passed().filter((passed) => !VARYING.test(passed));
     this.#scenario.after?.(this.#stage);
     await this.#assertRecovered();
     if (this.#scenario.repeat !== undefined) {
@@ -242,7 +250,7 @@ export class Campaign {
     this.#start = valuesOf(this.#pod);
     this.#allowed = this.#allowed.length === 0 ? [this.#start] : this.#allowed;
     this.#processes = processesOf(this.#pod);
-    this.#watcher = await LimitWatcher.watch(this.#pod);
+    this.#watcher = await PodWatcher.watch(this.#pod);
   }
 
   async #reset(): Promise<void> {
@@ -280,7 +288,8 @@ export class Campaign {
     this.#pod = undefined;
     this.#watcher = undefined;
     const seen = await watcher?.report();
-    for (const violation of seen?.violations ?? []) this.#failures.push(`above the pod's limit: ${violation}`);
+    for (const violation of seen?.violations ?? [])
+      this.#failures.push({ point: 'some', what: `above the pod's limit: ${violation}` });
     if (pod !== undefined) await this.#scenario.tearDown?.(pod);
     await pod?.remove();
   }

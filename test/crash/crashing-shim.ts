@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CriClient } from '../cri/client.ts';
-import { ShimProcess } from '../cri/shim.ts';
+import { type LogLine, ShimProcess } from '../cri/shim.ts';
 import { ResizeClient } from '../server/resize-api-client.ts';
 
 const RESIZE = '/run/cri-resize-shim/resize.sock';
@@ -22,6 +22,7 @@ export class CrashingShim {
   readonly #state = join(this.#folder, 'state');
   readonly #crash = { armed: join(this.#folder, 'armed'), log: join(this.#folder, 'passed') };
   #process: ShimProcess | undefined;
+  #beganWith: readonly Record[] = [];
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
 
@@ -43,7 +44,8 @@ export class CrashingShim {
   /** Starts it, and waits until what was cut off has been mended. False: it has ended again before that. */
   async start(): Promise<boolean> {
     this.#close();
-    const isCutOff = this.records().some(({ transaction }) => transaction !== undefined);
+    this.#beganWith = this.records();
+    const isCutOff = this.#beganWith.some(({ transaction }) => transaction !== undefined);
     const args = ['--resize-listen', `unix://${RESIZE}`, '--state-folder', this.#state];
     const armed = readFileSync(this.#crash.armed, 'utf8');
     const started = await ShimProcess.start({ args, crash: this.#crash }).catch((error: unknown) => {
@@ -55,9 +57,19 @@ export class CrashingShim {
     if (started === undefined) return false;
     this.#cri = new CriClient(started.address);
     this.#api = new ResizeClient(RESIZE);
-    const known = started.waitForLog(({ msg }) => msg === 'registry compared with the backend');
-    const mended = !isCutOff ? known : started.waitForLog(({ msg }) => MENDED.has(msg));
-    return Promise.race([mended.then(() => true), started.exited.then(() => false)]);
+    return this.logged(({ msg }) => (isCutOff ? MENDED.has(msg) : msg === 'registry compared with the backend'));
+  }
+
+  /** Waits for a line of the log, of now or before. False: it has ended without. */
+  async logged(fits: (line: LogLine) => boolean): Promise<boolean> {
+    const started = this.#process;
+    if (started === undefined) return false;
+    return Promise.race([started.waitForLog(fits).then(() => true), started.exited.then(() => false)]);
+  }
+
+  /** What the journal had of all pods when this process was started. */
+  get beganWith(): readonly Record[] {
+    return this.#beganWith;
   }
 
   /** Waits for its end. Throws when that was no kill. */

@@ -1,6 +1,6 @@
 import type { ScenarioReport } from './campaign.ts';
 
-/** Scenarios and points as a person reads them, with what went wrong beneath. */
+/** Scenarios and points as a person reads them. */
 export function crashTable(title: string, scenarios: readonly ScenarioReport[]): string {
   const rows = scenarios.map(({ name, points, recoveries, failures, seconds }) => [
     name,
@@ -20,13 +20,11 @@ export function crashTable(title: string, scenarios: readonly ScenarioReport[]):
   ];
   const lines = [[title, 'points', 'in recovery', 'failed', 'time'], ...rows, all];
   const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
-  const aligned = lines.map((line) =>
-    line
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0)))
-      .join('  '),
-  );
-  const failures = scenarios.flatMap(({ name, failures }) =>
-    failures.map((failure) => `FAILED ${name}: at ${failure}`),
-  );
-  return [...aligned, ...failures].join('\n');
+  return lines
+    .map((line) =>
+      line
+        .map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0)))
+        .join('  '),
+    )
+    .join('\n');
 }

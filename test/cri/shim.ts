@@ -27,8 +27,8 @@ export class ShimProcess {
   }
 
   /**
-   * Starts the shim on a socket of its own, and waits until it answers as the backend does, or, where there is no backend
-   * yet, until it says that it serves.
+   * Starts the shim on a socket of its own, and waits until it says that it serves, and, but where there is no backend yet,
+   * answers as the backend does. Not by calling it until it does: a client that is refused takes longer each time.
    */
   static async start(
     options: {
@@ -53,7 +53,8 @@ export class ShimProcess {
     const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'inherit', 'pipe'], env });
     const shim = new ShimProcess(child, listen);
     try {
-      const ready = options.wait === 'serving' ? shim.waitForLog(({ msg }) => msg === 'serving') : answers(listen);
+      const serving = shim.waitForLog(({ msg }) => msg === 'serving');
+      const ready = options.wait === 'serving' ? serving : serving.then(() => answers(listen));
       await Promise.race([ready, shim.#failure()]);
     } catch (error) {
       child.kill('SIGKILL');

@@ -5,7 +5,7 @@ import { CriClient, type Resources } from '../cri/client.ts';
 import type { RunningPod } from '../cri/pod.ts';
 import { type PodSpec, runPod } from '../cri/pod.ts';
 import { ShimProcess } from '../cri/shim.ts';
-import { LimitWatcher } from './watcher.ts';
+import { PodWatcher } from '../watch/watcher.ts';
 
 const MI = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';
@@ -75,7 +75,7 @@ describe('UpdateContainerResources', () => {
   test('a tight pod limit is raised before and lowered after, and nothing is above it at any instant', async () => {
     const running = await pod();
     const pids = await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))));
-    const watcher = await LimitWatcher.watch(running);
+    const watcher = await PodWatcher.watch(running);
     for (let round = 0; round < 10; round += 1) {
       await cri.updateContainer(running.id('a'), limits(256, 30_000));
       expect(running.read('memory.max')).toBe(String((256 + 128) * MI));
@@ -99,7 +99,7 @@ describe('UpdateContainerResources', () => {
 
   test('the watcher does see a sum above the pod limit', async () => {
     const running = await pod();
-    const watcher = await LimitWatcher.watch(running);
+    const watcher = await PodWatcher.watch(running);
     // Past the shim: as without it.
     await direct.updateContainer(running.id('a'), limits(256, 30_000));
     const { violations } = await watcher.report();

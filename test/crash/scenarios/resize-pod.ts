@@ -197,7 +197,7 @@ export const wholePod: readonly Scenario[] = [
       expect(resize?.state).toBe('DEFERRED');
       stage.answered();
       await freeMemory('b')(stage);
-      await noneDeferred(stage);
+      await noneDeferred(stage, resize?.['id']);
     },
     async meanwhile(stage) {
       await freeMemory('b')(stage);

@@ -1,0 +1,76 @@
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Results } from './results-reporter.ts';
+import { count, vitest } from './vitest-run.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'results-'));
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const results = (): string => join(folder, 'results.json');
+
+/** What vitest's results are when it runs these files. */
+async function run(files: Readonly<Record<string, string>>): Promise<Results> {
+  const begin = `import { afterAll, beforeAll, describe, expect, test } from 'vitest';\n`;
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), begin + text);
+  const reporter = `--reporter=${resolve('test/results-reporter.ts')}`;
+  const flags = ['run', '--root', folder, reporter, `--outputFile.results=${results()}`];
+  await execa(resolve(vitest), flags, { reject: false });
+  return JSON.parse(readFileSync(results(), 'utf8')) as Results;
+}
+
+test('what fails is told by name, with what was expected and what was there', async () => {
+  const { passed, failures } = await run({
+    'some.test.ts': `
+      test('good', () => {});
+      describe('of two', () => test('bad', () => expect({ a: 1, b: 5 }, 'the pod').toEqual({ a: 2, b: 5 })));`,
+  });
+  expect(passed).toBe(1);
+  expect(failures).toEqual([
+    {
+      name: 'some.test.ts: of two > bad',
+      what: 'the pod: expected { a: 1, b: 5 } to deeply equal { a: 2, b: 5 }\n-   "a": 2,\n+   "a": 1,',
+    },
+  ]);
+});
+
+test('what proves nothing has failed: not run, not loaded, failed outside of tests', async () => {
+  const { passed, failures } = await run({
+    'hooks.test.ts': `
+      test.skip('left out', () => {});
+      describe('first', () => {
+        beforeAll(() => { throw new Error('cannot begin'); });
+        test('never', () => {});
+      });
+      describe('last', () => {
+        afterAll(() => { throw new Error('cannot end'); });
+        test('well', () => {});
+      });`,
+    'unloaded.test.ts': `throw new Error('no module');`,
+  });
+  expect(passed).toBe(1);
+  expect(failures).toEqual([
+    { name: 'first', what: 'cannot begin' },
+    { name: 'last', what: 'cannot end' },
+    { name: 'unloaded.test.ts', what: 'no module' },
+    { name: 'hooks.test.ts: left out', what: 'was skipped' },
+    { name: 'hooks.test.ts: first > never', what: 'was skipped' },
+  ]);
+});
+
+test('a run without a test, and one that leaves no results, have failed', async () => {
+  expect(await run({})).toEqual({ passed: 0, failures: [{ name: 'all', what: 'there were no tests' }] });
+  rmSync(results());
+  expect(await count('unit', results())).toEqual({
+    what: 'unit',
+    passed: 0,
+    failures: [{ name: 'all', what: 'the run has left no results' }],
+  });
+});

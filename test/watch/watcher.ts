@@ -1,0 +1,87 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { RunningPod } from '../cri/pod.ts';
+import { type LimitReport, type PodState, limitFiles, limitsSeen } from './limits.ts';
+import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
+
+/** What was seen of a pod. */
+export interface PodReport extends LimitReport {
+  /** How often all was read. */
+  readonly readings: number;
+  /** Each state of all limits and volumes, in order. */
+  readonly states: readonly PodState[];
+}
+
+/** A process that polls a pod's limits and the sizes of its volumes, one pod after the other. */
+export class WatcherProcess {
+  readonly #child: ChildProcess;
+  readonly #answers: AsyncIterator<string, undefined>;
+
+  constructor() {
+    const child = spawn(process.execPath, [join('dist', 'tools', 'watch.js')], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child = child;
+    this.#answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  }
+
+  /** Resolves once all of the pod has been read for the first time. */
+  async watch(pod: RunningPod): Promise<PodWatcher> {
+    const folders = [['pod', ''] as const, ...pod.containers];
+    const files = folders.flatMap(([whose, folder]) =>
+      limitFiles.map((file) => [`${whose} ${file}`, join(pod.cgroup, folder, file)] as const),
+    );
+    const volumes = pod.volumes.map(({ name }) => [`volume ${name}`, pod.volumePath(name)] as const);
+    const paths = (of: readonly (readonly [name: string, path: string])[]): string[] => of.map(([, path]) => path);
+    await this.ask({ what: 'watch', files: paths(files), volumes: paths(volumes) });
+    const names = [...files, ...volumes].map(([name]) => name);
+    return new PodWatcher(this, names, [...pod.containers.keys()]);
+  }
+
+  /** One at a time. */
+  async ask(command: WatchCommand): Promise<WatchProgress | WatchReport> {
+    this.#child.stdin?.write(`${JSON.stringify(command)}\n`);
+    const answer = await this.#answers.next();
+    if (answer.done === true) throw new Error('the watcher has ended');
+    return JSON.parse(answer.value) as WatchProgress | WatchReport;
+  }
+
+  async end(): Promise<void> {
+    const exit = once(this.#child, 'exit');
+    this.#child.stdin?.end();
+    await exit;
+  }
+}
+
+/** Watches a pod until it is asked what it saw. */
+export class PodWatcher {
+  #isOwn = false;
+
+  /** @param names of what the process reads, in its order */
+  constructor(
+    private readonly process: WatcherProcess,
+    private readonly names: readonly string[],
+    private readonly containers: readonly string[],
+  ) {}
+
+  /** With a process of its own. Resolves once it polls. */
+  static async watch(pod: RunningPod): Promise<PodWatcher> {
+    const watcher = await new WatcherProcess().watch(pod);
+    watcher.#isOwn = true;
+    return watcher;
+  }
+
+  /** How often it has read all of the pod, once it has done so again. */
+  async readings(): Promise<number> {
+    return (await this.process.ask({ what: 'look' })).readings;
+  }
+
+  async report(): Promise<PodReport> {
+    const { readings, seen } = (await this.process.ask({ what: 'report' })) as WatchReport;
+    if (this.#isOwn) await this.process.end();
+    const states = seen.map((values) =>
+      Object.fromEntries(this.names.map((name, index) => [name, values[index] ?? ''])),
+    );
+    return { readings, states, ...limitsSeen(states, this.containers) };
+  }
+}
