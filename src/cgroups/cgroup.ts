@@ -5,6 +5,7 @@ import type { Bytes, CpuMax, CpuWeight, Limit } from '../units/index.ts';
 import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { CgroupFiles, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
 import type { CgroupPath } from './file.ts';
+import { cgroupVersion } from './proc.ts';
 import {
   formatLimit,
   isSameLimit,
@@ -79,6 +80,15 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** `root`: where cgroup v2 is mounted, /sys/fs/cgroup unless said otherwise. */
   constructor(root?: string) {
     this.#files = new CgroupFiles(root);
+  }
+
+  get root(): string {
+    return this.#files.root;
+  }
+
+  /** What is mounted at the root; see {@link cgroupVersion}. */
+  version(): Promise<1 | 2 | undefined> {
+    return cgroupVersion(this.root);
   }
 
   exists(cgroup: CgroupPath): boolean {

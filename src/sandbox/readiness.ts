@@ -4,13 +4,26 @@ import type { ResizeContext } from './context.ts';
 
 /** Whether resizes can be carried out now, and what stands in the way. Never rejects. */
 export async function readinessOf(context: ResizeContext): Promise<ReadinessReport> {
-  const checks = [backendCheck(context), await journalCheck(context), await volumesCheck(context)];
+  const checks = [
+    backendCheck(context),
+    await cgroupsCheck(context),
+    await journalCheck(context),
+    await volumesCheck(context),
+  ];
   return { ready: checks.every(({ ready }) => ready), checks };
 }
 
 function backendCheck({ backend }: ResizeContext): ReadinessCheck {
   const ready = backend.isConnected;
   return { name: 'backend', ready, says: ready ? 'connected' : 'not connected: resizes fail until it is back' };
+}
+
+async function cgroupsCheck({ tree }: ResizeContext): Promise<ReadinessCheck> {
+  const name = 'cgroups';
+  const version = await tree.version();
+  if (version === 2) return { name, ready: true, says: 'version 2' };
+  const found = version === undefined ? 'nothing' : 'version 1, or both of them,';
+  return { name, ready: false, says: `resizes need cgroup v2: there is ${found} at ${tree.root}` };
 }
 
 async function journalCheck({ journal }: ResizeContext): Promise<ReadinessCheck> {

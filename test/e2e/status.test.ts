@@ -116,7 +116,10 @@ describe('a verbose PodSandboxStatus', () => {
 describe('a journal that cannot be written', () => {
   test('refuses resizes, says so, and takes them again once it can: calls pass all the while', async () => {
     const running = await pod();
-    expect(await statusInfo()).toMatchObject({ ready: true, checks: [{ name: 'backend' }, { name: 'journal' }, {}] });
+    expect(await statusInfo()).toMatchObject({
+      ready: true,
+      checks: [{ name: 'backend' }, { name: 'cgroups', says: 'version 2' }, { name: 'journal' }, {}],
+    });
     execFileSync('mount', ['-o', 'remount,ro', STATE]);
     try {
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };

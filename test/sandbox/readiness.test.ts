@@ -1,0 +1,38 @@
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CgroupTree } from '../../src/cgroups/index.ts';
+import { readinessOf } from '../../src/sandbox/index.ts';
+import { FakeRuntime } from './fake-runtime.ts';
+
+let runtime: FakeRuntime;
+let root: string;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  root = mkdtempSync(join(tmpdir(), 'cgroup-'));
+});
+afterEach(async () => {
+  await runtime.close();
+  if (existsSync(root)) rmSync(root, { recursive: true });
+});
+
+const cgroups = async () => {
+  const { ready, checks } = await readinessOf({ ...runtime.context, tree: new CgroupTree(root) });
+  return { ready, check: checks.find(({ name }) => name === 'cgroups') };
+};
+
+test('cgroup v2', async () => {
+  writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
+  expect((await cgroups()).check).toEqual({ name: 'cgroups', ready: true, says: 'version 2' });
+});
+
+test.each([
+  ['version 1', 'there is version 1, or both of them, at', () => undefined],
+  ['nothing', 'there is nothing at', () => rmSync(root, { recursive: true })],
+])('%s: not ready, and why', async (_, says, make) => {
+  make();
+  const { ready, check } = await cgroups();
+  expect([ready, check?.ready]).toEqual([false, false]);
+  expect(check?.says).toContain(says);
+});
