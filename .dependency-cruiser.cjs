@@ -10,6 +10,7 @@ const mayImport = {
   sandbox: ['cgroups', 'tmpfs', 'runtime', 'units', 'errors', 'observe'],
   kubernetes: ['sandbox', 'units', 'errors', 'observe'],
   server: ['sandbox', 'runtime', 'units', 'errors', 'observe'],
+  monitoring: ['units', 'errors', 'observe'],
   config: ['units', 'errors', 'observe'],
 };
 
@@ -33,6 +34,12 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/(kubernetes/|kubernetes-annotations\\.ts$)' },
       to: { path: '^src/kubernetes/', dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'monitoring-is-loaded-only-where-it-is-put-together',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(monitoring/|metrics\\.ts$)' },
+      to: { path: '^src/monitoring/', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'kubernetes-client-is-used-in-one-file',

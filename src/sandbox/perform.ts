@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { directionOf, knownOf } from './direction.ts';
 import { actionsFor } from './pod-actions.ts';
 import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
@@ -62,13 +63,20 @@ export async function perform(
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const callRaises = target.call === 'container';
     const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
-    return carryOut(steps, {
-      ...inTime(actions, pod, deadline),
-      ...(onStep && { done: onStep }),
-      undoing: () => noted(context, pod, open?.undoing()),
-    });
+    return counted(context, () =>
+      carryOut(steps, {
+        ...inTime(actions, pod, deadline),
+        done(record) {
+          context.counters.step(record.step.kind, record.ms);
+          onStep?.(record);
+        },
+        undoing: () => noted(context, pod, open?.undoing()),
+      }),
+    );
   };
-  const records = await context.outcomes.admit(pod.sandboxId, valuesOf(target, container), () =>
+  const values = valuesOf(target, container);
+  context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
+  const records = await context.outcomes.admit(pod.sandboxId, values, () =>
     journalled(context, pod, toJournal(steps, asked), allocated, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
@@ -115,11 +123,22 @@ async function journalled(
     await noted(context, pod, open.end('done'));
     return records;
   } catch (error) {
-    const isMarked = error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
-    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone'));
+    await noted(context, pod, isUndoFailed(error) ? open.failed(messageOf(error)) : open.end('undone'));
     throw error;
   }
 }
+
+/** A transaction that fails has been taken back, or that has failed too. */
+async function counted<Result>({ counters }: ResizeContext, transaction: () => Promise<Result>): Promise<Result> {
+  try {
+    return await transaction();
+  } catch (error) {
+    counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
+    throw error;
+  }
+}
+
+const isUndoFailed = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
 /** The values that a transaction leads to. */
 function valuesOf(
