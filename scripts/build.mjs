@@ -1,7 +1,8 @@
 // Bundles the daemon and the repository's tools. One file each, beside what is loaded only when it is needed: a daemon
 // that reads one file starts in a fraction of the time of one that resolves hundreds, and kubelet waits for it.
 // `build.mjs [FOLDER]`; dist/ without it.
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -10,6 +11,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const target = resolve(process.argv[2] ?? join(root, 'dist'));
 const entries = {
   'cri-resize-shim': 'src/main.ts',
+  resizectl: 'src/resizectl/main.ts',
   'tools/node': 'test/node/main.ts',
   'tools/demo': 'demo/main.ts',
   'tools/demo-inside': 'demo/inside.ts',
@@ -46,11 +48,11 @@ const common = {
 const define = { __CRASH_POINTS__: 'false' };
 // koffi loads its native part from its own package folder.
 const external = ['koffi'];
-const { 'cri-resize-shim': daemon, ...tools } = Object.fromEntries(
+const { 'cri-resize-shim': daemon, ...others } = Object.fromEntries(
   Object.entries(entries).filter(([, file]) => existsSync(join(root, file))),
 );
 await Promise.all([
-  build({ ...common, entryPoints: tools, external, define }),
+  build({ ...common, entryPoints: others, external, define }),
   build({
     ...common,
     entryPoints: { 'tools/cri-resize-shim-crash': daemon },
@@ -73,6 +75,8 @@ await Promise.all([
     external: [...external, '@grpc/proto-loader'],
   }),
 ]);
+// The manual page, from the same table as --help.
+writeFileSync(join(fresh, 'resizectl.1'), execFileSync(process.execPath, [join(fresh, 'resizectl.js'), 'man']));
 // Chunks first: the file that names them may be started as soon as it is there. Those of older builds go last.
 const fresher = new Set();
 for (const folder of ['chunks', 'tools', '.']) {

@@ -7,6 +7,7 @@ import { countersFields, createCounters } from './observe/counters.ts';
 import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
+import { serveMetrics } from './metrics.ts';
 import { neighboursOf } from './resize-api.ts';
 import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
@@ -63,6 +64,12 @@ async function run(config: Config): Promise<void> {
     'serving',
   );
   crashPoint('serving');
+  const metrics = await serveMetrics(config, {
+    ...{ version, counted: counters.families, log },
+    readiness: () => resizing.readiness(),
+    node: () => resizing.readings(),
+    connections: () => frontDoor.connections,
+  });
   await resizing.begin();
 
   const signal = await Promise.race([stopped, listener.failure]);
@@ -74,6 +81,8 @@ async function run(config: Config): Promise<void> {
   const cut = await frontDoor.shutdown(config.shutdownTimeout);
   local.close();
   await resizing.close(Math.max(0, until - Date.now()));
+  // Last: until then there is something to see.
+  await metrics.close();
   if (cut > 0)
     log.warn({ cut, timeoutMs: config.shutdownTimeout }, 'calls were cut: they ran longer than the shutdown timeout');
   log.info(countersFields(counters.snapshot()), 'stopped');

@@ -1,4 +1,4 @@
-import type { Log } from './observe/index.ts';
+import type { Counters, Log } from './observe/index.ts';
 import type { Backend } from './runtime/index.ts';
 import {
   type DescribePod,
@@ -18,6 +18,7 @@ export interface PodResizesParts {
   readonly describePod: DescribePod;
   readonly store: ResizeStore;
   readonly log: Log;
+  readonly counters: Counters;
 }
 
 /** Resizes of whole pods, for all that ask for some. */
@@ -33,8 +34,8 @@ export interface PodResizes {
 const SANDBOX_READY = 0;
 
 export function createPodResizes(parts: PodResizesParts): PodResizes {
-  const { registry, backend, resizePod, describePod, store, log } = parts;
-  const resizes = new Resizes({ resizePod, store, clock: systemClock, random: Math.random, log });
+  const { registry, backend, resizePod, describePod, store, log, counters } = parts;
+  const resizes = new Resizes({ resizePod, store, clock: systemClock, random: Math.random, log, counters });
   registry.watch({
     podAdded: () => undefined,
     podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),

@@ -33,6 +33,7 @@ export async function startResizeApi(config: Config, parts: ResizeApiParts): Pro
 
 /** The sockets of ours that may lie beside the front door's, for `neighbours` of its listener. */
 export function neighboursOf(config: Config): readonly string[] {
-  const shares = config.resizeListen !== '' && dirname(config.resizeListen) === dirname(config.listen);
-  return shares ? [basename(config.resizeListen)] : [];
+  const { resizeListen, metricsBind } = config;
+  const others = [resizeListen, metricsBind.kind === 'unix' ? metricsBind.path : ''];
+  return others.filter((path) => path !== '' && dirname(path) === dirname(config.listen)).map((path) => basename(path));
 }

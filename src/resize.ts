@@ -2,7 +2,7 @@ import { CgroupTree } from './cgroups/index.ts';
 import { type Config, version } from './config/index.ts';
 import { messageOf } from './errors/index.ts';
 import type { KubernetesWatch } from './kubernetes/index.ts';
-import type { Counters, Log, ReadinessReport } from './observe/index.ts';
+import type { Counters, Log, NodeReadings, ReadinessReport } from './observe/index.ts';
 import { Backend } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
 import {
@@ -16,6 +16,7 @@ import {
   recover,
   resizePod,
   systemClock,
+  volumeTotals,
 } from './sandbox/index.ts';
 import { watchKubernetes } from './kubernetes-annotations.ts';
 import { createPodResizes } from './pod-resizes.ts';
@@ -35,6 +36,9 @@ export interface Resizing {
    * work. Never rejects: pods come and go without the resize API too.
    */
   begin(): Promise<void>;
+  /** Whether resizes can be carried out. Never rejects. */
+  readiness(): Promise<ReadinessReport>;
+  readings(): NodeReadings;
   /** Lets what is under way end for so many milliseconds. */
   close(graceMs: number): Promise<void>;
 }
@@ -44,6 +48,9 @@ export const noResizing: Resizing = {
   interceptors: noInterceptors,
   handlers: new Map(),
   begin: () => Promise.resolve(),
+  readiness: () =>
+    Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
+  readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [] }),
   close: () => Promise.resolve(),
 };
 
@@ -60,12 +67,15 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
     // Beside the rest: without the API server resizes are carried out all the same.
-    return { ready, checks: kubernetes === undefined ? checks : [...checks, kubernetes.check()] };
+    return {
+      ready,
+      checks: kubernetes === undefined ? checks : [...checks, { ...kubernetes.check(), isOptional: true }],
+    };
   };
   const interceptors = createInterceptors(context, backend, { version, readiness });
   const recovery = new Recovery(() => recover(context), systemClock);
   const podResizes = createPodResizes({
-    ...{ registry, backend, store: storeIn(journal), log },
+    ...{ registry, backend, store: storeIn(journal), log, counters },
     resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
     describePod: (sandboxId) => describePod(context, sandboxId),
   });
@@ -101,6 +111,12 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   return {
     interceptors,
     handlers: localHandlers(interceptors, backend),
+    readiness,
+    readings: () => ({
+      pods: registry.pods.length,
+      volumes: volumeTotals(volumes),
+      unfinished: podResizes.resizes.unfinished,
+    }),
     async begin() {
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.

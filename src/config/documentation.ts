@@ -42,6 +42,9 @@ socket's own mode is cut down instead.
 The socket of the resize API belongs to the user that the shim runs as, with the mode \`resizeSocketMode\`, and is there only with
 \`intercept\`.
 
+Metrics (\`metricsBind\`) are served to this machine alone: at a loopback address to each of its users, at a unix socket to the user that the
+shim runs as (mode 0600). Any other address is refused. \`localhost\` is 127.0.0.1.
+
 ## Stopping
 
 On SIGTERM or SIGINT the shim stops accepting, tells every client (GOAWAY), lets running calls finish for up to \`shutdownTimeout\` and exits 0; calls

@@ -1,4 +1,5 @@
 /** Flags and configuration file, through one schema. */
+export { parseDuration } from './duration.ts';
 export { ConfigError } from './errors.ts';
 export { type Invocation, loadConfig } from './load.ts';
 export type { Config, ConfigKey, LogLevel } from './schema.ts';

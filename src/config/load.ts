@@ -1,7 +1,7 @@
 import { ConfigError } from './errors.ts';
 import { readSettings } from './file.ts';
 import { readFlags } from './flags.ts';
-import { type Config, flagOf, schema } from './schema.ts';
+import { type Config, type ConfigKey, flagOf, schema } from './schema.ts';
 import { version } from './version.ts';
 
 /** What the user wants of this process. */
@@ -26,14 +26,20 @@ export async function loadConfig(argv: readonly string[]): Promise<Invocation> {
       `${flags} are both ${config.listen}: the shim would call itself; give the first a path of its own`,
     ]);
   }
-  assertOwnSocket(config, 'listen');
-  assertOwnSocket(config, 'containerRuntimeEndpoint');
+  assertOwnSocket('resizeListen', config.resizeListen, config, ['listen', 'containerRuntimeEndpoint']);
+  const { metricsBind } = config;
+  if (metricsBind.kind === 'unix')
+    assertOwnSocket('metricsBind', metricsBind.path, config, ['listen', 'containerRuntimeEndpoint', 'resizeListen']);
   return { ask: 'run', config };
 }
 
-function assertOwnSocket(config: Config, other: 'listen' | 'containerRuntimeEndpoint'): void {
-  if (config.resizeListen !== config[other]) return;
-  throw new ConfigError('usage', [
-    `${flagOf('resizeListen')} and ${flagOf(other)} are both ${config.resizeListen}; give the first a path of its own`,
-  ]);
+type SocketKey = 'listen' | 'containerRuntimeEndpoint' | 'resizeListen';
+
+function assertOwnSocket(key: ConfigKey, path: string, config: Config, others: readonly SocketKey[]): void {
+  for (const other of others) {
+    if (path !== config[other]) continue;
+    throw new ConfigError('usage', [
+      `${flagOf(key)} and ${flagOf(other)} are both ${path}; give the first a path of its own`,
+    ]);
+  }
 }

@@ -22,7 +22,7 @@ export const socketPath = fromText(readSocketPath);
 export const optionalSocketPath = fromText((text, refuse) => (text === '' ? '' : readSocketPath(text, refuse)));
 export const optionalAddressForm = `${addressForm}; empty for none`;
 
-function readSocketPath(text: string, refuse: Refuse): string {
+export function readSocketPath(text: string, refuse: Refuse): string {
   const path = text.replace(/^unix:(?:\/\/)?/, '');
   if (!path.startsWith('/') || path.endsWith('/') || path.includes('\0')) {
     return refuse(`must be ${addressForm}`);

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { bind, bindForm } from './bind.ts';
 import { duration, durationForm } from './duration.ts';
 import { mode, modeForm } from './mode.ts';
 import { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
@@ -82,6 +83,11 @@ export const schema = z.strictObject({
     placeholder: 'MODE',
     allowed: modeForm,
     description: 'Who may connect to the resize API: whoever can resizes any pod.',
+  }),
+  metricsBind: setting(bind, '', {
+    placeholder: 'ADDRESS',
+    allowed: bindForm,
+    description: 'Where to serve metrics and health checks over HTTP (docs/metrics.md); empty: nowhere.',
   }),
   kubeconfig: setting(kubeconfig, '', {
     placeholder: 'FILE',

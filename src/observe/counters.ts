@@ -1,54 +1,86 @@
-import type { Counters, FailOpenReason, JournalFault, LogFields } from './index.ts';
+import { families } from './families.ts';
+import { Counter, type Family, Histogram } from './family.ts';
+import { grpcCodeName } from './grpc-code.ts';
+import type { Counters, LogFields } from './index.ts';
 
-/** What was counted since the start. */
+/** What was counted since the start, for the last line of the log. */
 export interface CountersSnapshot {
-  readonly failOpen: Readonly<Partial<Record<FailOpenReason, number>>>;
+  readonly failOpen: Readonly<Record<string, number>>;
   readonly interceptedCalls: readonly {
     readonly method: string;
-    readonly code: number;
+    /** gRPC's name of it. */
+    readonly code: string;
     readonly count: number;
     /** Sum of the durations. */
     readonly milliseconds: number;
   }[];
+  readonly passedCalls: number;
   readonly protocolErrors: Readonly<Record<string, number>>;
-  readonly journalFaults: Readonly<Partial<Record<JournalFault, number>>>;
+  readonly journalFaults: Readonly<Record<string, number>>;
+  /** By state and direction: `Completed up`. */
+  readonly resizes: Readonly<Record<string, number>>;
 }
 
-/** Labels are from small sets; should one not be, it stays small here. */
-const MOST_LABELS = 256;
-const OTHER = 'other';
+export interface KeptCounters extends Counters {
+  snapshot(): CountersSnapshot;
+  /** The same and more, for Prometheus. */
+  readonly families: readonly Family[];
+}
+
+const seconds = (milliseconds: number): number => milliseconds / 1000;
 
 /** Counters in memory. */
-export function createCounters(): Counters & { snapshot(): CountersSnapshot } {
-  const failOpen = new Map<FailOpenReason, number>();
-  const calls = new Map<string, { method: string; code: number; count: number; milliseconds: number }>();
-  const protocolErrors = new Map<string, number>();
-  const journalFaults = new Map<JournalFault, number>();
+export function createCounters(): KeptCounters {
+  const callDuration = new Histogram(families.callDuration);
+  const callAdded = new Histogram(families.callAdded);
+  const passedCalls = new Counter(families.passedCalls);
+  const failOpen = new Counter(families.failOpen);
+  const protocolErrors = new Counter(families.protocolErrors);
+  const resizes = new Counter(families.resizes);
+  const resizeStates = new Counter(families.resizeStates);
+  const stepDuration = new Histogram(families.stepDuration);
+  const undos = new Counter(families.undos);
+  const recoveries = new Counter(families.recoveries);
+  const reclaimDuration = new Histogram(families.reclaimDuration);
+  const oomKills = new Counter(families.oomKills);
+  const journalFaults = new Counter(families.journalFaults);
 
   return {
-    failOpen: (reason) => void failOpen.set(reason, (failOpen.get(reason) ?? 0) + 1),
-    interceptedCall(method, code, milliseconds) {
-      const wanted = `${method} ${code}`;
-      const fits = calls.has(wanted) || calls.size < MOST_LABELS;
-      const key = fits ? wanted : `${OTHER} ${code}`;
-      const call = calls.get(key) ?? { method: fits ? method : OTHER, code, count: 0, milliseconds: 0 };
-      calls.set(key, call);
-      call.count += 1;
-      call.milliseconds += milliseconds;
+    interceptedCall(method, code, milliseconds, backendMs) {
+      callDuration.observe([method, grpcCodeName(code)], seconds(milliseconds));
+      if (backendMs !== undefined) callAdded.observe([method], seconds(Math.max(0, milliseconds - backendMs)));
     },
-    protocolError(code) {
-      const key = protocolErrors.has(code) || protocolErrors.size < MOST_LABELS ? code : OTHER;
-      protocolErrors.set(key, (protocolErrors.get(key) ?? 0) + 1);
-    },
-    journalFault: (fault) => void journalFaults.set(fault, (journalFaults.get(fault) ?? 0) + 1),
+    passedCall: (method, outcome) => passedCalls.add([method, outcome]),
+    failOpen: (reason) => failOpen.add([reason]),
+    protocolError: (code) => protocolErrors.add([code]),
+    resize: (state, direction) => resizes.add([state, direction]),
+    resizeState: (state) => resizeStates.add([state]),
+    step: (kind, milliseconds) => stepDuration.observe([kind], seconds(milliseconds)),
+    undo: (outcome) => undos.add([outcome]),
+    recovery: (outcome) => recoveries.add([outcome]),
+    reclaim: (outcome, milliseconds) => reclaimDuration.observe([outcome], seconds(milliseconds)),
+    oomKills: (count) => oomKills.add([], count),
+    journalFault: (fault) => journalFaults.add([fault]),
+    families: [
+      ...[callDuration, callAdded, passedCalls, failOpen, protocolErrors],
+      ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, journalFaults],
+    ],
     snapshot: () => ({
-      failOpen: Object.fromEntries(failOpen),
-      interceptedCalls: [...calls.values()].map((call) => ({ ...call })),
-      protocolErrors: Object.fromEntries(protocolErrors),
-      journalFaults: Object.fromEntries(journalFaults),
+      failOpen: byLabels(failOpen),
+      interceptedCalls: callDuration.distributions.map(({ labels: [method = '', code = ''], count, sum }) => ({
+        ...{ method, code, count },
+        milliseconds: sum * 1000,
+      })),
+      passedCalls: passedCalls.counts.reduce((sum, { value }) => sum + value, 0),
+      protocolErrors: byLabels(protocolErrors),
+      journalFaults: byLabels(journalFaults),
+      resizes: byLabels(resizes),
     }),
   };
 }
+
+const byLabels = (counter: Pick<Counter<readonly string[]>, 'counts'>): Readonly<Record<string, number>> =>
+  Object.fromEntries(counter.counts.map(({ labels, value }) => [labels.join(' '), value]));
 
 /** What was counted, as fields of one log line. */
 export function countersFields(snapshot: CountersSnapshot): LogFields {
@@ -58,6 +90,8 @@ export function countersFields(snapshot: CountersSnapshot): LogFields {
     failOpen: pairs(snapshot.failOpen),
     protocolErrors: pairs(snapshot.protocolErrors),
     journalFaults: pairs(snapshot.journalFaults),
+    resizes: pairs(snapshot.resizes),
+    passedCalls: snapshot.passedCalls,
     interceptedCalls: snapshot.interceptedCalls.map(
       ({ method, code, count, milliseconds }) => `${method} code ${code}: ${count}, ${Math.round(milliseconds)} ms`,
     ),

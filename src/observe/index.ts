@@ -15,17 +15,56 @@ export interface Log {
   error(fields: LogFields, message: string): void;
 }
 
-/** Events that are counted. Names follow the Prometheus conventions; labels are from small closed sets. */
+/**
+ * Events that are counted, timed and shown to Prometheus. Labels are from small closed sets: never the name of a pod. A new one
+ * is a method here, a no-op below, a family in families.ts and a line in counters.ts.
+ */
 export interface Counters {
   /** A request that was meant to be acted on went on as it came, because acting was not possible. */
   failOpen(reason: FailOpenReason): void;
-  /** An intercepted call ended. */
-  interceptedCall(method: string, code: number, milliseconds: number): void;
+  /**
+   * A call that the shim acts on or serves itself ended.
+   * @param code gRPC's
+   * @param backendMs how much of the time was the backend's; undefined where that is not known
+   */
+  interceptedCall(method: string, code: number, milliseconds: number, backendMs?: number): void;
+  /** A call ended that only passed. */
+  passedCall(method: string, outcome: PassedOutcome): void;
   /** A connection ended because a peer broke HTTP/2. */
   protocolError(code: string): void;
   /** The journal could not do its work. */
   journalFault(fault: JournalFault): void;
+  /** A request to resize a pod ended, wherever it came from. */
+  resize(state: ResizeEnd, direction: ResizeDirection): void;
+  /** A resize of the resize API, or of annotations, entered a state (KEP-1287). */
+  resizeState(state: string): void;
+  /** A step was carried out. */
+  step(kind: string, milliseconds: number): void;
+  /** Steps were taken back after a later one had failed. */
+  undo(outcome: UndoOutcome): void;
+  /** A resize was met that an earlier shim, or an undo that failed, had left half done. */
+  recovery(outcome: RecoveryOutcome): void;
+  /** Memory was reclaimed for a lower limit, or could not be. */
+  reclaim(outcome: ReclaimOutcome, milliseconds: number): void;
+  /** The OOM killer was at work while a limit was lowered. */
+  oomKills(count: number): void;
 }
+
+/** How a call that only passed ended, as its client saw it. */
+export type PassedOutcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
+
+/** How a request to resize ended: done, refused for now, refused. */
+export type ResizeEnd = 'Completed' | 'Deferred' | 'Infeasible';
+
+/** Where limits and sizes were to go; `unknown` where a request was refused before the pod was read. */
+export type ResizeDirection = 'up' | 'down' | 'both' | 'same' | 'unknown';
+
+export type UndoOutcome = 'undone' | 'failed';
+
+/** `finished`: it had all been done. `gone`: the pod had ended meanwhile. */
+export type RecoveryOutcome = 'finished' | 'undone' | 'gone' | 'failed';
+
+export type ReclaimOutcome = 'done' | 'not_reclaimable' | 'timeout' | 'failed';
 
 export type FailOpenReason =
   /** The pod or container is not in the registry, nor does the backend describe it. */
@@ -48,6 +87,8 @@ export interface ReadinessCheck {
   readonly name: string;
   readonly ready: boolean;
   readonly says: string;
+  /** Resizes are carried out without it too: it does not count to {@link ReadinessReport.ready}. */
+  readonly isOptional?: true;
 }
 
 /** Whether resizes can be carried out: when all checks say so. Calls pass all the same. */
@@ -66,8 +107,17 @@ export const noLog: Log = {
 export const noCounters: Counters = {
   failOpen: () => undefined,
   interceptedCall: () => undefined,
+  passedCall: () => undefined,
   protocolError: () => undefined,
   journalFault: () => undefined,
+  resize: () => undefined,
+  resizeState: () => undefined,
+  step: () => undefined,
+  undo: () => undefined,
+  recovery: () => undefined,
+  reclaim: () => undefined,
+  oomKills: () => undefined,
 };
 
 export { oncePerKey } from './once.ts';
+export type { NodeReadings } from './readings.ts';

@@ -32,6 +32,7 @@ export interface ResizeContext {
   /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
   readonly reclaimTimeout: number;
   readonly log: Log;
+  readonly counters: Counters;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
   /** Counts that a request goes on as it came, and says so once for each id and reason. */
@@ -69,13 +70,14 @@ export function createResizeContext(parts: {
     tree,
     volumes,
     policies: new VolumePolicies(),
-    outcomes: new PodOutcomes(),
+    outcomes: new PodOutcomes(counters),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
     settling: new Map(),
     cgroups: new Map(),
     reclaimTimeout,
     log,
+    counters,
     ...(procRoot === undefined ? {} : { procRoot }),
     failOpen(reason, given, error) {
       counters.failOpen(reason);

@@ -5,6 +5,7 @@ export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { describePod } from './describe-pod.ts';
 export { recover } from './mend.ts';
+export { volumeTotals } from './node-readings.ts';
 export type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';
 export { podInfo } from './pod-info.ts';
 export type { PodInfo } from './pod-info.ts';

@@ -31,12 +31,15 @@ export async function mend(context: ResizeContext, pod: PodDescription): Promise
       context.policies.meetAgain(pod.sandboxId, volumes, memory);
     }
     await open.end(outcome === 'finished' ? 'done' : 'undone');
+    context.counters.recovery(outcome);
     context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
   } catch (error) {
     if (isCgroupVanished(error)) {
+      context.counters.recovery('gone');
       await open.end('undone');
       return;
     }
+    context.counters.recovery('failed');
     const why = messageOf(error);
     context.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize could not be undone');
     await open.failed(why);

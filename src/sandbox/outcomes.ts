@@ -1,3 +1,4 @@
+import { type Counters, type ResizeDirection, noCounters } from '../observe/index.ts';
 import type { VolumePolicy } from '../tmpfs/index.ts';
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../units/index.ts';
 import { explained, failureOf, fitsLater } from './resizes/failures.ts';
@@ -51,6 +52,13 @@ const nothing: PodOutcome = {
  */
 export class PodOutcomes {
   readonly #pods = new Map<string, PodOutcome>();
+  readonly #counters: Pick<Counters, 'resize'>;
+  /** Of the requests under way, by sandbox id. */
+  readonly #directions = new Map<string, ResizeDirection>();
+
+  constructor(counters: Pick<Counters, 'resize'> = noCounters) {
+    this.#counters = counters;
+  }
 
   of(sandboxId: string): PodOutcome {
     return this.#pods.get(sandboxId) ?? nothing;
@@ -58,6 +66,7 @@ export class PodOutcomes {
 
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
+    this.#directions.delete(sandboxId);
   }
 
   forgetContainer(containerId: string): void {
@@ -77,13 +86,18 @@ export class PodOutcomes {
 
   /** Runs one request of a pod, and keeps how it ended. Gives and throws what it does. */
   async track<Result>(sandboxId: string, request: () => Promise<Result>): Promise<Result> {
+    this.#directions.delete(sandboxId);
     try {
       const result = await request();
       this.#set(sandboxId, { state: 'Completed', lastError: undefined });
+      this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
       return result;
     } catch (error) {
       this.#failed(sandboxId, error);
+      this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
       throw error;
+    } finally {
+      this.#directions.delete(sandboxId);
     }
   }
 
@@ -93,13 +107,19 @@ export class PodOutcomes {
       check();
     } catch (error) {
       if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
+      this.#counters.resize(endOf(error), 'unknown');
       throw error;
     }
   }
 
   #failed(sandboxId: string, error: unknown): void {
     const lastError = { ...explained(failureOf(error)), at: Date.now() };
-    this.#set(sandboxId, { state: fitsLater(error) ? 'Deferred' : 'Infeasible', lastError });
+    this.#set(sandboxId, { state: endOf(error), lastError });
+  }
+
+  /** Where the request under way wants the pod to go, for {@link track}. */
+  leads(sandboxId: string, direction: ResizeDirection): void {
+    this.#directions.set(sandboxId, direction);
   }
 
   /** What a request asks for, as soon as it has been read. */
@@ -130,6 +150,8 @@ export class PodOutcomes {
     if (before !== undefined) this.#pods.set(sandboxId, { ...before, ...changes });
   }
 }
+
+const endOf = (error: unknown): 'Deferred' | 'Infeasible' => (fitsLater(error) ? 'Deferred' : 'Infeasible');
 
 function merged<Size>(before: KnownValues<Size>, after: KnownValues<Size>): KnownValues<Size> {
   const containers = new Map(before.containers);

@@ -1,17 +1,15 @@
-import { type CgroupPath, isCgroupVanished } from '../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { runningCgroup } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
-import type { PreviousHigh } from './journal/index.ts';
-import { podCgroup } from './live.ts';
+import { directionOf, knownOf } from './direction.ts';
+import { highsBefore } from './highs-before.ts';
 import { actionsFor } from './pod-actions.ts';
 import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
-import type { Bytes, Limit } from '../units/index.ts';
+import type { Bytes } from '../units/index.ts';
 import type { KnownValues } from './outcomes.ts';
-import type { Change, ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
+import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
 
 export interface PerformOptions {
@@ -66,13 +64,20 @@ export async function perform(
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const callRaises = target.call === 'container';
     const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
-    return carryOut(steps, {
-      ...inTime(actions, pod, deadline),
-      ...(onStep && { done: onStep }),
-      undoing: () => noted(context, pod, open?.undoing()),
-    });
+    return counted(context, () =>
+      carryOut(steps, {
+        ...inTime(actions, pod, deadline),
+        done(record) {
+          context.counters.step(record.step.kind, record.ms);
+          onStep?.(record);
+        },
+        undoing: () => noted(context, pod, open?.undoing()),
+      }),
+    );
   };
-  const records = await context.outcomes.admit(pod.sandboxId, valuesOf(target, container), () =>
+  const values = valuesOf(target, container);
+  context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
+  const records = await context.outcomes.admit(pod.sandboxId, values, () =>
     journalled(context, pod, toJournal(steps, asked), allocated, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
@@ -84,7 +89,7 @@ export async function perform(
 
 /** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
 function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
-  const lowers = asked?.memory !== undefined && isLowering(asked.memory);
+  const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
   // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
   return steps.flatMap((step): Step[] => {
@@ -119,39 +124,22 @@ async function journalled(
     await noted(context, pod, open.end('done'));
     return records;
   } catch (error) {
-    const isMarked = error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
-    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone'));
+    await noted(context, pod, isUndoFailed(error) ? open.failed(messageOf(error)) : open.end('undone'));
     throw error;
   }
 }
 
-/** memory.high of each cgroup that these steps may lower it of. */
-async function highsBefore(
-  context: ResizeContext,
-  pod: PodDescription,
-  steps: readonly Step[],
-): Promise<readonly PreviousHigh[]> {
-  const highs: PreviousHigh[] = [];
-  for (const step of steps) {
-    const cgroup = await loweredCgroup(context, pod, step);
-    if (cgroup === undefined) continue;
-    try {
-      highs.push({ cgroup, memoryHigh: context.tree.readHigh(cgroup) });
-    } catch (error) {
-      // It has ended: nothing will be lowered there.
-      if (!isCgroupVanished(error)) throw error;
-    }
+/** A transaction that fails has been taken back, or that has failed too. */
+async function counted<Result>({ counters }: ResizeContext, transaction: () => Promise<Result>): Promise<Result> {
+  try {
+    return await transaction();
+  } catch (error) {
+    counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
+    throw error;
   }
-  return highs;
 }
 
-async function loweredCgroup(context: ResizeContext, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
-  if (step.kind === 'pod-memory') return isLowering(step) ? podCgroup(pod) : undefined;
-  if (step.kind !== 'container' || step.memory === undefined || !isLowering(step.memory)) return undefined;
-  return runningCgroup(context, pod, step.id);
-}
-
-const isLowering = ({ from, to }: Change<Limit<Bytes>>): boolean => compareLimits(to, from) < 0;
+const isUndoFailed = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
 /** The values that a transaction leads to. */
 function valuesOf(

@@ -4,6 +4,7 @@ import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '
 import { assertNotUnderUse } from './admission.ts';
 import { assertNodeHas } from './capacity.ts';
 import type { ResizeContext } from './context.ts';
+import { absolute, directionOf, knownOf } from './direction.ts';
 import { followingLimits } from './following.ts';
 import { hasDoneItsInit } from './init-containers.ts';
 import { limitsByName } from './limits.ts';
@@ -79,8 +80,11 @@ async function prepare(
   assertHasVolumes(pod, volumes, desired.volumes.keys());
   const all = await describeContainers(context, pod);
   const containers = byName(all);
-  if (!dryRun) context.outcomes.desire(pod.sandboxId, desiredValues(desired, containers));
+  const wanted = desiredValues(desired, containers);
+  if (!dryRun) context.outcomes.desire(pod.sandboxId, wanted);
   const read = await readPod(tree, pod, volumes);
+  const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
+  if (!dryRun) context.outcomes.leads(pod.sandboxId, direction);
   policies.meet(pod.sandboxId, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
   const { wishes, stored } = wishesOf(pod, all, state, desired.containers);

@@ -1,5 +1,6 @@
 import { type CgroupPath, isCgroupVanished, makeRoom } from '../cgroups/index.ts';
 import { type ErrorContext, Reason, ShimError } from '../errors/index.ts';
+import type { ReclaimOutcome } from '../observe/index.ts';
 import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
@@ -56,9 +57,12 @@ export async function lowerMemory(
 ): Promise<void> {
   if (memory.to === 'max' || compareLimits(memory.to, memory.from) >= 0) return set();
   const progress = { isSetting: false };
+  const start = performance.now();
+  const reclaimed = (outcome: ReclaimOutcome): void => context.counters.reclaim(outcome, performance.now() - start);
   try {
     const lower = (): Promise<void> => {
       progress.isSetting = true;
+      reclaimed('done');
       return set();
     };
     const { before, reached, reclaims, oomKills } = await makeRoom(context.tree, cgroup, {
@@ -69,12 +73,21 @@ export async function lowerMemory(
     });
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };
     if (reclaims > 0) context.log.info({ ...fields, reclaims }, 'memory reclaimed');
+    if (oomKills > 0) context.counters.oomKills(oomKills);
     if (oomKills > 0) context.log.warn({ ...fields, oomKills }, 'the OOM killer was at work while a limit was lowered');
   } catch (error) {
     // It has just ended: nothing is in use any more, and who sets the limit finds out by himself.
     if (!progress.isSetting && isCgroupVanished(error)) return set();
-    throw progress.isSetting ? error : named(error, text, ids);
+    if (progress.isSetting) throw error;
+    reclaimed(reclaimOutcomeOf(error));
+    throw named(error, text, ids);
   }
+}
+
+function reclaimOutcomeOf(error: unknown): ReclaimOutcome {
+  if (!(error instanceof ShimError)) return 'failed';
+  if (error.reason === Reason.MEMORY_NOT_RECLAIMABLE) return 'not_reclaimable';
+  return error.reason === Reason.RECLAIM_TIMEOUT ? 'timeout' : 'failed';
 }
 
 /** The cgroup's path says little to whoever has asked: the error names the pod and the container as well. */

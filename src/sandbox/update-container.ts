@@ -9,6 +9,7 @@ import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../units/index.ts';
 import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
+import { directionOf } from './direction.ts';
 import { followingLimits } from './following.ts';
 import { containerCgroup, hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { assertId, assertMeaning, saying } from './meaning.ts';
@@ -131,7 +132,10 @@ async function prepare(
   const limits = await tree.readLimits(cgroup);
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
   const wanted = wantedLimits(resources, current);
-  context.outcomes.desire(pod.sandboxId, { containers: new Map([[container.containerId, wanted]]) });
+  const desired = { containers: new Map([[container.containerId, wanted]]) };
+  context.outcomes.desire(pod.sandboxId, desired);
+  const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
+  context.outcomes.leads(pod.sandboxId, directionOf(desired, now));
   if (wanted.memory !== undefined) {
     const { text, ids } = containerNamed(container, pod);
     const whose = { text, ...ids };

@@ -27,6 +27,7 @@ import {
 } from '../units/index.ts';
 import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
+import { absolute, directionOf, knownOf } from './direction.ts';
 import { failOpen } from './fail-open.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
@@ -138,6 +139,7 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
+  context.outcomes.leads(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
   if (limits.memory !== undefined) {
     const name = `${known.metadata.namespace}/${known.metadata.name}`;
     const whose = { text: `pod ${name}`, pod: name };

@@ -33,7 +33,7 @@ export function createLocalServer(
   });
   for (const [path, handler] of handlers) {
     const ended = (call: EndedCall): void => {
-      counters.interceptedCall(path, call.code, call.elapsedMs);
+      counters.interceptedCall(path, call.code, call.elapsedMs, call.trace.backendMs);
       log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');
     };
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>

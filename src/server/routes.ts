@@ -44,7 +44,7 @@ export function interceptionOf(
 ): Interception {
   const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
     const shimMs = performance.now() - start;
-    counters.interceptedCall(path, status.OK, backendMs + shimMs);
+    counters.interceptedCall(path, status.OK, backendMs + shimMs, backendMs);
     if (debug || call.logLevel !== 'debug')
       log[call.logLevel](callFields(trace, path, status.OK, shimMs), 'intercepted call');
   };

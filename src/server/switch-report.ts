@@ -34,9 +34,10 @@ export function switchReport({ log, counters, logPassedCalls, isFirst }: SwitchR
       const ms = Math.round(milliseconds * 1000) / 1000;
       // Of an amended call the response is looked at when it is one; of a failed one nobody else hears.
       if (route === 'amend' && code !== undefined && code !== OK) {
-        counters.interceptedCall(path, code, milliseconds);
+        counters.interceptedCall(path, code, milliseconds, milliseconds);
         log.info({ method: path, code: status[code] ?? code, shimMs: 0, backendMs: ms }, 'intercepted call');
       }
+      if (route === 'pass') counters.passedCall(path, outcome);
       // A handled call leaves its line where it is handled.
       if (!logPassedCalls || route === 'handle') return;
       log.info(

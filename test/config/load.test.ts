@@ -37,6 +37,7 @@ const defaults: Config = {
   intercept: true,
   resizeListen: '/run/cri-resize-shim/resize.sock',
   resizeSocketMode: 0o600,
+  metricsBind: { kind: 'none' },
   kubeconfig: '',
   nodeName: '',
   logLevel: 'info',
@@ -52,6 +53,10 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['listen', '--listen', 'unix:/run/one-slash.sock', '/run/one-slash.sock'],
   ['containerRuntimeEndpoint', '--container-runtime-endpoint', '/run/k3s//containerd.sock', '/run/k3s/containerd.sock'],
   ['kubeletRoot', '--kubelet-root', '/data/kubelet/', '/data/kubelet'],
+  ['metricsBind', '--metrics-bind', '127.0.0.1:9467', { kind: 'tcp', host: '127.0.0.1', port: 9467 }],
+  ['metricsBind', '--metrics-bind', '127.3.2.1:0', { kind: 'tcp', host: '127.3.2.1', port: 0 }],
+  ['metricsBind', '--metrics-bind', 'localhost:80', { kind: 'tcp', host: '127.0.0.1', port: 80 }],
+  ['metricsBind', '--metrics-bind', 'unix:///run/a//m.sock', { kind: 'unix', path: '/run/a/m.sock' }],
   ['kubeconfig', '--kubeconfig', '/etc//kubernetes/shim.conf', '/etc/kubernetes/shim.conf'],
   ['kubeconfig', '--kubeconfig', 'in-cluster', 'in-cluster'],
   ['nodeName', '--node-name', 'node-1.example.org', 'node-1.example.org'],
@@ -112,6 +117,13 @@ describe('settings', () => {
     expect((await loadFile(`resizeSocketMode: "${text}"`)).resizeSocketMode).toBe(mode);
   });
 
+  it('metrics may be served at ::1, and turned off again', async () => {
+    const bound = { kind: 'tcp', host: '::1', port: 65_535 };
+    expect((await load('--metrics-bind=[::1]:65535')).metricsBind).toEqual(bound);
+    expect((await loadFile('metricsBind: "[::1]:65535"')).metricsBind).toEqual(bound);
+    expect((await loadFile('metricsBind: 127.0.0.1:1', '--metrics-bind=')).metricsBind).toEqual({ kind: 'none' });
+  });
+
   it('a switch alone is true, also where the file says false', async () => {
     expect((await loadFile('intercept: false', '--intercept', '--log-level', 'warn')).intercept).toBe(true);
     expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
@@ -149,6 +161,23 @@ describe('a bad command line', () => {
     [
       ['--resize-listen=/run/containerd/containerd.sock'],
       /^--resize-listen and --container-runtime-endpoint are both .*; give the first a path of its own$/,
+    ],
+    [
+      ['--metrics-bind', '0.0.0.0:9467'],
+      /^--metrics-bind: "0.0.0.0:9467" is not this machine alone: whoever gets there/,
+    ],
+    [['--metrics-bind', '[::]:9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', '10.1.2.3:9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', '127.0.0.1.example.org:9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', '[::ffff:8.8.8.8]:9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', ':9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', '127.0.0.1'], /^--metrics-bind: "127.0.0.1" must be a loopback address with a port/],
+    [['--metrics-bind', '127.0.0.1:65536'], /^--metrics-bind: .* must be a loopback address with a port/],
+    [['--metrics-bind', 'http://127.0.0.1:1/'], /^--metrics-bind: .* must be a loopback address with a port/],
+    [['--metrics-bind', 'unix://m.sock'], /^--metrics-bind: .* must be unix:\/\/ and an absolute path/],
+    [
+      ['--metrics-bind=/run/cri-resize-shim/resize.sock'],
+      '--metrics-bind and --resize-listen are both /run/cri-resize-shim/resize.sock; give the first a path of its own',
     ],
     [['--intercpt'], "unknown option '--intercpt' (Did you mean --intercept?)"],
     [['--log-level'], /option '--log-level <LEVEL>' argument missing/],

@@ -41,20 +41,28 @@ describe('counters', () => {
     counters.journalFault('unavailable');
     counters.journalFault('unavailable');
     counters.journalFault('bad_record');
+    counters.passedCall('/a/C', 'answered');
+    counters.resize('Completed', 'up');
+    counters.resize('Deferred', 'down');
+    counters.resize('Completed', 'up');
     expect(counters.snapshot()).toEqual({
       failOpen: { unknown_pod: 2, undecodable: 1 },
       interceptedCalls: [
-        { method: '/a/B', code: 0, count: 2, milliseconds: 3.5 },
-        { method: '/a/B', code: 9, count: 1, milliseconds: 1 },
+        { method: '/a/B', code: 'OK', count: 2, milliseconds: 3.5 },
+        { method: '/a/B', code: 'FAILED_PRECONDITION', count: 1, milliseconds: 1 },
       ],
+      passedCalls: 1,
       protocolErrors: { PROTOCOL_ERROR: 1 },
       journalFaults: { unavailable: 2, bad_record: 1 },
+      resizes: { 'Completed up': 2, 'Deferred down': 1 },
     });
     expect(countersFields(counters.snapshot())).toEqual({
       failOpen: ['unknown_pod 2', 'undecodable 1'],
-      interceptedCalls: ['/a/B code 0: 2, 4 ms', '/a/B code 9: 1, 1 ms'],
+      interceptedCalls: ['/a/B code OK: 2, 4 ms', '/a/B code FAILED_PRECONDITION: 1, 1 ms'],
       protocolErrors: ['PROTOCOL_ERROR 1'],
       journalFaults: ['unavailable 2', 'bad_record 1'],
+      resizes: ['Completed up 2', 'Deferred down 1'],
+      passedCalls: 1,
     });
   });
 

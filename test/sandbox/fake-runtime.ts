@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import { CgroupTree } from '../../src/cgroups/index.ts';
+import { createCounters } from '../../src/observe/counters.ts';
 import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
 import { Backend, type Messages, type Partially, decode, encode, runtimePath } from '../../src/runtime/index.ts';
 import { Journal } from '../../src/sandbox/journal/index.ts';
@@ -51,6 +52,8 @@ export class FakeRuntime {
   readonly procRoot = join(this.#folder, 'proc');
   readonly warnings: LogFields[] = [];
   readonly failOpens: FailOpenReason[] = [];
+  /** All but those. */
+  readonly counted = createCounters();
   readonly context: ResizeContext;
 
   private constructor() {
@@ -62,12 +65,7 @@ export class FakeRuntime {
       warn: (fields: LogFields) => void this.warnings.push(fields),
       error: () => undefined,
     };
-    const counters: Counters = {
-      failOpen: (reason) => void this.failOpens.push(reason),
-      interceptedCall: () => undefined,
-      protocolError: () => undefined,
-      journalFault: () => undefined,
-    };
+    const counters: Counters = { ...this.counted, failOpen: (reason) => void this.failOpens.push(reason) };
     this.context = createResizeContext({
       registry: new Registry(this.backend, log),
       backend: this.backend,

@@ -48,7 +48,16 @@ it('an amended call that fails leaves the line of an intercepted one; one that d
   expect(lines).toEqual([
     { level: 'info', method: '/a/RunPod', code: 'UNKNOWN', shimMs: 0, backendMs: 7.5, msg: 'intercepted call' },
   ]);
-  expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 2, count: 1 }]);
+  expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 'UNKNOWN', count: 1 }]);
+});
+
+it('calls that pass are counted by how they ended, others are not among them', () => {
+  const observer = report();
+  observer.streamClosed('/a/B', 'pass', 'answered', undefined, 1);
+  observer.streamClosed('/a/B', 'pass', 'cancelled', undefined, 1);
+  observer.streamClosed('/a/C', 'amend', 'answered', 0, 1);
+  observer.streamClosed('/a/D', 'handle', 'answered', 0, 1);
+  expect(counters.snapshot().passedCalls).toBe(2);
 });
 
 it('an outage of the backend leaves two lines, however many clients try', () => {

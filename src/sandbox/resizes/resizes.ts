@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Code, Reason, ShimError, tracesOf } from '../../errors/index.ts';
-import type { Log } from '../../observe/index.ts';
+import type { Counters, Log } from '../../observe/index.ts';
 import type { ResizeOutcome, ResizePod } from '../resize-request.ts';
 import type { StepRecord } from '../transaction.ts';
 import { type AskedPod, type MemoryRequests, readAsked } from './asked.ts';
@@ -38,6 +38,7 @@ export interface ResizesParts {
   /** 0 to 1, as Math.random: spreads the later tries. */
   readonly random: () => number;
   readonly log: Log;
+  readonly counters?: Counters;
   /** Those of {@link defaultBounds} where they are not given. */
   readonly bounds?: Partial<ResizeBounds>;
 }
@@ -93,6 +94,11 @@ export class Resizes {
   /** In steady state, nothing under way or deferred, proposed is the sum of the others. */
   get counts(): ResizeCounts {
     return { ...this.#counts };
+  }
+
+  /** The states of those that have not ended. */
+  get unfinished(): readonly ResizeState[] {
+    return this.#book.allLive.map(({ resize }) => resize.state);
   }
 
   /** Throws UNKNOWN_RESIZE. */
@@ -226,8 +232,8 @@ export class Resizes {
       if (this.#book.liveCount >= this.#bounds.live) throw tooMany(this.#bounds.live);
       readAsked(asked, this.#requests.of(pod.sandboxId));
     } catch (error) {
-      this.#counts.proposed += 1;
-      this.#counts.infeasible += 1;
+      this.#count('Proposed');
+      this.#count('Infeasible');
       throw error;
     }
     return this.#add({ id: randomUUID(), pod, asked, defer, timeoutMs, createdAt: this.#parts.clock.now() });
@@ -247,7 +253,7 @@ export class Resizes {
       podGone: false,
       stopTimer: () => undefined,
     };
-    this.#counts.proposed += 1;
+    this.#count('Proposed');
     this.#book.add(live);
     this.#watchers.publish(stateEvent(live.resize));
     return live;
@@ -359,11 +365,17 @@ export class Resizes {
     live.stopTimer();
     const next = hasEnded(state) ? { nextTryAt: undefined } : {};
     live.resize = { ...live.resize, ...changes, ...next, state, changedAt: this.#parts.clock.now() };
+    this.#count(state);
+    if (hasEnded(state)) this.#book.end(live.resize);
+    this.#watchers.publish(stateEvent(live.resize));
+  }
+
+  #count(state: ResizeState): void {
+    if (state === 'Proposed') this.#counts.proposed += 1;
     if (state === 'Infeasible') this.#counts.infeasible += 1;
     if (state === 'Completed') this.#counts.completed += 1;
     if (state === 'Canceled') this.#counts.canceled += 1;
-    if (hasEnded(state)) this.#book.end(live.resize);
-    this.#watchers.publish(stateEvent(live.resize));
+    this.#parts.counters?.resizeState(state);
   }
 
   #resume({ id, pod, asked, timeoutMs, createdAt }: DeferredRecord): void {

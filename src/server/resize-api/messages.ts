@@ -163,6 +163,25 @@ function readRoot(): protobuf.Root {
   return parsed;
 }
 
+/** Encodes a request, as a client sends it: what is left out is not sent. */
+export function encodeRequest(name: keyof Requests, message: object): Buffer {
+  return encoded(name, message);
+}
+
+/** Decodes a response, as a client reads it: lists and texts are there if empty, sub-messages only if they were sent. */
+export function decodeResponse<Name extends keyof Responses>(name: Name, bytes: Uint8Array): Responses[Name] {
+  const type = typeOf(name);
+  const options = { longs: Number, enums: String, defaults: true, arrays: true, objects: true };
+  return withoutNulls(type.toObject(type.decode(bytes), options)) as Responses[Name];
+}
+
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (typeof value !== 'object' || value === null) return value;
+  const fields = Object.entries(value).filter(([, field]) => field !== null);
+  return Object.fromEntries(fields.map(([name, field]) => [name, withoutNulls(field)]));
+}
+
 /** Decodes a request; unknown fields are skipped. Throws when the bytes are no such message. */
 export function decodeRequest<Name extends keyof Requests>(name: Name, bytes: Uint8Array): Requests[Name] {
   const type = typeOf(name);
@@ -172,6 +191,10 @@ export function decodeRequest<Name extends keyof Requests>(name: Name, bytes: Ui
 
 /** Encodes a response. */
 export function encodeResponse<Name extends keyof Responses>(name: Name, message: Responses[Name]): Buffer {
+  return encoded(name, message);
+}
+
+function encoded(name: string, message: object): Buffer {
   const type = typeOf(name);
   const bytes = type.encode(type.fromObject(message)).finish();
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

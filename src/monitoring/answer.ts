@@ -1,0 +1,15 @@
+/** What a request is answered with. */
+export interface Answer {
+  readonly status: number;
+  /** The content type. */
+  readonly type: string;
+  readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export const plain = (status: number, body: string, headers: Answer['headers'] = {}): Answer => ({
+  status,
+  type: 'text/plain; charset=utf-8',
+  body: `${body}\n`,
+  headers,
+});

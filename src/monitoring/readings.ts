@@ -1,0 +1,46 @@
+import { readdirSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
+import { families } from '../observe/families.ts';
+import { type Family, Reading } from '../observe/family.ts';
+import type { NodeReadings, ReadinessReport } from '../observe/index.ts';
+
+export interface Readings {
+  readonly version: string;
+  readonly connections: number;
+  readonly readiness: ReadinessReport;
+  readonly node: NodeReadings;
+}
+
+/** What is looked up at the moment, in the order of families.ts. */
+export function readingFamilies({ version, connections, readiness, node }: Readings): readonly Family[] {
+  const one = (value: number) => () => [[[], value] as const];
+  const { volumes, unfinished } = node;
+  const states = [...new Set(['Deferred', 'InProgress', 'Proposed', ...unfinished])];
+  return [
+    new Reading(families.buildInfo, () => [[[version, process.version], 1]]),
+    new Reading(families.ready, () =>
+      readiness.checks.map(({ name, ready }) => [[name] as const, ready ? 1 : 0] as const),
+    ),
+    new Reading(families.connections, one(connections)),
+    new Reading(families.pods, one(node.pods)),
+    new Reading(families.volumes, one(volumes.count)),
+    new Reading(families.volumeSize, one(volumes.size)),
+    new Reading(families.volumeUse, one(volumes.used)),
+    new Reading(families.unfinished, () =>
+      states.map((state) => [[state] as const, unfinished.filter((other) => other === state).length] as const),
+    ),
+  ];
+}
+
+/** What every program tells of its process, by the names that all clients of Prometheus give it. */
+export function processFamilies(): readonly Family[] {
+  const one = (value: number) => () => [[[], value] as const];
+  const { user, system } = process.cpuUsage();
+  return [
+    new Reading(families.processCpu, one((user + system) / 1e6)),
+    new Reading(families.processMemory, one(process.memoryUsage.rss())),
+    // Less the one that reads the folder.
+    new Reading(families.processFiles, one(readdirSync('/proc/self/fd').length - 1)),
+    new Reading(families.processStart, one(performance.timeOrigin / 1000)),
+  ];
+}

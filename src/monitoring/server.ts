@@ -1,0 +1,111 @@
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import { tracesOf } from '../errors/index.ts';
+import { expositionOf, expositionType } from '../observe/exposition.ts';
+import type { Family } from '../observe/family.ts';
+import type { Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
+import { type Answer, plain } from './answer.ts';
+import { measureEventLoop } from './event-loop.ts';
+import { healthAnswer, livenessAnswer } from './health.ts';
+import { isLoopbackHost } from './host.ts';
+import { processFamilies, readingFamilies } from './readings.ts';
+
+export interface MonitoringParts {
+  readonly version: string;
+  /** What is counted as it happens. */
+  readonly counted: readonly Family[];
+  /** Must not reject. */
+  readonly readiness: () => Promise<ReadinessReport>;
+  readonly node: () => NodeReadings;
+  /** Connections of CRI clients that are open. */
+  readonly connections: () => number;
+  readonly log: Log;
+}
+
+export interface MonitoringServer {
+  /** Listens nowhere yet. */
+  readonly http: Server;
+  /** Ends all connections. */
+  close(): void;
+}
+
+/** Any local user may connect: that must not cost more than so much. */
+const MOST_CONNECTIONS = 32;
+const IDLE_MS = 10_000;
+
+type Route = (query: URLSearchParams) => Answer | Promise<Answer>;
+
+/** @param checksHost whether a browser may get here, at an address of TCP: see host.ts */
+export function createMonitoringServer(parts: MonitoringParts, checksHost: boolean): MonitoringServer {
+  const lag = measureEventLoop();
+  const routes: Readonly<Record<string, Route>> = {
+    '/metrics': async () => ({
+      status: 200,
+      type: expositionType,
+      body: expositionOf(await allFamilies(parts, lag.family)),
+    }),
+    '/healthz': (query) => livenessAnswer('healthz', query),
+    '/livez': (query) => livenessAnswer('livez', query),
+    '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
+  };
+  const answer = (request: IncomingMessage) => answerTo(routes, request, checksHost);
+  const http = createServer((request, response) => void serve(answer, request, response, parts.log));
+  http.maxConnections = MOST_CONNECTIONS;
+  http.timeout = IDLE_MS;
+  return {
+    http,
+    close() {
+      lag.stop();
+      http.close();
+      http.closeAllConnections();
+    },
+  };
+}
+
+async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonly Family[]> {
+  const { version, counted, connections, node } = parts;
+  const readiness = await parts.readiness();
+  const read = readingFamilies({ version, connections: connections(), readiness, node: node() });
+  return [...read, ...counted, lag, ...processFamilies()];
+}
+
+/** Never rejects: whatever happens ends as the answer. */
+async function serve(
+  answerOf: (request: IncomingMessage) => Answer | Promise<Answer>,
+  request: IncomingMessage,
+  response: ServerResponse,
+  log: Log,
+): Promise<void> {
+  let answer: Answer;
+  try {
+    answer = await answerOf(request);
+  } catch (error) {
+    log.error(
+      { path: request.url?.slice(0, 128), ...tracesOf(error) },
+      'a request for metrics or health has failed by a fault of the shim',
+    );
+    answer = plain(500, 'internal error of cri-resize-shim; its log says more');
+  }
+  response.writeHead(answer.status, {
+    'content-type': answer.type,
+    'content-length': Buffer.byteLength(answer.body),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    ...answer.headers,
+  });
+  response.end(answer.body);
+}
+
+function answerTo(
+  routes: Readonly<Record<string, Route>>,
+  request: IncomingMessage,
+  checksHost: boolean,
+): Answer | Promise<Answer> {
+  if (checksHost && !isLoopbackHost(request.headers.host))
+    return plain(403, 'the Host header is not a loopback address: ask for localhost or 127.0.0.1');
+  const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+  const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
+  if (route === undefined) return plain(404, `nothing here; there are ${Object.keys(routes).join(', ')}`);
+  if (request.method !== 'GET' && request.method !== 'HEAD')
+    return plain(405, 'only GET and HEAD', { allow: 'GET, HEAD' });
+  return route(new URLSearchParams(query));
+}

@@ -1,0 +1,126 @@
+/** A metric with all its series, as Prometheus knows it. */
+export interface Description<Labels extends readonly string[] = readonly string[]> {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly labels: Labels;
+  /** One line for people. */
+  readonly help: string;
+}
+
+/** Values of a description's labels, in its order. */
+export type LabelValues<Labels extends readonly string[]> = { readonly [Index in keyof Labels]: string };
+
+/** One series as it stands. */
+export type Series =
+  | { readonly kind: 'number'; readonly labels: readonly string[]; readonly value: number }
+  | ({ readonly kind: 'histogram'; readonly labels: readonly string[] } & Distribution);
+
+export interface Distribution {
+  /** How many were at most as large as the bound of the same index in {@link bounds}, and not in an earlier one. */
+  readonly counts: readonly number[];
+  readonly count: number;
+  readonly sum: number;
+}
+
+export interface Family {
+  readonly description: Description;
+  series(): Iterable<Series>;
+}
+
+/** Upper bounds of the buckets of every histogram, in seconds: from what an amended call takes to a long reclaim. */
+export const bounds = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30] as const;
+
+/** Labels are from small sets; should one not be (any client may call any method), it stays small here. */
+const MOST_SERIES = 256;
+const LONGEST_LABEL = 128;
+const OTHER = 'other';
+
+/** Series by their labels: a bounded number of them. */
+class SeriesByLabels<State> {
+  readonly #states = new Map<string, { readonly labels: readonly string[]; readonly state: State }>();
+  readonly #create: () => State;
+
+  constructor(create: () => State) {
+    this.#create = create;
+  }
+
+  /** Past the bound the first label is `other`, far past it all are. */
+  of(labels: readonly string[]): State {
+    const key = labels.join('\0');
+    const known = this.#states.get(key);
+    if (known !== undefined) return known.state;
+    const [first = '', ...rest] = labels;
+    const fits = first.length <= LONGEST_LABEL && this.#states.size < MOST_SERIES;
+    if (!fits && first !== OTHER) return this.of([OTHER, ...rest]);
+    if (this.#states.size >= 2 * MOST_SERIES && rest.some((label) => label !== OTHER))
+      return this.of(labels.map(() => OTHER));
+    const state = this.#create();
+    this.#states.set(key, { labels: [...labels], state });
+    return state;
+  }
+
+  all(): readonly { readonly labels: readonly string[]; readonly state: State }[] {
+    return [...this.#states.values()];
+  }
+}
+
+/** Counts events. One without labels begins at 0, the others where they are met. */
+export class Counter<const Labels extends readonly string[]> implements Family {
+  readonly #counts = new SeriesByLabels(() => ({ value: 0 }));
+
+  constructor(readonly description: Description<Labels>) {
+    if (description.labels.length === 0) this.#counts.of([]);
+  }
+
+  add(labels: LabelValues<Labels>, amount = 1): void {
+    this.#counts.of(labels).value += amount;
+  }
+
+  /** By the values of the labels. */
+  get counts(): readonly { readonly labels: readonly string[]; readonly value: number }[] {
+    return this.#counts.all().map(({ labels, state: { value } }) => ({ labels, value }));
+  }
+
+  series(): readonly Series[] {
+    return this.counts.map(({ labels, value }) => ({ kind: 'number', labels, value }));
+  }
+}
+
+/** Counts durations by how long they were. */
+export class Histogram<const Labels extends readonly string[]> implements Family {
+  readonly #series = new SeriesByLabels(() => ({ counts: bounds.map(() => 0), count: 0, sum: 0 }));
+
+  constructor(readonly description: Description<Labels>) {
+    if (description.labels.length === 0) this.#series.of([]);
+  }
+
+  observe(labels: LabelValues<Labels>, seconds: number): void {
+    const series = this.#series.of(labels);
+    series.count += 1;
+    series.sum += seconds;
+    const index = bounds.findIndex((bound) => seconds <= bound);
+    // Beyond the last bound: in `count` alone.
+    if (index >= 0) series.counts[index] = (series.counts[index] ?? 0) + 1;
+  }
+
+  /** By the values of the labels. */
+  get distributions(): readonly ({ readonly labels: readonly string[] } & Distribution)[] {
+    return this.#series.all().map(({ labels, state }) => ({ labels, ...state, counts: [...state.counts] }));
+  }
+
+  series(): readonly Series[] {
+    return this.distributions.map((distribution) => ({ kind: 'histogram', ...distribution }));
+  }
+}
+
+/** What is looked up when it is asked for. */
+export class Reading<const Labels extends readonly string[]> implements Family {
+  constructor(
+    readonly description: Description<Labels>,
+    readonly read: () => readonly (readonly [labels: LabelValues<Labels>, value: number])[],
+  ) {}
+
+  series(): readonly Series[] {
+    return this.read().map(([labels, value]) => ({ kind: 'number', labels, value }));
+  }
+}

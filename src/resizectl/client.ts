@@ -1,0 +1,91 @@
+import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
+import { once } from 'node:events';
+import {
+  PACKAGE,
+  type Requests,
+  type Responses,
+  decodeResponse,
+  encodeRequest,
+} from '../server/resize-api/messages.ts';
+
+type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
+
+/** Questions are answered at once, or something is wrong. */
+const ANSWER_MS = 30_000;
+
+/** What happens to resizes, as it happens. */
+export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
+  /** Resolves when nothing is missed from now on. Rejects with grpc-js's ServiceError. */
+  readonly opened: Promise<void>;
+  cancel(): void;
+}
+
+/** A client of the resize API. Calls reject with grpc-js's ServiceError. */
+export class ResizeClient {
+  readonly #client: Client;
+
+  /** @param endpoint absolute path of the socket */
+  constructor(readonly endpoint: string) {
+    this.#client = new Client(`unix:${endpoint}`, credentials.createInsecure(), {
+      'grpc.max_receive_message_length': 16 * 1024 * 1024,
+      'grpc.enable_retries': 0,
+      'grpc.default_authority': 'localhost',
+    });
+  }
+
+  async call<Name extends Method>(
+    method: Name,
+    request: object,
+    timeoutMs = ANSWER_MS,
+  ): Promise<Responses[`${Name}Response`]> {
+    const bytes = await this.raw(
+      pathOf(method),
+      encodeRequest(`${method}Request` satisfies keyof Requests, request),
+      timeoutMs,
+    );
+    return decodeResponse<`${Name}Response`>(`${method}Response`, bytes);
+  }
+
+  /** A call with bytes as they are. */
+  raw(path: string, request: Buffer, timeoutMs = ANSWER_MS): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const deadline = Date.now() + timeoutMs;
+      this.#client.makeUnaryRequest(
+        path,
+        identity,
+        identity,
+        request,
+        new Metadata(),
+        { deadline },
+        (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error)),
+      );
+    });
+  }
+
+  watch(pod?: Requests['WatchResizesRequest']['pod']): Watch {
+    const request = encodeRequest('WatchResizesRequest', pod === undefined ? {} : { pod });
+    const stream: ClientReadableStream<Buffer> = this.#client.makeServerStreamRequest(
+      pathOf('WatchResizes'),
+      identity,
+      identity,
+      request,
+    );
+    const opened = once(stream, 'metadata').then(() => undefined);
+    // Who only reads hears of the failure there.
+    opened.catch(() => undefined);
+    return { opened, cancel: () => stream.cancel(), [Symbol.asyncIterator]: () => eventsOf(stream) };
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+}
+
+async function* eventsOf(
+  stream: ClientReadableStream<Buffer>,
+): AsyncGenerator<Responses['ResizeEvent'], void, undefined> {
+  for await (const bytes of stream as AsyncIterable<Buffer>) yield decodeResponse('ResizeEvent', bytes);
+}
+
+const identity = (bytes: Buffer): Buffer => bytes;
+const pathOf = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;

@@ -1,0 +1,12 @@
+import type { ResizeClient } from './client.ts';
+import type { Output } from './commands.ts';
+
+/** What every command works with. */
+export interface Context {
+  readonly client: ResizeClient;
+  readonly output: Output;
+  /** To stdout, as it is. */
+  readonly print: (text: string) => void;
+  /** Says on stderr what went wrong, and goes on. */
+  readonly complain: (error: unknown) => void;
+}

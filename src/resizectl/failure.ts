@@ -1,0 +1,95 @@
+import { type ServiceError, status } from '@grpc/grpc-js';
+import { Reader } from 'protobufjs/minimal.js';
+import { Reason } from '../errors/index.ts';
+import { Exit } from './commands.ts';
+import { cureOf } from './cures.ts';
+import { printable } from './text.ts';
+
+/** What was asked makes no sense. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** A failure as a person is told of it. */
+export interface Told {
+  readonly lines: readonly string[];
+  readonly exit: Exit;
+}
+
+/** What a call failed with, as the shim tells it (google.rpc.ErrorInfo); undefined where it does not. */
+export interface ErrorInfo {
+  readonly reason: string;
+  readonly about: Readonly<Record<string, string>>;
+}
+
+export const isServiceError = (error: unknown): error is ServiceError =>
+  error instanceof Error && 'code' in error && typeof error.code === 'number' && 'metadata' in error;
+
+/** Says what went wrong, and what to do about it. */
+export function tell(error: unknown, endpoint: string): Told {
+  if (error instanceof UsageError) return { lines: [error.message], exit: Exit.usage };
+  if (!isServiceError(error))
+    return { lines: [error instanceof Error ? error.message : String(error)], exit: Exit.failed };
+  const info = errorInfoOf(error);
+  if (info === undefined) return { lines: transportLines(error, endpoint), exit: Exit.failed };
+  const cure = cureOf(info.reason);
+  const lines = [`${info.reason}: ${printable(error.details)}`, ...(cure === undefined ? [] : [`what to do: ${cure}`])];
+  return { lines, exit: exitOf(info.reason) };
+}
+
+/** Nothing was reached, or something that is not the shim. */
+function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
+  const name = status[code];
+  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(details)}`];
+  if (code !== status.UNAVAILABLE) return lines;
+  return [
+    ...lines,
+    'what to do: look whether cri-resize-shim runs (systemctl status cri-resize-shim), serves the API there (--resize-listen, --intercept), and whether you may connect (root may, by default); --endpoint names another socket',
+  ];
+}
+
+const unknownThings: ReadonlySet<string> = new Set([Reason.UNKNOWN_POD, Reason.AMBIGUOUS_POD, Reason.UNKNOWN_RESIZE]);
+const notSaid: ReadonlySet<string> = new Set([
+  Reason.INTERNAL,
+  Reason.STOPPING,
+  Reason.TOO_MANY_WATCHERS,
+  Reason.WATCHER_TOO_SLOW,
+]);
+
+/** Of a resize that has no state, since it never came to one. */
+function exitOf(reason: string): Exit {
+  if (unknownThings.has(reason)) return Exit.usage;
+  if (notSaid.has(reason)) return Exit.failed;
+  return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
+}
+
+/** Reads the trailer grpc-status-details-bin: google.rpc.Status with one ErrorInfo (proto/google/rpc). */
+export function errorInfoOf(error: ServiceError): ErrorInfo | undefined {
+  const [details] = error.metadata.get('grpc-status-details-bin');
+  if (!Buffer.isBuffer(details)) return undefined;
+  try {
+    const any = fieldsOf(details).get(3)?.at(0);
+    const info = any === undefined ? undefined : fieldsOf(any).get(2)?.at(0);
+    if (info === undefined) return undefined;
+    const fields = fieldsOf(info);
+    const about = (fields.get(3) ?? []).map(fieldsOf).map((pair) => [text(pair.get(1)), text(pair.get(2))] as const);
+    return { reason: text(fields.get(1)), about: Object.fromEntries(about) };
+  } catch {
+    // Not as the shim writes it: then its sender is another, and the status alone says what there is to say.
+    return undefined;
+  }
+}
+
+/** The fields of a message that hold bytes, by number. Throws when it is none. */
+function fieldsOf(message: Uint8Array): ReadonlyMap<number, readonly Uint8Array[]> {
+  const reader = Reader.create(message);
+  const fields = new Map<number, Uint8Array[]>();
+  while (reader.pos < reader.len) {
+    const tag = reader.uint32();
+    if ((tag & 7) !== 2) reader.skipType(tag & 7);
+    else fields.set(tag >>> 3, [...(fields.get(tag >>> 3) ?? []), reader.bytes()]);
+  }
+  return fields;
+}
+
+const text = (values: readonly Uint8Array[] | undefined): string => Buffer.from(values?.at(0) ?? []).toString('utf8');

@@ -1,0 +1,50 @@
+#!/usr/bin/env node
+import { actions } from './actions.ts';
+import { ResizeClient } from './client.ts';
+import { Exit } from './commands.ts';
+import type { Context } from './context.ts';
+import { UsageError, tell } from './failure.ts';
+import { type Invocation, readCommandLine } from './program.ts';
+
+/** Writes to stderr what went wrong; gives the exit code. */
+function complain(error: unknown, endpoint: string): Exit {
+  const { lines, exit } = tell(error, endpoint);
+  process.stderr.write(lines.map((line) => `resizectl: ${line}\n`).join(''));
+  return exit;
+}
+
+function socketPath(endpoint: string): string {
+  const path = endpoint.replace(/^unix:(?:\/\/)?/, '');
+  if (path.startsWith('/')) return path;
+  throw new UsageError(`--endpoint: ${JSON.stringify(endpoint)} must be unix:// and an absolute path`);
+}
+
+async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exit> {
+  const { command, args, options, output, endpoint } = invocation;
+  const client = new ResizeClient(socketPath(endpoint));
+  const context: Context = {
+    ...{ client, output },
+    print: (text) => void process.stdout.write(text),
+    complain: (error) => void complain(error, endpoint),
+  };
+  try {
+    return await actions[command](context, args, options);
+  } finally {
+    client.close();
+  }
+}
+
+// Whoever reads our output may have read enough (`| head`).
+process.stdout.on('error', () => process.exit(process.exitCode ?? Exit.done));
+
+let endpoint = '';
+try {
+  const invocation = readCommandLine(process.argv.slice(2));
+  if (invocation.ask === 'print') process.stdout.write(invocation.text);
+  else {
+    endpoint = invocation.endpoint;
+    process.exitCode = await run(invocation);
+  }
+} catch (error) {
+  process.exitCode = complain(error, endpoint);
+}

@@ -1,0 +1,185 @@
+import type {
+  WirePod,
+  WirePodValues,
+  WireResize,
+  WireState,
+  WireStep,
+  WireValues,
+} from '../server/resize-api/messages.ts';
+import { nameOf } from './pods.ts';
+import { counted, durationText, limitText, printable, sizeText, table } from './text.ts';
+
+/** What people see of pods and resizes. */
+
+const states: Readonly<Record<WireState, string>> = {
+  STATE_UNSPECIFIED: '',
+  PROPOSED: 'Proposed',
+  IN_PROGRESS: 'InProgress',
+  DEFERRED: 'Deferred',
+  INFEASIBLE: 'Infeasible',
+  COMPLETED: 'Completed',
+  CANCELED: 'Canceled',
+};
+
+export const stateText = (state: WireState): string => states[state];
+export const shortId = (id: string): string => id.slice(0, 13);
+
+const headings = ['NAMESPACE', 'NAME', 'SANDBOX', 'CPU', 'MEMORY', 'USED', 'CONTAINERS', 'VOLUMES', 'RESIZE'];
+
+function podRow(pod: WirePod): string[] {
+  const { identity, values, unreadable, last_resize: last } = pod;
+  const names = [identity.namespace, identity.name, shortId(identity.sandbox_id)];
+  if (values === undefined) return [...names, '?', '?', '?', '?', '?', unreadable?.reason ?? ''];
+  const { limits, memory_used_bytes: used } = values.pod;
+  return [
+    ...names,
+    ...[limits.cpu, limitText(limits.memory), sizeText(used)],
+    ...[String(values.containers.length), String(values.volumes.length)],
+    last === undefined ? '' : stateText(last.state),
+  ];
+}
+
+/** `resizectl get pods` */
+export function podsTable(pods: readonly WirePod[]): string {
+  if (pods.length === 0) return 'no pods on this node\n';
+  const sorted = [...pods].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  return table([headings, ...sorted.map(podRow)]);
+}
+
+/** A pod's line without the headings, for a list that goes on. */
+export const podLine = (pod: WirePod): string => table([podRow(pod)]);
+
+const valueHeadings = ['', 'CPU', 'REQUESTED', 'MEMORY', 'REQUESTED', 'USED'];
+
+function valueRow(name: string, { limits, requests, memory_used_bytes: used }: WireValues): string[] {
+  return [
+    name,
+    limits.cpu,
+    requests.cpu,
+    limitText(limits.memory),
+    limitText(requests.memory),
+    used > 0 ? sizeText(used) : '',
+  ];
+}
+
+function valuesTable({ pod, containers, volumes }: WirePodValues): string {
+  const limits = table([
+    valueHeadings,
+    valueRow('pod', pod),
+    ...containers.map(({ name, values }) => valueRow(`container ${name}`, values)),
+  ]);
+  if (volumes.length === 0) return limits;
+  const rows = volumes.map(({ name, size_bytes: size, used_bytes: used, policy }) => [
+    `volume ${name}`,
+    sizeText(size),
+    sizeText(used),
+    policy,
+  ]);
+  return `${limits}\n${table([['', 'SIZE', 'USED', 'SIZED BY'], ...rows])}`;
+}
+
+/** `resizectl get pod` */
+export function podText(pod: WirePod): string {
+  const { values, unreadable } = pod;
+  if (values === undefined)
+    return `${printable(nameOf(pod))}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
+  return valuesTable(values);
+}
+
+/** `resizectl describe pod` */
+export function podDescription(pod: WirePod): string {
+  const { identity, last_resize: last, last_error: error } = pod;
+  const about = [
+    ['Name:', identity.name],
+    ['Namespace:', identity.namespace],
+    ['UID:', identity.uid],
+    ['Sandbox:', identity.sandbox_id],
+    [
+      'Last resize:',
+      last === undefined
+        ? 'none'
+        : [`${last.id} ${stateText(last.state)}`, last.reason, last.message].filter(Boolean).join(': '),
+    ],
+    ...(error === undefined ? [] : [['Not mended:', `${error.reason}: ${error.message}`]]),
+  ];
+  const known = [
+    ['Asked for last', pod.desired],
+    ['Admitted last', pod.allocated],
+    ['Written last', pod.actuated],
+  ] as const;
+  const further = known.flatMap(([title, values]) => {
+    const rows = values === undefined ? [] : knownRows(values);
+    return rows.length === 0 ? [] : [`${title}:\n${indented(table(rows))}`];
+  });
+  return [table(about), `In the kernel now:\n${indented(podText(pod))}`, ...further].join('\n');
+}
+
+const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
+
+/** Rows of the values that are known: what nobody has asked for is empty. */
+function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
+  return [
+    ...limitRows('pod', pod),
+    ...containers.flatMap(({ name, values }) => limitRows(`container ${name}`, values)),
+    ...volumes.map(({ name, size_bytes: size, policy }) => [`volume ${name}`, policy === '' ? sizeText(size) : policy]),
+  ];
+}
+
+function limitRows(name: string, { limits, requests }: WireValues): string[][] {
+  const rows = [
+    [`${name} cpu`, limits.cpu],
+    [`${name} cpu request`, requests.cpu],
+    [`${name} memory`, limitText(limits.memory)],
+    [`${name} memory request`, limitText(requests.memory)],
+  ];
+  return rows.filter(([, value]) => value !== '');
+}
+
+/** What a resize has changed: a row for each value that is another afterwards. */
+export function changesTable({ before, after }: Pick<WireResize, 'before' | 'after'>): string {
+  if (before === undefined || after === undefined) return '';
+  const then = new Map(knownRows(after).map(([name = '', value = '']) => [name, value]));
+  const changed = knownRows(before).filter(([name = '', value]) => then.has(name) && then.get(name) !== value);
+  const fresh = [...then].filter(([name]) => knownRows(before).every(([known]) => known !== name));
+  const rows = [
+    ...changed.map(([name = '', value = '']) => [name, value, then.get(name) ?? '']),
+    ...fresh.map(([name, value]) => [name, '', value]),
+  ];
+  return rows.length === 0 ? 'nothing changes: the pod has these values\n' : table([['', 'BEFORE', 'AFTER'], ...rows]);
+}
+
+/** A step as people read it: by the container's name, in larger units where these tell exactly. */
+export function stepText({ kind, target, text }: WireStep): string {
+  const named = kind === 'CONTAINER' ? text.replace(/^container \S+/, `container ${target}`) : text;
+  const inUnits = named.replace(
+    /((?:^volume \S+|memory\.max) )(\d+|max) -> (\d+|max)/,
+    (_, head: string, from: string, to: string) => `${head}${exactly(from)} -> ${exactly(to)}`,
+  );
+  return printable(inUnits);
+}
+
+function exactly(limit: string): string {
+  const text = limitText(limit);
+  return text.includes('.') ? limit : text;
+}
+
+/** The steps of a plan, or of a resize that has not been watched. */
+export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {
+  return table(
+    steps.map((step, index) => [`${index + 1}.`, stepText(step), ...(isPlan ? [] : [durationText(step.took)])]),
+  );
+}
+
+/** How a resize has ended, in a line. */
+export function endText({ id, pod, state, reason, message, steps, tries, next_try: next }: WireResize): string {
+  const why = [reason, message]
+    .filter((text) => text !== '')
+    .map(printable)
+    .join(': ');
+  const again =
+    next === undefined
+      ? ''
+      : `; tried ${counted(tries, 'time')}, next at ${new Date(next.seconds * 1000).toISOString()}`;
+  const what = state === 'COMPLETED' ? counted(steps.length, 'step') : why;
+  return `resize ${id} of ${printable(`${pod.namespace}/${pod.name}`)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
+}

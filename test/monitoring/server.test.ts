@@ -1,0 +1,204 @@
+import { type AddressInfo, createConnection } from 'node:net';
+import { once } from 'node:events';
+import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createCounters } from '../../src/observe/counters.ts';
+import type { LogFields, ReadinessReport } from '../../src/observe/index.ts';
+import { noLog } from '../../src/observe/index.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
+import { readMetrics } from './metrics-text.ts';
+
+let readiness: () => Promise<ReadinessReport>;
+let counters: ReturnType<typeof createCounters>;
+let logged: LogFields[];
+let server: MonitoringServer;
+let port: number;
+
+beforeEach(async () => {
+  readiness = () => Promise.resolve({ ready: true, checks: [{ name: 'backend', ready: true, says: 'connected' }] });
+  counters = createCounters();
+  logged = [];
+  server = createMonitoringServer(
+    {
+      version: '1.2.3',
+      counted: counters.families,
+      readiness: () => readiness(),
+      node: () => ({ pods: 7, volumes: { count: 2, size: 3000, used: 100 }, unfinished: ['Deferred', 'Deferred'] }),
+      connections: () => 3,
+      log: { ...noLog, error: (fields) => void logged.push(fields) },
+    },
+    true,
+  );
+  server.http.listen({ host: '127.0.0.1', port: 0 });
+  await once(server.http, 'listening');
+  ({ port } = server.http.address() as AddressInfo);
+});
+afterEach(() => server.close());
+
+interface Got {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Got> {
+  const asked = request({ host: '127.0.0.1', port, path, method, headers, agent: false });
+  asked.end();
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  let body = '';
+  for await (const chunk of response.setEncoding('utf8')) body += chunk as string;
+  return { status: response.statusCode ?? 0, headers: response.headers, body };
+}
+
+describe('/metrics', () => {
+  it('has what was counted and what is the case now, as Prometheus reads it', async () => {
+    counters.interceptedCall('/runtime.v1.RuntimeService/UpdateContainerResources', 9, 12, 10);
+    counters.passedCall('/runtime.v1.RuntimeService/ListContainers', 'answered');
+    counters.resize('Deferred', 'down');
+    counters.step('volume', 4);
+    const { status, headers, body } = await get('/metrics');
+    expect([status, headers['content-type']]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8']);
+    expect(headers['cache-control']).toBe('no-store');
+    const scraped = readMetrics(body);
+    const samples = (name: string) =>
+      scraped.get(`cri_resize_shim_${name}`)?.samples.map(({ labels, value }) => [labels, value]);
+    expect(samples('build_info')).toEqual([[{ version: '1.2.3', node_version: process.version }, 1]]);
+    expect(samples('ready')).toEqual([[{ check: 'backend' }, 1]]);
+    expect(samples('client_connections')).toEqual([[{}, 3]]);
+    expect(samples('pods')).toEqual([[{}, 7]]);
+    expect([samples('volumes'), samples('volumes_size_bytes'), samples('volumes_used_bytes')]).toEqual(
+      [2, 3000, 100].map((value) => [[{}, value]]),
+    );
+    expect(samples('unfinished_resizes')).toEqual([
+      [{ state: 'Deferred' }, 2],
+      [{ state: 'InProgress' }, 0],
+      [{ state: 'Proposed' }, 0],
+    ]);
+    expect(samples('resizes_total')).toEqual([[{ state: 'Deferred', direction: 'down' }, 1]]);
+    expect(samples('passed_calls_total')).toEqual([
+      [{ method: '/runtime.v1.RuntimeService/ListContainers', outcome: 'answered' }, 1],
+    ]);
+    const calls = { method: '/runtime.v1.RuntimeService/UpdateContainerResources', code: 'FAILED_PRECONDITION' };
+    expect(samples('call_duration_seconds')).toContainEqual([calls, 0.012]);
+    expect(samples('call_added_seconds')).toContainEqual([{ method: calls.method }, 0.002]);
+    expect(samples('step_duration_seconds')).toContainEqual([{ kind: 'volume', le: '0.005' }, 1]);
+    expect(samples('step_duration_seconds')).toContainEqual([{ kind: 'volume', le: '0.001' }, 0]);
+    const [started] = scraped.get('process_start_time_seconds')?.samples ?? [];
+    expect(started?.value).toBeGreaterThan(Date.now() / 1000 - 3600);
+  });
+
+  it('says how late the event loop is', async () => {
+    const lag = async (): Promise<number> => {
+      const family = readMetrics((await get('/metrics')).body).get('cri_resize_shim_event_loop_lag_seconds');
+      return family?.samples.find(({ name }) => name.endsWith('_sum'))?.value ?? 0;
+    };
+    const blocked = async (): Promise<number> => {
+      const until = performance.now() + 400;
+      while (performance.now() < until);
+      return lag();
+    };
+    // The timer is due once in that time at least.
+    expect(await blocked()).toBeGreaterThan(0.15);
+  });
+
+  it('a fault of ours is 500, with its place and not its words in the log', async () => {
+    readiness = () => Promise.reject(new TypeError('PASSWORD=hunter2'));
+    const { status, body } = await get('/metrics');
+    expect([status, body]).toEqual([500, 'internal error of cri-resize-shim; its log says more\n']);
+    expect(logged).toMatchObject([{ path: '/metrics', error: 'TypeError' }]);
+    expect(JSON.stringify(logged)).not.toContain('hunter2');
+  });
+});
+
+describe('health', () => {
+  const failing: ReadinessReport = {
+    ready: false,
+    checks: [
+      { name: 'backend', ready: true, says: 'connected' },
+      { name: 'journal', ready: false, says: 'resizes are refused: EROFS' },
+    ],
+  };
+
+  it.each(['/healthz', '/livez', '/readyz'])('%s is ok, in words with ?verbose', async (path) => {
+    expect(await get(path)).toMatchObject({ status: 200, body: 'ok' });
+    const lines = (await get(`${path}?verbose`)).body.split('\n');
+    expect([lines[0], lines.at(-2)]).toEqual(['[+]ping ok', `${path.slice(1)} check passed`]);
+  });
+
+  it('/readyz fails with the resizes, and says why; the process lives on', async () => {
+    readiness = () => Promise.resolve(failing);
+    const body = '[+]ping ok\n[+]backend ok\n[-]journal failed: resizes are refused: EROFS\nreadyz check failed\n';
+    expect(await get('/readyz')).toMatchObject({ status: 500, body });
+    expect(await get('/readyz?verbose')).toMatchObject({ status: 500, body });
+    expect((await get('/livez')).status).toBe(200);
+    expect((await get('/healthz')).status).toBe(200);
+  });
+
+  it('checks can be left out, and what does not count is told all the same', async () => {
+    readiness = () => Promise.resolve(failing);
+    expect(await get('/readyz?verbose&exclude=journal&exclude=moon')).toMatchObject({
+      status: 200,
+      body:
+        '[+]ping ok\n[+]backend ok\n[+]journal excluded: ok\n' +
+        'warn: some health checks cannot be excluded: no matches for "moon"\nreadyz check passed\n',
+    });
+    const kubernetes = { name: 'kubernetes', ready: false, says: 'ECONNREFUSED', isOptional: true } as const;
+    readiness = () => Promise.resolve({ ready: true, checks: [kubernetes] });
+    expect(await get('/readyz')).toMatchObject({ status: 200, body: 'ok' });
+    expect((await get('/readyz?verbose')).body).toContain('[-]kubernetes failed, and does not count: ECONNREFUSED');
+  });
+});
+
+describe('what is asked from elsewhere', () => {
+  it.each([
+    'rebound.example.org',
+    'rebound.example.org:9467',
+    '127.0.0.1.example.org',
+    '10.0.0.1',
+    'localhost.evil.org',
+    '[::2]',
+  ])('Host: %s gets nothing', async (host) => {
+    const { status, body } = await get('/metrics', { host });
+    expect(status).toBe(403);
+    expect(body).toContain('loopback');
+    expect(body).not.toContain('cri_resize_shim');
+  });
+
+  it.each(['localhost', 'LOCALHOST:1', '127.0.0.1:9467', '127.8.8.8', '[::1]:9467'])(
+    'Host: %s is served',
+    async (host) => {
+      expect((await get('/metrics', { host })).status).toBe(200);
+    },
+  );
+
+  it('nothing is changed here', async () => {
+    expect(await get('/metrics', {}, 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
+    expect(await get('/metrics', {}, 'HEAD')).toMatchObject({ status: 200, body: '' });
+    const { status, body } = await get('/constructor');
+    expect([status, body]).toEqual([404, expect.stringContaining('/metrics')]);
+  });
+
+  it('who says nothing is not waited for without end, and many are not served at once', async () => {
+    const silent = Array.from({ length: 40 }, () => createConnection({ port, host: '127.0.0.1' }));
+    const ended = await Promise.all(
+      silent.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])),
+    );
+    expect(ended).toHaveLength(40);
+    let open = 40;
+    for (const socket of silent) {
+      socket.on('error', () => undefined);
+      socket.once('close', () => (open -= 1));
+    }
+    // Those past 32 are closed by the server.
+    await expect.poll(() => open).toBe(32);
+    for (const socket of silent) socket.destroy();
+    await expect
+      .poll(() =>
+        get('/livez').then(
+          ({ status }) => status,
+          () => 0,
+        ),
+      )
+      .toBe(200);
+  });
+});
