@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient, type Resources } from '../cri/client.ts';
 import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
@@ -221,54 +220,6 @@ test('what an init container has left in a volume counts when the pod is lowered
   expect(limitsOf(running)).toEqual([String(128 * MI), String(128 * MI)]);
   await resize(running, { memory: '96Mi' });
   expect(running.oomKills()).toBe(0);
-});
-
-describe('in the middle of a resize', () => {
-  // Reclaiming page cache takes a while, and comes before the volume's own step.
-  async function lowering(running: RunningPod): Promise<{ readonly answer: Promise<Answer> }> {
-    const answer = resize(running, { memory: '64Mi', cache: '96Mi' });
-    answer.catch(() => undefined);
-    await expect.poll(() => running.read('memory.high', 'a'), { interval: 5 }).not.toBe('max');
-    return { answer };
-  }
-  async function withPageCache(): Promise<RunningPod> {
-    const running = await pod();
-    const file = '/tmp/volumes-test-file';
-    await execa('dd', ['if=/dev/zero', `of=${file}`, 'bs=1M', 'count=150']);
-    const enter = join(running.cgroup, running.id('a'), 'cgroup.procs');
-    // Read anew by a process of the container's cgroup, which holds it open.
-    const reader = execa('sh', [
-      '-c',
-      `echo $$ > ${enter}; echo 3 > /proc/sys/vm/drop_caches; cat ${file} > /dev/null; rm ${file}`,
-    ]);
-    await reader;
-    return running;
-  }
-
-  test('a volume that is unmounted: the resize fails, and all that was done is undone', async () => {
-    const running = await withPageCache();
-    const { answer } = await lowering(running);
-    await execa('umount', ['-l', running.volumePath('cache')]);
-    expect(await refusal(answer)).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
-    expect(limitsOf(running)).toEqual([String(256 * MI), String(256 * MI)]);
-    await execa('mount', ['-t', 'tmpfs', '-o', `size=${64 * MI}`, 'tmpfs', running.volumePath('cache')]);
-    expect(await resize(running, { cache: '32Mi' })).toMatchObject({ resize: { state: 'COMPLETED' } });
-  });
-
-  test('a pod that is removed: the resize ends, and nothing is left of it', async () => {
-    const running = await withPageCache();
-    const { answer } = await lowering(running);
-    pods.splice(pods.indexOf(running), 1);
-    await running.remove();
-    const ended = await answer.then(
-      () => 'done',
-      () => 'failed',
-    );
-    expect(['done', 'failed']).toContain(ended);
-    expect(await refusal(api.call('GetPod', { pod: { uid: running.uid } }))).toMatchObject({ reason: 'UNKNOWN_POD' });
-    // The shim goes on as before.
-    expect(await resize(await pod(), { cache: '32Mi' })).toMatchObject({ resize: { state: 'COMPLETED' } });
-  });
 });
 
 test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
