@@ -9,17 +9,9 @@ import { type Live, ResizeBook } from './book.ts';
 import type { Clock } from '../clock.ts';
 import { explained, failureOf, fitsLater, passes } from './failures.ts';
 import { RecordKeeper } from './keeper.ts';
-import { KeptAnnotations } from './kept-annotations.ts';
-import { KeptRequests } from './memory-requests.ts';
+import { KeptOfPods } from './kept.ts';
 import type { PodIdentity } from './pods.ts';
-import {
-  type DeferredRecord,
-  type KnownRecord,
-  type ResizeRecord,
-  type ResizeStore,
-  deferredRecord,
-  readRecord,
-} from './records.ts';
+import { type DeferredRecord, type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
 import {
   type CancelReason,
   type RequestsAround,
@@ -74,10 +66,7 @@ export class Resizes {
   readonly #book: ResizeBook;
   readonly #keeper: RecordKeeper;
   readonly #watchers: ResizeWatchers;
-  readonly #requests = new KeptRequests();
-  readonly #annotations = new KeptAnnotations();
-  /** By pod uid, what is kept but cannot be read: a newer shim may have written it, and may come back. */
-  readonly #unread = new Map<string, readonly ResizeRecord[]>();
+  readonly #kept: KeptOfPods;
   readonly #counts = { proposed: 0, infeasible: 0, completed: 0, canceled: 0 };
   #proposed = 0;
   #stopping = false;
@@ -88,6 +77,7 @@ export class Resizes {
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#book = new ResizeBook(this.#bounds.ended);
     this.#watchers = new ResizeWatchers(this.#bounds);
+    this.#kept = new KeptOfPods(log);
     this.#keeper = new RecordKeeper({ store, clock, log, recordsOf: (podUid) => this.#recordsOf(podUid) });
   }
 
@@ -117,17 +107,17 @@ export class Resizes {
 
   /** The requests of memory that have been carried out. */
   memoryRequestsOf(sandboxId: string): MemoryRequests {
-    return this.#requests.of(sandboxId);
+    return this.#kept.requests.of(sandboxId);
   }
 
   /** What the pod's annotations in Kubernetes have last asked for, by volume. */
   annotationsOf(sandboxId: string): Readonly<Record<string, string>> {
-    return this.#annotations.of(sandboxId);
+    return this.#kept.annotations.of(sandboxId);
   }
 
   /** Keeps that the pod's annotations have asked for this, for {@link annotationsOf} of this shim and the next. Never rejects. */
   async keepAnnotations(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<void> {
-    this.#annotations.add(pod, volumes);
+    this.#kept.annotations.add(pod, volumes);
     await this.#keeper.update(pod.uid);
   }
 
@@ -137,11 +127,11 @@ export class Resizes {
     asked: AskedPod,
     deadline: number,
   ): Promise<ResizeOutcome & { readonly memoryRequests: RequestsAround }> {
-    const before = this.#requests.of(sandboxId);
+    const before = this.#kept.requests.of(sandboxId);
     const { desired, memoryRequests } = readAsked(asked, before);
     try {
       const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline });
-      return { ...outcome, memoryRequests: { before, after: this.#requests.with(sandboxId, memoryRequests) } };
+      return { ...outcome, memoryRequests: { before, after: this.#kept.requests.with(sandboxId, memoryRequests) } };
     } catch (error) {
       throw failureOf(error);
     }
@@ -189,13 +179,13 @@ export class Resizes {
 
   /** Ends what waits for a pod that has gone, and forgets what was kept for it. */
   podRemoved(sandboxId: string): void {
-    const uids = new Set([this.#requests.forget(sandboxId), this.#annotations.forget(sandboxId)]);
+    const uids = new Set(this.#kept.forget(sandboxId));
     for (const live of this.#book.liveOfPod(sandboxId)) {
       uids.add(live.resize.pod.uid);
       live.podGone = true;
       if (live.resize.state === 'Deferred') this.#enter(live, 'Canceled', podGone);
     }
-    for (const uid of uids) if (uid !== undefined) void this.#keeper.update(uid);
+    for (const uid of uids) void this.#keeper.update(uid);
   }
 
   /**
@@ -203,17 +193,8 @@ export class Resizes {
    * and their next try will tell. To be called once. Rejects when the store cannot be read.
    */
   async restore(exists: (sandboxId: string) => Promise<boolean>): Promise<void> {
-    const sandboxes = new Set<string>();
-    for (const { podUid, records } of await this.#parts.store.restore()) {
-      for (const record of records) {
-        const read = readRecord(record, podUid);
-        if (typeof read === 'string') this.#setAside(podUid, record, read);
-        else {
-          sandboxes.add(read.pod.sandboxId);
-          this.#takeUp(read);
-        }
-      }
-    }
+    const { sandboxes, deferred } = await this.#kept.restore(this.#parts.store);
+    for (const record of deferred) this.#resume(record);
     for (const sandboxId of sandboxes) if (!(await exists(sandboxId).catch(() => true))) this.podRemoved(sandboxId);
   }
 
@@ -230,7 +211,7 @@ export class Resizes {
     try {
       if (this.#stopping) throw stopping();
       if (this.#book.liveCount >= this.#bounds.live) throw tooMany(this.#bounds.live);
-      readAsked(asked, this.#requests.of(pod.sandboxId));
+      readAsked(asked, this.#kept.requests.of(pod.sandboxId));
     } catch (error) {
       this.#count('Proposed');
       this.#count('Infeasible');
@@ -283,7 +264,7 @@ export class Resizes {
       this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
     };
     try {
-      const { desired, memoryRequests } = readAsked(asked, this.#requests.of(pod.sandboxId));
+      const { desired, memoryRequests } = readAsked(asked, this.#kept.requests.of(pod.sandboxId));
       const outcome = await this.#parts.resizePod(pod.sandboxId, desired, { dryRun: false, deadline, onStep });
       await this.#complete(live, outcome, memoryRequests);
       return undefined;
@@ -297,10 +278,10 @@ export class Resizes {
   async #complete(live: Live, { steps, before, after }: ResizeOutcome, asked: MemoryRequests): Promise<void> {
     const { pod, defer } = live.resize;
     const memoryRequests = {
-      before: this.#requests.of(pod.sandboxId),
-      after: this.#requests.with(pod.sandboxId, asked),
+      before: this.#kept.requests.of(pod.sandboxId),
+      after: this.#kept.requests.with(pod.sandboxId, asked),
     };
-    const keeps = !live.podGone && this.#requests.add(pod, asked);
+    const keeps = !live.podGone && this.#kept.requests.add(pod, asked);
     const supersedes = this.#supersedeOlder(live);
     this.#enter(live, 'Completed', { steps, before, after, memoryRequests });
     if (keeps || supersedes || defer) await this.#keeper.update(pod.uid);
@@ -386,31 +367,8 @@ export class Resizes {
     });
   }
 
-  #takeUp(record: KnownRecord): void {
-    switch (record.kind) {
-      case 'deferred':
-        this.#resume(record);
-        return;
-      case 'memory-requests':
-        this.#requests.add(record.pod, record.memory);
-        return;
-      case 'annotations':
-        this.#annotations.add(record.pod, record.volumes);
-    }
-  }
-
-  #setAside(podUid: string, record: unknown, fault: string): void {
-    this.#parts.log.warn({ uid: podUid, error: fault }, 'what is kept of a resize cannot be read; it is left as it is');
-    this.#unread.set(podUid, [...(this.#unread.get(podUid) ?? []), record as ResizeRecord]);
-  }
-
   #recordsOf(podUid: string): readonly ResizeRecord[] {
-    return [
-      ...this.#book.deferringOf(podUid).map(deferredRecord),
-      ...this.#requests.recordsOf(podUid),
-      ...this.#annotations.recordsOf(podUid),
-      ...(this.#unread.get(podUid) ?? []),
-    ];
+    return [...this.#book.deferringOf(podUid).map(deferredRecord), ...this.#kept.recordsOf(podUid)];
   }
 }
 
