@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { execa } from 'execa';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Results } from './results-reporter.ts';
-import { count, vitest } from './vitest-run.ts';
+import { count, report, vitest } from './vitest-run.ts';
 
 let folder: string;
 
@@ -73,4 +73,30 @@ test('a run without a test, and one that leaves no results, have failed', async 
     passed: 0,
     failures: [{ name: 'all', what: 'the run has left no results' }],
   });
+});
+
+test('what has failed is said last, before how many', () => {
+  const output = vi.spyOn(process.stdout, 'write').mockReturnValue(true);
+  const said: string[] = [];
+  const bad = { name: 'a.test.ts: bad', what: 'expected 1 to be 2\n- 2\n+ 1' };
+  const outcomes = [
+    { what: 'with runc', passed: 3, failures: [] },
+    { what: 'with crun', passed: 2, failures: [bad] },
+  ];
+  try {
+    expect(report('matrix', outcomes, (text) => said.push(text))).toBe(1);
+    expect(report('matrix', outcomes.slice(0, 1), (text) => said.push(text))).toBe(0);
+    expect(output.mock.calls.map(([text]) => text)).toEqual([
+      'FAILED with crun: a.test.ts: bad\n    expected 1 to be 2\n    - 2\n    + 1\n',
+      'matrix: 5 passed, 1 failed\n',
+      'matrix: 3 passed, 0 failed\n',
+    ]);
+  } finally {
+    output.mockRestore();
+  }
+  expect(said).toEqual([
+    'with runc: 3 passed, 0 failed',
+    'with crun: 2 passed, 1 failed',
+    'with runc: 3 passed, 0 failed',
+  ]);
 });
