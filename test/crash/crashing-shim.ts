@@ -151,9 +151,17 @@ export class CrashingShim {
     if (code !== 0) throw new Error(`the shim ended with ${code}`);
   }
 
+  /** One that has learned nothing yet takes its place. */
+  async restart(): Promise<void> {
+    await this.stop();
+    if (!(await this.start())) throw new Error('the shim has ended at its start');
+  }
+
   #close(): void {
     this.#cri?.close();
     this.#api?.close();
+    this.#cri = undefined;
+    this.#api = undefined;
   }
 }
 
