@@ -28,10 +28,10 @@ handles.sync = async function (this: unknown): Promise<void> {
 const { connect } = http2;
 http2.connect = ((...given: Parameters<typeof connect>): ClientHttp2Session => {
   const session = connect(...given);
-  const { request } = session;
+  const request = session.request.bind(session);
   session.request = (...asked): ReturnType<typeof request> => {
     const begin = now();
-    const stream = request.apply(session, asked);
+    const stream = request(...asked);
     // The trailers are the last of an answer.
     stream.once('trailers', () => backend.push([begin, now()]));
     return stream;
