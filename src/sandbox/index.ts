@@ -4,6 +4,7 @@ export { systemClock } from './clock.ts';
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { describePod } from './describe-pod.ts';
+export { noteAnnotation } from './known-volumes.ts';
 export { recover } from './mend.ts';
 export { volumeTotals } from './node-readings.ts';
 export type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';

@@ -127,6 +127,11 @@ export class PodOutcomes {
     this.#set(sandboxId, { desired: merged(this.of(sandboxId).desired, values), state: 'Proposed' });
   }
 
+  /** Sizes of volumes that hold without a request: those of an earlier shim, or of somebody else. */
+  allocate(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
+    if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
+  }
+
   /** Runs a transaction to these values. When it throws it was taken back: what was allocated before is so again. */
   async admit<Result>(
     sandboxId: string,
