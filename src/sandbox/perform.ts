@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { isInUse } from './actions.ts';
 import { directionOf, knownOf } from './direction.ts';
 import { highsBefore } from './highs-before.ts';
 import { actionsFor } from './pod-actions.ts';
@@ -46,6 +47,17 @@ export function prepareSteps(
   return steps;
 }
 
+/** The same for what is to be carried out: what is refused is counted. */
+function admittedSteps(...prepared: Required<Parameters<typeof prepareSteps>>): Step[] {
+  try {
+    return prepareSteps(...prepared);
+  } catch (error) {
+    const [{ counters }] = prepared;
+    if (isInUse(error)) counters.remount('shrink', 'refused');
+    throw error;
+  }
+}
+
 /**
  * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
  * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
@@ -59,7 +71,7 @@ export async function perform(
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
-  const steps = prepareSteps(context, pod, state, target, stored);
+  const steps = admittedSteps(context, pod, state, target, stored);
   const start = performance.now();
   const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
