@@ -6,6 +6,7 @@ export type { ResizeContext } from './context.ts';
 export { describePod } from './describe-pod.ts';
 export { noteAnnotation } from './known-volumes.ts';
 export { recover } from './mend.ts';
+export { excessOf } from './exceeds.ts';
 export { volumeTotals } from './node-readings.ts';
 export type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';
 export { podInfo } from './pod-info.ts';

@@ -10,6 +10,7 @@ import { compareLimits, plan } from './plan.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
 import type { Bytes } from '../units/index.ts';
 import type { AskedVolume } from './journal/index.ts';
+import { warnOfExcess } from './exceeds.ts';
 import { isAsked, keepVolumes, remountsEnded } from './known-volumes.ts';
 import type { KnownValues } from './outcomes.ts';
 import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
@@ -95,6 +96,7 @@ export async function perform(
     journalled(context, pod, toJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
+    warnOfExcess(context, pod, state, target);
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }

@@ -36,6 +36,8 @@ export interface ContainerSpec {
   readonly starts?: false;
   /** Volume name to path in the container. */
   readonly mounts?: Readonly<Record<string, string>>;
+  /** Path on the node to path in the container: what kubelet has bound somewhere for a subPath, say. */
+  readonly binds?: Readonly<Record<string, string>>;
 }
 
 export interface VolumeSpec {
@@ -154,7 +156,7 @@ async function ended(client: CriClient, id: string, name: string): Promise<void>
 export async function createContainer(
   client: CriClient,
   pod: { sandboxId: string; uid: string; config: object },
-  { name, attempt = 0, command, resources, mounts = {} }: ContainerSpec,
+  { name, attempt = 0, command, resources, mounts = {}, binds = {} }: ContainerSpec,
 ): Promise<string> {
   const { container_id } = await client.call<{ container_id: string }>('CreateContainer', {
     pod_sandbox_id: pod.sandboxId,
@@ -164,10 +166,10 @@ export async function createContainer(
       image: { image: IMAGE },
       command,
       log_path: `${name}.log`,
-      mounts: Object.entries(mounts).map(([volume, path]) => ({
-        container_path: path,
-        host_path: volumePath(pod.uid, volume),
-      })),
+      mounts: [
+        ...Object.entries(mounts).map(([volume, path]) => [volumePath(pod.uid, volume), path]),
+        ...Object.entries(binds),
+      ].map(([host_path, container_path]) => ({ host_path, container_path })),
       linux: { resources, security_context: { namespace_options: NODE_NETWORK } },
     },
   });
