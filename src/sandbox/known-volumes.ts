@@ -45,10 +45,9 @@ export function remountsEnded(context: ResizeContext, pod: PodDescription, steps
 
 /** Brings what is known of a pod's volumes to the disk, where it is not yet. Never rejects. The pod's lock is held. */
 export async function keepVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
-  const known = context.policies.records(pod.sandboxId);
-  if (isSameRecords(known, context.journal.volumesOf(pod))) return;
+  if (isKept(context, pod)) return;
   try {
-    await context.journal.setVolumes(pod, known);
+    await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
   } catch (error) {
     context.log.warn(
       { pod: pod.sandboxId, error: messageOf(error) },
@@ -76,7 +75,7 @@ export async function noteAnnotation(
 
 /** The same for all pods: what has been seen of them at a start. Never rejects. */
 export async function keepAllVolumes(context: ResizeContext): Promise<void> {
-  const pods = context.registry.pods.filter(({ sandboxId }) => context.policies.records(sandboxId).size > 0);
+  const pods = context.registry.pods.filter((pod) => !isKept(context, pod));
   await Promise.all(pods.map((pod) => context.lock.run(pod.sandboxId, () => keepVolumes(context, pod))));
 }
 
@@ -89,8 +88,9 @@ export function isAsked(known: ReadonlyMap<string, VolumeRecord>, asked: Readonl
   });
 }
 
-function isSameRecords(one: ReadonlyMap<string, VolumeRecord>, other: ReadonlyMap<string, VolumeRecord>): boolean {
-  return one.size === other.size && [...one].every(([name, record]) => isSameRecord(record, other.get(name)));
+function isKept({ policies, journal }: ResizeContext, pod: PodDescription): boolean {
+  const [known, kept] = [policies.records(pod.sandboxId), journal.volumesOf(pod)];
+  return known.size === kept.size && [...known].every(([name, record]) => isSameRecord(record, kept.get(name)));
 }
 
 const isSameRecord = (one: VolumeRecord, other: VolumeRecord | undefined): boolean =>

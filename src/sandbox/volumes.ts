@@ -41,12 +41,12 @@ export class VolumePolicies {
     for (const [volume, record] of volumes) known.set(volume, record);
   }
 
-  /** Takes what a request that has been carried out has asked for. */
+  /** Takes what a request that has been carried out has asked for. Nothing of a pod that has gone meanwhile. */
   adopt(sandboxId: string, asked: Iterable<readonly [string, AskedVolume]>): void {
-    const { known } = this.#pod(sandboxId);
+    const known = this.#pods.get(sandboxId)?.known;
     for (const [volume, { policy, annotated }] of asked) {
-      const before = known.get(volume);
-      known.set(volume, { ...before, policy, source: 'asked', annotated: annotated || before?.annotated === true });
+      const before = known?.get(volume);
+      known?.set(volume, { ...before, policy, source: 'asked', annotated: annotated || before?.annotated === true });
     }
   }
 
