@@ -54,8 +54,9 @@ export interface PodInfo {
 
 /** Everything that the shim knows of one pod. Rejects when the backend cannot be asked. */
 export async function podInfo(context: ResizeContext, sandboxId: string): Promise<PodInfo> {
-  const outcome = context.outcomes.of(sandboxId);
+  // First: what it finds of volumes that somebody else has remounted is among the outcomes.
   const view = await viewOf(context, sandboxId);
+  const outcome = context.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
   const live = 'limits' in view ? view : undefined;
   const lastError = live?.lastError ?? outcome.lastError;

@@ -50,7 +50,8 @@ function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<voi
       state.memory,
       limitsByName(context, pod, state),
     );
-    if (sizes.size === 0) return keepVolumes(context, pod);
+    // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
+    if (sizes.size === 0) return void keepVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
   });
 }
