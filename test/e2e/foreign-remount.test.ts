@@ -125,6 +125,25 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
   });
 });
 
+test.each([
+  ['its own remount, and was killed after it', 96, 'follow'],
+  ['a remount of its own, and finds another size', 80, '80Mi'],
+])('a shim that finds %s, in its journal: who has done it', async (_, found, policy) => {
+  const running = await pod(128);
+  await stop();
+  await remount(running, found);
+  const file = join(state, `${running.uid}.json`);
+  const step = { kind: 'volume', volume: 'cache', from: 128 * MI, to: 96 * MI };
+  const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step] };
+  writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
+  await start();
+  await shim.waitForLog(({ msg }) => msg === 'unfinished resize mended');
+  expect(await told(running)).toMatchObject({ actual: found * MI, policy });
+  await cri.updateContainer(running.id('a'), limit(160));
+  expect(sizeOf(running)).toBe(policy === 'follow' ? 160 : found);
+  await running.remove();
+});
+
 describe('a volume that somebody else remounts', () => {
   const nothing = (): Promise<void> => Promise.resolve();
 
