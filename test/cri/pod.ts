@@ -99,7 +99,11 @@ export class RunningPod {
   async remove(): Promise<void> {
     await this.client.call('StopPodSandbox', { pod_sandbox_id: this.sandboxId });
     await this.client.call('RemovePodSandbox', { pod_sandbox_id: this.sandboxId });
-    for (const { name } of this.volumes) await execa('umount', [this.volumePath(name)]);
+    if (this.volumes.length > 0)
+      await execa(
+        'umount',
+        this.volumes.map(({ name }) => this.volumePath(name)),
+      );
     rmdirSync(this.cgroup);
   }
 }
@@ -115,7 +119,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
   const uid = spec.uid ?? randomUUID();
   const parent = cgroupParent(uid, spec.qos ?? 'burstable');
   makePodCgroup(join(CGROUP_ROOT, parent), spec);
-  for (const volume of spec.volumes ?? []) await mountVolume(uid, volume);
+  await mountVolumes(uid, spec.volumes ?? []);
   const config = {
     metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
     log_directory: `/tmp/pod-logs/${uid}`,
@@ -200,9 +204,12 @@ const podShares = (spec: PodSpec): number =>
     spec.containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0),
   );
 
-async function mountVolume(uid: string, { name, size, options }: VolumeSpec): Promise<void> {
-  const path = volumePath(uid, name);
-  mkdirSync(path, { recursive: true });
-  const all = [`size=${size}`, ...(options === undefined ? [] : [options])].join(',');
-  await execa('mount', ['-t', 'tmpfs', '-o', all, 'tmpfs', path]);
+/** All of them by one process: there may be many. */
+async function mountVolumes(uid: string, volumes: readonly VolumeSpec[]): Promise<void> {
+  const places = volumes.flatMap(({ name, size, options }) => [
+    [`size=${size}`, ...(options === undefined ? [] : [options])].join(','),
+    volumePath(uid, name),
+  ]);
+  const script = 'while [ $# -gt 0 ]; do mkdir -p "$2" && mount -t tmpfs -o "$1" tmpfs "$2" || exit; shift 2; done';
+  if (places.length > 0) await execa('sh', ['-c', script, 'sh', ...places]);
 }

@@ -323,7 +323,7 @@ describe('hostile', () => {
     const count = (outcome: string): number => seen.get(outcome) ?? 0;
     try {
       // At least so often, and until both have been met: the volume, and the link in the act.
-      for (let round = 0; round < 60 || ((count('done') === 0 || count('refused') === 0) && round < 1000); round += 1) {
+      for (let round = 0; round < 24 || ((count('done') === 0 || count('refused') === 0) && round < 1000); round += 1) {
         const to = 96 + (round % 2) * 32;
         const more = { containers: { a: { limits: { memory: `${to}Mi` } } } };
         const outcome = await resize(running, { cache: `${16 + (round % 8)}Mi` }, more).then(
