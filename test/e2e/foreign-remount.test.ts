@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
-import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
+import { type PodSpec, RunningPod, runPod } from '../cri/pod.ts';
 import { ShimProcess } from '../cri/shim.ts';
 import { ResizeClient } from '../server/resize-api-client.ts';
 
@@ -49,14 +49,17 @@ afterEach(async () => {
 afterAll(() => direct.close());
 
 const limit = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MI });
-const pod = (volume: number, annotations: PodSpec['annotations'] = {}, uid?: string): Promise<RunningPod> =>
-  runPod(cri, {
-    ...(uid !== undefined && { uid }),
+/** Made by way of the shim; removed past it, whichever shim there is by then. */
+async function pod(volume: number, annotations: PodSpec['annotations'] = {}, again?: string): Promise<RunningPod> {
+  const { uid, sandboxId, containers, volumes } = await runPod(cri, {
+    ...(again !== undefined && { uid: again }),
     name: 'web',
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources: limit(128), mounts: { cache: '/cache' } }],
     volumes: [{ name: 'cache', size: volume * MI }],
     annotations,
   });
+  return new RunningPod(direct, uid, sandboxId, containers, volumes);
+}
 const sizeOf = (running: RunningPod): number => running.volume('cache').size / MI;
 const remount = (running: RunningPod, mebibytes: number): Promise<unknown> =>
   execa('mount', ['-o', `remount,size=${mebibytes}m`, running.volumePath('cache')]);
