@@ -24,6 +24,7 @@ const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Partial<Reco
 const workBars: Readonly<Record<string, number>> = {
   'Plan for 10 containers': 100,
   'ResizePod of 3 containers': 5,
+  'Remount of a volume': 1,
   'Recovery of 250 pods': 1500,
 };
 

@@ -19,6 +19,7 @@ const entries = {
   'tools/bench-fake': 'bench/fake/main.ts',
   'tools/bench-fake-pods': 'bench/fake/pods-main.ts',
   'tools/bench-inside': 'bench/inside/main.ts',
+  'tools/bench-remount': 'bench/remount/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/matrix': 'test/matrix/main.ts',

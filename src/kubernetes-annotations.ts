@@ -4,7 +4,7 @@ import { Reason, ShimError } from './errors/index.ts';
 import type { KubernetesWatch, LocalPod, NodePods } from './kubernetes/index.ts';
 import type { Log } from './observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import { type Registry, type ResizeContext, systemClock } from './sandbox/index.ts';
+import { type Registry, type ResizeContext, noteAnnotation, systemClock } from './sandbox/index.ts';
 
 export interface AnnotationsParts {
   readonly context: ResizeContext;
@@ -30,6 +30,7 @@ export async function watchKubernetes(
     pods: {
       find: (uid) => findLocal(registry, podResizes.pods, uid),
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
+      annotated: (sandboxId, volume, isThere) => noteAnnotation(context, sandboxId, volume, isThere),
     } satisfies NodePods,
     ...{ clock: systemClock, random: Math.random, log },
   });

@@ -1,6 +1,7 @@
 import type { Children } from '../children.ts';
 import { measurePlan } from './plan.ts';
 import { measureRecovery } from './recovery.ts';
+import { measureRemounts } from './remount.ts';
 import { measureResizes } from './resize-pod.ts';
 import type { WorkResult } from './result.ts';
 
@@ -23,5 +24,6 @@ export interface Work {
 export const works: readonly Work[] = [
   { name: 'Plan for 10 containers', measure: measurePlan },
   { name: 'ResizePod of 3 containers', measure: measureResizes },
+  { name: 'Remount of a volume', measure: measureRemounts },
   { name: 'Recovery of 250 pods', measure: measureRecovery },
 ];

@@ -1,4 +1,4 @@
-import { type PodState, type Resize, formatMemory } from '../sandbox/index.ts';
+import { type PodState, type Resize, excessOf, formatMemory } from '../sandbox/index.ts';
 
 /** The texts of all events. Sizes as Kubernetes writes them; what was asked as it stands in the annotation. */
 
@@ -21,9 +21,8 @@ export const canceledNote = (volume: string, text: string, why: string): string 
 /** Undefined when the volume is within the pod's memory limit, or there is none. */
 export function exceedsNote(volume: string, { after }: Resize): string | undefined {
   const size = sizeIn(after, volume);
-  if (after === undefined || size === undefined || after.memory === 'max' || size <= after.memory) return undefined;
-  const limit = formatMemory(after.memory);
-  return `volume ${volume} has ${formatMemory(size)}, more than the memory limit of the pod, ${limit}: a process may be killed before the volume is full`;
+  const excess = after === undefined || size === undefined ? undefined : excessOf(size, after.memory);
+  return excess === undefined ? undefined : `volume ${volume} ${excess}`;
 }
 
 const sizeIn = (state: PodState | undefined, volume: string) =>

@@ -21,6 +21,8 @@ export interface NodePods {
   find(uid: string): Promise<LocalPod | undefined>;
   /** What decides the size of a volume now. */
   policy(sandboxId: string, volume: string): VolumePolicy;
+  /** The volume's annotation has been asked for, or has been taken away: nobody else's remount is taken over meanwhile. */
+  annotated(sandboxId: string, volume: string, isThere: boolean): Promise<void>;
 }
 
 export interface LocalPod {
@@ -169,6 +171,8 @@ export class AnnotationRequests implements PodAudience {
         throw failure;
       }
       if (this.#hasGone(pod, failure)) return false;
+      // What was refused says no size. Before the rest: a shim that is killed in between asks again.
+      if (failure === undefined) await this.#parts.pods.annotated(pod.sandboxId, volume, true);
       await this.#parts.resizes.keepAnnotations(pod, { [volume]: text });
       // Refused before it was a resize, of which we would have been told.
       if (failure !== undefined && failure.context.resize === undefined)
@@ -179,7 +183,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** An annotation has been taken away: the volume keeps its size, and is no longer waited for. */
   async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
-    const { resizes } = this.#parts;
+    const { resizes, pods } = this.#parts;
     const waiting = this.#own.waitingFor(pod, volume);
     const { [volume]: waited, ...rest } = this.#own.waitingTexts(pod);
     await this.#own.during(pod, { ...rest, [volume]: '' }, async () => {
@@ -190,6 +194,7 @@ export class AnnotationRequests implements PodAudience {
       const kept = resizes.keepAnnotations(pod, { [volume]: '' });
       for (const id of waiting) await resizes.cancel(id);
       await kept;
+      await pods.annotated(pod.sandboxId, volume, false);
     });
     this.#outcomes.withdrawn(pod, volume, waited);
     return true;

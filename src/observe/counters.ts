@@ -19,6 +19,8 @@ export interface CountersSnapshot {
   readonly journalFaults: Readonly<Record<string, number>>;
   /** By state and direction: `Completed up`. */
   readonly resizes: Readonly<Record<string, number>>;
+  /** By direction and result: `shrink refused`. */
+  readonly remounts: Readonly<Record<string, number>>;
 }
 
 export interface KeptCounters extends Counters {
@@ -44,6 +46,7 @@ export function createCounters(): KeptCounters {
   const reclaimDuration = new Histogram(families.reclaimDuration);
   const oomKills = new Counter(families.oomKills);
   const journalFaults = new Counter(families.journalFaults);
+  const remounts = new Counter(families.remounts);
 
   return {
     interceptedCall(method, code, milliseconds, backendMs) {
@@ -61,9 +64,10 @@ export function createCounters(): KeptCounters {
     reclaim: (outcome, milliseconds) => reclaimDuration.observe([outcome], seconds(milliseconds)),
     oomKills: (count) => oomKills.add([], count),
     journalFault: (fault) => journalFaults.add([fault]),
+    remount: (direction, result) => remounts.add([direction, result]),
     families: [
       ...[callDuration, callAdded, passedCalls, failOpen, protocolErrors],
-      ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, journalFaults],
+      ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, remounts, journalFaults],
     ],
     snapshot: () => ({
       failOpen: byLabels(failOpen),
@@ -75,6 +79,7 @@ export function createCounters(): KeptCounters {
       protocolErrors: byLabels(protocolErrors),
       journalFaults: byLabels(journalFaults),
       resizes: byLabels(resizes),
+      remounts: byLabels(remounts),
     }),
   };
 }
@@ -91,6 +96,7 @@ export function countersFields(snapshot: CountersSnapshot): LogFields {
     protocolErrors: pairs(snapshot.protocolErrors),
     journalFaults: pairs(snapshot.journalFaults),
     resizes: pairs(snapshot.resizes),
+    remounts: pairs(snapshot.remounts),
     passedCalls: snapshot.passedCalls,
     interceptedCalls: snapshot.interceptedCalls.map(
       ({ method, code, count, milliseconds }) => `${method} code ${code}: ${count}, ${Math.round(milliseconds)} ms`,

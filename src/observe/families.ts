@@ -116,6 +116,12 @@ export const families = {
     [],
     'Processes that the OOM killer has killed in a cgroup while its limit was lowered. To stay 0.',
   ),
+  remounts: ours(
+    'counter',
+    'remounts_total',
+    ['direction', 'result'],
+    'Sizes given to memory-backed volumes: done; refused, where more is stored; failed. Taken back counts, too.',
+  ),
   journalFaults: ours(
     'counter',
     'journal_faults_total',

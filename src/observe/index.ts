@@ -48,6 +48,8 @@ export interface Counters {
   reclaim(outcome: ReclaimOutcome, milliseconds: number): void;
   /** The OOM killer was at work while a limit was lowered. */
   oomKills(count: number): void;
+  /** A volume was given another size, or was to be: also where an earlier remount is taken back. */
+  remount(direction: RemountDirection, result: RemountResult): void;
 }
 
 /** How a call that only passed ended, as its client saw it. */
@@ -75,6 +77,14 @@ export type FailOpenReason =
   | 'undecodable'
   /** A response could not be amended. */
   | 'amend_failed';
+
+export type RemountDirection = 'grow' | 'shrink';
+
+export type RemountResult =
+  | 'done'
+  /** It stores more than its new size; nothing was changed, and often nothing was begun. */
+  | 'refused'
+  | 'failed';
 
 export type JournalFault =
   /** A record cannot be read: torn, of another version, or none. */
@@ -117,6 +127,7 @@ export const noCounters: Counters = {
   recovery: () => undefined,
   reclaim: () => undefined,
   oomKills: () => undefined,
+  remount: () => undefined,
 };
 
 export { oncePerKey } from './once.ts';

@@ -75,7 +75,16 @@ function valuesTable({ pod, containers, volumes }: WirePodValues): string {
     sizeText(used),
     policy,
   ]);
-  return `${limits}\n${table([['', 'SIZE', 'USED', 'SIZED BY'], ...rows])}`;
+  const remarks = volumes.flatMap(remarksOf).map((line) => `${printable(line)}\n`);
+  return `${limits}\n${table([['', 'SIZE', 'USED', 'SIZED BY'], ...rows])}${remarks.join('')}`;
+}
+
+/** What there is to know of a volume beside its size. */
+function remarksOf({ name, warning = '', last_error: error }: WirePodValues['volumes'][number]): string[] {
+  return [
+    ...(warning === '' ? [] : [`volume ${name} ${warning}`]),
+    ...(error === undefined ? [] : [`volume ${name}: ${error.reason}: ${error.message}`]),
+  ];
 }
 
 /** `resizectl get pod` */

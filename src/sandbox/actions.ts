@@ -1,6 +1,6 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../cgroups/index.ts';
 import { Reason, ShimError } from '../errors/index.ts';
-import { type Log, noLog } from '../observe/index.ts';
+import { type Counters, type Log, noCounters, noLog } from '../observe/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
@@ -30,6 +30,7 @@ export interface StepTargets {
   /** Whether that call may have raised the limit of a container, also when it failed. */
   readonly callRaises: boolean;
   readonly log?: Log;
+  readonly counters?: Counters;
 }
 
 /** Carries steps out on the kernel and the runtime, and takes them back within the rules that hold at any time. */
@@ -45,11 +46,12 @@ export function stepActions({
   reclaimBy,
   callRaises,
   log = noLog,
+  counters = noCounters,
 }: StepTargets): StepActions {
   const apply = async (step: Step, deadline: number): Promise<unknown> => {
     switch (step.kind) {
       case 'volume':
-        return volumes.remount({ podUid: pod.metadata.uid, name: step.volume }, step.to);
+        return remount(volumes, pod, step, counters);
       case 'pod-memory':
         return lowerPod(step, deadline, async () => {
           await tree.write(cgroup, { file: 'memory.max', value: step.to });
@@ -104,5 +106,24 @@ export function stepActions({
     },
   };
 }
+
+async function remount(
+  volumes: MemoryVolumes,
+  pod: PodDescription,
+  { volume, from, to }: Extract<Step, { kind: 'volume' }>,
+  counters: Counters,
+): Promise<void> {
+  const direction = to < from ? 'shrink' : 'grow';
+  try {
+    const { outcome } = await volumes.remount({ podUid: pod.metadata.uid, name: volume }, to);
+    if (outcome === 'remounted') counters.remount(direction, 'done');
+  } catch (error) {
+    counters.remount(direction, isInUse(error) ? 'refused' : 'failed');
+    throw error;
+  }
+}
+
+/** It stores more than it was to hold. */
+export const isInUse = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.VOLUME_IN_USE;
 
 const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;

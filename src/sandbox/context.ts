@@ -3,7 +3,10 @@ import type { Backend, PodDescription } from '../runtime/index.ts';
 import { messageOf } from '../errors/index.ts';
 import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
+import type { Bytes } from '../units/index.ts';
 import { hasPodCgroup, podCgroup, readVolumes } from './live.ts';
+import { forgetDeleted } from './deleted-pods.ts';
+import { meetVolumes } from './known-volumes.ts';
 import { KeyedLock } from './lock.ts';
 import { PodOutcomes } from './outcomes.ts';
 import type { PodJournal } from './pod-journal.ts';
@@ -103,20 +106,29 @@ export function createResizeContext(parts: {
     },
   });
   // Pods that come while the journal is still being read.
-  void journal.restored().then(() => registry.pods.forEach((pod) => adoptAllocated(context, pod)));
+  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
   return context;
 }
 
-/** Sizes of volumes that were asked for at run time, and before a restart: newer than what the pod was made with. */
-function adoptAllocated({ policies, journal }: ResizeContext, pod: PodDescription): void {
-  const allocated = [...journal.volumesOf(pod)].map(([name, size]) => [name, { kind: 'absolute', size }] as const);
-  policies.adopt(pod.sandboxId, new Map(allocated));
+/** What an earlier shim, or an earlier sandbox of the pod, has left. */
+function restoreVolumes({ policies, outcomes, journal }: ResizeContext, pod: PodDescription): void {
+  const records = journal.volumesOf(pod);
+  policies.restore(pod.sandboxId, records);
+  const sizes = [...records].flatMap(([name, { policy, source, mount }]): [string, Bytes][] => {
+    if (source === 'seen') return [];
+    const size = policy.kind === 'absolute' ? policy.size : mount?.size;
+    return size === undefined ? [] : [[name, size]];
+  });
+  outcomes.allocate(pod.sandboxId, new Map(sizes));
 }
 
 /** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
-function forgetRecord({ journal, volumes, log }: ResizeContext, pod: PodDescription): void {
+function forgetRecord(context: ResizeContext, pod: PodDescription): void {
+  const { journal, volumes, log } = context;
   const forget = async (): Promise<void> => {
     if (volumes.ofPod(pod.metadata.uid).length === 0) await journal.forget(pod);
+    // Of pods whose volumes were still there when they went: kubelet has unmounted them by now.
+    await forgetDeleted(context);
   };
   forget().catch((error: unknown) => {
     log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod left');
@@ -136,17 +148,17 @@ function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 function meetPod(context: ResizeContext, pod: PodDescription): void {
   const { policies, outcomes, tree, volumes, log } = context;
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
-  adoptAllocated(context, pod);
   outcomes.meet(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
+  restoreVolumes(context, pod);
   for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
   try {
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
     const mounted = readVolumes(volumes, pod);
-    policies.meet(pod.sandboxId, mounted, memoryMax);
+    meetVolumes(context, pod, mounted, memoryMax);
     if (mounted.length > 0) prepareRemounts(volumes, log);
   } catch (error) {
     // A pod that has ended, say. Should it be resized after all, its volumes are met then.

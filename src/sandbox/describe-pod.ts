@@ -1,7 +1,8 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type PodDescription } from '../runtime/index.ts';
-import { bytes, cpuShares } from '../units/index.ts';
+import { type Bytes, type Limit, bytes, cpuShares } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
+import { meetVolumes } from './known-volumes.ts';
 import { NO_CPU_LIMIT, containerCgroup, podCgroup, readVolumes } from './live.ts';
 import type { LiveLimits, PodView } from './resizes/index.ts';
 import type { CgroupPath } from '../cgroups/index.ts';
@@ -13,10 +14,12 @@ export async function describePod(context: ResizeContext, sandboxId: string): Pr
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
   await context.journal.restored();
   const failed = context.journal.transactionOf(pod)?.failed;
+  const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
+  const containers = await containersOf(context, pod);
   return {
-    limits: await limitsOf(context, podCgroup(pod), pod.cpuShares),
-    containers: await containersOf(context, pod),
-    volumes: volumesOf(context, pod),
+    limits,
+    containers,
+    volumes: volumesOf(context, pod, limits.memory),
     outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
   };
@@ -53,8 +56,11 @@ async function limitsOf(context: ResizeContext, cgroup: CgroupPath, shares: numb
   };
 }
 
-function volumesOf(context: ResizeContext, pod: PodDescription): PodView['volumes'] {
-  return readVolumes(context.volumes, pod).map(({ name, size }) => {
+function volumesOf(context: ResizeContext, pod: PodDescription, podLimit: Limit<Bytes>): PodView['volumes'] {
+  const volumes = readVolumes(context.volumes, pod);
+  // So that what somebody else has made of them is told as it will be taken.
+  meetVolumes(context, pod, volumes, podLimit);
+  return volumes.map(({ name, size }) => {
     const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
     return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
   });

@@ -12,7 +12,7 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
 import { type CpuMax, bytes, microseconds } from '../units/index.ts';
-import type { ContainerState, PodState, VolumeState } from './state.ts';
+import type { ContainerState, MountedVolume, PodState, VolumeState } from './state.ts';
 
 /** Without the cpu controller there is no cpu.max, and so no limit. */
 export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
@@ -97,10 +97,10 @@ export async function readContainer(
 }
 
 /** The pod's memory-backed volumes as they are mounted. One that is unmounted meanwhile is left out. */
-export function readVolumes(volumes: MemoryVolumes, pod: PodDescription): VolumeState[] {
-  return volumes.ofPod(pod.metadata.uid).flatMap((volume): VolumeState[] => {
+export function readVolumes(volumes: MemoryVolumes, pod: PodDescription): MountedVolume[] {
+  return volumes.ofPod(pod.metadata.uid).flatMap((volume): MountedVolume[] => {
     try {
-      return [{ name: volume.name, size: volumes.measure(volume).size }];
+      return [{ name: volume.name, size: volumes.measure(volume).size, device: volume.device }];
     } catch (error) {
       if (error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME) return [];
       throw error;

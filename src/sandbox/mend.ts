@@ -8,6 +8,7 @@ import type { ResizeContext } from './context.ts';
 import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
 import { type Progress, progressOf } from './progress.ts';
+import { keepAllVolumes, keepVolumes, meetVolumes, remountsEnded } from './known-volumes.ts';
 import type { OnHigh } from './room.ts';
 import type { Step } from './state.ts';
 
@@ -26,17 +27,16 @@ export async function mend(context: ResizeContext, pod: PodDescription): Promise
     const outcome = hasPodCgroup(pod)
       ? await settle(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
       : 'gone';
-    if (outcome !== 'gone') {
-      const { memory, volumes } = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
-      context.policies.meetAgain(pod.sandboxId, volumes, memory);
-    }
-    await open.end(outcome === 'finished' ? 'done' : 'undone');
+    if (outcome === 'finished') context.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
+    if (outcome !== 'gone') remountsEnded(context, pod, transaction.steps);
+    await open.end(outcome === 'finished' ? 'done' : 'undone', context.policies.records(pod.sandboxId));
+    if (outcome !== 'gone') await meetAfter(context, pod);
     context.counters.recovery(outcome);
     context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
   } catch (error) {
     if (isCgroupVanished(error)) {
       context.counters.recovery('gone');
-      await open.end('undone');
+      await open.end('undone', context.policies.records(pod.sandboxId));
       return;
     }
     context.counters.recovery('failed');
@@ -51,6 +51,14 @@ export async function mend(context: ResizeContext, pod: PodDescription): Promise
       { cause: error },
     );
   }
+}
+
+/** Volumes that were not looked at as long as the transaction was unfinished. */
+async function meetAfter(context: ResizeContext, pod: PodDescription): Promise<void> {
+  const volumes = readVolumes(context.volumes, pod);
+  const { memory } = await readPod(context.tree, pod, []);
+  meetVolumes(context, pod, volumes, memory);
+  await keepVolumes(context, pod);
 }
 
 /** The same before a request: it goes on with the pod as it is, where that could not be mended. */
@@ -77,6 +85,7 @@ export async function recover(context: ResizeContext): Promise<boolean> {
     }
   }
   if (done) await forgetDeleted(context);
+  await keepAllVolumes(context);
   return done;
 }
 

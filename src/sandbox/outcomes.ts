@@ -1,3 +1,4 @@
+import { ShimError } from '../errors/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../observe/index.ts';
 import type { VolumePolicy } from '../tmpfs/index.ts';
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../units/index.ts';
@@ -31,10 +32,19 @@ export interface PodOutcome {
   readonly actuated: KnownValues<Bytes>;
   /** Of the last request; undefined before the first one. */
   readonly state: ResizeState | undefined;
-  /** Why the last request failed; undefined when it did not. `at` in milliseconds since the epoch. */
-  readonly lastError: { readonly reason: string; readonly message: string; readonly at: number } | undefined;
+  /** Why the last request failed; undefined when it did not. */
+  readonly lastError: RequestError | undefined;
+  /** The same by volume, of the last request that failed for one; until a newer one asks for it, or it is resized. */
+  readonly volumeErrors: ReadonlyMap<string, RequestError>;
   /** What makes no sense in the annotations that the pod was made with. */
   readonly annotationErrors: readonly string[];
+}
+
+/** Why a request failed. `at` in milliseconds since the epoch. */
+export interface RequestError {
+  readonly reason: string;
+  readonly message: string;
+  readonly at: number;
 }
 
 const nothing: PodOutcome = {
@@ -43,6 +53,7 @@ const nothing: PodOutcome = {
   actuated: {},
   state: undefined,
   lastError: undefined,
+  volumeErrors: new Map(),
   annotationErrors: [],
 };
 
@@ -115,6 +126,15 @@ export class PodOutcomes {
   #failed(sandboxId: string, error: unknown): void {
     const lastError = { ...explained(failureOf(error)), at: Date.now() };
     this.#set(sandboxId, { state: endOf(error), lastError });
+    const volume = error instanceof ShimError ? error.context.volume : undefined;
+    if (volume === undefined) return;
+    this.#set(sandboxId, { volumeErrors: new Map([...this.of(sandboxId).volumeErrors, [volume, lastError]]) });
+  }
+
+  #withoutErrors(sandboxId: string, volumes: Iterable<string> = []): Pick<PodOutcome, 'volumeErrors'> {
+    const volumeErrors = new Map(this.of(sandboxId).volumeErrors);
+    for (const volume of volumes) volumeErrors.delete(volume);
+    return { volumeErrors };
   }
 
   /** Where the request under way wants the pod to go, for {@link track}. */
@@ -124,7 +144,16 @@ export class PodOutcomes {
 
   /** What a request asks for, as soon as it has been read. */
   desire(sandboxId: string, values: KnownValues<VolumePolicy>): void {
-    this.#set(sandboxId, { desired: merged(this.of(sandboxId).desired, values), state: 'Proposed' });
+    this.#set(sandboxId, {
+      desired: merged(this.of(sandboxId).desired, values),
+      state: 'Proposed',
+      ...this.#withoutErrors(sandboxId, values.volumes?.keys()),
+    });
+  }
+
+  /** Sizes of volumes that hold without a request: those of an earlier shim, or of somebody else. */
+  allocate(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
+    if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
   }
 
   /** Runs a transaction to these values. When it throws it was taken back: what was allocated before is so again. */
@@ -137,7 +166,10 @@ export class PodOutcomes {
     this.#set(sandboxId, { allocated: merged(before, values), state: 'InProgress' });
     try {
       const result = await transaction();
-      this.#set(sandboxId, { actuated: merged(this.of(sandboxId).actuated, values) });
+      this.#set(sandboxId, {
+        actuated: merged(this.of(sandboxId).actuated, values),
+        ...this.#withoutErrors(sandboxId, values.volumes?.keys()),
+      });
       return result;
     } catch (error) {
       this.#set(sandboxId, { allocated: before });

@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { isInUse } from './actions.ts';
 import { directionOf, knownOf } from './direction.ts';
 import { highsBefore } from './highs-before.ts';
 import { actionsFor } from './pod-actions.ts';
@@ -8,6 +9,9 @@ import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
 import type { Bytes } from '../units/index.ts';
+import type { AskedVolume } from './journal/index.ts';
+import { warnOfExcess } from './exceeds.ts';
+import { isAsked, keepVolumes, remountsEnded } from './known-volumes.ts';
 import type { KnownValues } from './outcomes.ts';
 import type { ContainerStep, ContainerWish, PodState, PodTarget, Step } from './state.ts';
 import { type StepActions, type StepRecord, carryOut, describeStep } from './transaction.ts';
@@ -19,8 +23,8 @@ export interface PerformOptions {
   readonly asked?: ContainerStep | undefined;
   /** What that call sets, whether or not it changes anything. */
   readonly container?: ContainerWish;
-  /** Sizes of volumes that are to hold also when they are mounted anew. */
-  readonly allocated?: ReadonlyMap<string, Bytes>;
+  /** What is asked for volumes: it decides their sizes from now on, also when they are mounted anew. */
+  readonly sizes?: ReadonlyMap<string, AskedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
@@ -44,6 +48,17 @@ export function prepareSteps(
   return steps;
 }
 
+/** The same for what is to be carried out: what is refused is counted. */
+function admittedSteps(...prepared: Required<Parameters<typeof prepareSteps>>): Step[] {
+  try {
+    return prepareSteps(...prepared);
+  } catch (error) {
+    const [{ counters }] = prepared;
+    if (isInUse(error)) counters.remount('shrink', 'refused');
+    throw error;
+  }
+}
+
 /**
  * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
  * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
@@ -57,9 +72,9 @@ export async function perform(
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
-  const steps = prepareSteps(context, pod, state, target, stored);
+  const steps = admittedSteps(context, pod, state, target, stored);
   const start = performance.now();
-  const { until = reclaimBy(context, deadline), onStep, allocated } = options;
+  const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const callRaises = target.call === 'container';
@@ -78,9 +93,10 @@ export async function perform(
   const values = valuesOf(target, container);
   context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
   const records = await context.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(context, pod, toJournal(steps, asked), allocated, run),
+    journalled(context, pod, toJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
+    warnOfExcess(context, pod, state, target);
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
@@ -99,32 +115,42 @@ function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): St
 }
 
 /**
- * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; a size that a
- * volume has already is journalled all the same, when it is not yet: it is to hold when the volume is mounted anew.
+ * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; what is asked
+ * for a volume that has that size already is journalled all the same, when it is not yet: it is to hold later, too.
  */
 async function journalled(
   context: ResizeContext,
   pod: PodDescription,
   steps: readonly Step[],
-  allocated: ReadonlyMap<string, Bytes> | undefined,
+  sizes: ReadonlyMap<string, AskedVolume>,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  const kept = context.journal.volumesOf(pod);
-  const isKept = [...(allocated ?? [])].every(([volume, size]) => kept.get(volume) === size);
-  if (steps.length === 0 && isKept) {
+  const { policies, journal } = context;
+  const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
+  const earlier = journal.transactionOf(pod);
+  if (steps.length === 0 && isAsked(known(), sizes)) {
     const records = await run(undefined);
     // One that could not be undone: what has been asked for since is the pod's now.
-    if (context.journal.transactionOf(pod) !== undefined)
-      await noted(context, pod, context.journal.reopen(pod).end('undone'));
+    if (earlier === undefined) await keepVolumes(context, pod);
+    else {
+      remountsEnded(context, pod, earlier.steps);
+      await noted(context, pod, journal.reopen(pod).end('undone', known()));
+    }
     return records;
   }
-  const open = await context.journal.begin(pod, steps, allocated, await highsBefore(context, pod, steps));
+  const highs = await highsBefore(context, pod, steps);
+  const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
+  const all = [...(earlier?.steps ?? []), ...steps];
   try {
     const records = await run(open);
-    await noted(context, pod, open.end('done'));
+    policies.adopt(pod.sandboxId, sizes);
+    remountsEnded(context, pod, all);
+    await noted(context, pod, open.end('done', known()));
     return records;
   } catch (error) {
-    await noted(context, pod, isUndoFailed(error) ? open.failed(messageOf(error)) : open.end('undone'));
+    const isMarked = isUndoFailed(error);
+    if (!isMarked) remountsEnded(context, pod, all);
+    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }
 }

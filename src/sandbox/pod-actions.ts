@@ -36,5 +36,6 @@ export function actionsFor(
     takeBack: (step, by) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step, by, onHigh)),
     callRaises,
     log: context.log,
+    counters: context.counters,
   });
 }

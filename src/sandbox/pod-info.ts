@@ -3,7 +3,8 @@ import type { VolumePolicy } from '../tmpfs/index.ts';
 import type { Bytes, CpuMax } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
 import { describePod } from './describe-pod.ts';
-import type { KnownLimits, KnownValues } from './outcomes.ts';
+import { excessOf } from './exceeds.ts';
+import type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';
 import { policyText } from './policy-text.ts';
 import type { LiveLimits, PodView } from './resizes/index.ts';
 
@@ -11,6 +12,12 @@ import type { LiveLimits, PodView } from './resizes/index.ts';
 type Files = Readonly<
   Partial<Record<'memory.max' | 'memory.current' | 'cpu.max' | 'cpu.weight' | 'cpu.shares', string>>
 >;
+
+interface ReportedError {
+  readonly reason: string;
+  readonly message: string;
+  readonly time?: string;
+}
 
 interface Four<Desired, Known, Actual> {
   readonly desired?: Desired;
@@ -24,14 +31,22 @@ interface Four<Desired, Known, Actual> {
 export interface PodInfo {
   /** Of the last request since the start of the shim. */
   readonly state?: string;
-  readonly lastError?: { readonly reason: string; readonly message: string; readonly time?: string };
+  readonly lastError?: ReportedError;
   readonly annotationErrors?: readonly string[];
   readonly pod: Four<Files, Files, Files>;
   /** By name. */
   readonly containers: Readonly<Record<string, Four<Files, Files, Files> & { readonly id: string }>>;
   /** By name. Sizes in bytes. */
   readonly volumes: Readonly<
-    Record<string, Four<string, number, number> & { readonly used?: number; readonly policy?: string }>
+    Record<
+      string,
+      Four<string, number, number> & {
+        readonly used?: number;
+        readonly policy?: string;
+        readonly warning?: string;
+        readonly lastError?: ReportedError;
+      }
+    >
   >;
   /** Why the actual values are not there. */
   readonly unreadable?: { readonly reason: string; readonly message: string };
@@ -39,8 +54,9 @@ export interface PodInfo {
 
 /** Everything that the shim knows of one pod. Rejects when the backend cannot be asked. */
 export async function podInfo(context: ResizeContext, sandboxId: string): Promise<PodInfo> {
-  const outcome = context.outcomes.of(sandboxId);
+  // First: what it finds of volumes that somebody else has remounted is among the outcomes.
   const view = await viewOf(context, sandboxId);
+  const outcome = context.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
   const live = 'limits' in view ? view : undefined;
   const lastError = live?.lastError ?? outcome.lastError;
@@ -75,6 +91,7 @@ interface Known {
   readonly desired: KnownValues<VolumePolicy>;
   readonly allocated: KnownValues<Bytes>;
   readonly actuated: KnownValues<Bytes>;
+  readonly volumeErrors: PodOutcome['volumeErrors'];
 }
 
 function containersOf(
@@ -100,7 +117,10 @@ function containersOf(
   );
 }
 
-function volumesOf({ desired, allocated, actuated }: Known, live: PodView | undefined): PodInfo['volumes'] {
+function volumesOf(
+  { desired, allocated, actuated, volumeErrors }: Known,
+  live: PodView | undefined,
+): PodInfo['volumes'] {
   const mounted = new Map(live?.volumes.map((volume) => [volume.name, volume]));
   const names = [desired.volumes, allocated.volumes, actuated.volumes, mounted].flatMap((map) => [
     ...(map?.keys() ?? []),
@@ -110,11 +130,15 @@ function volumesOf({ desired, allocated, actuated }: Known, live: PodView | unde
       const wish = desired.volumes?.get(name);
       const now = mounted.get(name);
       const [admitted, written] = [allocated.volumes?.get(name), actuated.volumes?.get(name)];
+      const warning = now && live && excessOf(now.size, live.limits.memory);
+      const error = volumeErrors.get(name);
       const volume = {
         ...(wish && { desired: policyText(wish) }),
         ...(admitted !== undefined && { allocated: admitted }),
         ...(written !== undefined && { actuated: written }),
         ...(now && { actual: now.size, used: now.used, policy: policyText(now.policy) }),
+        ...(warning !== undefined && { warning }),
+        ...(error && { lastError: errorOf(error) }),
       };
       return [name, volume];
     }),
@@ -153,7 +177,7 @@ const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
 
-const errorOf = ({ reason, message, at }: { reason: string; message: string; at?: number }) => ({
+const errorOf = ({ reason, message, at }: { reason: string; message: string; at?: number }): ReportedError => ({
   reason,
   message,
   ...(at !== undefined && { time: new Date(at).toISOString() }),

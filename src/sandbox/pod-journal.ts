@@ -2,11 +2,28 @@ import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
-import type { Journal, JournalledTransaction, PodRecord, PreviousHigh, Readiness } from './journal/index.ts';
+import type {
+  AskedVolume,
+  Journal,
+  JournalledTransaction,
+  PodRecord,
+  PreviousHigh,
+  Readiness,
+} from './journal/index.ts';
 import type { Step } from './state.ts';
 
 /** A pod, as its record names it. `podUid` is the sandbox's id where the pod has no uid. */
 export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
+
+/** What a transaction begins with, beside its steps. */
+export interface BeginOptions {
+  /** What is known of the pod's volumes. */
+  readonly volumes: PodRecord['volumes'];
+  /** What is asked for them: it decides their sizes once the transaction is done. */
+  readonly asked?: ReadonlyMap<string, AskedVolume>;
+  /** Of cgroups that it may lower, each of which would else be another change of the record. */
+  readonly highs?: readonly PreviousHigh[];
+}
 
 /**
  * What the journal has of each pod, in memory as on the disk, and the changes to it: a transaction begins, turns, ends; a
@@ -53,9 +70,14 @@ export class PodJournal {
     return this.#records.get(identityOf(pod).podUid)?.transaction;
   }
 
-  /** Allocated sizes of a pod's volumes, in bytes. */
-  volumesOf(pod: PodDescription): ReadonlyMap<string, Bytes> {
-    return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map<string, Bytes>();
+  /** What decides the sizes of a pod's volumes. */
+  volumesOf(pod: PodDescription): PodRecord['volumes'] {
+    return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map();
+  }
+
+  /** Rejects with JOURNAL_UNAVAILABLE. */
+  async setVolumes(pod: PodDescription, volumes: PodRecord['volumes']): Promise<void> {
+    await this.#change(identityOf(pod), (record) => ({ ...record, volumes }));
   }
 
   /** Deferred requests of all pods, by pod uid, as they were given to {@link setResizes}. */
@@ -65,8 +87,7 @@ export class PodJournal {
 
   /**
    * A transaction of these steps is on the disk before its first step. Rejects with JOURNAL_UNAVAILABLE: it must not begin
-   * then. `sizes`: of volumes, that are to hold also when they are mounted anew, once it is done. `highs`: of cgroups that
-   * it may lower, each of which would else be another change of the record.
+   * then.
    *
    * An earlier one that could not be undone is not forgotten for it: it is taken back with this one, or stays when this one
    * is undone. Once this one is done its values are the pod's, and what was before does not matter.
@@ -74,10 +95,9 @@ export class PodJournal {
   async begin(
     pod: PodDescription,
     steps: readonly Step[],
-    sizes: ReadonlyMap<string, Bytes> = new Map(),
-    highs: readonly PreviousHigh[] = [],
+    { volumes, asked = new Map(), highs = [] }: BeginOptions,
   ): Promise<OpenTransaction> {
-    const allocated = sizes.size === 0 ? {} : { allocated: Object.fromEntries(sizes) };
+    const allocated = asked.size === 0 ? {} : { allocated: Object.fromEntries(asked) };
     const earlier = this.transactionOf(pod);
     const transaction = {
       ...{ id: randomUUID(), startedAt: Date.now(), ...allocated },
@@ -85,7 +105,7 @@ export class PodJournal {
       undoing: earlier !== undefined,
       highs: highs.reduce(withHigh, earlier?.highs ?? []),
     };
-    await this.#change(identityOf(pod), (record) => ({ ...record, transaction }));
+    await this.#change(identityOf(pod), (record) => ({ ...record, volumes, transaction }));
     return new OpenTransaction((change) => this.#change(identityOf(pod), change), earlier);
   }
 
@@ -166,13 +186,16 @@ export class OpenTransaction {
     return this.#update(() => ({ failed: why }));
   }
 
-  /** Nothing is left to do: all was carried out, or all was taken back. */
-  end(how: 'done' | 'undone'): Promise<void> {
-    return this.#change(({ podUid, sandboxId, transaction, volumes, resizes }) => ({
+  /**
+   * Nothing is left to do: all was carried out, or all was taken back.
+   * @param volumes what is known of the pod's volumes now
+   */
+  end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
+    return this.#change(({ podUid, sandboxId, resizes }) => ({
       podUid,
       sandboxId,
       ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
-      volumes: how === 'done' ? new Map([...volumes, ...Object.entries(transaction?.allocated ?? {})]) : volumes,
+      volumes,
       ...(resizes && { resizes }),
     }));
   }

@@ -11,6 +11,7 @@ import { limitsByName } from './limits.ts';
 import { NO_CPU_LIMIT, containerCgroup, hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform, prepareSteps } from './perform.ts';
 import { compareLimits, sameCpu } from './plan.ts';
+import { meetVolumes } from './known-volumes.ts';
 import { mend } from './mend.ts';
 import type { KnownValues } from './outcomes.ts';
 import { podWeight } from './pod-weight.ts';
@@ -41,9 +42,8 @@ export async function resizePod(
       return { steps, before: state, after: predicted(state, target) };
     }
     const { deadline, onStep } = options;
-    const allocated = allocatedSizes(state, target, desired);
-    const steps = await perform(context, pod, state, target, { stored, deadline, onStep, allocated });
-    context.policies.adopt(pod.sandboxId, desired.volumes);
+    const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
+    const steps = await perform(context, pod, state, target, { stored, deadline, onStep, sizes });
     await settled(context, pod, prepared);
     return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
   };
@@ -85,7 +85,7 @@ async function prepare(
   const read = await readPod(tree, pod, volumes);
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
   if (!dryRun) context.outcomes.leads(pod.sandboxId, direction);
-  policies.meet(pod.sandboxId, volumes, read.memory);
+  meetVolumes(context, pod, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
   const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
   await assertNodeHas(context, pod, desired);
@@ -291,15 +291,6 @@ function predicted(state: PodState, { memory, cpu, weight, containers = [], volu
     }),
     volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
   };
-}
-
-/** Sizes that were asked for: a volume that is mounted anew gets them again. Those that follow a limit need no memory. */
-function allocatedSizes(state: PodState, target: PodTarget, desired: DesiredPod): ReadonlyMap<string, Bytes> {
-  return new Map(
-    state.volumes
-      .filter(({ name }) => desired.volumes.has(name))
-      .map(({ name, size }) => [name, target.volumes.get(name) ?? size]),
-  );
 }
 
 /** Everything is done: what others go by is told. */

@@ -3,6 +3,7 @@ import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { limitsByName } from './limits.ts';
+import { keepVolumes, meetVolumes } from './known-volumes.ts';
 import { mendFirst } from './mend.ts';
 import { perform } from './perform.ts';
 
@@ -40,14 +41,17 @@ export async function applyVolumeSizes(context: ResizeContext, pod: PodDescripti
 function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
     await mendFirst(context, pod);
-    const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+    const volumes = readVolumes(context.volumes, pod);
+    const state = await readPod(context.tree, pod, volumes);
+    meetVolumes(context, pod, volumes, state.memory);
     const sizes = context.policies.targets(
       pod.sandboxId,
       state.volumes,
       state.memory,
       limitsByName(context, pod, state),
     );
-    if (sizes.size === 0) return;
+    // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
+    if (sizes.size === 0) return void keepVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
   });
 }

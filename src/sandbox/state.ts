@@ -23,6 +23,11 @@ export interface VolumeState {
   readonly size: Bytes;
 }
 
+/** The same with its file system, `major:minor`. */
+export interface MountedVolume extends VolumeState {
+  readonly device: string;
+}
+
 /** The live values of one pod, read before a plan is made. */
 export interface PodState {
   readonly memory: Limit<Bytes>;

@@ -17,6 +17,7 @@ import { mendFirst } from './mend.ts';
 import { containerChanges, isMemoryTight } from './plan.ts';
 import { perform } from './perform.ts';
 import { type OnHigh, containerNamed, lowerMemory, podNamed, reclaimBy } from './room.ts';
+import { meetVolumes } from './known-volumes.ts';
 import { settleVolumes } from './settle.ts';
 import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
@@ -147,7 +148,7 @@ async function prepare(
   if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
   const volumes = readVolumes(context.volumes, pod);
   const state = await readPod(tree, pod, volumes);
-  context.policies.meet(pod.sandboxId, volumes, state.memory);
+  meetVolumes(context, pod, volumes, state.memory);
   return { container, pod, wanted, shares, cgroup, memory, state };
 }
 

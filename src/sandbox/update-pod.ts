@@ -38,6 +38,7 @@ import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
 import { podNamed, reclaimBy } from './room.ts';
+import { meetVolumes } from './known-volumes.ts';
 import { settleVolumes } from './settle.ts';
 import { withoutSharesAsRead } from './shares-as-read.ts';
 import type { PodState, PodTarget, UnifiedChange, VolumeState } from './state.ts';
@@ -135,7 +136,7 @@ async function prepare(context: ResizeContext, known: PodDescription, asked: Req
   const volumes = readVolumes(context.volumes, known);
   const state = await readPod(tree, known, volumes);
   const request = withoutSharesAsRead(asked, state.weight);
-  context.policies.meet(known.sandboxId, volumes, state.memory);
+  meetVolumes(context, known, volumes, state.memory);
   const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
@@ -180,9 +181,9 @@ async function resize(
       response = await answered(forward);
     },
     until,
+    sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   context.registry.learnPod(pod);
-  context.policies.adopt(pod.sandboxId, prepared.sizes);
   if (!settled) settleVolumes(context, pod);
   return response;
 }

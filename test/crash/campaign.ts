@@ -1,7 +1,7 @@
 import type { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
 import { PodWatcher } from '../watch/watcher.ts';
-import type { CrashingShim } from './crashing-shim.ts';
+import { type CrashingShim, sizesIn } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './look.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
 
@@ -222,9 +222,8 @@ export class Campaign {
     const left = difference(valuesOf(this.#stage.pod), { ...this.#start, ...this.#scenario.target });
     if (left !== '') throw new Error(`not at the target: ${left}`);
     const wanted = JSON.stringify(this.#scenario.allocated ?? {});
-    const kept = JSON.stringify(
-      this.#shim.records().find(({ podUid }) => podUid === this.#stage.pod.uid)?.volumes ?? {},
-    );
+    const record = this.#shim.records().find(({ podUid }) => podUid === this.#stage.pod.uid);
+    const kept = JSON.stringify(sizesIn(record ?? { volumes: {} }));
     if (kept !== wanted) throw new Error(`the journal keeps the sizes ${kept}, and not ${wanted}`);
   }
 

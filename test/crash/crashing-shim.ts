@@ -13,8 +13,16 @@ export interface Record {
   readonly podUid: string;
   readonly transaction?: object;
   readonly resizes?: readonly object[];
-  readonly volumes: Readonly<{ [volume: string]: number }>;
+  readonly volumes: Readonly<{
+    [volume: string]: { readonly source: string; readonly policy: { readonly size?: number } };
+  }>;
 }
+
+/** The sizes, in bytes, that a record has of volumes for which one was asked. */
+export const sizesIn = ({ volumes }: Pick<Record, 'volumes'>): { readonly [volume: string]: number | undefined } =>
+  Object.fromEntries(
+    Object.entries(volumes).flatMap(([name, { source, policy }]) => (source === 'asked' ? [[name, policy.size]] : [])),
+  );
 
 /** A shim that ends where it is told to, and is started anew; with its clients, which are new with each start. */
 export class CrashingShim {

@@ -36,6 +36,8 @@ export interface ContainerSpec {
   readonly starts?: false;
   /** Volume name to path in the container. */
   readonly mounts?: Readonly<Record<string, string>>;
+  /** Path on the node to path in the container: what kubelet has bound somewhere for a subPath, say. */
+  readonly binds?: Readonly<Record<string, string>>;
 }
 
 export interface VolumeSpec {
@@ -97,7 +99,11 @@ export class RunningPod {
   async remove(): Promise<void> {
     await this.client.call('StopPodSandbox', { pod_sandbox_id: this.sandboxId });
     await this.client.call('RemovePodSandbox', { pod_sandbox_id: this.sandboxId });
-    for (const { name } of this.volumes) await execa('umount', [this.volumePath(name)]);
+    if (this.volumes.length > 0)
+      await execa(
+        'umount',
+        this.volumes.map(({ name }) => this.volumePath(name)),
+      );
     rmdirSync(this.cgroup);
   }
 }
@@ -113,7 +119,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
   const uid = spec.uid ?? randomUUID();
   const parent = cgroupParent(uid, spec.qos ?? 'burstable');
   makePodCgroup(join(CGROUP_ROOT, parent), spec);
-  for (const volume of spec.volumes ?? []) await mountVolume(uid, volume);
+  await mountVolumes(uid, spec.volumes ?? []);
   const config = {
     metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
     log_directory: `/tmp/pod-logs/${uid}`,
@@ -154,7 +160,7 @@ async function ended(client: CriClient, id: string, name: string): Promise<void>
 export async function createContainer(
   client: CriClient,
   pod: { sandboxId: string; uid: string; config: object },
-  { name, attempt = 0, command, resources, mounts = {} }: ContainerSpec,
+  { name, attempt = 0, command, resources, mounts = {}, binds = {} }: ContainerSpec,
 ): Promise<string> {
   const { container_id } = await client.call<{ container_id: string }>('CreateContainer', {
     pod_sandbox_id: pod.sandboxId,
@@ -164,10 +170,10 @@ export async function createContainer(
       image: { image: IMAGE },
       command,
       log_path: `${name}.log`,
-      mounts: Object.entries(mounts).map(([volume, path]) => ({
-        container_path: path,
-        host_path: volumePath(pod.uid, volume),
-      })),
+      mounts: [
+        ...Object.entries(mounts).map(([volume, path]) => [volumePath(pod.uid, volume), path]),
+        ...Object.entries(binds),
+      ].map(([host_path, container_path]) => ({ host_path, container_path })),
       linux: { resources, security_context: { namespace_options: NODE_NETWORK } },
     },
   });
@@ -198,9 +204,12 @@ const podShares = (spec: PodSpec): number =>
     spec.containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0),
   );
 
-async function mountVolume(uid: string, { name, size, options }: VolumeSpec): Promise<void> {
-  const path = volumePath(uid, name);
-  mkdirSync(path, { recursive: true });
-  const all = [`size=${size}`, ...(options === undefined ? [] : [options])].join(',');
-  await execa('mount', ['-t', 'tmpfs', '-o', all, 'tmpfs', path]);
+/** All of them by one process: there may be many. */
+async function mountVolumes(uid: string, volumes: readonly VolumeSpec[]): Promise<void> {
+  const places = volumes.flatMap(({ name, size, options }) => [
+    [`size=${size}`, ...(options === undefined ? [] : [options])].join(','),
+    volumePath(uid, name),
+  ]);
+  const script = 'while [ $# -gt 0 ]; do mkdir -p "$2" && mount -t tmpfs -o "$1" tmpfs "$2" || exit; shift 2; done';
+  if (places.length > 0) await execa('sh', ['-c', script, 'sh', ...places]);
 }

@@ -89,7 +89,8 @@ test('a size that a volume has already is kept like any other, and written once'
   const running = await runPod(cri, spec);
   expect(await toSize(running, '128Mi')).not.toMatchObject({ resize: { steps: [{}] } });
   const record = JSON.parse(readFileSync(recordOf(running), 'utf8')) as { volumes: object; transaction?: object };
-  expect(record.volumes).toEqual({ cache: 128 * MI });
+  const policy = { kind: 'absolute', size: 128 * MI };
+  expect(record.volumes).toMatchObject({ cache: { policy, source: 'asked', mount: { size: 128 * MI } } });
   expect(record.transaction).toBeUndefined();
   const { ino } = statSync(recordOf(running));
   await toSize(running, '128Mi');

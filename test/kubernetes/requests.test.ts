@@ -22,6 +22,8 @@ let stop: AbortController;
 /** The pods that run here, with the annotations that they were made with. */
 let running: Map<string, { identity: PodIdentity; annotations: Record<string, string> }>;
 let policies: Map<string, VolumePolicy>;
+/** Of which volumes it was said that an annotation says their size, or no longer does. */
+let annotated: (readonly [volume: string, isThere: boolean])[];
 
 const inUse = new ShimError(
   Code.FAILED_PRECONDITION,
@@ -38,6 +40,7 @@ function begin(): void {
   const pods = {
     find: (uid: string) => Promise.resolve(running.get(uid)),
     policy: (_: string, volume: string) => policies.get(volume) ?? ({ kind: 'fixed' } as const),
+    annotated: (_: string, volume: string, isThere: boolean) => Promise.resolve(void annotated.push([volume, isThere])),
   };
   const parts = { resizes, pods, clock, random: () => 0.5, log: noLog };
   requests = new AnnotationRequests({ ...parts, post: (event) => events.push(event) });
@@ -63,6 +66,7 @@ beforeEach(() => {
   store = new FakeStore();
   events = [];
   running = new Map([[web.uid, { identity: web, annotations: {} }]]);
+  annotated = [];
   policies = new Map();
   begin();
 });
@@ -128,10 +132,15 @@ describe('a changed annotation', () => {
     seen({ cache: '64Mi' });
     (await core.next()).succeed();
     await hasTold(1);
+    expect(annotated).toEqual([['cache', true]]);
     seen({});
     await quiet();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(1);
+    expect(annotated).toEqual([
+      ['cache', true],
+      ['cache', false],
+    ]);
     seen({ cache: '64Mi' });
     expect(wanted(await core.next())).toEqual({ cache: size(64) });
   });

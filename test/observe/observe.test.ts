@@ -45,6 +45,9 @@ describe('counters', () => {
     counters.resize('Completed', 'up');
     counters.resize('Deferred', 'down');
     counters.resize('Completed', 'up');
+    counters.remount('grow', 'done');
+    counters.remount('shrink', 'refused');
+    counters.remount('grow', 'done');
     expect(counters.snapshot()).toEqual({
       failOpen: { unknown_pod: 2, undecodable: 1 },
       interceptedCalls: [
@@ -55,6 +58,7 @@ describe('counters', () => {
       protocolErrors: { PROTOCOL_ERROR: 1 },
       journalFaults: { unavailable: 2, bad_record: 1 },
       resizes: { 'Completed up': 2, 'Deferred down': 1 },
+      remounts: { 'grow done': 2, 'shrink refused': 1 },
     });
     expect(countersFields(counters.snapshot())).toEqual({
       failOpen: ['unknown_pod 2', 'undecodable 1'],
@@ -63,6 +67,7 @@ describe('counters', () => {
       journalFaults: ['unavailable 2', 'bad_record 1'],
       resizes: ['Completed up 2', 'Deferred down 1'],
       passedCalls: 1,
+      remounts: ['grow done 2', 'shrink refused 1'],
     });
   });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Step, describePod, recover, resizePod, updateContainer } from '../../src/sandbox/index.ts';
 import { encode } from '../../src/runtime/index.ts';
-import { Journal, type JournalOptions, type LoadedRecord } from '../../src/sandbox/journal/index.ts';
+import { type AskedVolume, Journal, type JournalOptions, type LoadedRecord } from '../../src/sandbox/journal/index.ts';
 import { mend } from '../../src/sandbox/mend.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../src/units/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from './fake-runtime.ts';
@@ -28,9 +28,13 @@ const steps: readonly Step[] = [
   { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(250) } },
 ];
 
+const half: AskedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
 const pod = async () => (await runtime.context.registry.pod(SANDBOX))!;
-const begin = async (planned: readonly Step[] = steps, sizes?: ReadonlyMap<string, Bytes>) =>
-  runtime.context.journal.begin(await pod(), planned, sizes);
+const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, AskedVolume>) =>
+  runtime.context.journal.begin(await pod(), planned, {
+    volumes: runtime.context.policies.records(SANDBOX),
+    ...(asked && { asked }),
+  });
 const has = (podMemory: number, ...containers: readonly number[]): void => {
   runtime.writeFile('/kubepods/pod1', 'memory.max', String(podMemory * MI));
   for (const [index, memory] of containers.entries())
@@ -139,18 +143,15 @@ describe('a resize that was cut off', () => {
   });
 
   test.each([
-    ['all was done', [400, 150, 250], { cache: 64 * MI }],
+    ['all was done', [400, 150, 250], { cache: { ...half, source: 'asked' } }],
     ['it is undone', [400, 150, 200], undefined],
-  ] as const)(
-    'when %s, sizes of volumes that it asks for are kept: %j',
-    async (_when, [podMemory, ...containers], kept) => {
-      await begin(steps, new Map([['cache', mi(64)]]));
-      has(podMemory, ...containers);
-      await recover(runtime.context);
-      const sizes = runtime.context.journal.volumesOf(await pod());
-      expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(kept);
-    },
-  );
+  ] as const)('when %s, what it asks for volumes is kept: %j', async (_when, [podMemory, ...containers], kept) => {
+    await begin(steps, new Map([['cache', half]]));
+    has(podMemory, ...containers);
+    await recover(runtime.context);
+    const sizes = runtime.context.journal.volumesOf(await pod());
+    expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(kept);
+  });
 
   test('of which a container has ended is undone for the others', async () => {
     await begin();

@@ -70,6 +70,7 @@ const view: PodView = {
     },
     allocated: { containers: new Map([[app, { memory: bytes(256 * MiB) }]]) },
     actuated: { volumes: new Map([['cache', bytes(64 * MiB)]]), pod: { weight: cpuWeight(39) } },
+    volumeErrors: new Map([['cache', { reason: 'VOLUME_IN_USE', message: 'stores 10', at: 1 }]]),
   },
   lastError: { reason: 'UNDO_FAILED', message: 'two values' },
 };
@@ -437,7 +438,12 @@ describe('a pod', () => {
             values: { limits: { cpu: '500m', memory: '256Mi' }, requests: { cpu: '500m' }, cpu_shares: 512 },
           },
         ],
-        volumes: [{ name: 'cache', size_bytes: 64 * MiB, used_bytes: 10, policy: '12.5%/app' }],
+        volumes: [
+          {
+            ...{ name: 'cache', size_bytes: 64 * MiB, used_bytes: 10, policy: '12.5%/app' },
+            last_error: { reason: 'VOLUME_IN_USE', message: 'stores 10' },
+          },
+        ],
       },
       last_resize: { id, state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE', message: '100 in use' },
       last_error: { reason: 'UNDO_FAILED', message: 'two values' },

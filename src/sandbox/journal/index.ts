@@ -2,3 +2,4 @@
 export type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 export { Journal, RECHECK_MS } from './store.ts';
 export type { JournalOptions, LoadedRecord, Readiness } from './store.ts';
+export type { AskedVolume, VolumeRecord } from './volume-record.ts';

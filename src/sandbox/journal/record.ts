@@ -5,11 +5,13 @@
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { Code, Reason, ShimError, messageOf } from '../../errors/index.ts';
-import { type Bytes, type Limit, bytes, cpuShares, cpuWeight, microseconds } from '../../units/index.ts';
+import { type Bytes, type Limit, cpuShares, cpuWeight, microseconds } from '../../units/index.ts';
 import type { Step } from '../state.ts';
+import { type AskedVolume, type VolumeRecord, askedVolume, inBytes, label, volumeRecord } from './volume-record.ts';
 
 /** The form of the file. A field that comes or goes makes another version; those before are read too. */
-export const RECORD_VERSION = 2;
+export const RECORD_VERSION = 3;
+const SECOND_VERSION = 2;
 const FIRST_VERSION = 1;
 
 /** The largest record, in bytes: a hundred times what a pod of ten containers takes. */
@@ -28,8 +30,8 @@ export interface JournalledTransaction {
   readonly startedAt: number;
   /** All planned steps, in their order. Which of them were carried out, the kernel knows. */
   readonly steps: readonly Step[];
-  /** Sizes of volumes, by name, that are kept when it is done. */
-  readonly allocated?: Readonly<{ [volume: string]: Bytes }>;
+  /** What was asked for volumes, by name, and is kept when it is done. */
+  readonly allocated?: Readonly<{ [volume: string]: AskedVolume }>;
   /** A step has failed: those that were carried out are being taken back. */
   readonly undoing: boolean;
   /** cgroups whose memory.high is lowered to reclaim memory, and what it has to become again. Each once. */
@@ -44,8 +46,8 @@ export interface PodRecord {
   /** The sandbox when this was written. */
   readonly sandboxId: string;
   readonly transaction?: JournalledTransaction;
-  /** Allocated sizes by volume name. */
-  readonly volumes: ReadonlyMap<string, Bytes>;
+  /** By volume name, what decides the sizes of those that the pod's own annotations do not speak of. */
+  readonly volumes: ReadonlyMap<string, VolumeRecord>;
   /** Deferred requests, opaque here: any JSON values, kept as they are. */
   readonly resizes?: readonly unknown[];
 }
@@ -65,7 +67,6 @@ const amountAs = <Value>(of: (value: number) => Value) =>
     amount,
     z.transform((value: number) => of(value)),
   );
-const inBytes = amountAs(bytes);
 const inMicroseconds = amountAs(microseconds);
 const memoryLimit = z.union([z.literal('max'), inBytes]);
 const cpuMax = z.strictObject({ quota: z.union([z.literal('max'), inMicroseconds]), period: inMicroseconds });
@@ -101,14 +102,11 @@ const step: z.ZodMiniType<Step> = z.discriminatedUnion('kind', [
   steps.runtime,
 ]);
 
-/** As Kubernetes names volumes: a DNS label (RFC 1123). */
-const volumeName = z.string().check(z.regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/));
-
 const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   id: z.string(),
   startedAt: amount,
   steps: z.array(step),
-  allocated: z.exactOptional(z.record(volumeName, inBytes)),
+  allocated: z.exactOptional(z.record(label, askedVolume)),
   undoing: z.boolean(),
   highs: z.array(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
   failed: z.exactOptional(z.string()),
@@ -121,8 +119,8 @@ const record = z.strictObject({
   sandboxId: z.string(),
   transaction: z.exactOptional(transaction),
   volumes: z.pipe(
-    z.record(volumeName, inBytes),
-    z.transform((sizes: Readonly<Record<string, Bytes>>) => new Map(Object.entries(sizes))),
+    z.record(label, volumeRecord),
+    z.transform((volumes: Readonly<Record<string, VolumeRecord>>) => new Map(Object.entries(volumes))),
   ),
   resizes: z.exactOptional(z.array(z.unknown())),
 });
@@ -163,9 +161,11 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
 export function decodeRecord(content: Buffer): WrittenRecord {
   const form = parse(content);
   const version: unknown = isObject(form) ? form.version : undefined;
-  if (typeof version === 'number' && version !== RECORD_VERSION && version !== FIRST_VERSION)
+  if (typeof version === 'number' && ![FIRST_VERSION, SECOND_VERSION, RECORD_VERSION].includes(version))
     throw new Error(`is of version ${version}; this shim reads versions ${FIRST_VERSION} to ${RECORD_VERSION}`);
-  const parsed = record.safeParse(version === FIRST_VERSION ? ofFirstVersion(form) : form, { error: inEnglish });
+  const second = version === FIRST_VERSION ? ofFirstVersion(form) : form;
+  const newest = version === FIRST_VERSION || version === SECOND_VERSION ? ofSecondVersion(second) : form;
+  const parsed = record.safeParse(newest, { error: inEnglish });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
   throw new Error(`is no record: ${faults.slice(0, 1).join()}`);
@@ -175,10 +175,25 @@ export function decodeRecord(content: Buffer): WrittenRecord {
 function ofFirstVersion(form: unknown): unknown {
   if (!isObject(form)) return form;
   const { transaction: open } = form;
-  if (!isObject(open)) return { ...form, version: RECORD_VERSION };
+  if (!isObject(open)) return form;
   const { high, ...others } = open;
-  return { ...form, version: RECORD_VERSION, transaction: { ...others, highs: high === undefined ? [] : [high] } };
+  return { ...form, transaction: { ...others, highs: high === undefined ? [] : [high] } };
 }
+
+/** The second had sizes alone of volumes, and of those for which one had been asked. */
+function ofSecondVersion(form: unknown): unknown {
+  if (!isObject(form)) return form;
+  const { volumes, transaction: open } = form;
+  const asked = (size: unknown): object => ({ policy: { kind: 'absolute', size }, annotated: false });
+  const records = each(volumes, (size) => ({ ...asked(size), source: 'asked' }));
+  const others = { ...form, version: RECORD_VERSION, volumes: records };
+  if (!isObject(open) || open.allocated === undefined) return others;
+  return { ...others, transaction: { ...open, allocated: each(open.allocated, asked) } };
+}
+
+/** What is no object stays as it is, to be found by the reader. */
+const each = (form: unknown, change: (value: unknown) => object): unknown =>
+  isObject(form) ? Object.fromEntries(Object.entries(form).map(([key, value]) => [key, change(value)])) : form;
 
 const isObject = (form: unknown): form is Readonly<Record<string, unknown>> =>
   typeof form === 'object' && form !== null;

@@ -225,7 +225,7 @@ export class Journal {
       podUid,
       sandboxId,
       ...(transaction !== undefined && !earlierBoot && { transaction }),
-      volumes,
+      volumes: earlierBoot ? withoutMounts(volumes) : volumes,
       ...(resizes !== undefined && { resizes }),
       earlierBoot,
     };
@@ -266,6 +266,11 @@ export class Journal {
     this.#recheckLater();
     return error;
   }
+}
+
+/** What decides their sizes outlives a boot; how they were mounted does not. */
+function withoutMounts(volumes: PodRecord['volumes']): PodRecord['volumes'] {
+  return new Map([...volumes].map(([name, { policy, source, annotated }]) => [name, { policy, source, annotated }]));
 }
 
 async function probe(file: string): Promise<void> {

@@ -41,7 +41,7 @@ export interface PodView {
     readonly policy: VolumePolicy;
   }[];
   /** What requests since the start of the shim have come to. */
-  readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated'>;
+  readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated' | 'volumeErrors'>;
   /** What went wrong in the pod and has not been mended: UNDO_FAILED, say. */
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
 }

@@ -90,7 +90,14 @@ export interface WireValues {
 export interface WirePodValues {
   pod: WireValues;
   containers: { id: string; name: string; values: WireValues }[];
-  volumes: { name: string; size_bytes: number; used_bytes: number; policy: string }[];
+  volumes: {
+    name: string;
+    size_bytes: number;
+    used_bytes: number;
+    policy: string;
+    warning?: string;
+    last_error?: WireReason;
+  }[];
 }
 
 export interface WireReason {

@@ -13,6 +13,7 @@ import {
   type Resizes,
   type StepRecord,
   describeStep,
+  excessOf,
   formatCpuMax,
   formatMemory,
   formatShares,
@@ -120,10 +121,7 @@ export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts)
       ...{ id, name },
       values: valuesOf(own, memory.containers[name]),
     })),
-    volumes: volumes.map(({ name, size, used, policy }) => ({
-      ...{ name, size_bytes: size, used_bytes: used },
-      policy: policyText(policy),
-    })),
+    volumes: volumes.map((volume) => volumeReport(volume, view)),
   };
   const error = lastError === undefined ? {} : { last_error: { ...lastError } };
   return {
@@ -134,6 +132,20 @@ export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts)
     desired: knownReport(outcome.desired, name, (policy) => ({ size_bytes: 0, policy: policyText(policy) })),
     allocated: knownReport(outcome.allocated, name, sizeReport),
     actuated: knownReport(outcome.actuated, name, sizeReport),
+  };
+}
+
+function volumeReport(
+  { name, size, used, policy }: PodView['volumes'][number],
+  { limits, outcome }: PodView,
+): WirePodValues['volumes'][number] {
+  const warning = excessOf(size, limits.memory);
+  const error = outcome.volumeErrors.get(name);
+  return {
+    ...{ name, size_bytes: size, used_bytes: used },
+    policy: policyText(policy),
+    ...(warning !== undefined && { warning }),
+    ...(error !== undefined && { last_error: { reason: error.reason, message: error.message } }),
   };
 }
 

@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Journal, type LoadedRecord } from '../../../src/sandbox/journal/index.ts';
-import { numbered, podUid } from './numbered.ts';
+import { numbered, numberIn, podUid } from './numbered.ts';
 
 // Processes that write, and are killed: at random, and at each crash point.
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
@@ -108,7 +108,7 @@ describe('a process killed', () => {
       const done = last(writer.lines, 'done');
       const begun = last(writer.lines, 'begin');
       const records = await load();
-      const number = records[0]?.volumes.get('cache') ?? -1;
+      const number = records[0] === undefined ? -1 : numberIn(records[0]);
       expect(records).toEqual(number === -1 ? [] : [{ ...numbered(number), earlierBoot: false }]);
       const before = done === -1 ? first - 1 : done;
       expect([before, begun], `killed in round ${round} after ${writer.lines.slice(-2).join(', ')}`).toContain(number);

@@ -1,7 +1,18 @@
-import type { PodRecord } from '../../../src/sandbox/journal/index.ts';
+import type { PodRecord, VolumeRecord } from '../../../src/sandbox/journal/index.ts';
 import { bytes } from '../../../src/units/index.ts';
 
 export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
+
+/** A volume that shall have, and has, so many bytes. */
+export const volumeOf = (number: number): VolumeRecord => ({
+  policy: { kind: 'absolute', size: bytes(number) },
+  source: 'asked',
+  annotated: number % 2 === 0,
+  mount: { device: `0:${number}`, size: bytes(number) },
+});
+
+/** How many bytes a record's volume `cache` has. */
+export const numberIn = ({ volumes }: PodRecord): number => Number(volumes.get('cache')?.mount?.size ?? -1);
 
 /** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
 export function numbered(number: number, uid: string = podUid): PodRecord {
@@ -21,6 +32,6 @@ export function numbered(number: number, uid: string = podUid): PodRecord {
       undoing: number % 2 === 1,
       highs: [{ cgroup: '/kubepods/pod', memoryHigh: 'max' }],
     },
-    volumes: new Map([['cache', to]]),
+    volumes: new Map([['cache', volumeOf(number)]]),
   };
 }

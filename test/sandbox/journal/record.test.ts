@@ -3,15 +3,26 @@ import { describe, expect, it } from 'vitest';
 import { messageOf } from '../../../src/errors/index.ts';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
-import { bytes } from '../../../src/units/index.ts';
 import { cases } from '../../property-cases.ts';
-import { numbered, podUid } from './numbered.ts';
+import { numbered, podUid, volumeOf } from './numbered.ts';
 import { anyRecord } from './records.ts';
 
 const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
   const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;
   return Buffer.from(JSON.stringify(edit(form) ?? form));
 };
+
+const absolute = (size: number): object => ({ kind: 'absolute', size });
+const asked = (size: number): object => ({ policy: absolute(size), annotated: false });
+/** As the first two versions had volumes, and what is read of it. */
+const withSizes = () => {
+  const { transaction, ...others } = numbered(1);
+  return { ...others, transaction: { ...transaction!, allocated: { cache: 8192 } }, volumes: { cache: 4096, x: 1 } };
+};
+const askedSizes = new Map([
+  ['cache', { ...asked(4096), source: 'asked' }],
+  ['x', { ...asked(1), source: 'asked' }],
+]);
 
 /** What is wrong with a content; undefined when nothing is. Quicker than an expectation, for thousands of them. */
 function faultOf(content: Buffer): string | undefined {
@@ -30,7 +41,7 @@ describe('a record', () => {
   it('is read as it was written: every number, every max, every text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
-        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 2, bootId, ...record });
+        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 3, bootId, ...record });
       }),
       cases(2000),
     );
@@ -40,17 +51,28 @@ describe('a record', () => {
     ['a memory.high that was lowered', { high: { cgroup: '/kubepods/pod1', memoryHigh: 'max' } }],
     ['none', {}],
   ])('of the first version, with %s, is read too', (_, high) => {
-    const { transaction, ...others } = numbered(1);
-    const { highs, ...open } = transaction!;
+    const { transaction, ...others } = withSizes();
+    const { highs, ...open } = transaction;
     expect(highs).toHaveLength(1);
-    const volumes = Object.fromEntries(others.volumes);
-    const first = { version: 1, bootId: 'boot', ...others, volumes, transaction: { ...open, ...high } };
+    const first = { version: 1, bootId: 'boot', ...others, transaction: { ...open, ...high } };
     expect(decodeRecord(Buffer.from(JSON.stringify(first)))).toStrictEqual({
-      ...{ version: 2, bootId: 'boot', ...others },
-      transaction: { ...open, highs: 'high' in high ? [high.high] : [] },
+      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
+      transaction: { ...open, allocated: { cache: asked(8192) }, highs: 'high' in high ? [high.high] : [] },
     });
-    const idle = { version: 1, bootId: 'boot', ...others, volumes };
-    expect(decodeRecord(Buffer.from(JSON.stringify(idle)))).toStrictEqual({ version: 2, bootId: 'boot', ...others });
+    const idle = { version: 1, bootId: 'boot', ...others };
+    const read = { version: 3, bootId: 'boot', ...others, volumes: askedSizes };
+    expect(decodeRecord(Buffer.from(JSON.stringify(idle)))).toStrictEqual(read);
+  });
+
+  it('of the second version is read: what was a size alone had been asked for', () => {
+    const { transaction, ...others } = withSizes();
+    const second = { version: 2, bootId: 'boot', ...others, transaction };
+    expect(decodeRecord(Buffer.from(JSON.stringify(second)))).toStrictEqual({
+      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
+      transaction: { ...transaction, allocated: { cache: asked(8192) } },
+    });
+    for (const volumes of [7, { cache: 'x' }, { '../x': 1 }, undefined])
+      expect(() => decodeRecord(Buffer.from(JSON.stringify({ ...second, volumes })))).toThrow(/^is no record: volumes/);
   });
 
   it('cut anywhere is none, but for its closing line break', () => {
@@ -89,18 +111,32 @@ describe('a record', () => {
   it.each([
     [
       'of a later version',
-      (form: object) => ({ ...form, version: 3 }),
-      'is of version 3; this shim reads versions 1 to 2',
+      (form: object) => ({ ...form, version: 4 }),
+      'is of version 4; this shim reads versions 1 to 3',
     ],
     ['without a version', (form: object) => ({ ...form, version: undefined }), /^is no record: version: /],
     ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is no record: .*extra/],
     [
       'with a size below zero',
-      (form: object) => ({ ...form, volumes: { cache: -1 } }),
-      /^is no record: volumes.cache: /,
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '0:1', size: -1 } } } }),
+      /^is no record: volumes.cache.mount.size: /,
     ],
-    ['with a size that lost digits', (form: object) => ({ ...form, volumes: { cache: 2 ** 53 } }), /volumes.cache/],
-    ['with half a byte', (form: object) => ({ ...form, volumes: { cache: 0.5 } }), /volumes.cache/],
+    [
+      'with a size that lost digits',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), policy: absolute(2 ** 53) } } }),
+      /volumes.cache.policy.size/,
+    ],
+    [
+      'with half a byte',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), policy: absolute(0.5) } } }),
+      /volumes.cache.policy.size/,
+    ],
+    ['with a size alone, as version 1 had it', (form: object) => ({ ...form, volumes: { cache: 1 } }), /volumes.cache/],
+    [
+      'with a device that is none',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '/dev/x', size: 1 } } } }),
+      /volumes.cache.mount.device/,
+    ],
     [
       'with a volume that leads elsewhere',
       (form: object) => ({ ...form, volumes: { '../x': 1 } }),
@@ -152,7 +188,7 @@ describe('a record', () => {
     ['../x', 'is no record: volumes'],
     ['', 'is no record: volumes'],
   ])('that could not be read again (a volume named %j) is not written', (name, why) => {
-    const record = { ...numbered(1), volumes: new Map([[name, bytes(1)]]) };
+    const record = { ...numbered(1), volumes: new Map([[name, volumeOf(1)]]) };
     expect(() => encodeRecord(record, 'boot')).toThrow(
       expect.objectContaining({
         code: 13,

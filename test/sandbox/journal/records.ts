@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { JournalledTransaction, PodRecord } from '../../../src/sandbox/journal/index.ts';
+import type { JournalledTransaction, PodRecord, VolumeRecord } from '../../../src/sandbox/journal/index.ts';
 import type { Step } from '../../../src/sandbox/state.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/units/index.ts';
 
@@ -40,12 +40,32 @@ const volumeName = fc.oneof(
   fc.constantFrom('constructor', 'tostring', '0', '1'),
 );
 
+const policy = fc.oneof(
+  fc.record({ kind: kind('absolute'), size }, plain),
+  fc.record({ kind: kind('share'), hundredths: amount }, plain),
+  fc.record({ kind: kind('container-share'), hundredths: amount, container: volumeName }, plain),
+  fc.record({ kind: kind('follow') }, plain),
+  fc.record({ kind: kind('fixed') }, plain),
+);
+const volume: fc.Arbitrary<VolumeRecord> = fc.record(
+  {
+    policy,
+    source: fc.constantFrom('seen', 'asked', 'found'),
+    annotated: fc.boolean(),
+    mount: fc.record({ device: fc.tuple(fc.nat(), fc.nat()).map((parts) => parts.join(':')), size }, plain),
+  },
+  { ...plain, requiredKeys: ['policy', 'source', 'annotated'] },
+);
+// To a strict comparison, a property of this name is an object's class.
+const ordinaryName = volumeName.filter((name) => name !== 'constructor');
+const asked = fc.record({ policy, annotated: fc.boolean() }, plain);
+
 const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
   {
     id: text,
     startedAt: fc.maxSafeNat(),
     steps: fc.array(fc.oneof(...Object.values<fc.Arbitrary<Step>>(steps)), { maxLength: 12 }),
-    allocated: fc.dictionary(volumeName, size, { maxKeys: 3, noNullPrototype: true }),
+    allocated: fc.dictionary(ordinaryName, asked, { maxKeys: 3, noNullPrototype: true }),
     undoing: fc.boolean(),
     highs: fc.array(fc.record({ cgroup: text, memoryHigh: limit }, plain), { maxLength: 3 }),
     failed: text,
@@ -61,7 +81,7 @@ export const anyRecord: fc.Arbitrary<PodRecord> = fc.record(
     podUid: fc.oneof(fc.uuid(), text),
     sandboxId: text,
     transaction,
-    volumes: fc.array(fc.tuple(volumeName, size), { maxLength: 5 }).map((pairs) => new Map(pairs)),
+    volumes: fc.array(fc.tuple(volumeName, volume), { maxLength: 5 }).map((pairs) => new Map(pairs)),
     resizes: fc.array(json, { maxLength: 3 }),
   },
   { ...plain, requiredKeys: ['podUid', 'sandboxId', 'volumes'] },
