@@ -10,7 +10,7 @@ const mayImport = {
   sandbox: ['cgroups', 'tmpfs', 'runtime', 'units', 'errors', 'observe'],
   kubernetes: ['sandbox', 'units', 'errors', 'observe'],
   server: ['sandbox', 'runtime', 'units', 'errors', 'observe'],
-  monitoring: ['units', 'errors', 'observe'],
+  monitoring: ['sandbox', 'units', 'errors', 'observe'],
   config: ['units', 'errors', 'observe'],
   // Of the server the messages alone, which both speak.
   resizectl: ['units', 'errors', 'config', 'server/resize-api/messages\\.ts'],

@@ -68,6 +68,7 @@ async function run(config: Config): Promise<void> {
     ...{ version, counted: counters.families, log },
     readiness: () => resizing.readiness(),
     node: () => resizing.readings(),
+    overview: () => resizing.overview(),
     connections: () => frontDoor.connections,
   });
   await resizing.begin();

@@ -8,7 +8,10 @@ import { Journal } from './sandbox/journal/index.ts';
 import {
   PodJournal,
   Recovery,
+  type Overview,
+  RecentResizes,
   Registry,
+  overviewOf,
   type ResizeStore,
   createResizeContext,
   describePod,
@@ -39,6 +42,8 @@ export interface Resizing {
   /** Whether resizes can be carried out. Never rejects. */
   readiness(): Promise<ReadinessReport>;
   readings(): NodeReadings;
+  /** Rejects with BACKEND_UNAVAILABLE. */
+  overview(): Promise<Overview>;
   /** Lets what is under way end for so many milliseconds. */
   close(graceMs: number): Promise<void>;
 }
@@ -51,6 +56,7 @@ export const noResizing: Resizing = {
   readiness: () =>
     Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
   readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [] }),
+  overview: () => Promise.resolve({ pods: [], recent: [] }),
   close: () => Promise.resolve(),
 };
 
@@ -63,7 +69,19 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const journal = new PodJournal(opened);
   const tree = new CgroupTree(config.cgroupRoot);
   const { reclaimTimeout } = config;
-  const context = createResizeContext({ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters });
+  // Where nobody can look at them, resizes are not kept.
+  const kept = config.metricsBind.kind === 'none' ? {} : { recent: new RecentResizes() };
+  const context = createResizeContext({
+    registry,
+    backend,
+    journal,
+    tree,
+    volumes,
+    reclaimTimeout,
+    log,
+    counters,
+    ...kept,
+  });
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
     // Beside the rest: without the API server resizes are carried out all the same.
@@ -117,6 +135,7 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       volumes: volumeTotals(volumes),
       unfinished: podResizes.resizes.unfinished,
     }),
+    overview: oneAtATime(() => overviewOf(context, podResizes.pods)),
     async begin() {
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
@@ -133,6 +152,15 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       backend.close();
       await (await opened).close();
     },
+  };
+}
+
+/** Whoever asks while an answer is being made gets that one: many who ask cost no more than one. */
+function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
+  let making: Promise<Result> | undefined;
+  return () => {
+    making ??= make().finally(() => (making = undefined));
+    return making;
   };
 }
 

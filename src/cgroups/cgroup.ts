@@ -122,6 +122,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
   }
 
+  /** memory.current. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
+  usedNow(cgroup: CgroupPath): Bytes {
+    return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
+  }
+
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));

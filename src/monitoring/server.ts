@@ -1,11 +1,13 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { tracesOf } from '../errors/index.ts';
+import { ShimError, tracesOf } from '../errors/index.ts';
 import { expositionOf, expositionType } from '../observe/exposition.ts';
 import type { Family } from '../observe/family.ts';
 import type { Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
+import type { Overview } from '../sandbox/index.ts';
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
+import { pageAnswer } from './page/page.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
 
@@ -16,6 +18,8 @@ export interface MonitoringParts {
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
   readonly node: () => NodeReadings;
+  /** What the page shows. */
+  readonly overview: () => Promise<Overview>;
   /** Connections of CRI clients that are open. */
   readonly connections: () => number;
   readonly log: Log;
@@ -43,6 +47,7 @@ export function createMonitoringServer(parts: MonitoringParts, checksHost: boole
       type: expositionType,
       body: expositionOf(await allFamilies(parts, lag.family)),
     }),
+    '/': () => pageOf(parts),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
     '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
@@ -59,6 +64,15 @@ export function createMonitoringServer(parts: MonitoringParts, checksHost: boole
       http.closeAllConnections();
     },
   };
+}
+
+async function pageOf({ version, readiness, overview }: MonitoringParts): Promise<Answer> {
+  try {
+    return pageAnswer({ version, readiness: await readiness(), overview: await overview(), now: new Date() });
+  } catch (error) {
+    if (error instanceof ShimError) return plain(503, `${error.reason}: ${error.message}`);
+    throw error;
+  }
 }
 
 async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonly Family[]> {

@@ -74,7 +74,18 @@ function groupOf(program: Command, groups: Map<string, Command>, name: string, w
   const known = groups.get(name);
   if (known !== undefined) return known;
   const summaries = commandTexts.filter((text) => text.name.startsWith(`${name} `)).map(({ summary }) => summary);
-  const group = set(new Command(name), write).description(summaries.join('; ')).helpCommand(false);
+  const rests = commandTexts.flatMap((text) =>
+    text.name.startsWith(`${name} `) ? [text.name.slice(name.length + 1)] : [],
+  );
+  const group = set(new Command(name), write)
+    .description(summaries.join('; '))
+    .helpCommand(false)
+    .allowExcessArguments(true)
+    .action(() => {
+      const [other] = group.args;
+      if (other !== undefined) throw new UsageError(`unknown command '${other}'; resizectl ${name} --help lists them`);
+      throw new UsageError(`${name} what? ${rests.join(', ')}; resizectl ${name} --help tells more`);
+    });
   program.addCommand(group);
   groups.set(name, group);
   return group;

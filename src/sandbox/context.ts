@@ -10,6 +10,7 @@ import { meetVolumes } from './known-volumes.ts';
 import { KeyedLock } from './lock.ts';
 import { PodOutcomes } from './outcomes.ts';
 import type { PodJournal } from './pod-journal.ts';
+import type { RecentResizes } from './recent-resizes.ts';
 import type { Registry } from './registry.ts';
 import { VolumePolicies } from './volumes.ts';
 
@@ -36,6 +37,8 @@ export interface ResizeContext {
   readonly reclaimTimeout: number;
   readonly log: Log;
   readonly counters: Counters;
+  /** Where the last resizes are kept; undefined where nobody can look at them. */
+  readonly recent?: RecentResizes;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
   /** Counts that a request goes on as it came, and says so once for each id and reason. */
@@ -52,6 +55,7 @@ export function createResizeContext(parts: {
   log?: Log;
   counters?: Counters;
   procRoot?: string;
+  recent?: RecentResizes;
   reclaimTimeout: number;
 }): ResizeContext {
   const {
@@ -63,6 +67,7 @@ export function createResizeContext(parts: {
     log = noLog,
     counters = noCounters,
     procRoot,
+    recent,
     reclaimTimeout,
   } = parts;
   const first = oncePerKey();
@@ -82,6 +87,7 @@ export function createResizeContext(parts: {
     log,
     counters,
     ...(procRoot === undefined ? {} : { procRoot }),
+    ...(recent === undefined ? {} : { recent }),
     failOpen(reason, given, error) {
       counters.failOpen(reason);
       // Of a caller who gives no id, it may be anything.

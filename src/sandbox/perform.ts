@@ -4,9 +4,11 @@ import type { ResizeContext } from './context.ts';
 import { isInUse } from './actions.ts';
 import { directionOf, knownOf } from './direction.ts';
 import { highsBefore } from './highs-before.ts';
+import { podCgroup } from './live.ts';
 import { actionsFor } from './pod-actions.ts';
 import type { OpenTransaction } from './pod-journal.ts';
 import { compareLimits, plan } from './plan.ts';
+import type { Recording } from './recent-resizes.ts';
 import { type OnHigh, reclaimBy } from './room.ts';
 import type { Bytes } from '../units/index.ts';
 import type { AskedVolume } from './journal/index.ts';
@@ -74,16 +76,18 @@ export async function perform(
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
   const steps = admittedSteps(context, pod, state, target, stored);
   const start = performance.now();
+  const recording = record(context, pod, state, asked);
   const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const callRaises = target.call === 'container';
     const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
-    return counted(context, () =>
+    return counted(context, recording, () =>
       carryOut(steps, {
         ...inTime(actions, pod, deadline),
         done(record) {
           context.counters.step(record.step.kind, record.ms);
+          recording?.step(record);
           onStep?.(record);
         },
         undoing: () => noted(context, pod, open?.undoing()),
@@ -156,11 +160,39 @@ async function journalled(
 }
 
 /** A transaction that fails has been taken back, or that has failed too. */
-async function counted<Result>({ counters }: ResizeContext, transaction: () => Promise<Result>): Promise<Result> {
+async function counted<Result>(
+  { counters }: ResizeContext,
+  recording: Recording | undefined,
+  transaction: () => Promise<Result>,
+): Promise<Result> {
   try {
-    return await transaction();
+    const result = await transaction();
+    recording?.end('done');
+    return result;
   } catch (error) {
     counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
+    recording?.end(isUndoFailed(error) ? 'undo failed' : 'undone', error);
+    throw error;
+  }
+}
+
+/** For people who look at what has happened, where they can. */
+function record(
+  { recent, tree, registry }: ResizeContext,
+  pod: PodDescription,
+  before: PodState,
+  asked: ContainerStep | undefined,
+): Recording | undefined {
+  const names = new Map(registry.containersOf(pod.sandboxId).map(({ containerId, name }) => [containerId, name]));
+  return recent?.begin({ pod, before, asked, names, used: () => usedOr(tree, pod) });
+}
+
+/** What is only looked at must not fail a resize. */
+function usedOr(tree: ResizeContext['tree'], pod: PodDescription): Bytes | undefined {
+  try {
+    return tree.usedNow(podCgroup(pod));
+  } catch (error) {
+    if (error instanceof ShimError) return undefined;
     throw error;
   }
 }

@@ -6,9 +6,12 @@ import { createCounters } from '../../src/observe/counters.ts';
 import type { LogFields, ReadinessReport } from '../../src/observe/index.ts';
 import { noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
+import { Code, Reason, ShimError } from '../../src/errors/index.ts';
+import type { Overview } from '../../src/sandbox/index.ts';
 import { readMetrics } from './metrics-text.ts';
 
 let readiness: () => Promise<ReadinessReport>;
+let overview: () => Promise<Overview>;
 let counters: ReturnType<typeof createCounters>;
 let logged: LogFields[];
 let server: MonitoringServer;
@@ -17,6 +20,7 @@ let port: number;
 beforeEach(async () => {
   readiness = () => Promise.resolve({ ready: true, checks: [{ name: 'backend', ready: true, says: 'connected' }] });
   counters = createCounters();
+  overview = () => Promise.resolve({ pods: [], recent: [] });
   logged = [];
   server = createMonitoringServer(
     {
@@ -25,6 +29,7 @@ beforeEach(async () => {
       readiness: () => readiness(),
       node: () => ({ pods: 7, volumes: { count: 2, size: 3000, used: 100 }, unfinished: ['Deferred', 'Deferred'] }),
       connections: () => 3,
+      overview: () => overview(),
       log: { ...noLog, error: (fields) => void logged.push(fields) },
     },
     true,
@@ -107,6 +112,18 @@ describe('/metrics', () => {
     expect([status, body]).toEqual([500, 'internal error of cri-resize-shim; its log says more\n']);
     expect(logged).toMatchObject([{ path: '/metrics', error: 'TypeError' }]);
     expect(JSON.stringify(logged)).not.toContain('hunter2');
+  });
+});
+
+describe('the page at /', () => {
+  it('comes with its policy; without a backend it says so', async () => {
+    const { status, headers, body } = await get('/');
+    expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+    expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-/);
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    expect(body).toContain('none on this node');
+    overview = () => Promise.reject(new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, 'it is gone'));
+    expect(await get('/')).toMatchObject({ status: 503, body: 'BACKEND_UNAVAILABLE: it is gone\n' });
   });
 });
 

@@ -1,0 +1,27 @@
+/** Markup in which everything that was put in is escaped. */
+export class Html {
+  constructor(readonly text: string) {}
+}
+
+type Part = string | number | Html | readonly Part[];
+
+/** A template of markup. Values are escaped, for text and for attributes in double quotes; markup and lists of it are not. */
+export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  const [first = '', ...rest] = strings;
+  return new Html(rest.reduce((text, next, index) => text + markup(parts[index] ?? '') + next, first));
+}
+
+function markup(part: Part): string {
+  if (part instanceof Html) return part.text;
+  if (typeof part === 'object') return part.map(markup).join('');
+  return escaped(String(part));
+}
+
+const entities: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => entities[character] ?? '');

@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto';
+import type { ReadinessReport } from '../../observe/index.ts';
+import {
+  type LiveLimits,
+  type Overview,
+  type PodAtAGlance,
+  type RecentResize,
+  type Step,
+  describeStep,
+  formatCpuMax,
+} from '../../sandbox/index.ts';
+import type { Bytes, Limit } from '../../units/index.ts';
+import type { Answer } from '../answer.ts';
+import { durationText, sizeText } from './amounts.ts';
+import { Html, html } from './html.ts';
+import { style } from './style.ts';
+import { timeline } from './timeline.ts';
+
+/** The style alone, nothing else: no script, no picture, no font, no frame, no form. */
+const policy = [
+  "default-src 'none'",
+  `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Nothing is put into it: what is ours needs no escaping. */
+const styleElement = new Html(`<style>${style}</style>`);
+
+export interface PageParts {
+  readonly version: string;
+  readonly readiness: ReadinessReport;
+  readonly overview: Overview;
+  readonly now: Date;
+}
+
+/** The node at a glance: its pods with limits against use, and its last resizes. Made anew for each that asks. */
+export function pageAnswer(parts: PageParts): Answer {
+  return {
+    status: 200,
+    type: 'text/html; charset=utf-8',
+    body: pageOf(parts).text,
+    headers: {
+      'content-security-policy': policy,
+      'referrer-policy': 'no-referrer',
+      'cross-origin-resource-policy': 'same-origin',
+    },
+  };
+}
+
+function pageOf({ version, readiness, overview, now }: PageParts): Html {
+  const { pods, recent } = overview;
+  const failing = readiness.checks.filter(({ ready }) => !ready);
+  const sorted = [...pods].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  return html`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>cri-resize-shim</title>${styleElement}</head><body>
+<header><h1>cri-resize-shim</h1>
+<p class="dim">${version}, ${now.toISOString()}</p>
+${failing.length === 0 ? html`<p>ready: resizes can be carried out</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
+<main><h2>Pods</h2>
+${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
+<h2>Resizes</h2>
+${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`}
+</main></body></html>
+`;
+}
+
+const nameOf = ({ pod }: PodAtAGlance): string => `${pod.namespace}/${pod.name}`;
+
+function podCard(glance: PodAtAGlance): Html {
+  const { pod, view } = glance;
+  const title = html`<h3>${nameOf(glance)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
+  if (!('limits' in view)) return html`<article>${title}<p class="bad">${view.reason}: ${view.message}</p></article>`;
+  const { limits, containers, volumes, lastError } = view;
+  return html`<article>${title}
+${lastError === undefined ? '' : html`<p class="bad">${lastError.reason}: ${lastError.message}</p>`}
+<dl>${memoryRows('pod', limits)}${containers.map((container) => memoryRows(container.name, container.limits))}${volumes.map(({ name, size, used }) => barRows(`volume ${name}`, used, size, 'volume'))}</dl>
+</article>`;
+}
+
+const memoryRows = (name: string, { memory, memoryUsed, cpu }: LiveLimits): Html =>
+  html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${formatCpuMax(cpu)}</dd>`;
+
+/** A name, use of limit, and the same as a bar. */
+function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, look: string): Html {
+  const text = `${used === undefined ? '?' : sizeText(used)} of ${sizeText(limit)}`;
+  const share = used === undefined || limit === 'max' || limit === 0 ? 0 : Math.min(1, used / limit);
+  const width = Math.round(share * 1000) / 10;
+  const bar = html`<svg viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="${width} %"><rect class="track" width="100" height="4"/><rect class="used" width="${width}" height="4"/></svg>`;
+  return html`<dt>${name}</dt><dd>${text}</dd><dd class="bar ${look}${share > 0.95 ? ' full' : ''}">${bar}</dd>`;
+}
+
+const named = (step: Step, { names }: RecentResize): Step =>
+  step.kind === 'container' ? { ...step, id: names.get(step.id) ?? step.id } : step;
+
+function resizeCard(resize: RecentResize): Html {
+  const { namespace, name, at, ms, outcome, message, steps } = resize;
+  const items = steps.map(
+    (step) =>
+      html`<li>${describeStep(named(step.step, resize))} <span class="dim">${durationText(step.ms)}</span></li>`,
+  );
+  return html`<article><h3>${namespace}/${name}</h3>
+<p class="dim">${new Date(at).toISOString()}, ${durationText(ms)}</p>
+<p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
+${timeline(resize)}<ol>${items}</ol></article>`;
+}

@@ -1,0 +1,104 @@
+import type { RecentResize, Step } from '../../sandbox/index.ts';
+import { type Html, html } from './html.ts';
+import { sizeText } from './amounts.ts';
+
+/** How limits, sizes and use went over the steps of a resize, as a picture. */
+
+interface Line {
+  readonly label: string;
+  /** The class that gives its colour. */
+  readonly look: string;
+  /** Bytes at the start and after each step; undefined: no limit, or not known. */
+  readonly values: readonly (number | undefined)[];
+}
+
+const WIDTH = 400;
+const HEIGHT = 100;
+
+export function timeline(resize: RecentResize): Html {
+  const times = timesOf(resize);
+  const lines = linesOf(resize);
+  const used = [resize.usedBefore, ...resize.steps.map((step) => step.used)];
+  const highest = Math.max(1, ...[...lines.flatMap(({ values }) => values), ...used].map((value) => value ?? 0));
+  const points = { times, highest };
+  return html`<div class="timeline">
+<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="memory over the steps">
+<path class="area" d="${areaOf(used, points)}"/>
+${lines.map(
+  ({ look, values }) => html`<path class="${look}" d="${stairsOf(values, points)}"/>
+`,
+)}</svg>
+<ul>${legend('area', 'in use', used)}${lines.map(({ label, look, values }) => legend(look, label, values))}</ul>
+</div>`;
+}
+
+/** When each value began, as a share of the whole: the start, then the end of each step. */
+function timesOf({ steps, ms }: RecentResize): number[] {
+  const whole = Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
+  return [0, ...steps.map(({ doneAt }) => doneAt / whole)];
+}
+
+function linesOf({ before, steps, names }: RecentResize): Line[] {
+  const over = (start: number | 'max', change: (step: Step) => number | 'max' | undefined): (number | undefined)[] => {
+    let value = start;
+    return [start, ...steps.map(({ step }) => (value = change(step) ?? value))].map((one) =>
+      one === 'max' ? undefined : one,
+    );
+  };
+  const pod = over(before.memory, (step) => (step.kind === 'pod-memory' ? step.to : undefined));
+  const containers = before.containers.map(
+    ({ id, memory }, index): Line => ({
+      label: `limit of ${names.get(id) ?? id.slice(0, 13)}`,
+      look: `c${index % 3}`,
+      values: over(memory, (step) => (step.kind === 'container' && step.id === id ? step.memory?.to : undefined)),
+    }),
+  );
+  const volumes = before.volumes.map(
+    ({ name, size }): Line => ({
+      label: `size of volume ${name}`,
+      look: 'size',
+      values: over(size, (step) => (step.kind === 'volume' && step.volume === name ? step.to : undefined)),
+    }),
+  );
+  return [{ label: 'limit of the pod', look: 'pod', values: pod }, ...containers, ...volumes];
+}
+
+interface Points {
+  readonly times: readonly number[];
+  readonly highest: number;
+}
+
+/** Each value holds until the next: a line that goes up and down in steps. Nothing where there is no limit. */
+function stairsOf(values: readonly (number | undefined)[], { times, highest }: Points): string {
+  let isDrawing = false;
+  const parts = values.flatMap((value, index) => {
+    if (value === undefined) {
+      isDrawing = false;
+      return [];
+    }
+    const [from, until] = [(times[index] ?? 1) * WIDTH, (times[index + 1] ?? 1) * WIDTH];
+    const y = place(HEIGHT - (value / highest) * (HEIGHT - 4));
+    const start = `${isDrawing ? 'L' : 'M'}${place(from)} ${y}`;
+    isDrawing = true;
+    return [start, `L${place(until)} ${y}`];
+  });
+  return parts.join('');
+}
+
+/** Where use is not known it is as it was last. */
+function areaOf(values: readonly (number | undefined)[], points: Points): string {
+  let last = 0;
+  const known = values.map((value) => (last = value ?? last));
+  return `${stairsOf(known, points)}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`;
+}
+
+const place = (value: number): number => Math.round(value * 10) / 10;
+
+function legend(look: string, label: string, values: readonly (number | undefined)[]): Html {
+  const text = (value: number | undefined): string =>
+    value === undefined ? (look === 'area' ? '?' : 'no limit') : sizeText(value);
+  const [first, last] = [text(values[0]), text(values.at(-1))];
+  const swatch =
+    look === 'area' ? html`<rect class="area" width="14" height="6"/>` : html`<path class="${look}" d="M0 3L14 3"/>`;
+  return html`<li><svg viewBox="0 0 14 6" aria-hidden="true">${swatch}</svg>${label}: ${first === last ? first : `${first} → ${last}`}</li>`;
+}
