@@ -28,7 +28,7 @@ export type CrashPoint = (typeof crashPoints)[number];
  *
  * In the test build (`dist/tools/cri-resize-shim-crash.js`) CRI_RESIZE_SHIM_CRASH_LOG names a file that gets a line with the
  * name of each point passed, and CRI_RESIZE_SHIM_CRASH a file that says where it ends, read at each point so that a process
- * can be armed while it runs. A line `name#N` in it is counted down as the point is passed, and gone when the process ends
+ * can be armed while it runs. Each line `name#N` in it is counted down as the point is passed, and gone when the process ends
  * there by SIGKILL; with `name#N SIGSTOP` it halts there instead, until SIGCONT.
  * Nothing anywhere else: the shipped build does not contain it.
  */
@@ -44,14 +44,17 @@ export function crashPoint(point: CrashPoint, about = ''): void {
 
 function endIfArmed(file: string, name: string): void {
   const lines = readFileSync(file, 'utf8').split('\n').filter(Boolean);
-  for (const [index, line] of lines.entries()) {
+  const signals: string[] = [];
+  const rest = lines.flatMap((line) => {
     const [, wanted, count, signal = 'SIGKILL'] = /^(.*)#(\d+)(?: (SIGSTOP))?$/.exec(line) ?? [];
-    if (wanted !== name) continue;
+    if (wanted !== name) return [line];
     const left = Number(count) - 1;
-    const rest = lines.toSpliced(index, 1, ...(left > 0 ? [line.replace(`#${count}`, `#${left}`)] : []));
-    writeFileSync(file, rest.join('\n'));
-    // The kernel does not return from either signal (signal(7)) before it is over: no line below runs.
-    if (left === 0) process.kill(process.pid, signal);
-    return;
-  }
+    if (left > 0) return [line.replace(`#${count}`, `#${left}`)];
+    signals.push(signal);
+    return [];
+  });
+  if (!lines.some((line) => line.startsWith(`${name}#`))) return;
+  writeFileSync(file, rest.join('\n'));
+  // The kernel does not return from either signal (signal(7)) before it is over.
+  for (const signal of signals) process.kill(process.pid, signal);
 }

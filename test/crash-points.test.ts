@@ -58,7 +58,7 @@ describe('crash points', () => {
     const log = join(folder, 'passed');
     const armed = join(folder, 'armed');
     mkdirSync(folder);
-    writeFileSync(armed, 'remount-before#1\nserving#1\nserving#2');
+    writeFileSync(armed, 'remount-before#1\nserving#1\nserving#3');
     vi.stubEnv(VARIABLE, armed);
     vi.stubEnv(`${VARIABLE}_LOG`, log);
     const listen = join(folder, 'shim/shim.sock');
@@ -76,6 +76,8 @@ describe('crash points', () => {
     // What it has ended at is over; the rest is for the next one.
     expect(readFileSync(armed, 'utf8').includes('serving#1')).toBe(end === 'SIGTERM');
     expect(readFileSync(armed, 'utf8')).toContain('remount-before#1');
+    // Each line counts by itself.
+    expect(readFileSync(armed, 'utf8')).toContain(end === 'SIGTERM' ? 'serving#3' : 'serving#2');
     expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
   });
 
