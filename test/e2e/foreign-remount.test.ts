@@ -137,7 +137,7 @@ test.each([
   await remount(running, found);
   const file = join(state, `${running.uid}.json`);
   const step = { kind: 'volume', volume: 'cache', from: 128 * MI, to: 96 * MI };
-  const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step] };
+  const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
   writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
   await start();
   await shim.waitForLog(({ msg }) => msg === 'unfinished resize mended');
