@@ -87,7 +87,7 @@ export const schema = z.strictObject({
   metricsBind: setting(bind, '', {
     placeholder: 'ADDRESS',
     allowed: bindForm,
-    description: 'Where to serve metrics and health checks over HTTP (docs/metrics.md); empty: nowhere.',
+    description: 'Where to serve metrics, health checks and a page over HTTP (docs/metrics.md); empty: nowhere.',
   }),
   kubeconfig: setting(kubeconfig, '', {
     placeholder: 'FILE',

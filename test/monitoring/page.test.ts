@@ -113,6 +113,9 @@ describe('the page', () => {
     expect(body).toContain('<p class="bad">journal: resizes are refused: EROFS</p>');
     expect(body).toContain('CGROUP_UNAVAILABLE: no file');
     expect(body).toContain('<p class="bad">undone: EBUSY</p>');
+    // And in the end it is as it was.
+    expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4L400 52L400 52"/>');
+    expect(body).toContain('limit of the pod: 100 MiB</li>');
     expect(page({ overview: { pods: [], recent: [] } }).body).toContain('none since the start of the shim');
   });
 

@@ -85,7 +85,7 @@ const memoryRows = (name: string, { memory, memoryUsed, cpu }: LiveLimits): Html
 
 /** A name, use of limit, and the same as a bar. */
 function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, look: string): Html {
-  const text = `${used === undefined ? '?' : sizeText(used)} of ${sizeText(limit)}`;
+  const text = `${used === undefined ? '?' : sizeText(used)}${limit === 'max' ? ', no limit' : ` of ${sizeText(limit)}`}`;
   const share = used === undefined || limit === 'max' || limit === 0 ? 0 : Math.min(1, used / limit);
   const width = Math.round(share * 1000) / 10;
   const bar = html`<svg viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="${width} %"><rect class="track" width="100" height="4"/><rect class="used" width="${width}" height="4"/></svg>`;

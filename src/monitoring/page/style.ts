@@ -15,11 +15,11 @@ dl { margin: 0; display: grid; grid-template-columns: minmax(0, 1fr) auto; gap: 
 dt { overflow-wrap: anywhere; } dd { margin: 0; text-align: right; } .bar { grid-column: 1 / -1; }
 svg { display: block; width: 100%; } .bar svg { height: 0.5rem; margin-bottom: 0.4rem; }
 .track { fill: var(--line); } .used { fill: var(--pod); } .volume .used { fill: var(--volume); } .full .used { fill: var(--bad); }
-.timeline svg { height: 9rem; margin: 0.5rem 0; border-bottom: 1px solid var(--line); border-left: 1px solid var(--line); }
+.timeline > svg { height: 9rem; margin: 0.5rem 0; border-bottom: 1px solid var(--line); border-left: 1px solid var(--line); }
 path { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; } path.area { stroke: none; fill: var(--use); opacity: 0.5; }
 .pod { stroke: var(--pod); } .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
 path.size { stroke: var(--volume); stroke-dasharray: 5 3; }
 ul { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1rem; font-size: 0.85rem; }
-li svg { display: inline-block; width: 1.4rem; height: 0.6rem; margin: 0 0.3rem 0 0; border: 0; }
+li svg { display: inline-block; vertical-align: middle; width: 1.4rem; height: 0.6rem; margin: 0 0.3rem 0 0; border: 0; }
 li rect.area { fill: var(--use); } ol { padding-left: 1.4rem; font-size: 0.85rem; overflow-wrap: anywhere; }
 `;

@@ -18,7 +18,7 @@ const HEIGHT = 100;
 export function timeline(resize: RecentResize): Html {
   const times = timesOf(resize);
   const lines = linesOf(resize);
-  const used = [resize.usedBefore, ...resize.steps.map((step) => step.used)];
+  const used = [resize.usedBefore, ...resize.steps.map((step) => step.used), ...(isUndone(resize) ? [undefined] : [])];
   const highest = Math.max(1, ...[...lines.flatMap(({ values }) => values), ...used].map((value) => value ?? 0));
   const points = { times, highest };
   return html`<div class="timeline">
@@ -32,18 +32,22 @@ ${lines.map(
 </div>`;
 }
 
-/** When each value began, as a share of the whole: the start, then the end of each step. */
-function timesOf({ steps, ms }: RecentResize): number[] {
+/** When each value began, as a share of the whole: the start, then the end of each step; at the end what was undone. */
+function timesOf({ steps, ms, outcome }: RecentResize): number[] {
   const whole = Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
-  return [0, ...steps.map(({ doneAt }) => doneAt / whole)];
+  return [0, ...steps.map(({ doneAt }) => doneAt / whole), ...(outcome === 'undone' ? [1] : [])];
 }
 
-function linesOf({ before, steps, names }: RecentResize): Line[] {
+function linesOf(resize: RecentResize): Line[] {
+  const { before, steps, names } = resize;
   const over = (start: number | 'max', change: (step: Step) => number | 'max' | undefined): (number | undefined)[] => {
     let value = start;
-    return [start, ...steps.map(({ step }) => (value = change(step) ?? value))].map((one) =>
-      one === 'max' ? undefined : one,
-    );
+    const values = [
+      start,
+      ...steps.map(({ step }) => (value = change(step) ?? value)),
+      ...(isUndone(resize) ? [start] : []),
+    ];
+    return values.map((one) => (one === 'max' ? undefined : one));
   };
   const pod = over(before.memory, (step) => (step.kind === 'pod-memory' ? step.to : undefined));
   const containers = before.containers.map(
@@ -62,6 +66,9 @@ function linesOf({ before, steps, names }: RecentResize): Line[] {
   );
   return [{ label: 'limit of the pod', look: 'pod', values: pod }, ...containers, ...volumes];
 }
+
+/** In the end it is as it was. */
+const isUndone = ({ outcome }: RecentResize): boolean => outcome === 'undone';
 
 interface Points {
   readonly times: readonly number[];
