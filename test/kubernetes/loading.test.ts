@@ -36,6 +36,19 @@ it('the client of the Kubernetes API is in a file that is read with --kubeconfig
   expect(atStart.filter((name) => /loadFromCluster|events\.k8s\.io/.test(text(name)))).toEqual([]);
 });
 
+it('what serves metrics, health and the page is in files that are read with --metrics-bind alone', () => {
+  const words = /readyz check|<!doctype html>|# TYPE/;
+  const files = readdirSync(join(folder, 'chunks')).filter((name) => name.endsWith('.js'));
+  const withThem = files.map((name) => `chunks/${name}`).filter((name) => words.test(text(name)));
+  expect(withThem.length).toBeGreaterThan(0);
+  const atStart = readAtStart();
+  expect(withThem.filter((name) => atStart.has(name))).toEqual([]);
+});
+
+it('the manual page lies beside resizectl', () => {
+  expect(text('resizectl.1')).toMatch(/^\.TH RESIZECTL 1 /);
+});
+
 it('the heap is bounded before anything else is loaded', () => {
   // Chunks run before the file that imports them: each begins with it.
   for (const name of readAtStart()) {
