@@ -1,6 +1,8 @@
 import { messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { foreseenOf, volumeChanges } from './foreseen.ts';
+import { isMemoryDone } from './foresight/index.ts';
 import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { limitsByName } from './limits.ts';
 import { keepVolumes, meetVolumes } from './known-volumes.ts';
@@ -41,15 +43,16 @@ export async function applyVolumeSizes(context: ResizeContext, pod: PodDescripti
 function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
     await mendFirst(context, pod);
+    const { policies } = context;
     const volumes = readVolumes(context.volumes, pod);
     const state = await readPod(context.tree, pod, volumes);
     meetVolumes(context, pod, volumes, state.memory);
-    const sizes = context.policies.targets(
-      pod.sandboxId,
-      state.volumes,
-      state.memory,
-      limitsByName(context, pod, state),
-    );
+    const foreseen = foreseenOf(context, pod, state);
+    // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
+    const sizes =
+      foreseen === undefined || isMemoryDone(state, foreseen) === true
+        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
+        : volumeChanges(context, pod, { state, after: state, foreseen }).volumes;
     // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
     if (sizes.size === 0) return void keepVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
