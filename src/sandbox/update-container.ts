@@ -183,7 +183,7 @@ async function resize(
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(context, pod, state, target, { asked, container: wish, call, until });
-  if (!isSettled) settleVolumes(context, pod);
+  settleVolumes(context, pod, isSettled);
   return response;
 }
 

@@ -172,7 +172,7 @@ async function resize(
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   context.registry.learnPod(pod);
-  if (!isSettled) settleVolumes(context, pod);
+  settleVolumes(context, pod, isSettled);
   return response;
 }
 
