@@ -39,6 +39,10 @@ export async function watchKubernetes(
     podRemoved: () => undefined,
     containerRemoved: () => undefined,
   });
+  context.decreaseHelp.watch((uid, { message }) => {
+    const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);
+    if (pod !== undefined) watch.decreaseDeferred(pod.metadata, message);
+  });
   return watch;
 }
 

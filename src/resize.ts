@@ -6,6 +6,7 @@ import type { Counters, Log, NodeReadings, ReadinessReport } from './observe/ind
 import { Backend } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
 import {
+  KubeletFiles,
   PodJournal,
   Recovery,
   type Overview,
@@ -55,7 +56,7 @@ export const noResizing: Resizing = {
   begin: () => Promise.resolve(),
   readiness: () =>
     Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
-  readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [] }),
+  readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
   overview: () => Promise.resolve({ pods: [], recent: [] }),
   close: () => Promise.resolve(),
 };
@@ -68,19 +69,16 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
   const journal = new PodJournal(opened);
   const tree = new CgroupTree(config.cgroupRoot);
-  const { reclaimTimeout } = config;
+  const { kubeletRoot, reclaimTimeout } = config;
   // Where nobody can look at them, resizes are not kept.
   const kept = config.metricsBind.kind === 'none' ? {} : { recent: new RecentResizes() };
+  const kubelet = config.foresight
+    ? new KubeletFiles({ kubeletRoot, clock: systemClock, log, counters, onChange: () => context.decreaseHelp.look() })
+    : undefined;
   const context = createResizeContext({
-    registry,
-    backend,
-    journal,
-    tree,
-    volumes,
-    reclaimTimeout,
-    log,
-    counters,
+    ...{ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters },
     ...kept,
+    ...(kubelet && { kubelet }),
   });
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
@@ -134,15 +132,19 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       pods: registry.pods.length,
       volumes: volumeTotals(volumes),
       unfinished: podResizes.resizes.unfinished,
+      foresight: kubelet?.isPresent ?? false,
     }),
     overview: oneAtATime(() => overviewOf(context, podResizes.pods)),
     async begin() {
+      kubelet?.begin();
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
       backend.onConnected(() => void recovery.begin().then(() => (takenUp ??= takeUp())));
     },
     async close(graceMs) {
       isClosed = true;
+      kubelet?.close();
+      context.decreaseHelp.close();
       recovery.close();
       // At once, and when it is only about to begin then.
       void takenUp?.then(() => kubernetes?.close());

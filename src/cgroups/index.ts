@@ -45,6 +45,8 @@ export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './
 export type { CgroupPath } from './file.ts';
 export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
+export { ReclaimAhead } from './reclaim-ahead.ts';
+export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
 export { makeRoom } from './reclaim.ts';
 export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';

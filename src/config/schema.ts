@@ -99,6 +99,11 @@ export const schema = z.strictObject({
     allowed: nodeNameForm,
     description: "This node's name in Kubernetes; empty: the host name in lower case, as kubelet has it.",
   }),
+  foresight: setting(z.boolean(), true, {
+    placeholder: 'BOOL',
+    allowed: switchForm,
+    description: 'Read what kubelet (1.33 and later) has admitted, where it writes that down, and prepare for it.',
+  }),
   logLevel: setting(z.enum(logLevels), 'info', {
     placeholder: 'LEVEL',
     allowed: alternatives(logLevels),

@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import type { PodIdentity } from '../sandbox/index.ts';
 
-/** What is told of a volume's resize. Documented in docs/volumes.md. */
+/** What is told of a resize. Documented in docs/volumes.md, where nothing else is said. */
 export type EventReason =
   | 'VolumeResized'
   | 'VolumeResizeDeferred'
   | 'VolumeResizeInfeasible'
   | 'VolumeResizeCanceled'
-  | 'VolumeSizeExceedsMemoryLimit';
+  | 'VolumeSizeExceedsMemoryLimit'
+  /** Documented in docs/foresight.md. */
+  | 'MemoryDecreaseDeferred';
 
 export interface PodEvent {
   readonly pod: Pick<PodIdentity, 'uid' | 'namespace' | 'name'>;
@@ -23,6 +25,7 @@ const TYPES: Readonly<Record<EventReason, 'Normal' | 'Warning'>> = {
   VolumeResizeDeferred: 'Warning',
   VolumeResizeInfeasible: 'Warning',
   VolumeSizeExceedsMemoryLimit: 'Warning',
+  MemoryDecreaseDeferred: 'Warning',
 };
 
 export const CONTROLLER = 'cri-resize-shim';
@@ -46,7 +49,7 @@ export function eventBody({ pod, reason, note, at }: PodEvent, nodeName: string)
     eventTime: `${new Date(at).toISOString().slice(0, -1)}000Z`,
     reportingController: CONTROLLER,
     reportingInstance: nodeName.slice(0, LONGEST_INSTANCE),
-    action: 'ResizeVolume',
+    action: reason === 'MemoryDecreaseDeferred' ? 'LowerMemory' : 'ResizeVolume',
     type: TYPES[reason],
     reason,
     regarding: { apiVersion: 'v1', kind: 'Pod', namespace, name, uid },

@@ -7,6 +7,7 @@ import type { Clock, Resizes } from '../sandbox/index.ts';
 import { apiOf } from './api.ts';
 import { openConnection } from './connection.ts';
 import { EventPoster } from './event-poster.ts';
+import type { PodEvent } from './events.ts';
 import { feedPods } from './feed.ts';
 import { followResizes } from './follow.ts';
 import { podWatch } from './pod-watch.ts';
@@ -30,6 +31,8 @@ export interface KubernetesParts {
 export interface KubernetesWatch {
   /** A pod has come to run here. */
   podAdded(uid: string): void;
+  /** A memory limit that kubelet has admitted cannot be lowered for now. */
+  decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   check(): ReadinessCheck;
   /** At once: what is under way is cut, events that wait are dropped. */
   close(): void;
@@ -49,6 +52,7 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   void feedPods({ watch: podWatch(api, nodeName), audience: requests, reach, clock, random }, signal);
   return {
     podAdded: (uid) => requests.look(uid),
+    decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
     check: () => reach.check(),
     close() {
       stop.abort();

@@ -29,6 +29,7 @@ export function readingFamilies({ version, connections, readiness, node }: Readi
     new Reading(families.unfinished, () =>
       states.map((state) => [[state] as const, unfinished.filter((other) => other === state).length] as const),
     ),
+    new Reading(families.foresightPresent, one(node.foresight ? 1 : 0)),
   ];
 }
 

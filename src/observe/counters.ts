@@ -21,6 +21,8 @@ export interface CountersSnapshot {
   readonly resizes: Readonly<Record<string, number>>;
   /** By direction and result: `shrink refused`. */
   readonly remounts: Readonly<Record<string, number>>;
+  readonly foresight: Readonly<Record<string, number>>;
+  readonly foresightReclaimedBytes: number;
 }
 
 export interface KeptCounters extends Counters {
@@ -47,6 +49,8 @@ export function createCounters(): KeptCounters {
   const oomKills = new Counter(families.oomKills);
   const journalFaults = new Counter(families.journalFaults);
   const remounts = new Counter(families.remounts);
+  const foresight = new Counter(families.foresight);
+  const foresightReclaimed = new Counter(families.foresightReclaimed);
 
   return {
     interceptedCall(method, code, milliseconds, backendMs) {
@@ -65,9 +69,12 @@ export function createCounters(): KeptCounters {
     oomKills: (count) => oomKills.add([], count),
     journalFault: (fault) => journalFaults.add([fault]),
     remount: (direction, result) => remounts.add([direction, result]),
+    foresight: (event) => foresight.add([event]),
+    foresightReclaimed: (bytes) => foresightReclaimed.add([], bytes),
     families: [
       ...[callDuration, callAdded, passedCalls, failOpen, protocolErrors],
       ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, remounts, journalFaults],
+      ...[foresight, foresightReclaimed],
     ],
     snapshot: () => ({
       failOpen: byLabels(failOpen),
@@ -75,14 +82,19 @@ export function createCounters(): KeptCounters {
         ...{ method, code, count },
         milliseconds: sum * 1000,
       })),
-      passedCalls: passedCalls.counts.reduce((sum, { value }) => sum + value, 0),
+      passedCalls: totalOf(passedCalls),
       protocolErrors: byLabels(protocolErrors),
       journalFaults: byLabels(journalFaults),
       resizes: byLabels(resizes),
       remounts: byLabels(remounts),
+      foresight: byLabels(foresight),
+      foresightReclaimedBytes: totalOf(foresightReclaimed),
     }),
   };
 }
+
+const totalOf = (counter: Pick<Counter<readonly string[]>, 'counts'>): number =>
+  counter.counts.reduce((sum, { value }) => sum + value, 0);
 
 const byLabels = (counter: Pick<Counter<readonly string[]>, 'counts'>): Readonly<Record<string, number>> =>
   Object.fromEntries(counter.counts.map(({ labels, value }) => [labels.join(' '), value]));
@@ -97,6 +109,8 @@ export function countersFields(snapshot: CountersSnapshot): LogFields {
     journalFaults: pairs(snapshot.journalFaults),
     resizes: pairs(snapshot.resizes),
     remounts: pairs(snapshot.remounts),
+    foresight: pairs(snapshot.foresight),
+    foresightReclaimedBytes: snapshot.foresightReclaimedBytes,
     passedCalls: snapshot.passedCalls,
     interceptedCalls: snapshot.interceptedCalls.map(
       ({ method, code, count, milliseconds }) => `${method} code ${code}: ${count}, ${Math.round(milliseconds)} ms`,

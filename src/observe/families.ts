@@ -42,6 +42,12 @@ export const families = {
     ['state'],
     'Resizes of the resize API and of annotations that have not ended, by state.',
   ),
+  foresightPresent: ours(
+    'gauge',
+    'foresight_present',
+    [],
+    '1 where there is a file of what kubelet has admitted, and it is read, else 0.',
+  ),
 
   callDuration: ours(
     'histogram',
@@ -127,6 +133,19 @@ export const families = {
     'journal_faults_total',
     ['fault'],
     'What the journal could not do: bad_record (one could not be read), unavailable (none could be written).',
+  ),
+
+  foresight: ours(
+    'counter',
+    'foresight_events_total',
+    ['event'],
+    'What has come of it: unreadable (a file or a part of one), stuck (a memory limit that kubelet does not lower, since more is in use), unstuck (lowered since), deferred (waiting for what cannot be reclaimed), given_up (after ten minutes).',
+  ),
+  foresightReclaimed: ours(
+    'counter',
+    'foresight_reclaimed_bytes_total',
+    [],
+    'Memory that was reclaimed for limits which kubelet is about to lower.',
   ),
 
   eventLoopLag: ours(

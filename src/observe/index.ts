@@ -50,7 +50,23 @@ export interface Counters {
   oomKills(count: number): void;
   /** A volume was given another size, or was to be: also where an earlier remount is taken back. */
   remount(direction: RemountDirection, result: RemountResult): void;
+  /** Something has come of what kubelet has written down. */
+  foresight(event: ForesightEvent): void;
+  /** So many bytes were reclaimed for a limit that kubelet is about to lower. */
+  foresightReclaimed(bytes: number): void;
 }
+
+export type ForesightEvent =
+  /** A file of kubelet's, or a part of it, cannot be read. */
+  | 'unreadable'
+  /** kubelet has admitted a lower memory limit, and more than that is in use: it does not even call. */
+  | 'stuck'
+  /** It has been carried out since. */
+  | 'unstuck'
+  /** What is in use cannot be reclaimed, so it waits. */
+  | 'deferred'
+  /** It still was not carried out when the time was up. */
+  | 'given_up';
 
 /** How a call that only passed ended, as its client saw it. */
 export type PassedOutcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
@@ -128,6 +144,8 @@ export const noCounters: Counters = {
   reclaim: () => undefined,
   oomKills: () => undefined,
   remount: () => undefined,
+  foresight: () => undefined,
+  foresightReclaimed: () => undefined,
 };
 
 export { oncePerKey } from './once.ts';

@@ -5,4 +5,6 @@ export interface NodeReadings {
   readonly volumes: { readonly count: number; readonly size: number; readonly used: number };
   /** The states of resizes that have not ended. */
   readonly unfinished: readonly string[];
+  /** Whether there is a file of what kubelet has admitted. */
+  readonly foresight: boolean;
 }

@@ -12,7 +12,7 @@ export function plainObject(value: unknown, key = ''): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, plainObject(field, name)]));
 }
 
-const moments: ReadonlySet<string> = new Set(['created', 'changed', 'next_try', 'time']);
+const moments: ReadonlySet<string> = new Set(['created', 'changed', 'next_try', 'since', 'time']);
 
 interface Span {
   readonly seconds: number;

@@ -110,8 +110,10 @@ export function podDescription(pod: WirePod): string {
         : [`${last.id} ${stateText(last.state)}`, last.reason, last.message].filter(Boolean).join(': '),
     ],
     ...(error === undefined ? [] : [['Not mended:', `${error.reason}: ${error.message}`]]),
+    ...decreaseRows(pod.kubelet),
   ];
   const known = [
+    ['kubelet wants', pod.kubelet?.values],
     ['Asked for last', pod.desired],
     ['Admitted last', pod.allocated],
     ['Written last', pod.actuated],
@@ -121,6 +123,13 @@ export function podDescription(pod: WirePod): string {
     return rows.length === 0 ? [] : [`${title}:\n${indented(table(rows))}`];
   });
   return [table(about), `In the kernel now:\n${indented(podText(pod))}`, ...further].join('\n');
+}
+
+/** A memory limit that kubelet has admitted and does not lower, since more is in use. */
+function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
+  const { state = 'STATE_UNSPECIFIED', reason = '', message = '' } = kubelet ?? {};
+  if (state === 'STATE_UNSPECIFIED') return [];
+  return [['Decrease:', [stateText(state), reason, message].filter((text) => text !== '').join(': ')]];
 }
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');

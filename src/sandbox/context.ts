@@ -4,6 +4,9 @@ import { messageOf } from '../errors/index.ts';
 import { type Counters, type FailOpenReason, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { Bytes } from '../units/index.ts';
+import { type DecreaseHelp, type KubeletState, type PodForeseen, noKubeletState } from './foresight/index.ts';
+import { type Clock, systemClock } from './clock.ts';
+import { decreaseHelpFor } from './decrease-help.ts';
 import { hasPodCgroup, podCgroup, readVolumes } from './live.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import { meetVolumes } from './known-volumes.ts';
@@ -33,6 +36,12 @@ export interface ResizeContext {
   readonly settling: Map<string, NodeJS.Timeout>;
   /** Where the cgroups of running containers lie, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
+  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+  readonly kubelet: KubeletState;
+  /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
+  readonly decreaseHelp: DecreaseHelp;
+  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  readonly foreseen: Map<string, PodForeseen>;
   /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
   readonly reclaimTimeout: number;
   readonly log: Log;
@@ -54,6 +63,8 @@ export function createResizeContext(parts: {
   volumes: MemoryVolumes;
   log?: Log;
   counters?: Counters;
+  kubelet?: KubeletState;
+  clock?: Clock;
   procRoot?: string;
   recent?: RecentResizes;
   reclaimTimeout: number;
@@ -66,6 +77,8 @@ export function createResizeContext(parts: {
     volumes,
     log = noLog,
     counters = noCounters,
+    kubelet = noKubeletState,
+    clock = systemClock,
     procRoot,
     recent,
     reclaimTimeout,
@@ -83,6 +96,9 @@ export function createResizeContext(parts: {
     calls: new KeyedLock(),
     settling: new Map(),
     cgroups: new Map(),
+    kubelet,
+    decreaseHelp: decreaseHelpFor(() => context, { clock, log, counters }),
+    foreseen: new Map(),
     reclaimTimeout,
     log,
     counters,
@@ -97,13 +113,19 @@ export function createResizeContext(parts: {
     },
   };
   registry.watch({
-    podAdded: (pod) => meetPod(context, pod),
+    podAdded(pod) {
+      meetPod(context, pod);
+      context.decreaseHelp.look();
+    },
     podRemoved(pod) {
       const { sandboxId } = pod;
       clearTimeout(context.settling.get(sandboxId));
       context.settling.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
+      context.foreseen.delete(sandboxId);
+      const { uid } = pod.metadata;
+      if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseHelp.podRemoved(uid);
       forgetRecord(context, pod);
     },
     containerRemoved(containerId) {

@@ -2,9 +2,10 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type PodDescription } from '../runtime/index.ts';
 import { type Bytes, type Limit, bytes, cpuShares } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
+import { foreseenOf } from './foreseen.ts';
 import { meetVolumes } from './known-volumes.ts';
-import { NO_CPU_LIMIT, containerCgroup, podCgroup, readVolumes } from './live.ts';
-import type { LiveLimits, PodView } from './resizes/index.ts';
+import { NO_CPU_LIMIT, containerCgroup, podCgroup, readPod, readVolumes } from './live.ts';
+import type { KubeletWants, LiveLimits, PodView } from './resizes/index.ts';
 import type { CgroupPath } from '../cgroups/index.ts';
 
 /** A pod's live values, as the kernel has them. See {@link DescribePod}. */
@@ -16,13 +17,23 @@ export async function describePod(context: ResizeContext, sandboxId: string): Pr
   const failed = context.journal.transactionOf(pod)?.failed;
   const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
   const containers = await containersOf(context, pod);
+  const kubelet = await wantsOf(context, pod);
   return {
     limits,
     containers,
     volumes: volumesOf(context, pod, limits.memory),
     outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
+    ...(kubelet && { kubelet }),
   };
+}
+
+async function wantsOf(context: ResizeContext, pod: PodDescription): Promise<KubeletWants | undefined> {
+  context.kubelet.refresh();
+  // Mostly there is no such record, and nothing more to read for it.
+  if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
+  const foreseen = foreseenOf(context, pod, await readPod(context.tree, pod, []));
+  return foreseen && { values: foreseen, decrease: context.decreaseHelp.reportOf(pod.metadata.uid) };
 }
 
 async function containersOf(context: ResizeContext, pod: PodDescription): Promise<PodView['containers']> {

@@ -5,6 +5,7 @@ export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { describePod } from './describe-pod.ts';
 export { noteAnnotation } from './known-volumes.ts';
+export { KubeletFiles } from './foresight/index.ts';
 export { recover } from './mend.ts';
 export { excessOf } from './exceeds.ts';
 export { volumeTotals } from './node-readings.ts';

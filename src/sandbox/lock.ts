@@ -42,6 +42,11 @@ export class KeyedLock {
     return waiting.outcome as Promise<Result>;
   }
 
+  /** Whether something runs for a key. */
+  isHeld(key: string): boolean {
+    return this.#queues.has(key);
+  }
+
   /** Requests that wait for a key. */
   waiting(key: string): number {
     return this.#queues.get(key)?.length ?? 0;

@@ -4,6 +4,7 @@ import type { Bytes, CpuMax } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
 import { describePod } from './describe-pod.ts';
 import { excessOf } from './exceeds.ts';
+import type { DecreaseReport } from './foresight/index.ts';
 import type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';
 import { policyText } from './policy-text.ts';
 import type { LiveLimits, PodView } from './resizes/index.ts';
@@ -25,6 +26,8 @@ interface Four<Desired, Known, Actual> {
   readonly actuated?: Known;
   /** As the kernel has it now. */
   readonly actual?: Actual;
+  /** What kubelet has admitted and not carried out. */
+  readonly kubeletWants?: Known;
 }
 
 /** What a verbose PodSandboxStatus says of a pod under the key `cri-resize-shim`, as JSON. Documented in docs/resize.md. */
@@ -48,6 +51,14 @@ export interface PodInfo {
       }
     >
   >;
+  /** A memory limit that kubelet has admitted and does not lower, since more is in use. */
+  readonly decrease?: {
+    readonly state: string;
+    readonly reason?: string;
+    readonly message: string;
+    readonly since: string;
+    readonly reclaimedBytes: number;
+  };
   /** Why the actual values are not there. */
   readonly unreadable?: { readonly reason: string; readonly message: string };
 }
@@ -59,17 +70,23 @@ export async function podInfo(context: ResizeContext, sandboxId: string): Promis
   const outcome = context.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
   const live = 'limits' in view ? view : undefined;
-  const lastError = live?.lastError ?? outcome.lastError;
+  const decrease = live?.kubelet?.decrease;
+  // kubelet's resize is the newest, and will have a call of its own; unless another one is being carried out.
+  const waits = decrease?.state === 'Deferred' && outcome.state !== 'InProgress' ? decrease : undefined;
+  const shown = waits?.state ?? state;
+  const lastError = live?.lastError ?? errorOfWaiting(waits) ?? outcome.lastError;
   return {
-    ...(state !== undefined && { state }),
+    ...(shown !== undefined && { state: shown }),
     ...(lastError !== undefined && { lastError: errorOf(lastError) }),
     ...(annotationErrors.length > 0 && { annotationErrors }),
     pod: {
       ...limitsOf({ desired: desired.pod, allocated: allocated.pod, actuated: actuated.pod }),
       ...(live && { actual: liveFiles(live.limits) }),
+      ...wantsFiles(live?.kubelet?.values.pod),
     },
     containers: containersOf(context, sandboxId, outcome, live),
     volumes: volumesOf(outcome, live),
+    ...(decrease && { decrease: decreaseOf(decrease) }),
     ...(!('limits' in view) && { unreadable: view }),
   };
 }
@@ -112,7 +129,8 @@ function containersOf(
         allocated: allocated.containers?.get(id),
         actuated: actuated.containers?.get(id),
       });
-      return [name, { id, ...own, ...(limits && { actual: liveFiles(limits) }) }];
+      const wants = wantsFiles(live?.kubelet?.values.containers?.get(id));
+      return [name, { id, ...own, ...(limits && { actual: liveFiles(limits) }), ...wants }];
     }),
   );
 }
@@ -173,6 +191,28 @@ const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
     ...(limits.shares !== undefined && { shares: limits.shares }),
   }),
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
+});
+
+const wantsFiles = (limits: KnownLimits | undefined): { readonly kubeletWants?: Files } => {
+  const files = limits === undefined ? {} : knownFiles(limits);
+  return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
+};
+
+const errorOfWaiting = (waits: DecreaseReport | undefined): PodInfo['lastError'] =>
+  waits?.reason === undefined ? undefined : { reason: waits.reason, message: waits.message };
+
+const decreaseOf = ({
+  state,
+  reason,
+  message,
+  since,
+  reclaimed,
+}: DecreaseReport): NonNullable<PodInfo['decrease']> => ({
+  state,
+  ...(reason !== undefined && { reason }),
+  message,
+  since: new Date(since).toISOString(),
+  reclaimedBytes: reclaimed,
 });
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota} ${period}`;

@@ -64,6 +64,11 @@ export class Registry {
     for (const watcher of this.#watchers) watcher.containerRemoved(containerId);
   }
 
+  /** Whether a container is known, by its whole id. */
+  knows(containerId: string): boolean {
+    return this.#containers.has(containerId);
+  }
+
   /** The known containers of a pod. */
   containersOf(sandboxId: string): KnownContainer[] {
     return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);

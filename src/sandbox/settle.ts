@@ -1,6 +1,7 @@
 import { messageOf } from '../errors/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
+import { foreseenOf, volumeChanges } from './foreseen.ts';
 import { hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { limitsByName } from './limits.ts';
 import { keepVolumes, meetVolumes } from './known-volumes.ts';
@@ -11,11 +12,13 @@ import { perform } from './perform.ts';
 export const SETTLE_MS = 2000;
 
 /**
- * Lets a pod's volumes grow once no update has come for {@link SETTLE_MS}. Called at each update that leaves the pod's
- * limit loose; the time begins anew.
+ * Lets a pod's volumes grow once no update has come for {@link SETTLE_MS}. Called at each update: one after which more are to
+ * come begins the time anew, one that has settled the volumes' sizes ends it.
  */
-export function settleVolumes(context: ResizeContext, pod: PodDescription): void {
+export function settleVolumes(context: ResizeContext, pod: PodDescription, isSettled: boolean): void {
   clearTimeout(context.settling.get(pod.sandboxId));
+  context.settling.delete(pod.sandboxId);
+  if (isSettled) return;
   const timer = setTimeout(() => {
     context.settling.delete(pod.sandboxId);
     void applyVolumeSizes(context, pod);
@@ -41,15 +44,16 @@ export async function applyVolumeSizes(context: ResizeContext, pod: PodDescripti
 function resizeVolumes(context: ResizeContext, pod: PodDescription): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
     await mendFirst(context, pod);
+    const { policies } = context;
     const volumes = readVolumes(context.volumes, pod);
     const state = await readPod(context.tree, pod, volumes);
     meetVolumes(context, pod, volumes, state.memory);
-    const sizes = context.policies.targets(
-      pod.sandboxId,
-      state.volumes,
-      state.memory,
-      limitsByName(context, pod, state),
-    );
+    const foreseen = foreseenOf(context, pod, state);
+    // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
+    const sizes =
+      foreseen === undefined
+        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
+        : volumeChanges(context, pod, { state, after: state, foreseen }).volumes;
     // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
     if (sizes.size === 0) return void keepVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));

@@ -11,15 +11,15 @@ import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { directionOf } from './direction.ts';
 import { followingLimits } from './following.ts';
+import { boundedBy, foreseenWith, volumeChanges } from './foreseen.ts';
 import { containerCgroup, hasPodCgroup, readPod, readVolumes } from './live.ts';
 import { assertId, assertMeaning, saying } from './meaning.ts';
 import { mendFirst } from './mend.ts';
-import { containerChanges, isMemoryTight } from './plan.ts';
+import { containerChanges } from './plan.ts';
 import { perform } from './perform.ts';
 import { type OnHigh, containerNamed, lowerMemory, podNamed, reclaimBy } from './room.ts';
 import { meetVolumes } from './known-volumes.ts';
 import { settleVolumes } from './settle.ts';
-import { limitsByName, onlyShrinking } from './limits.ts';
 import { failOpen } from './fail-open.ts';
 import type { PodState, PodTarget } from './state.ts';
 import { type ContainerLimits, passBeside, putBack } from './beside.ts';
@@ -176,15 +176,14 @@ async function resize(
     await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
     return response;
   }
-  const limits = await followingLimits(context, pod, state, [{ id: container.containerId, ...wanted }]);
+  const foreseen = foreseenWith(context, pod, state, wish);
+  const limits = boundedBy(foreseen, state, await followingLimits(context, pod, state, [wish]));
   const after = stateAfter(state, container.containerId, wanted, limits);
-  const sizes = context.policies.targets(pod.sandboxId, state.volumes, after.memory, limitsByName(context, pod, after));
-  // While the pod's limit is looser than its containers need, more updates are on their way: volumes that grow wait.
-  const settled = isMemoryTight(after);
-  const target: PodTarget = { ...limits, call: 'container', volumes: settled ? sizes : onlyShrinking(state, sizes) };
+  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen });
+  const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(context, pod, state, target, { asked, container: wish, call, until });
-  if (!settled) settleVolumes(context, pod);
+  settleVolumes(context, pod, isSettled);
   return response;
 }
 

@@ -29,12 +29,11 @@ import { assertNotUnderUse } from './admission.ts';
 import type { ResizeContext } from './context.ts';
 import { absolute, directionOf, knownOf } from './direction.ts';
 import { failOpen } from './fail-open.ts';
-import { limitsByName, onlyShrinking } from './limits.ts';
+import { foreseenWithPod, volumeChanges } from './foreseen.ts';
 import { hasPodCgroup, podCgroup, readPod, readVolumes } from './live.ts';
 import { perform } from './perform.ts';
 import { assertId, assertMeaning, assertOverheadMeaning, saying } from './meaning.ts';
 import { mendFirst } from './mend.ts';
-import { isMemoryTight } from './plan.ts';
 import { assertHasVolumes } from './volumes.ts';
 import { podWeight } from './pod-weight.ts';
 import { podNamed, reclaimBy } from './room.ts';
@@ -160,21 +159,10 @@ async function resize(
 ): Promise<Buffer> {
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
-  const sizes = context.policies.targets(
-    pod.sandboxId,
-    state.volumes,
-    after.memory,
-    limitsByName(context, pod, after),
-    prepared.sizes,
-  );
   // kubelet raises the pod first and its containers after it: volumes that grow wait for those.
-  const settled = isMemoryTight(after);
-  const target: PodTarget = {
-    ...limits,
-    unified,
-    call: 'pod',
-    volumes: settled ? sizes : onlyShrinking(state, sizes),
-  };
+  const foreseen = foreseenWithPod(context, pod, state, limits.memory);
+  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen }, prepared.sizes);
+  const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, {
     call: async () => {
@@ -184,7 +172,7 @@ async function resize(
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   context.registry.learnPod(pod);
-  if (!settled) settleVolumes(context, pod);
+  settleVolumes(context, pod, isSettled);
   return response;
 }
 

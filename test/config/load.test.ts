@@ -40,6 +40,7 @@ const defaults: Config = {
   metricsBind: { kind: 'none' },
   kubeconfig: '',
   nodeName: '',
+  foresight: true,
   logLevel: 'info',
   logPassedCalls: false,
   reclaimTimeout: 30_000,
@@ -66,6 +67,7 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['stateFolder', '--state-folder', '/data/shim/', '/data/shim'],
   ['intercept', '--intercept', 'false', false],
   ['resizeListen', '--resize-listen', 'unix:///run/r.sock', '/run/r.sock'],
+  ['foresight', '--foresight', 'false', false],
   ['logLevel', '--log-level', 'trace', 'trace'],
   ['logPassedCalls', '--log-passed-calls', 'true', true],
   ['reclaimTimeout', '--reclaim-timeout', '10s', 10_000],
@@ -91,7 +93,8 @@ describe('settings', () => {
     expect(await loadFile(`${key}: ${text}\n`)).toEqual({ ...defaults, [key]: value });
     const other = settings.find(([, name, otherText]) => name === flag && otherText !== text);
     const fallback =
-      other?.[2] ?? { '--intercept': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag];
+      other?.[2] ??
+      { '--intercept': 'true', '--foresight': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag];
     const written = `${key}: ${fallback ?? '/other'}\n`;
     expect((await loadFile(written))[key]).not.toEqual(value);
     expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);

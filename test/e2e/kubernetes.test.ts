@@ -7,6 +7,7 @@ import { type PodSpec, RunningPod, runPod } from '../cri/pod.ts';
 import { ShimProcess } from '../cri/shim.ts';
 import { ApiServer } from '../kubernetes/api-server.ts';
 import { makeCertificate } from '../kubernetes/certificate.ts';
+import { Kubelet, removeFiles } from './kubelet.ts';
 
 /** Annotations of pods in Kubernetes, with a server of the test's own in the place of the API server. */
 
@@ -86,6 +87,24 @@ describe('an annotation that is changed in Kubernetes', () => {
     server = await new ApiServer().start();
     await start(server.kubeconfig(join(folder, 'kubeconfig')));
     await watched();
+  });
+
+  test('a memory limit that kubelet has admitted and does not lower: the pod is told why, once', async () => {
+    const running = await pod();
+    const kubelet = new Kubelet(cri);
+    kubelet.runs(running, { containers: { a: 128 } });
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/held', 'bs=1M', 'count=60');
+    kubelet.admit(running, { containers: { a: 48 } });
+    const event = await server.event('MemoryDecreaseDeferred');
+    expect(event).toMatchObject({
+      type: 'Warning',
+      action: 'LowerMemory',
+      regarding: { kind: 'Pod', namespace: 'default', name: 'web', uid: running.uid },
+      note: expect.stringMatching(
+        /^container a of pod default\/web: kubelet is to lower memory.max from 134217728 to 50331648, /,
+      ) as string,
+    });
+    removeFiles();
   });
 
   test('resizes the volume under its writer, and the pod is told', async () => {

@@ -35,6 +35,11 @@ describe('an event', () => {
     });
   });
 
+  it('about memory that kubelet does not lower is a warning of another action', () => {
+    const body = eventBody({ ...event('in use'), reason: 'MemoryDecreaseDeferred' }, 'node-1') as PostedEvent;
+    expect(body).toMatchObject({ action: 'LowerMemory', type: 'Warning', reason: 'MemoryDecreaseDeferred' });
+  });
+
   it.each([`${'a'.repeat(219)}-${'b'.repeat(33)}`, 'a'.repeat(253), 'a.b'])(
     'of a pod named %s has a name that is legal',
     (name) => {

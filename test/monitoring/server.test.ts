@@ -27,7 +27,12 @@ beforeEach(async () => {
       version: '1.2.3',
       counted: counters.families,
       readiness: () => readiness(),
-      node: () => ({ pods: 7, volumes: { count: 2, size: 3000, used: 100 }, unfinished: ['Deferred', 'Deferred'] }),
+      node: () => ({
+        pods: 7,
+        volumes: { count: 2, size: 3000, used: 100 },
+        unfinished: ['Deferred', 'Deferred'],
+        foresight: true,
+      }),
       connections: () => 3,
       overview: () => overview(),
       log: { ...noLog, error: (fields) => void logged.push(fields) },

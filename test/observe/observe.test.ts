@@ -48,6 +48,11 @@ describe('counters', () => {
     counters.remount('grow', 'done');
     counters.remount('shrink', 'refused');
     counters.remount('grow', 'done');
+    counters.foresight('stuck');
+    counters.foresight('stuck');
+    counters.foresight('unstuck');
+    counters.foresightReclaimed(4096);
+    counters.foresightReclaimed(8192);
     expect(counters.snapshot()).toEqual({
       failOpen: { unknown_pod: 2, undecodable: 1 },
       interceptedCalls: [
@@ -59,6 +64,8 @@ describe('counters', () => {
       journalFaults: { unavailable: 2, bad_record: 1 },
       resizes: { 'Completed up': 2, 'Deferred down': 1 },
       remounts: { 'grow done': 2, 'shrink refused': 1 },
+      foresight: { stuck: 2, unstuck: 1 },
+      foresightReclaimedBytes: 12288,
     });
     expect(countersFields(counters.snapshot())).toEqual({
       failOpen: ['unknown_pod 2', 'undecodable 1'],
@@ -66,6 +73,8 @@ describe('counters', () => {
       protocolErrors: ['PROTOCOL_ERROR 1'],
       journalFaults: ['unavailable 2', 'bad_record 1'],
       resizes: ['Completed up 2', 'Deferred down 1'],
+      foresight: ['stuck 2', 'unstuck 1'],
+      foresightReclaimedBytes: 12288,
       passedCalls: 1,
       remounts: ['grow done 2', 'shrink refused 1'],
     });

@@ -7,6 +7,7 @@ import { createCounters } from '../../src/observe/counters.ts';
 import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
 import { Backend, type Messages, type Partially, decode, encode, runtimePath } from '../../src/runtime/index.ts';
 import { Journal } from '../../src/sandbox/journal/index.ts';
+import type { PodEntry } from '../../src/sandbox/foresight/index.ts';
 import { PodJournal, Registry, type ResizeContext, createResizeContext } from '../../src/sandbox/index.ts';
 import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 
@@ -54,6 +55,9 @@ export class FakeRuntime {
   readonly failOpens: FailOpenReason[] = [];
   /** All but those. */
   readonly counted = createCounters();
+  /** What kubelet has written, by pod uid. */
+  readonly allocated = new Map<string, PodEntry>();
+  readonly actuated = new Map<string, PodEntry>();
   readonly context: ResizeContext;
 
   private constructor() {
@@ -74,6 +78,11 @@ export class FakeRuntime {
       volumes: new MemoryVolumes({ kubeletRoot: join(this.#folder, 'kubelet') }),
       log,
       counters,
+      kubelet: {
+        refresh: () => undefined,
+        allocated: (uid) => this.allocated.get(uid),
+        actuated: (uid) => this.actuated.get(uid),
+      },
       procRoot: this.procRoot,
       reclaimTimeout: 30_000,
     });

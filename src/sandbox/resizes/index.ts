@@ -4,7 +4,7 @@ export type { AskedAmounts, AskedPod, AskedResources, MemoryRequests } from './a
 export { readAsked } from './asked.ts';
 export { retryDelay } from './backoff.ts';
 export { identityOf, podDirectory } from './pods.ts';
-export type { DescribePod, LiveLimits, PodDirectory, PodIdentity, PodRef, PodView } from './pods.ts';
+export type { DescribePod, KubeletWants, LiveLimits, PodDirectory, PodIdentity, PodRef, PodView } from './pods.ts';
 export type { ResizeRecord, ResizeStore } from './records.ts';
 export { VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
 export type { VolumePolicy } from '../../tmpfs/index.ts';

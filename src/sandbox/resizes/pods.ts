@@ -3,7 +3,8 @@ import { type PodDescription, isServiceError } from '../../runtime/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../units/index.ts';
 import type { Registry } from '../registry.ts';
-import type { PodOutcome } from '../outcomes.ts';
+import type { DecreaseReport } from '../foresight/index.ts';
+import type { KnownValues, PodOutcome } from '../outcomes.ts';
 import { backendFailure } from './failures.ts';
 
 /** How a caller names a pod. */
@@ -44,6 +45,15 @@ export interface PodView {
   readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated' | 'volumeErrors'>;
   /** What went wrong in the pod and has not been mended: UNDO_FAILED, say. */
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
+  /** What kubelet has admitted and not carried out; absent: nothing that is known of. */
+  readonly kubelet?: KubeletWants;
+}
+
+/** What kubelet wants of a pod, and how it stands with that. */
+export interface KubeletWants {
+  readonly values: KnownValues<Bytes>;
+  /** Where more is in use than a memory limit that it wants. */
+  readonly decrease: DecreaseReport | undefined;
 }
 
 /** Reads a pod's live values. Rejects with a ShimError when they cannot be read; NOT_FOUND when the pod has gone. */

@@ -127,6 +127,14 @@ export interface WirePod {
   desired?: WirePodValues;
   allocated?: WirePodValues;
   actuated?: WirePodValues;
+  kubelet?: {
+    values: WirePodValues;
+    state?: WireState;
+    reason?: string;
+    message?: string;
+    since?: WireSpan;
+    reclaimed_bytes?: number;
+  };
 }
 
 export interface Responses {

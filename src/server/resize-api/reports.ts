@@ -1,6 +1,7 @@
 import {
   type KnownLimits,
   type KnownValues,
+  type KubeletWants,
   type LiveLimits,
   type MemoryRequests,
   type PodDirectory,
@@ -113,7 +114,7 @@ export interface PodReportParts {
 export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts): WirePod {
   const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
   if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
-  const { limits, containers, volumes, lastError, outcome } = view;
+  const { limits, containers, volumes, lastError, outcome, kubelet } = view;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   const values: WirePodValues = {
     pod: valuesOf(limits, memory.pod),
@@ -132,6 +133,7 @@ export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts)
     desired: knownReport(outcome.desired, name, (policy) => ({ size_bytes: 0, policy: policyText(policy) })),
     allocated: knownReport(outcome.allocated, name, sizeReport),
     actuated: knownReport(outcome.actuated, name, sizeReport),
+    ...(kubelet && { kubelet: kubeletReport(kubelet, name) }),
   };
 }
 
@@ -147,6 +149,16 @@ function volumeReport(
     ...(warning !== undefined && { warning }),
     ...(error !== undefined && { last_error: { reason: error.reason, message: error.message } }),
   };
+}
+
+function kubeletReport(
+  { values, decrease }: KubeletWants,
+  nameOf: (containerId: string) => string,
+): NonNullable<WirePod['kubelet']> {
+  const report = { values: knownReport(values, nameOf, sizeReport) };
+  if (decrease === undefined) return report;
+  const { state, reason = '', message, since, reclaimed } = decrease;
+  return { ...report, state: states[state], reason, message, since: spanOf(since), reclaimed_bytes: reclaimed };
 }
 
 /** Values as far as they are known. */

@@ -1,0 +1,32 @@
+/** The files as kubelet writes them (pkg/kubelet/allocation/state/checkpoint.go), for tests. */
+
+export interface WrittenResources {
+  readonly limits?: Readonly<Record<string, string>>;
+  readonly requests?: Readonly<Record<string, string>>;
+}
+
+export interface WrittenPod {
+  readonly ContainerResources: Readonly<Record<string, WrittenResources>>;
+  readonly PodLevelResources?: WrittenResources | null;
+}
+
+/** The text of one file: JSON in a text, and the checksum of that text. */
+export function checkpointText(entries: Readonly<Record<string, WrittenPod>>): string {
+  const pods = Object.entries(entries).map(([uid, pod]) => [uid, { PodLevelResources: null, ...pod }] as const);
+  const data = JSON.stringify(pods.length === 0 ? {} : { entries: Object.fromEntries(pods) });
+  return JSON.stringify({ data, checksum: checksumOf(data) });
+}
+
+/** FNV-1a of 32 bits over what Go prints of the text with its type (pkg/util/hash, DeepHashObject). */
+export function checksumOf(data: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(`(string)${data}`)) hash = Math.imul(hash, 0x01000193) ^ byte;
+  return hash >>> 0;
+}
+
+/** One container with a limit of memory, as most tests have it. */
+export const withMemory = (limits: Readonly<Record<string, string>>): WrittenPod => ({
+  ContainerResources: Object.fromEntries(
+    Object.entries(limits).map(([name, memory]) => [name, { limits: { memory }, requests: { memory } }]),
+  ),
+});
