@@ -72,6 +72,7 @@ export async function mendFirst(context: ResizeContext, pod: PodDescription): Pr
  * rejects: gives whether all of it could be done.
  */
 export async function recover(context: ResizeContext): Promise<boolean> {
+  const start = performance.now();
   await context.journal.restored();
   let done = await context.registry.recover();
   for (const { podUid, sandboxId } of context.journal.unfinished()) {
@@ -86,6 +87,7 @@ export async function recover(context: ResizeContext): Promise<boolean> {
   }
   if (done) await forgetDeleted(context);
   await keepAllVolumes(context);
+  context.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery has ended');
   return done;
 }
 

@@ -261,6 +261,8 @@ export class Campaign {
   async #makePod(): Promise<void> {
     // Past the shim, whose processes come and go.
     this.#pod = await runPod(this.#direct, { name: 'web', containers: [], ...this.#scenario.pod });
+    // How volumes are sized is journalled when a pod is seen first: once, and so not in the middle of a resize.
+    if (this.#scenario.pod.volumes !== undefined) await this.#shim.restart();
     this.#pod = (await this.#scenario.setUp?.(this.#stage)) ?? this.#pod;
     this.#start = valuesOf(this.#pod);
     this.#allowed = this.#allowed.length === 0 ? [this.#start] : this.#allowed;

@@ -49,11 +49,10 @@ export class CrashingShim {
     return this.#api;
   }
 
-  /** Starts it, and waits until what was cut off has been mended. False: it has ended again before that. */
+  /** Starts it, and waits until what was cut off has been mended, and what it has seen is kept. False: it has ended before that. */
   async start(): Promise<boolean> {
     this.#close();
     this.#beganWith = this.records();
-    const isCutOff = this.#beganWith.some(({ transaction }) => transaction !== undefined);
     const args = ['--resize-listen', `unix://${RESIZE}`, '--state-folder', this.#state];
     const armed = readFileSync(this.#crash.armed, 'utf8');
     const started = await ShimProcess.start({ args, crash: this.#crash }).catch((error: unknown) => {
@@ -65,7 +64,7 @@ export class CrashingShim {
     if (started === undefined) return false;
     this.#cri = new CriClient(started.address);
     this.#api = new ResizeClient(RESIZE);
-    return this.logged(({ msg }) => (isCutOff ? MENDED.has(msg) : msg === 'registry compared with the backend'));
+    return this.logged(({ msg }) => msg === 'recovery has ended');
   }
 
   /** Waits for a line of the log, of now or before. False: it has ended without. */
@@ -172,5 +171,3 @@ export class CrashingShim {
     this.#api = undefined;
   }
 }
-
-const MENDED = new Set(['unfinished resize mended', 'resize could not be undone', 'unfinished resize left for later']);
