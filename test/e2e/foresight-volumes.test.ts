@@ -101,7 +101,8 @@ describe('with foresight', () => {
     await kubelet.resize(pod, to({ a: 64, b: 256 }), 5000);
     const report = await watcher.report();
     expect(valuesOf(report, 'volume cache')).toEqual([64, 32]);
-    expect(firstWith(report, 'volume cache', 32)).toBeLessThan(firstWith(report, 'pod memory.max', 320));
+    // Both may come within one look, and the limit never before the volume.
+    expect(firstWith(report, 'volume cache', 32)).toBeLessThanOrEqual(firstWith(report, 'pod memory.max', 320));
     expect(limitsOf(pod)).toEqual([320, 64, 256]);
 
     // 1.33 to 1.35 write the pod first, and do not mind what the runtime says: refused at the first container.
@@ -163,7 +164,8 @@ describe('with foresight', () => {
     kubelet.admit(pod, to({ a: 64, b: 48 }));
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 64 * MI });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 64, 128], 112]);
-    await stop();
+    const first = cri;
+    expect(await shim.stop()).toBe(0);
     await start();
     const after = new Kubelet(cri);
     after.runs(pod, to({ a: 128, b: 128 }));
@@ -173,6 +175,8 @@ describe('with foresight', () => {
     await after.resize(pod, to({ a: 128, b: 64 }), 5000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 128, 64], 192]);
     kubelet = after;
+    for (const each of pods.splice(0)) await each.remove();
+    first.close();
   });
 });
 
