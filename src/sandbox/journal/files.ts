@@ -124,8 +124,8 @@ export async function replaceFile(path: string, folder: FileHandle, name: string
 export async function writeThrough(file: string, content: Buffer): Promise<void> {
   const handle = await open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE);
   try {
-    const { bytesWritten } = await handle.write(content);
-    if (bytesWritten !== content.length) throw new Error(`only ${bytesWritten} of ${content.length} bytes were taken`);
+    // Where there is room for a part of it only that is taken first, and the next write says why (ENOSPC).
+    for (let at = 0; at < content.length; ) at += (await handle.write(content, at)).bytesWritten;
     await handle.sync();
   } finally {
     await handle.close();
