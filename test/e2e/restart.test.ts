@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -106,12 +106,13 @@ test('what is kept of a pod that was deleted past the shim goes with the next st
   await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
   await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
   await start();
-  expect(readdirSync(state)).toEqual([`${running.uid}.json`]);
+  await shim.waitForLog(({ msg }) => msg === 'recovery has ended');
+  expect(existsSync(recordOf(running))).toBe(true);
   await stop();
   await execa('umount', [running.volumePath('cache')]);
   rmSync(join(KUBELET_ROOT, 'pods', running.uid), { recursive: true });
   await start();
-  await expect.poll(() => readdirSync(state)).toEqual([]);
+  await expect.poll(() => existsSync(recordOf(running))).toBe(false);
 });
 
 test('a pod that was made past the shim is found by uid and by name', async () => {
