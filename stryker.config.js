@@ -14,6 +14,8 @@ export default {
     ...readdirSync(planner).map((file) => join(planner, file)),
     'src/sandbox/wish.ts',
     'src/sandbox/journal/record.ts',
+    'src/sandbox/journal/volume-record.ts',
+    'src/sandbox/foresight/checkpoint.ts',
     'src/sandbox/resizes/amounts.ts',
     'src/sandbox/resizes/asked.ts',
     'src/cgroups/conversions.ts',

@@ -6,6 +6,7 @@ export default defineConfig({
     include: [
       'test/sandbox/{plan*,resizes-amounts,resizes-asked,wish}.test.ts',
       'test/sandbox/journal/record.test.ts',
+      'test/sandbox/foresight/checkpoint.test.ts',
       'test/cgroups/{conversions,cpu,memory,proc,unified}.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/units/quantity.test.ts',
