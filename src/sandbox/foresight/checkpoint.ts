@@ -94,7 +94,9 @@ class Reading {
       this.#strange += 1;
       return undefined;
     }
+    const before = this.#strange;
     const limits = this.#optional(resources['limits']) ?? {};
+    if (this.#strange !== before) return undefined;
     const memory = this.#amount(limits['memory'], this.#sizes, parseQuantity);
     const milliCpu = this.#amount(limits['cpu'], this.#millis, parseMilli);
     if (memory === 'strange' || milliCpu === 'strange') {

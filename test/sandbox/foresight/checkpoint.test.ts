@@ -66,19 +66,53 @@ describe('a file as kubelet writes it', () => {
 
 describe('what is not understood', () => {
   test.each([
-    ['nothing', ''],
-    ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60)],
-    ['no JSON', '\u0000\u0001\u0002'],
-    ['another JSON', '[1, 2]'],
-    ['no data', '{"checksum":1}'],
-    ['data that are no text', '{"data":{"entries":{}},"checksum":1}'],
-    ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}'],
-    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}'],
-    ['data that are nothing', '{"data":"null","checksum":1}'],
-  ])('%s', (_what, text) => {
-    const read = readCheckpoint(text);
-    expect(read.kind).toBe('unreadable');
-    if (read.kind === 'unreadable') expect(read.why.length).toBeLessThanOrEqual(200);
+    ['nothing', '', /JSON/],
+    ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60), /JSON/],
+    ['no JSON', '\u0000\u0001\u0002', /JSON/],
+    ['another JSON', '[1, 2]', /^it has no text named "data"$/],
+    ['nothing at all', 'null', /^it has no text named "data"$/],
+    ['no data', '{"checksum":1}', /^it has no text named "data"$/],
+    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no text named "data"$/],
+    ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
+    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" are no JSON object$/],
+    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is no JSON object$/],
+  ])('%s', (_what, text, why) => {
+    expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
+  });
+
+  test('an amount that is nothing is none; one that is a number is read; a list or a truth is strange', () => {
+    const memory = (value: unknown): object => ({
+      ContainerResources: { a: { limits: { memory: value, cpu: null } } },
+    });
+    const entries = { none: memory(null), number: memory(4096), list: memory(['64Mi']), truth: memory(true) };
+    expect(readPods(JSON.stringify({ data: JSON.stringify({ entries }) }))).toEqual({
+      pods: {
+        none: { containers: { a: {} }, pod: undefined },
+        number: { containers: { a: { memory: 4096 } }, pod: undefined },
+        list: { containers: {}, pod: undefined, isWhole: false },
+        truth: { containers: {}, pod: undefined, isWhole: false },
+      },
+      strange: 2,
+    });
+  });
+
+  test('resources and limits that are nothing are none; of another shape they are strange', () => {
+    const limits = (value: unknown): object => ({ ContainerResources: { a: { limits: value } } });
+    const entries = {
+      nothing: { ContainerResources: null },
+      noLimits: limits(null),
+      text: { ContainerResources: 'much' },
+      list: limits(['64Mi']),
+    };
+    expect(readPods(JSON.stringify({ data: JSON.stringify({ entries }) }))).toEqual({
+      pods: {
+        nothing: { containers: {}, pod: undefined },
+        noLimits: { containers: { a: {} }, pod: undefined },
+        text: { containers: {}, pod: undefined, isWhole: false },
+        list: { containers: {}, pod: undefined, isWhole: false },
+      },
+      strange: 2,
+    });
   });
 
   test('an entry of another shape is left out, and counted; the others are there', () => {
