@@ -111,7 +111,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** The same without a promise. */
   readLimitsNow(cgroup: CgroupPath): CgroupLimits {
     return {
-      memoryMax: parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max'),
+      memoryMax: this.readMemoryMax(cgroup),
       cpuMax: this.#optional(cgroup, 'cpu.max', parseCpuMax),
       cpuWeight: this.#optional(cgroup, 'cpu.weight', parseCpuWeight),
     };
@@ -147,7 +147,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    */
   glanceAtMemory(cgroup: CgroupPath): MemoryGlance {
     return {
-      current: parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current'),
+      current: this.readMemoryCurrent(cgroup),
       oomKills: parseOomKills(this.#files.readNow(cgroup, 'memory.events'), 'memory.events'),
     };
   }
@@ -169,6 +169,16 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
     }
     return { outcome: 'written', found };
+  }
+
+  /** The first of them alone. */
+  readMemoryCurrent(cgroup: CgroupPath): Bytes {
+    return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
+  }
+
+  /** memory.max. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  readMemoryMax(cgroup: CgroupPath): Limit<Bytes> {
+    return parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max');
   }
 
   /** memory.high. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */

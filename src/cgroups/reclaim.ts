@@ -32,7 +32,7 @@ export interface RoomOptions {
 export interface RoomMade {
   readonly before: MemoryGlance;
   /** When it was under the target, before `lower`. */
-  readonly reached: MemoryGlance;
+  readonly reached: Pick<MemoryGlance, 'current'>;
   /** Writes to memory.reclaim. */
   readonly reclaims: number;
   /** Processes that the OOM killer has killed in the cgroup from the first look to the last: 0, or somebody is at fault. */
@@ -42,7 +42,7 @@ export interface RoomMade {
 /** What it takes of a cgroup tree. */
 export type RoomTree = Pick<
   CgroupTree,
-  'glanceAtMemory' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
+  'glanceAtMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
 >;
 
 /** So many looks in a row that saw no less in use mean that the rest does not come free. */
@@ -64,10 +64,10 @@ export async function makeRoom(tree: RoomTree, cgroup: CgroupPath, options: Room
   try {
     time.throwIfAborted();
     const before = tree.glanceAtMemory(cgroup);
-    const reached = await reclaim.run(before);
+    const reached = await reclaim.run(before.current);
     await options.lower?.();
     await high.restore();
-    const kills = oomKillsOr(tree, cgroup, reached.oomKills);
+    const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
   } catch (error) {
     await high.restore(error);
@@ -98,13 +98,13 @@ class Reclaim {
   ) {}
 
   /** Until use is under the target. Gives the use that was found then. */
-  async run(first: MemoryGlance): Promise<MemoryGlance> {
-    for (let use = first; ; use = this.tree.glanceAtMemory(this.cgroup)) {
+  async run(first: Bytes): Promise<Pick<MemoryGlance, 'current'>> {
+    for (let current = first; ; current = this.tree.readMemoryCurrent(this.cgroup)) {
       this.time.throwIfAborted();
-      const goal = await this.#goal(use);
-      if (this.#isReached(use, goal)) return use;
-      this.#note(use);
-      const got = await this.#step(use, goal);
+      const goal = await this.#goal(current);
+      if (this.#isReached(current, goal)) return { current };
+      this.#note(current);
+      const got = await this.#step(current, goal);
       // The kernel tells nobody when use falls (memory.events, all that can be watched, counts what goes wrong), so this
       // looks again: at once after progress, else at most 100 times in a second, and soon only 5 times.
       if (got === 'less' || this.#idle > 0) await this.time.pause(pauseAfter(this.#idle));
@@ -112,7 +112,7 @@ class Reclaim {
   }
 
   /** Up to how much may be in use. Throws MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT. */
-  async #goal({ current }: MemoryGlance): Promise<Bytes> {
+  async #goal(current: Bytes): Promise<Bytes> {
     const lowest = goalOf(this.target, bytes(0));
     // However much of it cannot be reclaimed, it is under the goal: the kernel need not sum that up.
     if (current <= lowest) return lowest;
@@ -120,23 +120,23 @@ class Reclaim {
     this.time.throwIfAborted();
     if (use.unreclaimable >= this.target) throw notReclaimable(this.cgroup, this.target, use);
     const goal = goalOf(this.target, use.unreclaimable);
-    if (this.time.isOver && !this.#isReached(use, goal)) throw timeout(this.cgroup, this.target, use);
+    if (this.time.isOver && !this.#isReached(use.current, goal)) throw timeout(this.cgroup, this.target, use);
     return goal;
   }
 
-  #isReached({ current }: MemoryGlance, goal: Bytes): boolean {
+  #isReached(current: Bytes, goal: Bytes): boolean {
     if (current <= goal && this.#held <= goal) return true;
     // Under the target by less than hoped for: the rest does not come free, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
     return isEnough && current < this.target;
   }
 
-  #note({ current }: MemoryGlance): void {
+  #note(current: Bytes): void {
     this.#idle = current < this.#lowest ? 0 : this.#idle + 1;
     this.#lowest = Math.min(this.#lowest, current);
   }
 
-  async #step({ current }: MemoryGlance, goal: Bytes): Promise<Reclaimed | undefined> {
+  async #step(current: Bytes, goal: Bytes): Promise<Reclaimed | undefined> {
     if (this.#isByHigh) return this.#stepByHigh(current, goal);
     // At what is in use, or above: the write itself then has nothing to reclaim, in kernels that ignore O_NONBLOCK.
     await this.#hold(bytes(Math.max(goal, current)));

@@ -25,7 +25,7 @@ export async function forbiddingUse(
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
   // What cannot be reclaimed is a part of what is in use. Mostly all of that is less already.
-  if (tree.glanceAtMemory(cgroup).current < wanted) return undefined;
+  if (tree.readMemoryCurrent(cgroup) < wanted) return undefined;
   const use = await tree.readMemoryUse(cgroup);
   return isUnderUse(wanted, now, use) ? use : undefined;
 }

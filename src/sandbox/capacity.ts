@@ -9,12 +9,12 @@ import type { DesiredLimits, DesiredPod } from './resize-request.ts';
  * Throws EXCEEDS_NODE when a limit is more than the node has, or than a cgroup above the pod's allows. For whole-pod resizes
  * only: what kubelet asks for, it has admitted by its own rules, which let limits (not requests) pass the node's size.
  */
-export async function assertNodeHas(context: ResizeContext, pod: PodDescription, desired: DesiredPod): Promise<void> {
+export function assertNodeHas(context: ResizeContext, pod: PodDescription, desired: DesiredPod): void {
   const all: [string, DesiredLimits][] = [
     [`pod ${pod.metadata.namespace}/${pod.metadata.name}`, desired.pod],
     ...[...desired.containers].map(([name, limits]): [string, DesiredLimits] => [`container ${name}`, limits]),
   ];
-  const memory = await memoryAbove(context, pod);
+  const memory = memoryAbove(context, pod);
   const cpus = availableParallelism();
   for (const [whose, limits] of all) {
     if (limits.memory !== undefined && limits.memory !== 'max' && limits.memory > memory.bytes)
@@ -26,12 +26,12 @@ export async function assertNodeHas(context: ResizeContext, pod: PodDescription,
 }
 
 /** The least of the node's memory and of the limits of the cgroups above the pod's. */
-async function memoryAbove(context: ResizeContext, pod: PodDescription): Promise<{ bytes: number; where: string }> {
+function memoryAbove(context: ResizeContext, pod: PodDescription): { bytes: number; where: string } {
   let least = { bytes: totalmem(), where: 'the node has no more' };
   const parts = podCgroup(pod).split('/').slice(1, -1);
   for (let depth = parts.length; depth > 0; depth -= 1) {
     const cgroup = `/${parts.slice(0, depth).join('/')}`;
-    const { memoryMax } = await context.tree.readLimits(cgroup);
+    const memoryMax = context.tree.readMemoryMax(cgroup);
     if (memoryMax !== 'max' && memoryMax < least.bytes)
       least = { bytes: memoryMax, where: `cgroup ${cgroup} allows no more` };
   }

@@ -57,7 +57,7 @@ async function containersOf(context: ResizeContext, pod: PodDescription): Promis
 
 async function limitsOf(context: ResizeContext, cgroup: CgroupPath, shares: number | undefined): Promise<LiveLimits> {
   const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
-  const { current } = context.tree.glanceAtMemory(cgroup);
+  const current = context.tree.readMemoryCurrent(cgroup);
   return {
     memory: memoryMax,
     memoryUsed: current,

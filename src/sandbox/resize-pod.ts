@@ -88,7 +88,7 @@ async function prepare(
   meetVolumes(context, pod, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
   const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
-  await assertNodeHas(context, pod, desired);
+  assertNodeHas(context, pod, desired);
   for (const wish of wishes) await admit(context, pod, containers, state, wish);
   const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);

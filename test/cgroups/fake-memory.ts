@@ -34,9 +34,13 @@ export class FakeMemory implements RoomTree {
   }
 
   glanceAtMemory(): MemoryGlance {
+    return { current: this.readMemoryCurrent(), oomKills: this.oomKills };
+  }
+
+  readMemoryCurrent(): Bytes {
     if (this.isGone) throw gone();
     this.meanwhile();
-    return { current: bytes(this.current), oomKills: this.oomKills };
+    return bytes(this.current);
   }
 
   readMemoryUse(): Promise<MemoryUse> {
