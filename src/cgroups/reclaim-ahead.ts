@@ -1,20 +1,21 @@
 /** Freeing what a cgroup can do without, for a limit that somebody else is about to lower. */
 import { bytes } from '../units/index.ts';
 import type { Bytes } from '../units/index.ts';
-import type { CgroupTree, MemoryUse, Reclaimed } from './cgroup.ts';
+import type { CgroupTree, Reclaimed } from './cgroup.ts';
 import type { CgroupPath } from './file.ts';
 import { FIRST_CHUNK, nextChunk } from './reclaim-pace.ts';
 import { LEAST_AMOUNT, reclaiming } from './reclaim-turns.ts';
 
 /** What it takes of a cgroup tree. */
-export type AheadTree = Pick<CgroupTree, 'readMemoryUse' | 'reclaim'>;
+export type AheadTree = Pick<CgroupTree, 'readMemoryCurrent' | 'reclaim'>;
 
 /** What one step has come to. */
 export interface StepAhead {
   readonly got: Reclaimed;
   /** What the kernel has freed, in bytes: what was asked for, or what is less in use afterwards. */
   readonly freed: Bytes;
-  readonly after: MemoryUse;
+  /** What is in use afterwards, in bytes. */
+  readonly after: Bytes;
   /** How long it took, in milliseconds. */
   readonly ms: number;
 }
@@ -43,7 +44,7 @@ export class ReclaimAhead {
    * memory.reclaim (`unsupported`). Throws as reading and writing do, CgroupVanished among them, and the signal's reason.
    */
   async step(signal: AbortSignal): Promise<StepAhead | undefined> {
-    const { current } = await this.#tree.readMemoryUse(this.#cgroup);
+    const current = this.#tree.readMemoryCurrent(this.#cgroup);
     if (current <= this.#goal) return undefined;
     const amount = bytes(Math.min(this.#chunk, MOST_AT_ONCE, Math.max(current - this.#goal, LEAST_AMOUNT)));
     let ms = 0;
@@ -54,7 +55,7 @@ export class ReclaimAhead {
       return reclaimed;
     }, signal);
     this.#chunk = nextChunk(this.#chunk, ms);
-    const after = await this.#tree.readMemoryUse(this.#cgroup);
-    return { got, freed: got === 'all' ? amount : bytes(Math.max(0, current - after.current)), after, ms };
+    const after = this.#tree.readMemoryCurrent(this.#cgroup);
+    return { got, freed: got === 'all' ? amount : bytes(Math.max(0, current - after)), after, ms };
   }
 }

@@ -22,6 +22,7 @@ export function decreaseHelpFor(
     ...parts,
     tree: {
       readMemoryUse: (cgroup) => context().tree.readMemoryUse(cgroup),
+      readMemoryCurrent: (cgroup) => context().tree.readMemoryCurrent(cgroup),
       reclaim: (cgroup, amount) => context().tree.reclaim(cgroup, amount),
     },
     pods: () => podsUnderWay(context()),

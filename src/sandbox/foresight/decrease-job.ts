@@ -150,7 +150,7 @@ export class DecreaseJob {
         if (idle > 0) await this.#sleep(idleMs(idle));
         continue;
       }
-      if (step.after.current < to) break;
+      if (step.after < to) break;
       return 'stalled';
     }
     log.info(

@@ -1,4 +1,4 @@
-import type { AheadTree, CgroupPath } from '../../cgroups/index.ts';
+import type { AheadTree, CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import type { Reason } from '../../errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../units/index.ts';
@@ -34,7 +34,7 @@ export interface DecreaseReport {
 }
 
 export interface DecreaseHelpParts {
-  readonly tree: AheadTree;
+  readonly tree: AheadTree & Pick<CgroupTree, 'readMemoryUse'>;
   /** Pods of which kubelet has admitted something that it has not carried out, by uid. */
   readonly pods: () => readonly string[];
   /** Undefined when there is no such pod. */

@@ -31,6 +31,7 @@ export class PaperNode {
     this.help = new DecreaseHelp({
       tree: {
         readMemoryUse: (cgroup): Promise<MemoryUse> => memoryOf(cgroup).readMemoryUse(),
+        readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
         reclaim: (cgroup, amount) => memoryOf(cgroup).reclaim(cgroup, amount),
       },
       pods: () => [...this.admitted.keys()],
