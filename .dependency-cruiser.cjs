@@ -13,7 +13,7 @@ const mayImport = {
   monitoring: ['sandbox', 'units', 'errors', 'observe'],
   config: ['units', 'errors', 'observe'],
   // Of the server the messages alone, which both speak.
-  resizectl: ['units', 'errors', 'config', 'server/resize-api/messages\\.ts'],
+  resizectl: ['units', 'errors', 'config', 'server/resize-api/messages\\.ts', 'server/error-info\\.ts'],
 };
 
 module.exports = {

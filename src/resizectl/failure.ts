@@ -1,6 +1,6 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reader } from 'protobufjs/minimal.js';
 import { Reason } from '../errors/index.ts';
+import { type ErrorInfo, decodeStatusDetails } from '../server/error-info.ts';
 import { Exit } from './commands.ts';
 import { cureOf } from './cures.ts';
 import { printable } from './text.ts';
@@ -14,12 +14,6 @@ export class UsageError extends Error {
 export interface Told {
   readonly lines: readonly string[];
   readonly exit: Exit;
-}
-
-/** What a call failed with, as the shim tells it (google.rpc.ErrorInfo); undefined where it does not. */
-export interface ErrorInfo {
-  readonly reason: string;
-  readonly about: Readonly<Record<string, string>>;
 }
 
 export const isServiceError = (error: unknown): error is ServiceError =>
@@ -63,33 +57,8 @@ function exitOf(reason: string): Exit {
   return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
 }
 
-/** Reads the trailer grpc-status-details-bin: google.rpc.Status with one ErrorInfo (proto/google/rpc). */
+/** What a call failed with, as the shim tells it; undefined where it does not. */
 export function errorInfoOf(error: ServiceError): ErrorInfo | undefined {
   const [details] = error.metadata.get('grpc-status-details-bin');
-  if (!Buffer.isBuffer(details)) return undefined;
-  try {
-    const any = fieldsOf(details).get(3)?.at(0);
-    const info = any === undefined ? undefined : fieldsOf(any).get(2)?.at(0);
-    if (info === undefined) return undefined;
-    const fields = fieldsOf(info);
-    const about = (fields.get(3) ?? []).map(fieldsOf).map((pair) => [text(pair.get(1)), text(pair.get(2))] as const);
-    return { reason: text(fields.get(1)), about: Object.fromEntries(about) };
-  } catch {
-    // Not as the shim writes it: then its sender is another, and the status alone says what there is to say.
-    return undefined;
-  }
+  return Buffer.isBuffer(details) ? decodeStatusDetails(details) : undefined;
 }
-
-/** The fields of a message that hold bytes, by number. Throws when it is none. */
-function fieldsOf(message: Uint8Array): ReadonlyMap<number, readonly Uint8Array[]> {
-  const reader = Reader.create(message);
-  const fields = new Map<number, Uint8Array[]>();
-  while (reader.pos < reader.len) {
-    const tag = reader.uint32();
-    if ((tag & 7) !== 2) reader.skipType(tag & 7);
-    else fields.set(tag >>> 3, [...(fields.get(tag >>> 3) ?? []), reader.bytes()]);
-  }
-  return fields;
-}
-
-const text = (values: readonly Uint8Array[] | undefined): string => Buffer.from(values?.at(0) ?? []).toString('utf8');

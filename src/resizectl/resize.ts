@@ -82,7 +82,7 @@ async function settled(client: ResizeClient, ask: () => Promise<Responses['Resiz
   try {
     return await ask();
   } catch (error) {
-    const id = isServiceError(error) ? errorInfoOf(error)?.about['resize'] : undefined;
+    const id = isServiceError(error) ? errorInfoOf(error)?.metadata['resize'] : undefined;
     if (id === undefined) throw error;
     const { resize } = await client.call('GetResize', { id });
     return { resize, error };

@@ -1,4 +1,4 @@
-import { Writer } from 'protobufjs/minimal.js';
+import { Reader, Writer } from 'protobufjs/minimal.js';
 
 export const ERROR_DOMAIN = 'cri-resize-shim.io';
 const ERROR_INFO_TYPE = 'type.googleapis.com/google.rpc.ErrorInfo';
@@ -28,5 +28,32 @@ export function encodeStatusDetails(code: number, message: string, info: ErrorIn
   return Buffer.from(status.finish());
 }
 
+/** The ErrorInfo in such bytes; undefined where they are none: then another sender has written them. */
+export function decodeStatusDetails(details: Uint8Array): ErrorInfo | undefined {
+  try {
+    const any = fieldsOf(details).get(3)?.at(0);
+    const info = any === undefined ? undefined : fieldsOf(any).get(2)?.at(0);
+    if (info === undefined) return undefined;
+    const fields = fieldsOf(info);
+    const pairs = (fields.get(3) ?? []).map(fieldsOf).map((pair) => [text(pair.get(1)), text(pair.get(2))] as const);
+    return { reason: text(fields.get(1)), metadata: Object.fromEntries(pairs) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The fields of a message that hold bytes, by number. Throws when it is none. */
+function fieldsOf(message: Uint8Array): ReadonlyMap<number, readonly Uint8Array[]> {
+  const reader = Reader.create(message);
+  const fields = new Map<number, Uint8Array[]>();
+  while (reader.pos < reader.len) {
+    const tag = reader.uint32();
+    if ((tag & 7) !== 2) reader.skipType(tag & 7);
+    else fields.set(tag >>> 3, [...(fields.get(tag >>> 3) ?? []), reader.bytes()]);
+  }
+  return fields;
+}
+
+const text = (values: readonly Uint8Array[] | undefined): string => Buffer.from(values?.at(0) ?? []).toString('utf8');
 const varint = (field: number): number => field << 3;
 const lengthDelimited = (field: number): number => (field << 3) | 2;
