@@ -1,7 +1,8 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { CgroupFiles } from '../../src/cgroups/file.ts';
 import { CgroupTree, isCgroupVanished } from '../../src/cgroups/index.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/units/index.ts';
 
@@ -106,16 +107,12 @@ describe('a write', () => {
 
   it('that did not stay is an error with both values', async () => {
     put('memory.max', 'max\n');
-    // Somebody else who writes in every turn of the event loop, so also between the write and the reading back.
-    let writing = true;
-    const other = (): void => {
-      if (!writing) return;
-      put('memory.max', '8192\n');
-      setImmediate(other);
-    };
-    const write = tree.write('/kubepods/pod1', { file: 'memory.max', value: bytes(4096) });
-    other();
-    await expect(write.finally(() => (writing = false))).rejects.toMatchObject({
+    // Somebody else writes right after the shim has, before it reads the value back.
+    const write = vi.spyOn(CgroupFiles.prototype, 'write').mockImplementation(function (this: CgroupFiles, ...asked) {
+      write.mockRestore();
+      return this.write(...asked).then(() => put('memory.max', '8192\n'));
+    });
+    await expect(tree.write('/kubepods/pod1', { file: 'memory.max', value: bytes(4096) })).rejects.toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
       context: { file: join(pod, 'memory.max'), asked: '4096', found: '8192' },
     });
