@@ -36,6 +36,7 @@ export function kernelArguments(start: KernelStart): string[] {
     'umid=node',
     'con=null',
     'ssl=null',
+    'seccomp=auto',
     start.terminal === undefined
       ? `con0=null,fd:${channels.stdout}`
       : `con0=fd:${channels.stdin},fd:${channels.stdout}`,
