@@ -27,7 +27,7 @@ export const shortId = (id: string): string => id.slice(0, 13);
 const headings = ['NAMESPACE', 'NAME', 'SANDBOX', 'CPU', 'MEMORY', 'USED', 'CONTAINERS', 'VOLUMES', 'RESIZE'];
 
 function podRow(pod: WirePod): string[] {
-  const { identity, values, unreadable, last_resize: last } = pod;
+  const { identity, values, unreadable } = pod;
   const names = [identity.namespace, identity.name, shortId(identity.sandbox_id)];
   if (values === undefined) return [...names, '?', '?', '?', '?', '?', unreadable?.reason ?? ''];
   const { limits, memory_used_bytes: used } = values.pod;
@@ -35,8 +35,15 @@ function podRow(pod: WirePod): string[] {
     ...names,
     ...[limits.cpu, limitText(limits.memory), sizeText(used)],
     ...[String(values.containers.length), String(values.volumes.length)],
-    last === undefined ? '' : stateText(last.state),
+    latestState(pod),
   ];
+}
+
+/** Of what kubelet has admitted and does not get done, while there is such a thing; else of the last resize that went through the shim. */
+function latestState({ kubelet, last_resize: last }: WirePod): string {
+  const { state = 'STATE_UNSPECIFIED' } = kubelet ?? {};
+  if (state !== 'STATE_UNSPECIFIED') return stateText(state);
+  return last === undefined ? '' : stateText(last.state);
 }
 
 /** `resizectl get pods` */

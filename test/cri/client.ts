@@ -64,7 +64,7 @@ export class CriClient {
     });
   }
 
-  /** A unary call. Rejects with grpc-js's ServiceError. */
+  /** A unary call. Rejects with grpc-js's ServiceError, whose message begins with the method. */
   call<Response extends object>(method: string, request: object, timeoutMs = 60_000): Promise<Response> {
     const definition = methodOf(method);
     return new Promise((resolve, reject) => {
@@ -76,7 +76,7 @@ export class CriClient {
         new Metadata(),
         { deadline: Date.now() + timeoutMs },
         (error, response) => {
-          if (error !== null) reject(error);
+          if (error !== null) reject(Object.assign(error, { message: `${method}: ${error.message}` }));
           else resolve(response as Response);
         },
       );

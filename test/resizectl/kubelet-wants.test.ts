@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { podDescription } from '../../src/resizectl/views.ts';
+import { podDescription, podsTable } from '../../src/resizectl/views.ts';
 import type { WirePod, WireValues } from '../../src/server/resize-api/messages.ts';
 
 const MI = 1024 * 1024;
@@ -36,4 +36,15 @@ test('what kubelet wants of a pod stands beside what is, and why it does not get
 
 test('nothing is said where kubelet wants nothing', () => {
   expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
+});
+
+test('a decrease that waits is in the list of pods, until kubelet has done it', () => {
+  const last = { id: 'r1', state: 'COMPLETED', reason: '', message: '' } as const;
+  const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): WirePod => ({
+    ...pod,
+    last_resize: last,
+    kubelet: { values: pod.values!, state, reason: '', message: '' },
+  });
+  expect(podsTable([decrease('DEFERRED')])).toMatch(/ Deferred\n$/);
+  expect(podsTable([decrease('STATE_UNSPECIFIED')])).toMatch(/ Completed\n$/);
 });
