@@ -5,33 +5,29 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../cri/pod.ts';
-import { ShimProcess } from '../cri/shim.ts';
-import { ResizeClient } from '../server/resize-api-client.ts';
+import type { ShimProcess } from '../cri/shim.ts';
+import type { ResizeClient } from '../server/resize-api-client.ts';
+import { Served } from './served.ts';
 
 /** Volumes that somebody else remounts (mount(8) here, as a kubelet of 1.37 does it), and shims that come in the middle. */
 
 const MI = 1024 * 1024;
 const LISTEN = 'unix:///run/remount-test/cri.sock';
-const RESIZE = '/run/remount-test/resize.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 
 let state: string;
+let served: Served;
 let shim: ShimProcess;
 let cri: CriClient;
 let api: ResizeClient;
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
 
 async function start(): Promise<void> {
-  shim = await ShimProcess.start({ listen: LISTEN, args: ['--resize-listen', RESIZE, '--state-folder', state] });
-  cri = new CriClient(LISTEN);
-  api = new ResizeClient(RESIZE);
+  served = await Served.start({ name: 'remount-test', listen: LISTEN, args: ['--state-folder', state] });
+  ({ shim, cri, api } = served);
   await compared(1);
 }
-async function stop(): Promise<void> {
-  cri.close();
-  api.close();
-  expect(await shim.stop()).toBe(0);
-}
+const stop = (): Promise<void> => served.stop();
 const compared = (times: number): Promise<unknown> =>
   shim.waitForLog(
     () => shim.log.filter(({ msg }) => msg === 'registry compared with the backend').length >= times,

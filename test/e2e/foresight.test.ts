@@ -1,23 +1,24 @@
 import { closeSync, mkdirSync, openSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { CriClient } from '../cri/client.ts';
+import type { CriClient } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../cri/pod.ts';
-import { ShimProcess } from '../cri/shim.ts';
-import { type Answer, ResizeClient } from '../server/resize-api-client.ts';
+import type { ShimProcess } from '../cri/shim.ts';
+import type { Answer, ResizeClient } from '../server/resize-api-client.ts';
 import { Kubelet, removeFiles } from './kubelet.ts';
+import { Served } from './served.ts';
 import { Tenant, cgroupOf } from './tenant.ts';
 
 /** Memory limits that kubelet has admitted and refuses to lower, since more is in use: with the shim's help and without. */
 
 const MI = 1024 * 1024;
-const RESIZE = '/run/foresight-test/resize.sock';
 // A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
 /** How long kubelet tries, with the shim's help and without. */
 const HELPED_MS = 20_000;
 const ALONE_MS = 1500;
 
+let served: Served;
 let shim: ShimProcess;
 let cri: CriClient;
 let api: ResizeClient;
@@ -28,16 +29,13 @@ const files: string[] = [];
 
 async function start(...args: string[]): Promise<void> {
   mkdirSync(KUBELET_ROOT, { recursive: true });
-  shim = await ShimProcess.start({ args: ['--resize-listen', RESIZE, ...args] });
-  cri = new CriClient(shim.address);
-  api = new ResizeClient(RESIZE);
+  served = await Served.start({ name: 'foresight-test', args });
+  ({ shim, cri, api } = served);
   kubelet = new Kubelet(cri);
 }
 
 async function stop(): Promise<void> {
-  cri.close();
-  api.close();
-  expect(await shim.stop()).toBe(0);
+  await served.stop();
   removeFiles();
 }
 

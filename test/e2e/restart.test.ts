@@ -5,32 +5,28 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
-import { ShimProcess } from '../cri/shim.ts';
-import { ResizeClient } from '../server/resize-api-client.ts';
+import type { ShimProcess } from '../cri/shim.ts';
+import type { ResizeClient } from '../server/resize-api-client.ts';
+import { Served } from './served.ts';
 
 /** What of a pod outlives the shim, and the machine's own start. */
 
 const MI = 1024 * 1024;
 const LISTEN = 'unix:///run/restart-test/cri.sock';
-const RESIZE = '/run/restart-test/resize.sock';
 
 let state: string;
+let served: Served;
 let shim: ShimProcess;
 let cri: CriClient;
 let api: ResizeClient;
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
 
 async function start(): Promise<void> {
-  shim = await ShimProcess.start({ listen: LISTEN, args: ['--resize-listen', RESIZE, '--state-folder', state] });
-  cri = new CriClient(LISTEN);
-  api = new ResizeClient(RESIZE);
+  served = await Served.start({ name: 'restart-test', listen: LISTEN, args: ['--state-folder', state] });
+  ({ shim, cri, api } = served);
   await shim.waitForLog(({ msg }) => msg === 'registry compared with the backend');
 }
-async function stop(): Promise<void> {
-  cri.close();
-  api.close();
-  expect(await shim.stop()).toBe(0);
-}
+const stop = (): Promise<void> => served.stop();
 
 beforeEach(async () => {
   state = mkdtempSync(join(tmpdir(), 'restart-'));

@@ -1,49 +1,24 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { CriClient, type Resources } from '../cri/client.ts';
-import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
-import { ShimProcess } from '../cri/shim.ts';
-import { type Answer, ResizeClient, refusal } from '../server/resize-api-client.ts';
+import type { CriClient } from '../cri/client.ts';
+import type { RunningPod } from '../cri/pod.ts';
+import { type Answer, type ResizeClient, refusal } from '../server/resize-api-client.ts';
 import { PodWatcher } from '../watch/watcher.ts';
+import { MI, SLEEP, VolumeStage, limit, sizeOf } from './volume-stage.ts';
 
 /** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
 
-const MI = 1024 * 1024;
-const RESIZE = '/run/volumes-test/resize.sock';
-const SLEEP = ['sleep', '1000000'];
-
-let shim: ShimProcess;
+let stage: VolumeStage;
 let cri: CriClient;
 let api: ResizeClient;
-const pods: RunningPod[] = [];
 
 beforeAll(async () => {
-  shim = await ShimProcess.start({ args: ['--resize-listen', RESIZE] });
-  cri = new CriClient(shim.address);
-  api = new ResizeClient(RESIZE);
+  stage = await VolumeStage.start('volumes-test', 256);
+  ({ cri, api } = stage.served);
 });
-afterEach(async () => {
-  for (const pod of pods.splice(0)) await pod.remove();
-});
-afterAll(async () => {
-  cri.close();
-  api.close();
-  expect(await shim.stop()).toBe(0);
-});
-
-const limit = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MI });
-
-async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
-  const running = await runPod(cri, {
-    name: 'web',
-    containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts: { cache: '/cache' } }],
-    volumes: [{ name: 'cache', size: 64 * MI }],
-    ...spec,
-  });
-  pods.push(running);
-  return running;
-}
+afterEach(() => stage.removePods());
+afterAll(() => stage.served.stop());
 
 interface Asked {
   readonly memory?: string;
@@ -62,7 +37,6 @@ function resize(running: RunningPod, { memory, cache, defer = false }: Asked): P
 
 const stepsOf = (answer: Answer): string[] =>
   (answer['resize']!['steps'] as unknown as { kind: string }[]).map(({ kind }) => kind);
-const sizeOf = (running: RunningPod, name = 'cache'): number => running.volume(name).size / MI;
 const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
 
 describe('the order of volume and limit', () => {
@@ -89,7 +63,7 @@ describe('the order of volume and limit', () => {
     { what: 'limit up alone', memory: 320, cache: 64, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER'] },
     { what: 'limit down alone', memory: 192, cache: 64, first: 'limit', steps: ['CONTAINER', 'POD_MEMORY'] },
   ])('$what', async ({ memory, cache, first, steps }) => {
-    const running = await pod();
+    const running = await stage.pod();
     const watcher = await PodWatcher.watch(running);
     const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
     const { states } = await watcher.report();
@@ -111,7 +85,7 @@ describe('the order of volume and limit', () => {
   test('several volumes in mixed directions: all that shrink, then the cgroups, then all that grow', async () => {
     const names = ['one', 'two', 'three', 'four'];
     const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
-    const running = await pod({
+    const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts }],
       volumes: names.map((name) => ({ name, size: 64 * MI })),
     });
@@ -131,7 +105,7 @@ describe('the order of volume and limit', () => {
 
 describe('a volume in use', () => {
   test('is shrunk above what it stores, its files intact; below it refused, or done once files are removed', async () => {
-    const running = await pod({ volumes: [{ name: 'cache', size: 256 * MI }] });
+    const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MI }] });
     const store = async (name: string, mebibytes: number): Promise<string> => {
       await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
       return cri.exec(running.id('a'), 'sha256sum', `/cache/${name}`);
@@ -159,7 +133,7 @@ describe('a volume in use', () => {
   });
 
   test('grows under a writer that fills it: no error but ENOSPC, no byte lost, open files stay open', async () => {
-    const running = await pod({
+    const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
     });
     const writing = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
@@ -181,7 +155,7 @@ describe('a volume in use', () => {
 
   test('is one for two containers, and has one size in both', async () => {
     const mounts = { cache: '/cache' };
-    const running = await pod({
+    const running = await stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(128), mounts })),
     });
     await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/of-a', 'bs=1M', 'count=24');
@@ -194,7 +168,7 @@ describe('a volume in use', () => {
 
 test('what an init container has left in a volume counts when the pod is lowered', async () => {
   const mounts = { cache: '/cache' };
-  const running = await pod({
+  const running = await stage.pod({
     containers: [
       {
         name: 'fill',
@@ -224,7 +198,7 @@ test('what an init container has left in a volume counts when the pod is lowered
 
 test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
   const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
-  const running = await pod({ annotations, volumes: [{ name: 'cache', size: 128 * MI }] });
+  const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MI }] });
   const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
     container_id: running.id('a'),
     cmd: ['sh', '-c', WORKER],
