@@ -1,9 +1,9 @@
-import { CgroupTree } from './cgroups/index.ts';
+import { Busctl, type CgroupDriverName, DriverCgroupTree } from './cgroups/index.ts';
 import { type Config, version } from './config/index.ts';
 import { messageOf } from './errors/index.ts';
 import type { KubernetesWatch } from './kubernetes/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessReport } from './observe/index.ts';
-import { Backend } from './runtime/index.ts';
+import { Backend, BackendCgroupDriver } from './runtime/index.ts';
 import { Journal } from './sandbox/journal/index.ts';
 import {
   KubeletFiles,
@@ -68,7 +68,9 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
   const journal = new PodJournal(opened);
-  const tree = new CgroupTree(config.cgroupRoot);
+  const ofBackend = new BackendCgroupDriver(backend);
+  const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, ofBackend);
+  const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
   const { kubeletRoot, reclaimTimeout } = config;
   // Where nobody can look at them, resizes are not kept.
   const kept = config.metricsBind.kind === 'none' ? {} : { recent: new RecentResizes() };
@@ -139,7 +141,10 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       kubelet?.begin();
       api = await serveApi();
       // At each connection, the first one included: pods may have come and gone without us.
-      backend.onConnected(() => void recovery.begin().then(() => (takenUp ??= takeUp())));
+      backend.onConnected(() => {
+        ofBackend.reconnected();
+        void recovery.begin().then(() => (takenUp ??= takeUp()));
+      });
     },
     async close(graceMs) {
       isClosed = true;
@@ -155,6 +160,15 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
       await (await opened).close();
     },
   };
+}
+
+/**
+ * Who sets the limits of cgroups that are units of systemd by their name: systemd, unless the setting or the backend says
+ * otherwise. A backend that does not say has given them these names all the same.
+ */
+async function cgroupDriver(config: Config, ofBackend: BackendCgroupDriver): Promise<CgroupDriverName> {
+  if (config.cgroupDriver !== 'auto') return config.cgroupDriver;
+  return (await ofBackend.name()) === 'CGROUPFS' ? 'cgroupfs' : 'systemd';
 }
 
 /** Whoever asks while an answer is being made gets that one: many who ask cost no more than one. */

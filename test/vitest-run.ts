@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { type ContainerdRelease, type Runtime, runInNode } from './node/index.ts';
+import { type ContainerdRelease, type Init, type Runtime, runInNode } from './node/index.ts';
 import type { Failure, Results } from './results-reporter.ts';
 
 /** Runs of vitest on this machine or in a test node, and how many of their tests have passed. */
@@ -28,6 +28,8 @@ export interface NodeRun {
   readonly project: string;
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
+  /** `plain` when not given. */
+  readonly init?: Init;
   readonly outDir: string;
   /** Files of tests that are left to other nodes. */
   readonly exclude?: readonly string[];
@@ -40,7 +42,19 @@ export interface NodeRun {
 
 /** Runs a project's tests in a node. Output is shown when it is done, since two run side by side. */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
-  const { what, project, containerd, runtime, outDir, env = {}, exclude = [], timeoutMs, say, signal } = run;
+  const {
+    what,
+    project,
+    containerd,
+    runtime,
+    init = 'plain',
+    outDir,
+    env = {},
+    exclude = [],
+    timeoutMs,
+    say,
+    signal,
+  } = run;
   const vitestFlags = [...flags(project, '$NODE_OUT/results.json'), ...exclude.map((file) => `--exclude=${file}`)];
   say(`${what} ...`);
   const output: Buffer[] = [];
@@ -54,6 +68,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     await runInNode({
       containerd,
       runtime,
+      init,
       env,
       command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')}`],
       stdio: { stdout: sink, stderr: sink },

@@ -17,6 +17,7 @@ import {
 } from './memory.ts';
 import type { MemoryLimitFile } from './memory.ts';
 import { assertUnifiedKey } from './unified.ts';
+import { isRoundedInUnit } from './units.ts';
 
 /** What the kernel enforces now. A field is undefined where the kernel or the cgroup has no such file. */
 export interface CgroupLimits {
@@ -68,7 +69,7 @@ export interface CgroupReader {
   readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse>;
 }
 
-/** Who carries out a write: the files themselves here; systemd, which owns the cgroups of its units, comes later. */
+/** Who carries out a write: the files themselves here; in systemd-tree.ts systemd, which owns the cgroups of its units. */
 export interface CgroupWriter {
   write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written>;
 }
@@ -207,6 +208,12 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** Whether a memory limit that was asked for is the one that was found: the kernel counts in pages. */
   holds(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
     return isSameLimit(asked, found, this.#files.pageSize);
+  }
+
+  /** Whether a CPU limit that was asked for is the one that was found: systemd may have rounded that of a unit. */
+  holdsCpu(cgroup: CgroupPath, asked: CpuMax, found: CpuMax): boolean {
+    if (asked.quota === 'max' || found.quota === 'max') return asked.quota === found.quota;
+    return isSameCpuMax(asked, found) || isRoundedInUnit(cgroup, asked, found);
   }
 
   /** The content of a file by name, as the kernel prints it. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */

@@ -43,6 +43,12 @@ export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice 
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
+export { Busctl } from './systemd.ts';
+export type { Systemd, UnitState } from './systemd.ts';
+export { DriverCgroupTree } from './systemd-tree.ts';
+export type { DriverTreeOptions } from './systemd-tree.ts';
+export { isRoundedInUnit } from './units.ts';
+export type { UnitProperty } from './units.ts';
 export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
 export { ReclaimAhead } from './reclaim-ahead.ts';

@@ -39,7 +39,7 @@ export function isSameUnified(asked: string, found: string): boolean {
 }
 
 /** memparse() of the kernel, lib/cmdline.c; undefined when it is none. */
-function sizeInBytes(text: string): bigint | undefined {
+export function sizeInBytes(text: string): bigint | undefined {
   const [, digits, suffix = ''] = /^(\d{1,19})([kmgtpe]?)$/i.exec(text) ?? [];
   if (digits === undefined) return undefined;
   return BigInt(digits) << BigInt(suffix === '' ? 0 : 10 * ('kmgtpe'.indexOf(suffix.toLowerCase()) + 1));

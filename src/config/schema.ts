@@ -12,6 +12,8 @@ export const kind = 'ShimConfiguration';
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
+export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
+
 /** `one of a, b`. */
 export const alternatives = (values: readonly string[]): string =>
   values.length === 1 ? values.join() : `one of ${values.join(', ')}`;
@@ -63,6 +65,12 @@ export const schema = z.strictObject({
     placeholder: 'FOLDER',
     allowed: pathForm,
     description: 'Where the cgroup v2 hierarchy is mounted.',
+  }),
+  cgroupDriver: setting(z.enum(cgroupDrivers), 'auto', {
+    placeholder: 'DRIVER',
+    allowed: alternatives(cgroupDrivers),
+    description:
+      'Who sets the limits of pods: we in the files of their cgroups, or systemd, which owns these; `auto`: as the runtime is set up.',
   }),
   stateFolder: setting(absolutePath, '/var/lib/cri-resize-shim', {
     placeholder: 'FOLDER',

@@ -16,6 +16,9 @@ export const cures: Readonly<Record<Reason, string>> = {
   VOLUME_NOT_ELIGIBLE: 'nothing: the shim does not touch it',
   CGROUP_UNAVAILABLE: 'look whether the pod has ended; the message names the file',
   CGROUP_WRITE_FAILED: 'the message names file, value and errno',
+  UNIT_UNAVAILABLE:
+    "look at systemctl status UNIT; a pod's slice is made by kubelet, or by systemd when the pod's first container starts; --cgroup-driver cgroupfs where the runtime does without systemd",
+  SYSTEMD_UNAVAILABLE: 'see systemctl status dbus; busctl has to be installed (it comes with systemd)',
   REMOUNT_FAILED: 'the message names the errno',
   EXCEEDS_NODE: 'ask for less, or raise the limit of the cgroup that the message names',
   DEADLINE: 'give it more time',

@@ -3,7 +3,7 @@ import { Code, Reason, ShimError } from '../errors/index.ts';
 import { ContainerState, type LinuxContainerResources, type PodDescription } from '../runtime/index.ts';
 import type { ResizeContext } from './context.ts';
 import { ContainerPlaces, type ContainerValues, endsOf } from './container-values.ts';
-import { containerCgroup, podCgroup } from './live.ts';
+import { NO_CPU_LIMIT, containerCgroup, podCgroup } from './live.ts';
 import { compareLimits } from './plan.ts';
 import { type OnHigh, containerNamed, lowerMemory } from './room.ts';
 import type { ContainerStep } from './state.ts';
@@ -155,8 +155,9 @@ function differenceIn(
   const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
   if (memory !== undefined && !tree.holds(memory.to, memoryMax))
     return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
-  const quota = cpuMax?.quota ?? 'max';
-  if (cpu !== undefined && quota !== cpu.to.quota)
+  const { quota, period } = cpuMax ?? NO_CPU_LIMIT;
+  // Of the period the runtime may make what it likes.
+  if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
     return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
   return undefined;
 }

@@ -1,4 +1,4 @@
-import { type CgroupPath, isCgroupVanished, weightMatchesShares } from '../cgroups/index.ts';
+import { type CgroupPath, isCgroupVanished, isRoundedInUnit, weightMatchesShares } from '../cgroups/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type CpuWeight, type Limit, cpuShares } from '../units/index.ts';
 import type { ResizeContext } from './context.ts';
@@ -62,7 +62,9 @@ export class ContainerPlaces {
 
   /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
   missing(wanted: ContainerValues): ContainerValues | undefined {
-    return picked(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+    return picked(wanted, (field) =>
+      this.#all.some((place) => !has(place, field, wanted) && !rounds(place, field, wanted)),
+    );
   }
 
   /** The step to these values from those that the container has. */
@@ -81,7 +83,9 @@ export class ContainerPlaces {
   written(step: ContainerStep): ContainerStep | undefined {
     const { from, to } = endsOf(step);
     // Where the old value and the new one look alike, it tells nothing.
-    const found = picked(to, (field) => this.#all.some((place) => has(place, field, to) && !has(place, field, from)));
+    const found = picked(to, (field) =>
+      this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
+    );
     if (found === undefined) return undefined;
     const { kind, id, ...changes } = step;
     const parts = Object.entries(changes).filter(([field]) => field in found);
@@ -118,6 +122,14 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: C
       return shares === undefined || hasShares(place, shares);
   }
 }
+
+/** Whether systemd has made what a place has of the value of this field. */
+const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerValues): boolean =>
+  field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
+
+/** Whether a place has this one of two values; what systemd has rounded is not taken for it if it is the other one as it stands. */
+const isAt = (place: InKernel | InStore, field: Field, value: ContainerValues, other: ContainerValues): boolean =>
+  has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 
 function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
   if ('shares' in place) return place.shares === wanted;

@@ -4,7 +4,6 @@ import { isSameSize } from '../tmpfs/index.ts';
 import { ContainerPlaces, endsOf } from './container-values.ts';
 import type { ResizeContext } from './context.ts';
 import { podCgroup } from './live.ts';
-import { sameCpu } from './plan.ts';
 import type { ContainerStep, PodState, Step } from './state.ts';
 
 /** How far a step of a transaction came that was cut off. */
@@ -42,7 +41,7 @@ async function isPodDone(
     case 'pod-memory':
       return context.tree.holds(step.to, state.memory);
     case 'pod-cpu':
-      return sameCpu(step.to, state.cpu);
+      return context.tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':

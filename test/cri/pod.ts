@@ -1,8 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import type { CriClient, Resources } from './client.ts';
+import {
+  type PodCgroupFile,
+  type PodCgroupFiles,
+  type QosClass,
+  containerFolder,
+  makePodCgroup,
+  podCgroupFolder,
+  podCgroupParent,
+  removePodCgroup,
+  writePodCgroup,
+} from './pod-cgroup.ts';
+
+export type { QosClass } from './pod-cgroup.ts';
 
 /** What a pod is made of, as kubelet would make it. Sizes in bytes. */
 export interface PodSpec {
@@ -21,8 +34,6 @@ export interface PodSpec {
   /** Under which of kubelet's cgroups the pod lies; burstable without it. */
   readonly qos?: QosClass;
 }
-
-export type QosClass = 'guaranteed' | 'burstable' | 'besteffort';
 
 export interface ContainerSpec {
   readonly name: string;
@@ -48,7 +59,6 @@ export interface VolumeSpec {
 }
 
 export const KUBELET_ROOT = '/var/lib/kubelet';
-const CGROUP_ROOT = '/sys/fs/cgroup';
 const IMAGE = 'localhost/busybox:1';
 const NODE_NETWORK = { network: 2, pid: 1, ipc: 0 };
 
@@ -66,7 +76,7 @@ export class RunningPod {
   ) {}
 
   get cgroup(): string {
-    return join(CGROUP_ROOT, cgroupParent(this.uid, this.qos));
+    return podCgroupFolder(this.uid, this.qos);
   }
 
   /** A container's id by name. */
@@ -76,9 +86,19 @@ export class RunningPod {
     return id;
   }
 
+  /** The folder of a container's cgroup. */
+  containerCgroup(name: string): string {
+    return containerFolder(this.cgroup, this.id(name));
+  }
+
+  /** Sets a limit of the pod's cgroup, as kubelet does. */
+  write(file: PodCgroupFile, value: string): void {
+    writePodCgroup(this.cgroup, file, value);
+  }
+
   /** A file of the pod's cgroup, or of a container's. */
   read(file: string, container?: string): string {
-    const folder = container === undefined ? this.cgroup : join(this.cgroup, this.id(container));
+    const folder = container === undefined ? this.cgroup : this.containerCgroup(container);
     return readFileSync(join(folder, file), 'utf8').trim();
   }
 
@@ -104,28 +124,25 @@ export class RunningPod {
         'umount',
         this.volumes.map(({ name }) => this.volumePath(name)),
       );
-    rmdirSync(this.cgroup);
+    removePodCgroup(this.cgroup);
   }
 }
 
-/** Where kubelet puts a pod's cgroup: guaranteed pods have no folder of their class. */
-const cgroupParent = (uid: string, qos: QosClass): string =>
-  qos === 'guaranteed' ? `/kubepods/pod${uid}` : `/kubepods/${qos}/pod${uid}`;
 const volumePath = (uid: string, name: string): string =>
   `${KUBELET_ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/${name}`;
 
 /** Makes a pod as kubelet does: its cgroup and its volumes first, then sandbox and containers by CRI. */
 export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningPod> {
   const uid = spec.uid ?? randomUUID();
-  const parent = cgroupParent(uid, spec.qos ?? 'burstable');
-  makePodCgroup(join(CGROUP_ROOT, parent), spec);
+  const qos = spec.qos ?? 'burstable';
+  makePodCgroup(podCgroupFolder(uid, qos), podFiles(spec));
   await mountVolumes(uid, spec.volumes ?? []);
   const config = {
     metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
     log_directory: `/tmp/pod-logs/${uid}`,
     annotations: spec.annotations ?? {},
     linux: {
-      cgroup_parent: parent,
+      cgroup_parent: podCgroupParent(uid, qos),
       security_context: { namespace_options: NODE_NETWORK },
       overhead: spec.overhead ?? {},
       resources: { cpu_shares: podShares(spec) },
@@ -180,15 +197,16 @@ export async function createContainer(
   return container_id;
 }
 
-function makePodCgroup(folder: string, spec: PodSpec): void {
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
+/** What kubelet writes into the pod's cgroup. */
+function podFiles(spec: PodSpec): PodCgroupFiles {
   const memory = spec.podMemory ?? sum(spec, 'memory_limit_in_bytes') + (spec.overhead?.memory_limit_in_bytes ?? 0);
-  writeFileSync(join(folder, 'memory.max'), memory === Infinity ? 'max' : String(memory));
   const quota = sum(spec, 'cpu_quota') + (spec.overhead?.cpu_quota ?? 0);
-  writeFileSync(join(folder, 'cpu.max'), spec.podCpu ?? `${Number.isFinite(quota) ? quota : 'max'} 100000`);
-  // kubelet's own formula for its pods' cgroups, up to 1.36.
-  writeFileSync(join(folder, 'cpu.weight'), String(1 + Math.floor(((podShares(spec) - 2) * 9999) / 262142)));
+  return {
+    'memory.max': memory === Infinity ? 'max' : String(memory),
+    'cpu.max': spec.podCpu ?? `${Number.isFinite(quota) ? quota : 'max'} 100000`,
+    // kubelet's own formula for its pods' cgroups, up to 1.36.
+    'cpu.weight': String(1 + Math.floor(((podShares(spec) - 2) * 9999) / 262142)),
+  };
 }
 
 /** Infinity as soon as one container has no limit. */

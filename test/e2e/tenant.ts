@@ -1,8 +1,8 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
+import { containerFolder } from '../cri/pod-cgroup.ts';
 
 /**
  * A process in the cgroup of a container that holds and reads what it is told, in bytes and paths:
@@ -50,7 +50,7 @@ export class Tenant {
 }
 
 /** The folder of a container's cgroup on the node. */
-export const cgroupOf = (podCgroup: string, id: string): string => join(podCgroup, id);
+export const cgroupOf = containerFolder;
 
 const SCRIPT = `
 $| = 1; my ($cgroup) = @ARGV; my @held; my @open; my $more;

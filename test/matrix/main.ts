@@ -2,16 +2,21 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import { type ContainerdRelease, type Runtime, runtimes } from '../node/index.ts';
+import { type ContainerdRelease, type Init, type Runtime, inits, runtimes } from '../node/index.ts';
 import { endingSignal, inPairs, progressOf, report, testsInNode } from '../vitest-run.ts';
 
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];
   readonly runtime: readonly Runtime[];
+  readonly init: readonly Init[];
 }
 
 const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
 const say = progressOf('matrix');
+
+/** How a cgroup is written does not depend on who asks for it: with systemd one node is enough. */
+const isMade = (release: ContainerdRelease, runtime: Runtime, init: Init): boolean =>
+  init === 'plain' || (release === '2.1' && runtime === 'runc');
 
 const program = new Command('matrix')
   .description(
@@ -24,20 +29,29 @@ const program = new Command('matrix')
   .addOption(
     new Option('--runtime <name...>', 'which OCI runtime, one or more').choices(runtimes).default(['runc', 'crun']),
   )
+  .addOption(
+    new Option('--init <name...>', 'what the first process is, one or more').choices(inits).default([...inits]),
+  )
   .parse();
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
-async function main({ containerd, runtime }: Flags): Promise<number> {
-  const nodes = containerd.flatMap((release) => runtime.map((name) => ({ containerd: release, runtime: name })));
+async function main({ containerd, runtime, init }: Flags): Promise<number> {
+  const nodes = containerd.flatMap((release) =>
+    runtime.flatMap((name) =>
+      init
+        .filter((first) => isMade(release, name, first))
+        .map((first) => ({ containerd: release, runtime: name, init: first })),
+    ),
+  );
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-matrix-'));
   try {
     const outcomes = await inPairs(nodes, (node) =>
       testsInNode({
         ...node,
-        what: `containerd ${node.containerd} with ${node.runtime}`,
+        what: `containerd ${node.containerd} with ${node.runtime}${node.init === 'systemd' ? ' under systemd' : ''}`,
         project: 'matrix',
-        outDir: join(folder, `${node.containerd}-${node.runtime}`),
+        outDir: join(folder, `${node.containerd}-${node.runtime}-${node.init}`),
         timeoutMs: 15 * 60_000,
         say,
         signal,

@@ -1,6 +1,5 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { CriClient } from '../cri/client.ts';
+import type { PodCgroupFile } from '../cri/pod-cgroup.ts';
 import { type QosClass, type RunningPod, runPod } from '../cri/pod.ts';
 import type { ResizeClient } from '../server/resize-api-client.ts';
 import { type PodAmounts, amountsOf } from './amounts.ts';
@@ -54,9 +53,9 @@ export class MatrixPod {
     return podValues(this.origin.containers, amounts, this.qos);
   }
 
-  /** Writes a file of the pod's cgroup, as kubelet does. */
-  write(file: string, value: string): void {
-    writeFileSync(join(this.running.cgroup, file), value);
+  /** Sets a limit of the pod's cgroup, as kubelet does. */
+  write(file: PodCgroupFile, value: string): void {
+    this.running.write(file, value);
   }
 
   /** Gives the pod's cgroup kubelet's values for the start, whatever a way has made of them. */

@@ -15,7 +15,7 @@ test('variables are set for the processes of a shell', async () => {
 });
 
 test('containerd 1.x gets format 2, containerd 2.x format 3, both the chosen runtime', () => {
-  const settings = { runtime: '/parts/crun', cniPlugins: '/parts/cni' };
+  const settings = { runtime: '/parts/crun', cniPlugins: '/parts/cni', systemdCgroup: false };
   const old = containerdConfig({ ...settings, release: '1.6' });
   const current = containerdConfig({ ...settings, release: '2.1' });
   expect(old).toMatch(/^version = 2$/m);
@@ -23,4 +23,10 @@ test('containerd 1.x gets format 2, containerd 2.x format 3, both the chosen run
   expect(current).toMatch(/^version = 3$/m);
   expect(current).toContain('sandbox = "localhost/pause:1"');
   for (const config of [old, current]) expect(config).toContain('BinaryName = "/parts/crun"');
+});
+
+test('the runtime makes its cgroups itself, or asks systemd to', () => {
+  const settings = { release: '2.1', runtime: '/parts/runc', cniPlugins: '/parts/cni' } as const;
+  expect(containerdConfig({ ...settings, systemdCgroup: true })).toMatch(/^SystemdCgroup = true$/m);
+  expect(containerdConfig({ ...settings, systemdCgroup: false })).toMatch(/^SystemdCgroup = false$/m);
 });

@@ -38,8 +38,8 @@ export async function writeBootFiles(boot: BootFiles): Promise<void> {
   await mkdir(join(folder, 'root'));
   await mkdir(join(folder, 'cni'));
   await write('cni/10-pods.conflist', cniConfig());
-  const { containerd: release, runtimeProgram: runtime, cniPlugins } = parts;
-  await write('containerd.toml', containerdConfig({ release, runtime, cniPlugins }));
+  const { containerd: release, runtimeProgram: runtime, cniPlugins, init } = parts;
+  await write('containerd.toml', containerdConfig({ release, runtime, cniPlugins, systemdCgroup: init === 'systemd' }));
   await write('crictl.yaml', 'timeout: 30\n');
   await write('node.env', shellVariables(nodeVariables(boot)));
   await write('command.env', shellVariables(boot.env));
@@ -56,6 +56,9 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
     parts.applets,
   ];
   return {
+    NODE_INIT: parts.init,
+    NODE_SYSTEMD: parts.systemd ?? '',
+    NODE_SCRIPTS: scriptsFolder(),
     NODE_APPLETS: parts.applets,
     NODE_MODULES: parts.modules,
     NODE_IMAGES: parts.images,

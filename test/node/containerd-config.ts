@@ -6,6 +6,8 @@ export interface ContainerdSettings {
   /** The OCI runtime's program. */
   readonly runtime: string;
   readonly cniPlugins: string;
+  /** Whether the runtime makes its cgroups by systemd. */
+  readonly systemdCgroup: boolean;
 }
 
 export const containerdSocket = '/run/containerd/containerd.sock';
@@ -70,7 +72,7 @@ function runtimeTables(table: string, settings: ContainerdSettings): string[] {
     'runtime_type = "io.containerd.runc.v2"',
     `[${table}.runtimes.runc.options]`,
     `BinaryName = "${settings.runtime}"`,
-    'SystemdCgroup = false',
+    `SystemdCgroup = ${settings.systemdCgroup}`,
   ];
 }
 

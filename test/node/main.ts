@@ -4,12 +4,13 @@ import { runInNode, defaultMemoryBytes } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from './errors.ts';
 import { runOnHost } from './host.ts';
-import { containerdReleases, runtimes } from './parts.ts';
-import type { ContainerdRelease, Runtime } from './parts.ts';
+import { containerdReleases, inits, runtimes } from './parts.ts';
+import type { ContainerdRelease, Init, Runtime } from './parts.ts';
 
 interface Flags {
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
+  readonly init: Init;
   readonly host?: true;
   readonly shell?: true;
   readonly mem: number;
@@ -37,6 +38,7 @@ const program = new Command('node')
   .description('Runs a command (default: a shell) in a test node: a real kernel with cgroup v2 and a real containerd.')
   .addOption(new Option('--containerd <release>', 'which containerd').choices(containerdReleases).default('2.1'))
   .addOption(new Option('--runtime <name>', 'which OCI runtime').choices(runtimes).default('runc'))
+  .addOption(new Option('--init <name>', 'what the first process is').choices(inits).default('plain'))
   .option('--host', 'no node: run against the cgroup v2 and containerd of this machine')
   .option('--shell', 'a shell on the terminal, after the command if there is one')
   .option('--mem <size>', "the node's memory", bytes, defaultMemoryBytes)
@@ -105,6 +107,7 @@ async function inNode(
   const result = await runInNode({
     containerd: flags.containerd,
     runtime: flags.runtime,
+    init: flags.init,
     command,
     env: passedOn(),
     stdio,

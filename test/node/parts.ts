@@ -1,4 +1,4 @@
-import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -8,7 +8,9 @@ import { Archive, unpack } from './debian.ts';
 import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
 import { NodeError } from './errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
+import { type PackagedPart, keep, libc, of, triplet, useLibraries } from './packaged-part.ts';
 import type { Progress } from './progress.ts';
+import { systemdPart } from './systemd-part.ts';
 
 export const containerdReleases = ['1.6', '1.7', '2.1'] as const;
 export type ContainerdRelease = (typeof containerdReleases)[number];
@@ -17,16 +19,11 @@ export type ContainerdRelease = (typeof containerdReleases)[number];
 export const runtimes = ['runc', 'crun', 'runc-1.3'] as const;
 export type Runtime = (typeof runtimes)[number];
 
-const containerdSuite: Record<ContainerdRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
+/** What the node's first process becomes: nothing else than the node's own script, or systemd, with its cgroup driver. */
+export const inits = ['plain', 'systemd'] as const;
+export type Init = (typeof inits)[number];
 
-/** A part made of packages, and what of them is kept: a flat bin/ and lib/, whatever folders the packages use. */
-interface PackagedPart {
-  readonly name: string;
-  readonly packages: readonly DebianPackage[];
-  readonly arrange: (unpacked: string, folder: string, finalFolder: string) => Promise<void>;
-  /** Raised when `arrange` changes, so that parts made by an older one are not used. */
-  readonly revision: number;
-}
+const containerdSuite: Record<ContainerdRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
 
 const kernelPart: PackagedPart = {
   name: 'kernel',
@@ -114,14 +111,6 @@ const runtimeParts: Record<Runtime, PackagedPart> = {
   },
 };
 
-function of(suite: Suite, ...names: string[]): DebianPackage[] {
-  return names.map((name) => ({ name, suite }));
-}
-
-const triplet = 'x86_64-linux-gnu';
-const loader = 'ld-linux-x86-64.so.2';
-const libc = [loader, 'libc.so.6', 'libm.so.6'].map((name) => `usr/lib/${triplet}/${name}`);
-
 async function arrangeRuntime(
   program: string,
   libraries: 'libraries' | 'own libc',
@@ -141,42 +130,13 @@ async function arrangeRuntime(
   await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
 }
 
-/** Points a program at the libraries that it came with; the host's own libc may be older than it needs. */
-async function useLibraries(
-  unpacked: string,
-  program: string,
-  folder: string,
-  libraries: 'libraries' | 'own libc',
-): Promise<void> {
-  const interpreter = libraries === 'own libc' ? ['--set-interpreter', join(folder, loader)] : [];
-  await execa(join(unpacked, 'usr/bin/patchelf'), [...interpreter, '--set-rpath', folder, program]);
-}
-
-/** Copies programs flat into one folder. Of two names for one thing (a folder that was merged) the one that is there. */
-async function keep(unpacked: string, paths: readonly string[], folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const byName = new Map<string, string[]>();
-  for (const path of paths)
-    byName.set(path.split('/').at(-1) ?? path, [...(byName.get(path.split('/').at(-1) ?? path) ?? []), path]);
-  for (const [name, places] of byName) {
-    const target = join(folder, name);
-    let found = false;
-    for (const place of places) {
-      found ||= await cp(join(unpacked, place), target, { dereference: true }).then(
-        () => true,
-        () => false,
-      );
-    }
-    if (!found) throw new NodeError(`the unpacked packages have no ${places.join(' or ')}`);
-    await chmod(target, 0o755);
-  }
-}
-
 export interface PackagedParts {
   readonly kernel: Part;
   readonly tools: Part;
   readonly containerd: Part;
   readonly runtime: Part;
+  /** Where systemd is the first process. */
+  readonly systemd: Part | undefined;
 }
 
 /** All parts that come from packages, from the cache where they are whole. */
@@ -184,20 +144,23 @@ export async function obtainPackagedParts(
   cache: string,
   release: ContainerdRelease,
   runtime: Runtime,
+  init: Init,
   progress: Progress,
 ): Promise<PackagedParts> {
-  const wanted = [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]] as const;
+  const always = [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]] as const;
+  const wanted = init === 'systemd' ? [...always, systemdPart] : always;
   const missing: PackagedPart[] = [];
   for (const part of wanted) if (!(await present(cache, { name: part.name, key: keyOf(part) }))) missing.push(part);
   const suites = [...new Set(missing.flatMap((part) => part.packages.map(({ suite }) => suite)))];
   const downloads = new Downloads(suites, progress);
   try {
-    const [kernel, tools, containerd, chosenRuntime] = wanted;
+    const [kernel, tools, containerd, chosenRuntime] = always;
     return {
       kernel: await obtain(cache, recipeOf(kernel, downloads), progress),
       tools: await obtain(cache, recipeOf(tools, downloads), progress),
       containerd: await obtain(cache, recipeOf(containerd, downloads), progress),
       runtime: await obtain(cache, recipeOf(chosenRuntime, downloads), progress),
+      systemd: init === 'systemd' ? await obtain(cache, recipeOf(systemdPart, downloads), progress) : undefined,
     };
   } finally {
     await downloads.close();

@@ -27,9 +27,9 @@ export class WatcherProcess {
 
   /** Resolves once all of the pod has been read for the first time. */
   async watch(pod: RunningPod): Promise<PodWatcher> {
-    const folders = [['pod', ''] as const, ...pod.containers];
-    const files = folders.flatMap(([whose, folder]) =>
-      limitFiles.map((file) => [`${whose} ${file}`, join(pod.cgroup, folder, file)] as const),
+    const containers = [...pod.containers.keys()].map((name) => [name, pod.containerCgroup(name)] as const);
+    const files = [['pod', pod.cgroup] as const, ...containers].flatMap(([whose, folder]) =>
+      limitFiles.map((file) => [`${whose} ${file}`, join(folder, file)] as const),
     );
     const volumes = pod.volumes.map(({ name }) => [`volume ${name}`, pod.volumePath(name)] as const);
     const paths = (of: readonly (readonly [name: string, path: string])[]): string[] => of.map(([, path]) => path);

@@ -1,0 +1,122 @@
+import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { execaSync } from 'execa';
+
+/** The cgroups of pods in kubelet's hands: what they are called, how they are made, written and removed, with either cgroup driver. */
+
+export type QosClass = 'guaranteed' | 'burstable' | 'besteffort';
+
+/** What kubelet gives a pod's cgroup at first, as the files have it. */
+export interface PodCgroupFiles {
+  readonly 'memory.max': string;
+  readonly 'cpu.max': string;
+  readonly 'cpu.weight': string;
+}
+
+export type PodCgroupFile = keyof PodCgroupFiles;
+
+interface Driver {
+  /** CRI's cgroup_parent, which is also the path of the pod's cgroup: guaranteed pods have no folder of their class. */
+  parent(uid: string, qos: QosClass): string;
+  /** Of a container's cgroup, beneath its pod's. */
+  containerName(id: string): string;
+  /** @param folder the cgroup's, on the node. It may be there already. */
+  make(folder: string, files: PodCgroupFiles): void;
+  write(folder: string, file: PodCgroupFile, value: string): void;
+  remove(folder: string): void;
+}
+
+const CGROUP_ROOT = '/sys/fs/cgroup';
+
+const cgroupfs: Driver = {
+  parent: (uid, qos) => (qos === 'guaranteed' ? `/kubepods/pod${uid}` : `/kubepods/${qos}/pod${uid}`),
+  containerName: (id) => id,
+  make(folder, files) {
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
+    writeFiles(folder, files);
+  },
+  write: (folder, file, value) => writeFileSync(join(folder, file), value),
+  remove: rmdirSync,
+};
+
+/** A unit's property as busctl has it: name, type and value. */
+type Property = readonly [name: string, type: 'b' | 't', value: string];
+
+const systemd: Driver = {
+  parent(uid, qos) {
+    const above = qos === 'guaranteed' ? ['kubepods'] : ['kubepods', `kubepods-${qos}`];
+    // A dash would be another level.
+    const own = `${above.at(-1)}-pod${uid.replaceAll('-', '_')}`;
+    return [...above, own].map((slice) => `/${slice}.slice`).join('');
+  },
+  containerName: (id) => `cri-containerd-${id}.scope`,
+  make(folder, files) {
+    const accounting = ['CPU', 'IO', 'Memory', 'Tasks'].map((what): Property => [`${what}Accounting`, 'b', 'true']);
+    const properties = [...accounting, ...Object.entries(files).flatMap(propertiesOf)];
+    callManager('StartTransientUnit', 'ssa(sv)a(sa(sv))', [unitOf(folder), 'replace', ...array(properties), '0']);
+    // Waits for the job that this has made.
+    execaSync('systemctl', ['start', unitOf(folder)]);
+    writeFiles(folder, files);
+  },
+  // As libcontainer does for kubelet: the unit, then the file.
+  write(folder, file, value) {
+    setProperties(unitOf(folder), propertiesOf([file, value]));
+    writeFileSync(join(folder, file), value);
+  },
+  remove: (folder) => void execaSync('systemctl', ['stop', unitOf(folder)]),
+};
+
+/** Whether systemd is this node's first process, and so owns the cgroups. */
+export const isSystemdNode = process.env['NODE_INIT'] === 'systemd';
+const driver = isSystemdNode ? systemd : cgroupfs;
+
+export const podCgroupParent = (uid: string, qos: QosClass): string => driver.parent(uid, qos);
+export const podCgroupFolder = (uid: string, qos: QosClass): string => join(CGROUP_ROOT, podCgroupParent(uid, qos));
+export const containerFolder = (podFolder: string, id: string): string => join(podFolder, driver.containerName(id));
+export const makePodCgroup = (folder: string, files: PodCgroupFiles): void => driver.make(folder, files);
+export const writePodCgroup = (folder: string, file: PodCgroupFile, value: string): void =>
+  driver.write(folder, file, value);
+export const removePodCgroup = (folder: string): void => driver.remove(folder);
+
+/** The unit whose cgroup's folder this is. */
+export const unitOf = (folder: string): string => folder.slice(folder.lastIndexOf('/') + 1);
+
+/** What `systemctl set-property --runtime` does. */
+export function setProperties(unit: string, properties: readonly Property[]): void {
+  callManager('SetUnitProperties', 'sba(sv)', [unit, 'true', ...array(properties)]);
+}
+
+const array = (properties: readonly Property[]): string[] => [String(properties.length), ...properties.flat()];
+
+function callManager(method: string, signature: string, values: readonly string[]): void {
+  const manager = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
+  execaSync('busctl', ['call', ...manager, method, signature, '--', ...values]);
+}
+
+const NO_LIMIT = String(2n ** 64n - 1n);
+
+function propertiesOf([file, value]: readonly [file: string, value: string]): Property[] {
+  const [first = '', period = ''] = value.split(' ');
+  const number = first === 'max' ? NO_LIMIT : first;
+  switch (file) {
+    case 'memory.max':
+      return [['MemoryMax', 't', number]];
+    case 'cpu.weight':
+      return [['CPUWeight', 't', number]];
+    case 'cpu.max': {
+      // In whole percents of a processor.
+      const quota = first === 'max' ? NO_LIMIT : String(Math.ceil((Number(first) * 100) / Number(period)) * 10_000);
+      return [
+        ['CPUQuotaPerSecUSec', 't', quota],
+        ['CPUQuotaPeriodUSec', 't', period],
+      ];
+    }
+    default:
+      throw new Error(`kubelet does not set ${file}`);
+  }
+}
+
+function writeFiles(folder: string, files: PodCgroupFiles): void {
+  for (const [file, value] of Object.entries(files)) writeFileSync(join(folder, file), value as string);
+}

@@ -1,0 +1,99 @@
+# The second half of the test node's start, on a root that is ready: init.sh goes on with it, or systemd starts it as a
+# service (`sh run.sh`). containerd, then the command; the node ends with it.
+if [ "$$" != 1 ]; then
+  boot=/run/node/boot
+  . "$boot/node.env"
+  export PATH="$NODE_APPLETS"
+fi
+
+# --- consoles: tty0 standard output, ttyS0 standard error, ttyS1 kernel log, ttyS2 standard input, ttyS3 control
+if [ "$NODE_TERMINAL" = 1 ]; then
+  exec 5<>/dev/tty0 6>&5
+else
+  stty -F /dev/tty0 raw -echo
+  exec 5>/dev/tty0
+  stty -F /dev/ttyS0 raw -echo
+  exec 6>/dev/ttyS0
+fi
+stty -F /dev/ttyS3 raw -echo
+exec 7<>/dev/ttyS3
+say() { echo "$*" >&7; }
+fail() {
+  echo "test node: $*" >&6
+  finish 70
+}
+finish() {
+  say "ending"
+  # The command's own leftovers hold its output open: they go first, then the copiers see the end of the output.
+  for process in /proc/[0-9]*; do
+    id=${process#/proc/}
+    case " 1 $$ $copiers " in *" $id "*) continue ;; esac
+    kill -9 "$id"
+  done 2>/dev/null
+  exec 8>&- 9>&-
+  [ -n "$copiers" ] && wait $copiers
+  [ "$1" = 0 ] || cp /run/node/containerd.log /run/node-out/ 2>/dev/null
+  umount /run/node-out
+  sync
+  say "exit $1"
+  exec 5>&- 6>&- 7>&-
+  halt -f
+}
+
+# --- cgroup v2, as kubelet lays it out; systemd has done so by units
+if [ "$NODE_INIT" = plain ]; then
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "no cgroup v2 in this kernel"
+  for group in '' kubepods kubepods/burstable kubepods/besteffort; do
+    mkdir -p "/sys/fs/cgroup/$group"
+    echo '+cpu +memory +pids +io' >"/sys/fs/cgroup/$group/cgroup.subtree_control" ||
+      fail "cannot enable cpu, memory, pids and io in /sys/fs/cgroup/$group/cgroup.subtree_control"
+  done
+fi
+
+# --- network: loopback, and what bridged pods need
+hostname test-node
+ip link set lo up
+for module in net/llc/llc net/802/stp net/bridge/bridge drivers/net/veth; do insmod "$NODE_MODULES/kernel/$module.ko"; done
+ulimit -n 65536
+echo 1 >/proc/sys/net/ipv4/ip_forward
+
+mkdir -p "$HOME"
+export PATH="$NODE_PATH"
+cp -r "$boot/containerd.toml" "$boot/cni" /run/node/
+say "booted"
+
+if [ "$NODE_CONTAINERD" = 1 ]; then
+  node-containerd start >&6 2>&1 || fail "containerd did not start"
+  ctr -n k8s.io images import "$NODE_IMAGES" >/run/node/import.log 2>&1 || fail "image import: $(cat /run/node/import.log)"
+fi
+say "ready"
+
+# --- the command
+cd "$NODE_CWD" || fail "cannot enter $NODE_CWD"
+. "$boot/command.env"
+# A line on the control console asks the node to end early, with its logs kept.
+(read -r reason <&7 && kill -9 -- "-$(cat /run/node/command.pid)") 5>&- 6>&- 2>/dev/null &
+# In the foreground: a shell's background commands ignore SIGINT, and all that they start with them.
+run='echo $$ >/run/node/command.pid; . /run/node/boot/command.sh'
+if [ "$NODE_TERMINAL" = 1 ]; then
+  setsid -c sh -c "$run" <&5 >&5 2>&5 6>&- 7>&-
+  finish $?
+fi
+# Pipes, not consoles: a command must not take the node's console for a terminal.
+mkfifo /run/node/stdout /run/node/stderr /run/node/stdin
+cat </run/node/stdout >&5 2>/dev/null 7>&- &
+copiers=$!
+cat </run/node/stderr >&6 2>/dev/null 7>&- &
+copiers="$copiers $!"
+exec 8>/run/node/stdout 9>/run/node/stderr
+stdin=/dev/null
+if [ "$NODE_STDIN" = 1 ]; then
+  stdin=/run/node/stdin
+  stty -F /dev/ttyS2 raw -echo icanon
+  # One base64 line for each piece, asked for one by one, and a dot at the end: a console carries neither every byte
+  # nor an end, and drops what is not read in time.
+  (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
+    </dev/ttyS2 >$stdin 5>&- 6>&- 8>&- 9>&- &
+fi
+setsid sh -c "$run" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&-
+finish $?

@@ -1,0 +1,86 @@
+import { cp, mkdir, readdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type PackagedPart, keep, of, triplet, useLibraries } from './packaged-part.ts';
+
+const libraries = [
+  ...[
+    'libacl1',
+    'libapparmor1',
+    'libaudit1',
+    'libblkid1',
+    'libc6',
+    'libcap-ng0',
+    'libcap2',
+    'libcrypt1',
+    'libdbus-1-3',
+  ],
+  ...['libexpat1', 'libgcc-s1', 'liblzma5', 'libmount1', 'libpam0g', 'libpcre2-8-0', 'libseccomp2', 'libselinux1'],
+  ...['libssl3t64', 'libsystemd-shared', 'libsystemd0', 'libzstd1'],
+];
+
+const programs = [
+  ...['busctl', 'journalctl', 'systemctl', 'systemd-analyze', 'systemd-cgls', 'systemd-notify', 'systemd-run'],
+  ...['dbus-daemon', 'dbus-send'],
+];
+const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown'];
+
+/** What is started, of all that Debian's packages would: a node of containers has no terminals, no disks and no users. */
+const started = {
+  'sockets.target': ['dbus.socket', 'systemd-journald.socket', 'systemd-journald-dev-log.socket'],
+  'sysinit.target': ['systemd-journald.service'],
+  'multi-user.target': ['dbus.service'],
+};
+
+/**
+ * systemd and D-Bus, with the libraries they were built with, the C library among them: the programs of the machine beneath go
+ * on with their own. In the node systemd.sh puts them in place.
+ */
+export const systemdPart: PackagedPart = {
+  name: 'systemd',
+  packages: [
+    ...of('trixie', 'systemd', 'dbus', 'dbus-daemon', 'dbus-bin', 'dbus-system-bus-common', ...libraries),
+    ...of('bookworm', 'patchelf'),
+  ],
+  revision: 1,
+  async arrange(unpacked, folder, finalFolder) {
+    const [bin, lib, own] = ['bin', 'lib', 'systemd'].map((name) => join(folder, name)) as [string, string, string];
+    await keep(
+      unpacked,
+      programs.map((name) => `usr/bin/${name}`),
+      bin,
+    );
+    await keep(
+      unpacked,
+      daemons.map((name) => `usr/lib/systemd/${name}`),
+      own,
+    );
+    await copyLibraries(unpacked, lib);
+    await copyUnits(join(unpacked, 'usr/lib/systemd/system'), join(own, 'system'));
+    await cp(join(unpacked, 'usr/share/dbus-1'), join(folder, 'dbus-1'), { recursive: true });
+    const finalLib = join(finalFolder, 'lib');
+    for (const name of programs) await useLibraries(unpacked, join(bin, name), finalLib, 'own libc and all they need');
+    for (const name of daemons) await useLibraries(unpacked, join(own, name), finalLib, 'own libc and all they need');
+    for (const name of await readdir(lib))
+      if (name.startsWith('libsystemd-')) await useLibraries(unpacked, join(lib, name), finalLib, 'all they need');
+  },
+};
+
+async function copyLibraries(unpacked: string, folder: string): Promise<void> {
+  await mkdir(folder);
+  for (const place of [`usr/lib/${triplet}`, `usr/lib/${triplet}/systemd`]) {
+    const names = (await readdir(join(unpacked, place))).filter((name) => name.includes('.so'));
+    for (const name of names) await cp(join(unpacked, place, name), join(folder, name), { dereference: true });
+  }
+}
+
+async function copyUnits(from: string, to: string): Promise<void> {
+  await cp(from, to, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (path) => !/\.(wants|requires)(\/|$)/.test(path),
+  });
+  for (const [target, units] of Object.entries(started)) {
+    await mkdir(join(to, `${target}.wants`));
+    for (const unit of units) await symlink(`../${unit}`, join(to, `${target}.wants`, unit));
+  }
+}
