@@ -1,4 +1,4 @@
-import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -114,6 +114,29 @@ const runtimeParts: Record<Runtime, PackagedPart> = {
   },
 };
 
+/** systemd's own programs, to check units with and to run them under: the oldest that units are written for. */
+const systemdPart: PackagedPart = {
+  name: 'systemd',
+  packages: of(
+    'bookworm',
+    ...['systemd', 'libsystemd-shared', 'libacl1', 'libapparmor1', 'libaudit1', 'libblkid1', 'libcap-ng0', 'libcap2'],
+    ...['libcrypt1', 'libgcrypt20', 'libgpg-error0', 'libip4tc2', 'libkmod2', 'liblz4-1', 'liblzma5', 'libmount1'],
+    ...['libpam0g', 'libpcre2-8-0', 'libseccomp2', 'libselinux1', 'libssl3', 'libzstd1', 'libc6', 'patchelf'],
+  ),
+  revision: 1,
+  async arrange(unpacked, folder, finalFolder) {
+    const programs = ['lib/systemd/systemd', 'bin/systemctl', 'usr/bin/systemd-analyze'];
+    await keep(unpacked, programs, join(folder, 'bin'));
+    await keepLibraries(unpacked, join(folder, 'lib'));
+    const lib = join(finalFolder, 'lib');
+    for (const program of await readdir(join(folder, 'bin')))
+      await useLibraries(unpacked, join(folder, 'bin', program), lib, 'own libc');
+    // Each looks for its own in turn.
+    for (const name of await readdir(join(folder, 'lib')))
+      if (name.startsWith('libsystemd')) await useLibraries(unpacked, join(folder, 'lib', name), lib, 'libraries');
+  },
+};
+
 function of(suite: Suite, ...names: string[]): DebianPackage[] {
   return names.map((name) => ({ name, suite }));
 }
@@ -131,14 +154,20 @@ async function arrangeRuntime(
 ): Promise<void> {
   const bin = join(folder, 'bin');
   await keep(unpacked, [program], bin);
-  await mkdir(join(folder, 'lib'));
-  for (const place of [`lib/${triplet}`, `usr/lib/${triplet}`]) {
+  await keepLibraries(unpacked, join(folder, 'lib'));
+  await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
+}
+
+/** Copies all shared libraries flat into one folder. */
+async function keepLibraries(unpacked: string, folder: string): Promise<void> {
+  await mkdir(folder);
+  for (const place of [`lib/${triplet}`, `usr/lib/${triplet}`, `usr/lib/${triplet}/systemd`]) {
     const names = await readdir(join(unpacked, place)).catch(() => []);
     for (const name of names.filter((candidate) => candidate.includes('.so'))) {
-      await cp(join(unpacked, place, name), join(folder, 'lib', name), { dereference: true });
+      const file = join(unpacked, place, name);
+      if ((await stat(file)).isFile()) await cp(file, join(folder, name), { dereference: true });
     }
   }
-  await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
 }
 
 /** Points a program at the libraries that it came with; the host's own libc may be older than it needs. */
@@ -177,6 +206,16 @@ export interface PackagedParts {
   readonly tools: Part;
   readonly containerd: Part;
   readonly runtime: Part;
+}
+
+/** systemd's programs: the folder with bin/systemd, bin/systemctl and bin/systemd-analyze. */
+export async function obtainSystemd(cache: string, progress: Progress): Promise<Part> {
+  const downloads = new Downloads(['bookworm'], progress);
+  try {
+    return await obtain(cache, recipeOf(systemdPart, downloads), progress);
+  } finally {
+    await downloads.close();
+  }
 }
 
 /** All parts that come from packages, from the cache where they are whole. */
