@@ -4,6 +4,7 @@ const mayImport = {
   units: [],
   errors: ['units'],
   observe: [],
+  systemd: ['errors', 'observe'],
   cgroups: ['units', 'errors'],
   tmpfs: ['units', 'errors'],
   runtime: ['units', 'errors'],

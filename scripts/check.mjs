@@ -1,4 +1,4 @@
-// npm run check: types, lint, format, import directions. All of them run, so that one pass shows everything.
+// npm run check: types, lint, format, systemd units, import directions. All of them run, so that one pass shows everything.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,6 +9,7 @@ const checks = [
   ['types', bin('tsc'), ['--noEmit']],
   ['lint', bin('eslint'), ['.']],
   ['format', bin('biome'), ['format', '.']],
+  ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
   ['import directions', bin('depcruise'), ['src', 'test', 'bench', 'demo', '--config', '.dependency-cruiser.cjs']],
 ];
 

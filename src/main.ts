@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import './heap.ts';
+import type { Socket } from 'node:net';
 import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
 import { crashPoint } from './crash-points.ts';
 import { messageOf } from './errors/index.ts';
@@ -12,14 +13,18 @@ import { neighboursOf } from './resize-api.ts';
 import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
 import { serveConnection } from './server/http2/index.ts';
-import { listen } from './server/listener.ts';
+import { type Listener, listen } from './server/listener.ts';
 import { createLocalServer } from './server/local.ts';
+import { listenOnPassed } from './server/passed.ts';
 import { interceptionOf } from './server/routes.ts';
 import { tracesOf } from './server/status.ts';
 import { stopSignal } from './server/stop.ts';
 import { switchReport } from './server/switch-report.ts';
+import { superviseBy, takePassedSockets, takeSupervisorVariables } from './systemd/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
+/** Beyond --shutdown-timeout: what closing takes at most once nothing is waited for. */
+const CLOSING_MS = 15_000;
 
 try {
   const invocation = await loadConfig(process.argv.slice(2));
@@ -37,7 +42,10 @@ async function run(config: Config): Promise<void> {
   const stopped = stopSignal();
   dieLoudly(log);
 
-  const resizing = config.intercept ? createResizing(config, log, counters) : noResizing;
+  const passed = takePassedSockets(process.env, process.pid);
+  const supervisor = superviseBy(takeSupervisorVariables(process.env, process.pid), { log, counters });
+
+  const resizing = config.intercept ? createResizing(config, log, counters, passed.resize) : noResizing(passed.resize);
   const local = createLocalServer(resizing.handlers, { log, counters });
   const isFirst = oncePerKey();
   const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
@@ -52,15 +60,23 @@ async function run(config: Config): Promise<void> {
     }),
     onBackend: () => listener.mirrorBackend(),
   });
-  const listener = await listen({
-    path: config.listen,
-    rights: { like: config.containerRuntimeEndpoint },
-    neighbours: neighboursOf(config),
-    onConnection: (client) => frontDoor.accept(client),
-    log,
-  });
+  const onConnection = (client: Socket): void => frontDoor.accept(client);
+  const listener: Listener =
+    passed.cri === undefined
+      ? await listen({
+          path: config.listen,
+          rights: { like: config.containerRuntimeEndpoint },
+          neighbours: neighboursOf(config),
+          onConnection,
+          log,
+        })
+      : await listenOnPassed({ ...passed.cri, onConnection });
+  const path = passed.cri?.path ?? config.listen;
   log.info(
-    { version, listen: config.listen, backend: config.containerRuntimeEndpoint, intercept: config.intercept },
+    {
+      ...{ version, listen: path, passed: Object.keys(passed) },
+      ...{ backend: config.containerRuntimeEndpoint, intercept: config.intercept },
+    },
     'serving',
   );
   crashPoint('serving');
@@ -72,6 +88,7 @@ async function run(config: Config): Promise<void> {
     connections: () => frontDoor.connections,
   });
   await resizing.begin();
+  await supervisor.ready(`serving ${path}`);
 
   const signal = await Promise.race([stopped, listener.failure]);
   if (signal instanceof Error) throw signal;
@@ -79,6 +96,7 @@ async function run(config: Config): Promise<void> {
   // One time for all: the unit allows for no more.
   const until = Date.now() + config.shutdownTimeout;
   await listener.close();
+  await supervisor.stopping(config.shutdownTimeout + CLOSING_MS, 'running calls end');
   const cut = await frontDoor.shutdown(config.shutdownTimeout);
   local.close();
   await resizing.close(Math.max(0, until - Date.now()));
@@ -87,6 +105,7 @@ async function run(config: Config): Promise<void> {
   if (cut > 0)
     log.warn({ cut, timeoutMs: config.shutdownTimeout }, 'calls were cut: they ran longer than the shutdown timeout');
   log.info(countersFields(counters.snapshot()), 'stopped');
+  supervisor.close();
 }
 
 /** A fault of ours that nothing catches: one line in the log, and the end, since what state we are in is not known. */

@@ -4,10 +4,13 @@ import type { Counters, Log, ReadinessReport } from './observe/index.ts';
 import { systemClock } from './sandbox/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { openResizeApi } from './server/resize-api/index.ts';
+import type { PassedSocket } from './systemd/index.ts';
 
 export interface ResizeApiParts {
   readonly podResizes: PodResizes;
   readonly readiness: () => Promise<ReadinessReport>;
+  /** Its socket, where systemd has made it. */
+  readonly passed: PassedSocket | undefined;
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -22,12 +25,13 @@ export interface RunningResizeApi {
 
 /** Serves the resize API at `--resize-listen`. To be called after the front door has its socket, whose folder it may share. */
 export async function startResizeApi(config: Config, parts: ResizeApiParts): Promise<RunningResizeApi> {
-  const { podResizes, readiness, log, counters } = parts;
+  const { podResizes, readiness, passed, log, counters } = parts;
   const { resizes, pods } = podResizes;
   return openResizeApi({
     path: config.resizeListen,
     mode: config.resizeSocketMode,
     ...{ pods, resizes, clock: systemClock, readiness, log, counters },
+    ...(passed && { passed }),
   });
 }
 

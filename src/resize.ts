@@ -27,7 +27,10 @@ import { createPodResizes } from './pod-resizes.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 import { createInterceptors, localHandlers } from './server/interceptors/index.ts';
 import type { RawUnaryHandler } from './server/call.ts';
+import type { Listener } from './server/listener.ts';
+import { listenOnPassed } from './server/passed.ts';
 import { type Interceptors, noInterceptors } from './server/routes.ts';
+import type { PassedSocket } from './systemd/index.ts';
 import { MemoryVolumes } from './tmpfs/index.ts';
 
 /** All that acts on resizes, put together. */
@@ -49,20 +52,34 @@ export interface Resizing {
   close(graceMs: number): Promise<void>;
 }
 
-/** Acts on nothing: `--intercept=false`. */
-export const noResizing: Resizing = {
-  interceptors: noInterceptors,
-  handlers: new Map(),
-  begin: () => Promise.resolve(),
-  readiness: () =>
-    Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
-  readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
-  overview: () => Promise.resolve({ pods: [], recent: [] }),
-  close: () => Promise.resolve(),
-};
+/** Acts on nothing: `--intercept=false`. Who connects to a socket of the resize API that systemd holds hears at once that there is none. */
+export function noResizing(passed: PassedSocket | undefined): Resizing {
+  let refusing: Listener | undefined;
+  return {
+    interceptors: noInterceptors,
+    handlers: new Map(),
+    async begin() {
+      if (passed !== undefined)
+        refusing = await listenOnPassed({ ...passed, onConnection: (connection) => connection.destroy() });
+    },
+    readiness: () =>
+      Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
+    readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
+    overview: () => Promise.resolve({ pods: [], recent: [] }),
+    close: async () => refusing?.close(),
+  };
+}
 
-/** Puts the folders together: a backend client, what is known of the node, the kernel's files, the interceptors. */
-export function createResizing(config: Config, log: Log, counters: Counters): Resizing {
+/**
+ * Puts the folders together: a backend client, what is known of the node, the kernel's files, the interceptors.
+ * @param passed the socket of the resize API, where systemd has made it
+ */
+export function createResizing(
+  config: Config,
+  log: Log,
+  counters: Counters,
+  passed: PassedSocket | undefined,
+): Resizing {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
@@ -102,12 +119,12 @@ export function createResizing(config: Config, log: Log, counters: Counters): Re
   let takenUp: Promise<void> | undefined;
   let isClosed = false;
   const without = (error: unknown): void => {
-    log.error({ listen: config.resizeListen, error: messageOf(error) }, 'the resize API is not served');
+    log.error({ listen: passed?.path ?? config.resizeListen, error: messageOf(error) }, 'the resize API is not served');
   };
   const serveApi = async (): Promise<RunningResizeApi | undefined> => {
-    if (config.resizeListen === '') return undefined;
+    if (config.resizeListen === '' && passed === undefined) return undefined;
     try {
-      const served = await startResizeApi(config, { podResizes, readiness, log, counters });
+      const served = await startResizeApi(config, { podResizes, readiness, passed, log, counters });
       void served.failure.then(without);
       return served;
     } catch (error) {

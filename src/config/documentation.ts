@@ -45,6 +45,8 @@ The socket of the resize API belongs to the user that the shim runs as, with the
 Metrics (\`metricsBind\`) are served to this machine alone: at a loopback address to each of its users, at a unix socket to the user that the
 shim runs as (mode 0600). Any other address is refused. \`localhost\` is 127.0.0.1.
 
+Sockets that systemd passes on ([units.md](units.md)) stay as systemd has made them.
+
 ## Stopping
 
 On SIGTERM or SIGINT the shim stops accepting, tells every client (GOAWAY), lets running calls finish for up to \`shutdownTimeout\` and exits 0; calls

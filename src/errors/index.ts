@@ -101,3 +101,5 @@ export function tracesOf(error: unknown): { error: string; errno?: string; stack
     .map((line) => line.trim());
   return { error: error.name, stack, ...(errno === undefined ? {} : { errno }) };
 }
+
+export { nameOfErrno } from './errno.ts';

@@ -48,6 +48,7 @@ export function createCounters(): KeptCounters {
   const reclaimDuration = new Histogram(families.reclaimDuration);
   const oomKills = new Counter(families.oomKills);
   const journalFaults = new Counter(families.journalFaults);
+  const notifyFaults = new Counter(families.notifyFaults);
   const remounts = new Counter(families.remounts);
   const foresight = new Counter(families.foresight);
   const foresightReclaimed = new Counter(families.foresightReclaimed);
@@ -68,13 +69,14 @@ export function createCounters(): KeptCounters {
     reclaim: (outcome, milliseconds) => reclaimDuration.observe([outcome], seconds(milliseconds)),
     oomKills: (count) => oomKills.add([], count),
     journalFault: (fault) => journalFaults.add([fault]),
+    notifyFault: () => notifyFaults.add([]),
     remount: (direction, result) => remounts.add([direction, result]),
     foresight: (event) => foresight.add([event]),
     foresightReclaimed: (bytes) => foresightReclaimed.add([], bytes),
     families: [
       ...[callDuration, callAdded, passedCalls, failOpen, protocolErrors],
       ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, remounts, journalFaults],
-      ...[foresight, foresightReclaimed],
+      ...[notifyFaults, foresight, foresightReclaimed],
     ],
     snapshot: () => ({
       failOpen: byLabels(failOpen),

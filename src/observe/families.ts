@@ -134,6 +134,12 @@ export const families = {
     ['fault'],
     'What the journal could not do: bad_record (one could not be read), unavailable (none could be written).',
   ),
+  notifyFaults: ours(
+    'counter',
+    'notify_faults_total',
+    [],
+    'Whether systemd could be told how the shim is (1 where it could not, and then only once); only where systemd asks for it.',
+  ),
 
   foresight: ours(
     'counter',

@@ -48,6 +48,8 @@ export interface Counters {
   reclaim(outcome: ReclaimOutcome, milliseconds: number): void;
   /** The OOM killer was at work while a limit was lowered. */
   oomKills(count: number): void;
+  /** systemd has asked to be told how we are, and could not be. */
+  notifyFault(): void;
   /** A volume was given another size, or was to be: also where an earlier remount is taken back. */
   remount(direction: RemountDirection, result: RemountResult): void;
   /** Something has come of what kubelet has written down. */
@@ -143,6 +145,7 @@ export const noCounters: Counters = {
   recovery: () => undefined,
   reclaim: () => undefined,
   oomKills: () => undefined,
+  notifyFault: () => undefined,
   remount: () => undefined,
   foresight: () => undefined,
   foresightReclaimed: () => undefined,

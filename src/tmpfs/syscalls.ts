@@ -1,7 +1,6 @@
 /** The kernel's newer mount calls (Linux 5.2), which change one option of a file system and nothing else. */
 import { closeSync, readSync } from 'node:fs';
-import { constants } from 'node:os';
-import { messageOf } from '../errors/index.ts';
+import { messageOf, nameOfErrno } from '../errors/index.ts';
 
 // The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
 const SYS_FSCONFIG = 431;
@@ -93,9 +92,4 @@ function explanationOf(context: number): string {
   } catch {
     return ''; // ENODATA: it left none
   }
-}
-
-function nameOfErrno(number: number): string {
-  const [name] = Object.entries(constants.errno).find(([, value]) => value === number) ?? [];
-  return name ?? `errno ${number}`;
 }

@@ -1,14 +1,11 @@
-import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtain, present } from './cache.ts';
-import type { Part, Recipe } from './cache.ts';
-import { Archive, unpack } from './debian.ts';
-import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
+import type { Part } from './cache.ts';
+import type { Suite } from './debian.ts';
 import { NodeError } from './errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
-import { type PackagedPart, keep, libc, of, triplet, useLibraries } from './packaged-part.ts';
+import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
 import type { Progress } from './progress.ts';
 import { systemdPart } from './systemd-part.ts';
 
@@ -120,13 +117,7 @@ async function arrangeRuntime(
 ): Promise<void> {
   const bin = join(folder, 'bin');
   await keep(unpacked, [program], bin);
-  await mkdir(join(folder, 'lib'));
-  for (const place of [`lib/${triplet}`, `usr/lib/${triplet}`]) {
-    const names = await readdir(join(unpacked, place)).catch(() => []);
-    for (const name of names.filter((candidate) => candidate.includes('.so'))) {
-      await cp(join(unpacked, place, name), join(folder, 'lib', name), { dereference: true });
-    }
-  }
+  await keepLibraries(unpacked, join(folder, 'lib'));
   await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
 }
 
@@ -148,66 +139,7 @@ export async function obtainPackagedParts(
   progress: Progress,
 ): Promise<PackagedParts> {
   const always = [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]] as const;
-  const wanted = init === 'systemd' ? [...always, systemdPart] : always;
-  const missing: PackagedPart[] = [];
-  for (const part of wanted) if (!(await present(cache, { name: part.name, key: keyOf(part) }))) missing.push(part);
-  const suites = [...new Set(missing.flatMap((part) => part.packages.map(({ suite }) => suite)))];
-  const downloads = new Downloads(suites, progress);
-  try {
-    const [kernel, tools, containerd, chosenRuntime] = always;
-    return {
-      kernel: await obtain(cache, recipeOf(kernel, downloads), progress),
-      tools: await obtain(cache, recipeOf(tools, downloads), progress),
-      containerd: await obtain(cache, recipeOf(containerd, downloads), progress),
-      runtime: await obtain(cache, recipeOf(chosenRuntime, downloads), progress),
-      systemd: init === 'systemd' ? await obtain(cache, recipeOf(systemdPart, downloads), progress) : undefined,
-    };
-  } finally {
-    await downloads.close();
-  }
-}
-
-function keyOf(part: PackagedPart): string {
-  return JSON.stringify([part.revision, part.packages]);
-}
-
-function recipeOf(part: PackagedPart, downloads: Downloads): Recipe {
-  return {
-    name: part.name,
-    key: keyOf(part),
-    async make(folder, finalFolder) {
-      const versions: Record<string, string> = {};
-      const unpacked = await mkdtemp(join(tmpdir(), 'cri-resize-shim-unpacked-'));
-      try {
-        for (const file of await downloads.get(part.packages)) {
-          await unpack(file, unpacked);
-          versions[file.name] = file.version;
-        }
-        await part.arrange(unpacked, folder, finalFolder);
-      } finally {
-        await rm(unpacked, { recursive: true, force: true });
-      }
-      return versions;
-    },
-  };
-}
-
-/** The archive, opened when the first package is really needed. */
-class Downloads {
-  private archive: Promise<Archive> | undefined;
-
-  constructor(
-    private readonly suites: readonly Suite[],
-    private readonly progress: Progress,
-  ) {}
-
-  async get(wanted: readonly DebianPackage[]): Promise<DownloadedPackage[]> {
-    this.archive ??= Archive.open(this.suites, this.progress);
-    return (await this.archive).fetch(wanted, this.progress);
-  }
-
-  async close(): Promise<void> {
-    const archive = await this.archive?.catch(() => undefined);
-    await archive?.close();
-  }
+  const wanted = init === 'systemd' ? ([...always, systemdPart] as const) : always;
+  const [kernel, tools, containerd, chosenRuntime, systemd] = await obtainPackaged(cache, wanted, progress);
+  return { kernel, tools, containerd, runtime: chosenRuntime, systemd };
 }

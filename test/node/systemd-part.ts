@@ -1,6 +1,6 @@
 import { cp, mkdir, readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type PackagedPart, keep, of, triplet, useLibraries } from './packaged-part.ts';
+import { type PackagedPart, keep, keepLibraries, of, useLibraries } from './packaged.ts';
 
 const libraries = [
   ...[
@@ -54,7 +54,7 @@ export const systemdPart: PackagedPart = {
       daemons.map((name) => `usr/lib/systemd/${name}`),
       own,
     );
-    await copyLibraries(unpacked, lib);
+    await keepLibraries(unpacked, lib);
     await copyUnits(join(unpacked, 'usr/lib/systemd/system'), join(own, 'system'));
     await cp(join(unpacked, 'usr/share/dbus-1'), join(folder, 'dbus-1'), { recursive: true });
     const finalLib = join(finalFolder, 'lib');
@@ -64,14 +64,6 @@ export const systemdPart: PackagedPart = {
       if (name.startsWith('libsystemd-')) await useLibraries(unpacked, join(lib, name), finalLib, 'all they need');
   },
 };
-
-async function copyLibraries(unpacked: string, folder: string): Promise<void> {
-  await mkdir(folder);
-  for (const place of [`usr/lib/${triplet}`, `usr/lib/${triplet}/systemd`]) {
-    const names = (await readdir(join(unpacked, place))).filter((name) => name.includes('.so'));
-    for (const name of names) await cp(join(unpacked, place, name), join(folder, name), { dereference: true });
-  }
-}
 
 async function copyUnits(from: string, to: string): Promise<void> {
   await cp(from, to, {

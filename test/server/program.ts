@@ -4,6 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import type { PassedOn } from '../systemd/held-socket.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 
@@ -35,6 +36,13 @@ export interface LogLine {
   readonly [field: string]: unknown;
 }
 
+export interface ProgramOptions {
+  readonly uid?: number;
+  readonly env?: NodeJS.ProcessEnv;
+  /** What it is started with, as by systemd. */
+  readonly passedOn?: PassedOn;
+}
+
 /** The daemon as a process of its own. */
 export class Program {
   readonly process: ChildProcess;
@@ -42,13 +50,17 @@ export class Program {
   stdout = '';
   stderr = '';
 
-  constructor(file: string, args: readonly string[], options: { uid?: number } = {}) {
+  constructor(file: string, args: readonly string[], options: ProgramOptions = {}) {
     // Nothing outside of what a test gives it.
-    const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, '--resize-listen', ''] : [];
-    this.process = spawn(process.execPath, [file, ...own, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
+    const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
+    const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
+    const { passedOn, env, uid } = options;
+    const [command = '', ...rest] = [...(passedOn?.before ?? []), process.execPath, file, ...own, ...args];
+    this.process = spawn(command, rest, {
+      stdio: ['ignore', 'pipe', 'pipe', ...(passedOn?.descriptors ?? [])],
       cwd: '/',
-      ...options,
+      env: { ...process.env, ...passedOn?.env, ...env },
+      ...(uid === undefined ? {} : { uid }),
     });
     this.process.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
     this.process.stderr?.setEncoding('utf8').on('data', (text: string) => {

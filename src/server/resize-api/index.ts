@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { tracesOf } from '../../errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { listen } from '../listener.ts';
+import { type Listener, listen } from '../listener.ts';
+import { listenOnPassed } from '../passed.ts';
 import type { ResizeServer } from './server.ts';
 import type { ServiceParts } from './service.ts';
 
@@ -10,6 +11,8 @@ export interface ResizeApiOptions extends ServiceParts {
   readonly path: string;
   /** Of the socket: whoever may connect may resize any pod. */
   readonly mode: number;
+  /** A socket that is there already, and listens: then path is where it is bound, and mode is its own affair. */
+  readonly passed?: { readonly descriptor: number; readonly path: string };
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -25,7 +28,7 @@ export interface ResizeApi {
  * Serves the resize API on a socket of its own. Rejects with ListenError, as {@link listen} does. What serves it is loaded at the
  * first connection: most nodes have none, and kubelet waits for our first answer.
  */
-export async function openResizeApi({ path, mode, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
+export async function openResizeApi({ path, mode, passed, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
   const { log } = parts;
   let loading: Promise<ResizeServer> | undefined;
   const serve = async (connection: Socket): Promise<void> => {
@@ -37,11 +40,18 @@ export async function openResizeApi({ path, mode, ...parts }: ResizeApiOptions):
       if (!connection.destroyed) server.accept(connection);
     } catch (error) {
       loading = undefined;
-      log.error({ listen: path, ...tracesOf(error) }, 'a connection to the resize API cannot be served');
+      log.error(
+        { listen: passed?.path ?? path, ...tracesOf(error) },
+        'a connection to the resize API cannot be served',
+      );
       connection.destroy();
     }
   };
-  const listener = await listen({ path, rights: { mode }, onConnection: (connection) => void serve(connection), log });
+  const onConnection = (connection: Socket): void => void serve(connection);
+  const listener: Listener =
+    passed === undefined
+      ? await listen({ path, rights: { mode }, onConnection, log })
+      : await listenOnPassed({ ...passed, onConnection });
   return {
     failure: listener.failure,
     async close(graceMs) {

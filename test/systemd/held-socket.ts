@@ -1,0 +1,49 @@
+import { closeSync } from 'node:fs';
+import koffi from 'koffi';
+import { socketAddress } from '../../src/systemd/datagram.ts';
+
+const libc = koffi.load(null);
+const socket = libc.func('int socket(int domain, int type, int protocol)') as (...all: number[]) => number;
+const bind = libc.func('bind', 'int', ['int', 'void *', 'uint']) as (fd: number, to: Buffer, size: number) => number;
+const listen = libc.func('int listen(int fd, int backlog)') as (fd: number, backlog: number) => number;
+
+const AF_UNIX = 1;
+const SOCK_CLOEXEC = 0o2000000;
+/** linux/net.h */
+export const SocketType = { stream: 1, datagram: 2, seqpacket: 5 } as const;
+
+/** A unix socket that is held and never accepted on, as systemd holds those of its socket units. */
+export class HeldSocket {
+  readonly descriptor: number;
+
+  constructor(
+    readonly path: string,
+    { type = SocketType.stream, listens = true }: { type?: number; listens?: boolean } = {},
+  ) {
+    this.descriptor = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    const address = socketAddress(path);
+    if (bind(this.descriptor, address, address.length) !== 0) throw new Error(`bind ${path}: ${koffi.errno()}`);
+    if (listens && listen(this.descriptor, 4096) !== 0) throw new Error(`listen ${path}: ${koffi.errno()}`);
+  }
+
+  close(): void {
+    closeSync(this.descriptor);
+  }
+}
+
+/** What sd_listen_fds(3) promises the process that is started: descriptors from 3 on, and variables that name it by its id. */
+export interface PassedOn {
+  readonly env: NodeJS.ProcessEnv;
+  /** For `stdio`, after the first three. */
+  readonly descriptors: readonly number[];
+  /** Runs the rest of its arguments as this very process. */
+  readonly before: readonly string[];
+}
+
+export function passOn(sockets: readonly (readonly [name: string, descriptor: number])[]): PassedOn {
+  return {
+    env: { LISTEN_FDS: String(sockets.length), LISTEN_FDNAMES: sockets.map(([name]) => name).join(':') },
+    descriptors: sockets.map(([, descriptor]) => descriptor),
+    before: ['/bin/sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh'],
+  };
+}

@@ -1,0 +1,148 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import koffi from 'koffi';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createCounters } from '../../src/observe/counters.ts';
+import { type LogFields, noLog } from '../../src/observe/index.ts';
+import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../src/systemd/supervisor.ts';
+import { NotifySocket } from './notify-socket.ts';
+
+let folder: string;
+let closing: (() => unknown)[];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'notify-'));
+  closing = [];
+});
+afterEach(async () => {
+  for (const close of closing.reverse()) await close();
+  rmSync(folder, { recursive: true });
+});
+
+/** Of the thread pool; fulfilled when it has slept. */
+function occupyWorker(milliseconds: number): Promise<number> {
+  const usleep = koffi.load(null).func('int usleep(uint microseconds)') as unknown as {
+    async: (microseconds: number, done: (error: Error | null, result: number) => void) => void;
+  };
+  return new Promise((resolve) => usleep.async(milliseconds * 1000, (_, result) => resolve(result)));
+}
+
+function listenAt(...at: ConstructorParameters<typeof NotifySocket>): NotifySocket {
+  const systemd = new NotifySocket(...at);
+  closing.push(() => systemd.close());
+  return systemd;
+}
+
+function supervised(env: NodeJS.ProcessEnv) {
+  const counters = createCounters();
+  const warnings: (LogFields & { message: string })[] = [];
+  const log = { ...noLog, warn: (fields: LogFields, message: string) => void warnings.push({ ...fields, message }) };
+  const supervisor: Supervisor = superviseBy(takeSupervisorVariables(env, 42), { log, counters });
+  closing.push(() => supervisor.close());
+  const faults = (): unknown => counters.families.find(({ description }) => /notify/.test(description.name))?.series();
+  return { supervisor, warnings, faults };
+}
+
+describe('what systemd is told', () => {
+  it.each([
+    ['at a path', () => join(folder, 'notify.sock')],
+    ['at an abstract name', () => `@cri-resize-shim-test/${process.pid}`],
+  ])('%s: that we serve, and that we go and for how long', async (_, name) => {
+    const systemd = listenAt(name());
+    const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
+    await supervisor.ready('serving\nall');
+    await supervisor.stopping(30_000, 'running calls end');
+    await systemd.told('STOPPING=1');
+    expect(systemd.messages).toEqual([
+      'READY=1\nSTATUS=serving all',
+      'STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=running calls end',
+    ]);
+    expect(warnings).toEqual([]);
+  });
+
+  it('that we are alive: at half the time that the watchdog waits, again and again, once we serve', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'));
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
+    const start = performance.now();
+    await supervisor.ready('serving');
+    for (const past of [1, 2, 3]) expect(await systemd.told('WATCHDOG=1', past)).toBe('WATCHDOG=1');
+    const elapsed = performance.now() - start;
+    // Three halves: not in one burst, and never as late as the watchdog.
+    expect(elapsed).toBeGreaterThan(250);
+    expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
+  });
+
+  it('nothing of being alive while the event loop stands still', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'));
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
+    await supervisor.ready('serving');
+    await systemd.told('WATCHDOG=1');
+    const past = systemd.messages.length;
+    const until = performance.now() + 400;
+    while (performance.now() < until);
+    await systemd.told('WATCHDOG=1', past);
+    // Twenty halves have gone by.
+    expect(systemd.messages.length - past).toBeLessThan(5);
+  });
+
+  it('nothing of being alive while the workers that read and write files stand still', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'), 'when asked');
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
+    await supervisor.ready('serving');
+    // libuv has four workers.
+    expect(await Promise.all([1, 2, 3, 4].map(() => occupyWorker(400)))).toEqual([0, 0, 0, 0]);
+    // Twenty halves have gone by.
+    expect(systemd.drain().filter((message) => message === 'WATCHDOG=1').length).toBeLessThan(3);
+    await expect.poll(() => systemd.drain()).toContain('WATCHDOG=1');
+  });
+
+  it('nothing, where the socket is not to be had: that is said and counted once, and nothing fails', async () => {
+    const { supervisor, warnings, faults } = supervised({
+      NOTIFY_SOCKET: join(folder, 'nobody.sock'),
+      WATCHDOG_USEC: '2000',
+    });
+    await supervisor.ready('serving');
+    await supervisor.stopping(1, 'going');
+    expect(warnings).toEqual([
+      {
+        error: `sendto ${join(folder, 'nobody.sock')}: ENOENT`,
+        message: 'systemd cannot be told how the shim is',
+      },
+    ]);
+    expect(faults()).toEqual([{ kind: 'number', labels: [], value: 1 }]);
+  });
+
+  it.each([
+    ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
+    [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is longer than the name of a socket can be`],
+  ])('nothing at %s: it is no such socket', async (name, error) => {
+    const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name });
+    await supervisor.ready('serving');
+    expect(warnings).toEqual([{ error, message: 'systemd cannot be told how the shim is' }]);
+  });
+});
+
+describe('the variables', () => {
+  it('are gone once they are read: children are not meant', () => {
+    const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
+    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
+    expect(env).toEqual({ PATH: '/bin' });
+  });
+
+  it.each<{ what: string; env: NodeJS.ProcessEnv }>([
+    {
+      what: 'another process is watched',
+      env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '41' },
+    },
+    { what: 'no number', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: 'soon' } },
+    { what: 'no time at all', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
+    { what: 'no watchdog', env: { NOTIFY_SOCKET: '/n' } },
+  ])('ask for no watchdog: $what', ({ env }) => {
+    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
+  });
+
+  it.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])('%j: nobody asks', (env: NodeJS.ProcessEnv) => {
+    expect(takeSupervisorVariables(env, 42)).toBeUndefined();
+  });
+});

@@ -1,0 +1,63 @@
+/** What `systemd-analyze security` says of a service. */
+export interface Analysis {
+  /** 0 (none) to 10. */
+  readonly exposure: number;
+  /** What keeps it above 0. */
+  readonly open: readonly OpenPoint[];
+}
+
+export interface OpenPoint {
+  readonly name: string;
+  readonly description: string;
+  readonly exposure: string;
+}
+
+/** @param list the output with --json=short; `summary` the one for people, which alone has the whole */
+export function analysisOf(list: string, summary: string): Analysis {
+  const [, exposure] = /Overall exposure level for \S+: ([\d.]+)/.exec(summary) ?? [];
+  if (exposure === undefined) throw new Error(`no overall exposure in: ${summary}`);
+  const points = JSON.parse(list) as readonly { name: string; description: string; exposure: string | null }[];
+  const open = points.flatMap((point) => (point.exposure === null ? [] : [{ ...point, exposure: point.exposure }]));
+  return {
+    exposure: Number(exposure),
+    open: open.map(({ name, description, exposure: by }) => ({ name, description, exposure: by })),
+  };
+}
+
+const rowOf = ({ name, exposure }: OpenPoint): string => `| \`${name.replaceAll('|', '\\|')}\` | ${exposure} |`;
+
+/** What is wrong with a page that is to say all this: `Exposure: **3.1**`, and a row with a reason for each open point. */
+export function compare(page: string, { exposure, open }: Analysis): readonly string[] {
+  const faults: string[] = [];
+  const said = Number(/Exposure: \*\*([\d.]+)\*\*/.exec(page)?.[1]);
+  if (exposure > said || Number.isNaN(said)) faults.push(`the exposure is ${exposure}, and docs/units.md says ${said}`);
+  if (exposure < said) faults.push(`the exposure has fallen to ${exposure}: docs/units.md still says ${said}`);
+  for (const point of open) {
+    const row = page.split('\n').find((line) => line.startsWith(rowOf(point)));
+    const reason = row?.slice(rowOf(point).length).replaceAll('|', '').trim() ?? '';
+    if (reason === '') faults.push(`docs/units.md has no reason why ${point.name} stays open (${point.description})`);
+  }
+  const rows = page.split('\n').filter((line) => /^\| `[^`]+` \| [\d.]+ \|/.test(line));
+  for (const row of rows)
+    if (!open.some((point) => row.startsWith(rowOf(point)))) faults.push(`docs/units.md: not open any more: ${row}`);
+  return faults;
+}
+
+/** The page with the exposure and the open points of now; reasons that are there stay. */
+export function withPoints(page: string, { exposure, open }: Analysis): string {
+  const reasons = new Map(
+    [...page.matchAll(/^\| (`[^`]+`) \| [\d.]+ \|(.*)\|$/gm)].map(([, name = '', reason = '']) => [
+      name,
+      reason.trim(),
+    ]),
+  );
+  const rows = [...open]
+    .sort((a, b) => Number(b.exposure) - Number(a.exposure) || (a.name < b.name ? -1 : 1))
+    .map((point) => `${rowOf(point)} ${reasons.get(`\`${point.name}\``) ?? ''} |`);
+  return page
+    .replace(/Exposure: \*\*[\d.]*\*\*/, `Exposure: **${exposure}**`)
+    .replace(
+      /^\| open \| exposure \| why \|\n\|---\|---\|---\|(?:\n\|.*)*/m,
+      ['| open | exposure | why |', '|---|---|---|', ...rows].join('\n'),
+    );
+}
