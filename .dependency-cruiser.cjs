@@ -12,8 +12,9 @@ const mayImport = {
   server: ['sandbox', 'runtime', 'units', 'errors', 'observe'],
   monitoring: ['sandbox', 'units', 'errors', 'observe'],
   config: ['units', 'errors', 'observe'],
-  // Of the server the messages alone, which both speak.
-  resizectl: ['units', 'errors', 'config', 'server/resize-api/messages\\.ts', 'server/error-info\\.ts'],
+  install: ['cgroups', 'runtime', 'units', 'errors'],
+  // Of the server the messages alone, and what errors carry, which both speak.
+  resizectl: ['install', 'units', 'errors', 'config', 'server/resize-api/messages\\.ts', 'server/error-info\\.ts'],
 };
 
 module.exports = {

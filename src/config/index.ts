@@ -2,5 +2,5 @@
 export { parseDuration } from './duration.ts';
 export { ConfigError } from './errors.ts';
 export { type Invocation, loadConfig } from './load.ts';
-export type { Config, ConfigKey, LogLevel } from './schema.ts';
+export { type Config, type ConfigKey, type LogLevel, defaultOf } from './schema.ts';
 export { version } from './version.ts';

@@ -137,6 +137,9 @@ export const configKeys = Object.keys(schema.shape) as ConfigKey[];
 /** `containerRuntimeEndpoint` is `--container-runtime-endpoint`. */
 export const flagOf = (key: ConfigKey): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
+/** A setting's default, as a user would write it. */
+export const defaultOf = (key: ConfigKey): string => settingOf(key).fallback;
+
 /** What the schema says about a key, in words. */
 export interface Setting {
   readonly description: string;

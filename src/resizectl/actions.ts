@@ -1,5 +1,5 @@
 import { version } from '../config/index.ts';
-import type { Context } from './context.ts';
+import type { CommandOptions, Context } from './context.ts';
 import { type CommandName, Exit } from './commands.ts';
 import { completionScript, isShell } from './completion.ts';
 import { events, watchPods } from './events.ts';
@@ -7,12 +7,12 @@ import { UsageError } from './failure.ts';
 import { manualPage } from './manual.ts';
 import { objectText } from './objects.ts';
 import { findPod, nameOf } from './pods.ts';
-import { type ResizeOptions, exitOf, resize } from './resize.ts';
+import { exitOf, resize } from './resize.ts';
 import { printable } from './text.ts';
 import { endText, podDescription, podText, podsTable } from './views.ts';
 
 /** A command at work: its arguments as they were given (`WISH...` in the place of the last). Gives the exit code. */
-export type Action = (context: Context, args: readonly string[], options: ResizeOptions) => Promise<Exit>;
+export type Action = (context: Context, args: readonly string[], options: CommandOptions) => Promise<Exit>;
 
 const [first, second] = [
   (args: readonly string[]): string => args[0] ?? '',
@@ -45,6 +45,8 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     // What was asked for is that it goes on no more.
     return ended.state === 'CANCELED' ? Exit.done : exitOf(ended);
   },
+  // Loads what no other command needs.
+  doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
     // grpc.health.v1.HealthCheckRequest of the process itself: an empty message.

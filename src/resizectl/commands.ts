@@ -1,3 +1,5 @@
+import { defaultOf } from '../config/index.ts';
+
 /**
  * What resizectl can do, once: --help, the manual page and the shells' completions are made from this.
  */
@@ -38,6 +40,7 @@ export const commandNames = [
   'watch',
   'events',
   'cancel',
+  'doctor',
   'version',
   'completion',
   'man',
@@ -54,6 +57,7 @@ export const programText = {
 } as const;
 
 export const defaultEndpoint = 'unix:///run/cri-resize-shim/resize.sock';
+export const defaultKubeletUnit = 'kubelet.service';
 export const outputs = ['table', 'json', 'yaml', 'name'] as const;
 export type Output = (typeof outputs)[number];
 
@@ -150,6 +154,34 @@ export const commandTexts: readonly CommandText[] = [
     summary: 'end a deferred resize',
     description: ['One that is being carried out is finished or undone, and not tried again.'],
     examples: [],
+  },
+  {
+    name: 'doctor',
+    arguments: [],
+    options: [
+      {
+        flags: '--listen <ADDRESS>',
+        description: `Socket on which the shim serves the CRI (default ${defaultOf('listen')})`,
+      },
+      {
+        flags: '--container-runtime-endpoint <ADDRESS>',
+        description: `Socket of containerd (default ${defaultOf('containerRuntimeEndpoint')})`,
+      },
+      {
+        flags: '--state-folder <FOLDER>',
+        description: `Where the shim journals (default ${defaultOf('stateFolder')})`,
+      },
+      { flags: '--kubelet-unit <UNIT>', description: `systemd's unit of kubelet (default ${defaultKubeletUnit})` },
+    ],
+    summary: 'look whether this node has what the shim needs, and how it is set up',
+    description: [
+      'Changes nothing. A line for each check, with what was found, and what to do where something is missing.',
+      'Exits with 0 when all is well, 1 when something is less than it could be, 2 when the shim would not work.',
+    ],
+    examples: [
+      ['resizectl doctor', 'before and after the shim is set up'],
+      ['resizectl doctor -o json', 'for programs'],
+    ],
   },
   {
     ...{ name: 'version', arguments: [], options: [] },

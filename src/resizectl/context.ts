@@ -1,5 +1,7 @@
 import type { ResizeClient } from './client.ts';
 import type { Output } from './commands.ts';
+import type { DoctorOptions } from './doctor.ts';
+import type { ResizeOptions } from './resize.ts';
 
 /** What every command works with. */
 export interface Context {
@@ -10,3 +12,6 @@ export interface Context {
   /** Says on stderr what went wrong, and goes on. */
   readonly complain: (error: unknown) => void;
 }
+
+/** What the options of the command line may say. */
+export type CommandOptions = ResizeOptions & DoctorOptions;

@@ -3,8 +3,9 @@ import { actions } from './actions.ts';
 import { ResizeClient } from './client.ts';
 import { Exit } from './commands.ts';
 import type { Context } from './context.ts';
-import { UsageError, tell } from './failure.ts';
+import { tell } from './failure.ts';
 import { type Invocation, readCommandLine } from './program.ts';
+import { socketPath } from './socket.ts';
 
 /** Writes to stderr what went wrong; gives the exit code. */
 function complain(error: unknown, endpoint: string): Exit {
@@ -13,15 +14,9 @@ function complain(error: unknown, endpoint: string): Exit {
   return exit;
 }
 
-function socketPath(endpoint: string): string {
-  const path = endpoint.replace(/^unix:(?:\/\/)?/, '');
-  if (path.startsWith('/')) return path;
-  throw new UsageError(`--endpoint: ${JSON.stringify(endpoint)} must be unix:// and an absolute path`);
-}
-
 async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exit> {
   const { command, args, options, output, endpoint } = invocation;
-  const client = new ResizeClient(socketPath(endpoint));
+  const client = new ResizeClient(socketPath('--endpoint', endpoint));
   const context: Context = {
     ...{ client, output },
     print: (text) => void process.stdout.write(text),

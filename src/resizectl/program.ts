@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from 'commander';
 import { version } from '../config/index.ts';
-import type { ResizeOptions } from './resize.ts';
+import type { CommandOptions } from './context.ts';
 import {
   type CommandName,
   type CommandText,
@@ -20,7 +20,7 @@ export type Invocation =
       readonly ask: 'run';
       readonly command: CommandName;
       readonly args: readonly string[];
-      readonly options: ResizeOptions;
+      readonly options: CommandOptions;
       readonly endpoint: string;
       readonly output: Output;
     }
@@ -92,7 +92,7 @@ function groupOf(program: Command, groups: Map<string, Command>, name: string, w
 }
 
 interface Given {
-  readonly options: ResizeOptions;
+  readonly options: CommandOptions;
   readonly endpoint: string;
   readonly output: Output;
 }
@@ -111,7 +111,7 @@ function commandOf(
       endpoint = defaultEndpoint,
       output = 'table',
       ...options
-    } = command.optsWithGlobals<ResizeOptions & { endpoint?: string; output?: Output }>();
+    } = command.optsWithGlobals<CommandOptions & { endpoint?: string; output?: Output }>();
     met(command.args, { options, endpoint, output });
   });
 }

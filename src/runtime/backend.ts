@@ -140,6 +140,7 @@ export class Backend {
 
 /** The calls that the shim makes by itself. */
 export type RuntimeMethod =
+  | 'Version'
   | 'UpdateContainerResources'
   | 'UpdatePodSandboxResources'
   | 'PodSandboxStatus'

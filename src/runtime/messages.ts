@@ -95,6 +95,8 @@ export interface Messages {
     } | null;
     info: Record<string, string>;
   };
+  VersionRequest: { version: string };
+  VersionResponse: { runtime_name: string; runtime_version: string };
   StatusRequest: { verbose: boolean };
   StatusResponse: { info: Record<string, string> };
   RuntimeConfigRequest: object;
