@@ -1,13 +1,11 @@
-import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtain, present } from './cache.ts';
-import type { Part, Recipe } from './cache.ts';
-import { Archive, unpack } from './debian.ts';
-import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
+import type { Part } from './cache.ts';
+import type { Suite } from './debian.ts';
 import { NodeError } from './errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
+import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
 import type { Progress } from './progress.ts';
 
 export const containerdReleases = ['1.6', '1.7', '2.1'] as const;
@@ -18,15 +16,6 @@ export const runtimes = ['runc', 'crun', 'runc-1.3'] as const;
 export type Runtime = (typeof runtimes)[number];
 
 const containerdSuite: Record<ContainerdRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
-
-/** A part made of packages, and what of them is kept: a flat bin/ and lib/, whatever folders the packages use. */
-interface PackagedPart {
-  readonly name: string;
-  readonly packages: readonly DebianPackage[];
-  readonly arrange: (unpacked: string, folder: string, finalFolder: string) => Promise<void>;
-  /** Raised when `arrange` changes, so that parts made by an older one are not used. */
-  readonly revision: number;
-}
 
 const kernelPart: PackagedPart = {
   name: 'kernel',
@@ -114,14 +103,6 @@ const runtimeParts: Record<Runtime, PackagedPart> = {
   },
 };
 
-function of(suite: Suite, ...names: string[]): DebianPackage[] {
-  return names.map((name) => ({ name, suite }));
-}
-
-const triplet = 'x86_64-linux-gnu';
-const loader = 'ld-linux-x86-64.so.2';
-const libc = [loader, 'libc.so.6', 'libm.so.6'].map((name) => `usr/lib/${triplet}/${name}`);
-
 async function arrangeRuntime(
   program: string,
   libraries: 'libraries' | 'own libc',
@@ -131,45 +112,8 @@ async function arrangeRuntime(
 ): Promise<void> {
   const bin = join(folder, 'bin');
   await keep(unpacked, [program], bin);
-  await mkdir(join(folder, 'lib'));
-  for (const place of [`lib/${triplet}`, `usr/lib/${triplet}`]) {
-    const names = await readdir(join(unpacked, place)).catch(() => []);
-    for (const name of names.filter((candidate) => candidate.includes('.so'))) {
-      await cp(join(unpacked, place, name), join(folder, 'lib', name), { dereference: true });
-    }
-  }
+  await keepLibraries(unpacked, join(folder, 'lib'));
   await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
-}
-
-/** Points a program at the libraries that it came with; the host's own libc may be older than it needs. */
-async function useLibraries(
-  unpacked: string,
-  program: string,
-  folder: string,
-  libraries: 'libraries' | 'own libc',
-): Promise<void> {
-  const interpreter = libraries === 'own libc' ? ['--set-interpreter', join(folder, loader)] : [];
-  await execa(join(unpacked, 'usr/bin/patchelf'), [...interpreter, '--set-rpath', folder, program]);
-}
-
-/** Copies programs flat into one folder. Of two names for one thing (a folder that was merged) the one that is there. */
-async function keep(unpacked: string, paths: readonly string[], folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const byName = new Map<string, string[]>();
-  for (const path of paths)
-    byName.set(path.split('/').at(-1) ?? path, [...(byName.get(path.split('/').at(-1) ?? path) ?? []), path]);
-  for (const [name, places] of byName) {
-    const target = join(folder, name);
-    let found = false;
-    for (const place of places) {
-      found ||= await cp(join(unpacked, place), target, { dereference: true }).then(
-        () => true,
-        () => false,
-      );
-    }
-    if (!found) throw new NodeError(`the unpacked packages have no ${places.join(' or ')}`);
-    await chmod(target, 0o755);
-  }
 }
 
 export interface PackagedParts {
@@ -186,65 +130,10 @@ export async function obtainPackagedParts(
   runtime: Runtime,
   progress: Progress,
 ): Promise<PackagedParts> {
-  const wanted = [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]] as const;
-  const missing: PackagedPart[] = [];
-  for (const part of wanted) if (!(await present(cache, { name: part.name, key: keyOf(part) }))) missing.push(part);
-  const suites = [...new Set(missing.flatMap((part) => part.packages.map(({ suite }) => suite)))];
-  const downloads = new Downloads(suites, progress);
-  try {
-    const [kernel, tools, containerd, chosenRuntime] = wanted;
-    return {
-      kernel: await obtain(cache, recipeOf(kernel, downloads), progress),
-      tools: await obtain(cache, recipeOf(tools, downloads), progress),
-      containerd: await obtain(cache, recipeOf(containerd, downloads), progress),
-      runtime: await obtain(cache, recipeOf(chosenRuntime, downloads), progress),
-    };
-  } finally {
-    await downloads.close();
-  }
-}
-
-function keyOf(part: PackagedPart): string {
-  return JSON.stringify([part.revision, part.packages]);
-}
-
-function recipeOf(part: PackagedPart, downloads: Downloads): Recipe {
-  return {
-    name: part.name,
-    key: keyOf(part),
-    async make(folder, finalFolder) {
-      const versions: Record<string, string> = {};
-      const unpacked = await mkdtemp(join(tmpdir(), 'cri-resize-shim-unpacked-'));
-      try {
-        for (const file of await downloads.get(part.packages)) {
-          await unpack(file, unpacked);
-          versions[file.name] = file.version;
-        }
-        await part.arrange(unpacked, folder, finalFolder);
-      } finally {
-        await rm(unpacked, { recursive: true, force: true });
-      }
-      return versions;
-    },
-  };
-}
-
-/** The archive, opened when the first package is really needed. */
-class Downloads {
-  private archive: Promise<Archive> | undefined;
-
-  constructor(
-    private readonly suites: readonly Suite[],
-    private readonly progress: Progress,
-  ) {}
-
-  async get(wanted: readonly DebianPackage[]): Promise<DownloadedPackage[]> {
-    this.archive ??= Archive.open(this.suites, this.progress);
-    return (await this.archive).fetch(wanted, this.progress);
-  }
-
-  async close(): Promise<void> {
-    const archive = await this.archive?.catch(() => undefined);
-    await archive?.close();
-  }
+  const [kernel, tools, containerd, chosenRuntime] = await obtainPackaged(
+    cache,
+    [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]],
+    progress,
+  );
+  return { kernel, tools, containerd, runtime: chosenRuntime };
 }
