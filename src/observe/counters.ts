@@ -1,7 +1,15 @@
 import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
 import { grpcCodeName } from './grpc-code.ts';
-import type { Counters, LogFields } from './index.ts';
+import type {
+  Counters,
+  FailOpenReason,
+  ForesightEvent,
+  JournalFault,
+  LogFields,
+  RecoveryOutcome,
+  UndoOutcome,
+} from './index.ts';
 
 /** What was counted since the start, for the last line of the log. */
 export interface CountersSnapshot {
@@ -33,24 +41,41 @@ export interface KeptCounters extends Counters {
 
 const seconds = (milliseconds: number): number => milliseconds / 1000;
 
+/**
+ * What alerts go by is told as 0 from the start: of a series that begins with its first event, Prometheus would not see that
+ * event (`increase` knows no sample before it). Records, so that the compiler misses none.
+ */
+const told = <Value extends string>(values: Readonly<Record<Value, true>>): readonly (readonly [Value])[] =>
+  (Object.keys(values) as Value[]).map((value) => [value]);
+
+const failOpenReasons = told<FailOpenReason>({
+  ...{ unknown_pod: true, unreadable_state: true, undecodable: true, amend_failed: true },
+});
+const undoOutcomes = told<UndoOutcome>({ undone: true, failed: true });
+const recoveryOutcomes = told<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
+const journalFaultKinds = told<JournalFault>({ bad_record: true, unavailable: true });
+const foresightEvents = told<ForesightEvent>({
+  ...{ unreadable: true, stuck: true, unstuck: true, deferred: true, given_up: true },
+});
+
 /** Counters in memory. */
 export function createCounters(): KeptCounters {
   const callDuration = new Histogram(families.callDuration);
   const callAdded = new Histogram(families.callAdded);
   const passedCalls = new Counter(families.passedCalls);
-  const failOpen = new Counter(families.failOpen);
+  const failOpen = new Counter(families.failOpen, failOpenReasons);
   const protocolErrors = new Counter(families.protocolErrors);
   const resizes = new Counter(families.resizes);
   const resizeStates = new Counter(families.resizeStates);
   const stepDuration = new Histogram(families.stepDuration);
-  const undos = new Counter(families.undos);
-  const recoveries = new Counter(families.recoveries);
+  const undos = new Counter(families.undos, undoOutcomes);
+  const recoveries = new Counter(families.recoveries, recoveryOutcomes);
   const reclaimDuration = new Histogram(families.reclaimDuration);
   const oomKills = new Counter(families.oomKills);
-  const journalFaults = new Counter(families.journalFaults);
+  const journalFaults = new Counter(families.journalFaults, journalFaultKinds);
   const notifyFaults = new Counter(families.notifyFaults);
   const remounts = new Counter(families.remounts);
-  const foresight = new Counter(families.foresight);
+  const foresight = new Counter(families.foresight, foresightEvents);
   const foresightReclaimed = new Counter(families.foresightReclaimed);
 
   return {
@@ -99,7 +124,7 @@ const totalOf = (counter: Pick<Counter<readonly string[]>, 'counts'>): number =>
   counter.counts.reduce((sum, { value }) => sum + value, 0);
 
 const byLabels = (counter: Pick<Counter<readonly string[]>, 'counts'>): Readonly<Record<string, number>> =>
-  Object.fromEntries(counter.counts.map(({ labels, value }) => [labels.join(' '), value]));
+  Object.fromEntries(counter.counts.flatMap(({ labels, value }) => (value === 0 ? [] : [[labels.join(' '), value]])));
 
 /** What was counted, as fields of one log line. */
 export function countersFields(snapshot: CountersSnapshot): LogFields {

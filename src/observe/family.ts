@@ -64,12 +64,16 @@ class SeriesByLabels<State> {
   }
 }
 
-/** Counts events. One without labels begins at 0, the others where they are met. */
+/** Counts events. One without labels begins at 0, as does what is named in `begun`; the others where they are met. */
 export class Counter<const Labels extends readonly string[]> implements Family {
   readonly #counts = new SeriesByLabels(() => ({ value: 0 }));
 
-  constructor(readonly description: Description<Labels>) {
+  constructor(
+    readonly description: Description<Labels>,
+    begun: readonly LabelValues<Labels>[] = [],
+  ) {
     if (description.labels.length === 0) this.#counts.of([]);
+    for (const labels of begun) this.#counts.of(labels);
   }
 
   add(labels: LabelValues<Labels>, amount = 1): void {

@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { html } from '../../src/monitoring/page/html.ts';
 import { pageAnswer } from '../../src/monitoring/page/page.ts';
-import type { Overview, RecentResize } from '../../src/sandbox/index.ts';
-import { bytes, microseconds } from '../../src/units/index.ts';
+import { stepText } from '../../src/monitoring/page/step.ts';
+import type { Overview, RecentResize, Step } from '../../src/sandbox/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../src/units/index.ts';
 
 const MI = 1024 * 1024;
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
@@ -95,11 +96,11 @@ describe('the page', () => {
     expect(body).toContain(
       '<path class="area" d="M0 88L100 88L100 88L200 88L200 88L300 88L300 88L400 88L400 100L0 100Z"/>',
     );
-    expect(body).toContain('<li>container app memory.max max -&gt; 157286400 ');
+    expect(body).toContain('<li>app memory.max: no limit → 150 MiB ');
     expect(body).toContain('limit of the pod: 100 MiB → 200 MiB');
     expect(body).toContain('limit of app: no limit → 150 MiB');
     expect(body).toContain('size of volume cache: 50 MiB → 100 MiB');
-    expect(body).toMatch(/<li>pod memory\.max 104857600 -&gt; 209715200 <span class="dim">5\.0 ms<\/span><\/li>/);
+    expect(body).toMatch(/<li>pod memory\.max: 100 MiB → 200 MiB <span class="dim">5\.0 ms<\/span><\/li>/);
   });
 
   it('says what is wrong', () => {
@@ -180,4 +181,21 @@ it('a template escapes what is put in, and only that', () => {
   expect(html`<p title="${`"'<&>`}">${html`<b>${'<i>'}</b>`}${[html`<br>`, html`<hr>`]}${5}</p>`.text).toBe(
     '<p title="&quot;&#39;&lt;&amp;&gt;"><b>&lt;i&gt;</b><br><hr>5</p>',
   );
+});
+
+const half = { quota: microseconds(50_000), period: microseconds(100_000) };
+it.each<[Step, string]>([
+  [{ kind: 'pod-cpu', from: cpu, to: half }, 'pod cpu.max: no limit → 500m'],
+  [{ kind: 'pod-weight', from: cpuWeight(39), to: cpuWeight(100) }, 'pod cpu.weight: 39 → 100'],
+  [{ kind: 'pod-unified', key: 'memory.low', from: '0', to: '4096' }, 'pod memory.low: 0 → 4096'],
+  [
+    { kind: 'container', id: 'c1', cpu: { from: half, to: cpu }, shares: { from: cpuShares(2), to: cpuShares(512) } },
+    'app cpu.max: 500m → no limit, cpu shares: 2 → 512',
+  ],
+  [
+    { kind: 'container', id: 'c0123456789abcdef', memory: { from: bytes(1), to: bytes(2) } },
+    'c0123456789ab memory.max: 1 B → 2 B',
+  ],
+])('a step for people: %j', (step, text) => {
+  expect(stepText(step, new Map([['c1', 'app']]))).toBe(text);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { chooseSite, parseIndexTargets, parsePrintedUri, upstreamVersion, versionOfFile } from './debian.ts';
+import { chooseSite, listOf, parseIndexTargets, parsePrintedUri, upstreamVersion, versionOfFile } from './debian.ts';
 
 describe('the site of whole suites', () => {
   const security = {
@@ -40,4 +40,11 @@ test('versions: the epoch is escaped in file names and is not part of what a pro
   expect(upstreamVersion('2.1.9+ds1-5')).toBe('2.1.9');
   expect(upstreamVersion('1.7.24~ds1-6+deb13u1')).toBe('1.7.24');
   expect(upstreamVersion('7.2um1')).toBe('7.2');
+});
+
+test('many packages are told by the first of them', () => {
+  const named = (count: number) =>
+    Array.from({ length: count }, (_, index) => ({ name: `p${index}`, suite: 'trixie' as const }));
+  expect(listOf(named(2))).toBe('p0 (trixie), p1 (trixie)');
+  expect(listOf(named(40))).toBe('p0 (trixie), p1 (trixie), p2 (trixie) and 37 more');
 });

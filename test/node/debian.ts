@@ -63,6 +63,12 @@ export function upstreamVersion(version: string): string {
   return /^(?:\d+:)?(\d+(?:\.\d+)*)/.exec(version)?.[1] ?? version;
 }
 
+/** For people: what comes first says what the rest is for. */
+export function listOf(wanted: readonly DebianPackage[]): string {
+  const names = wanted.map(({ name, suite }) => `${name} (${suite})`);
+  return names.length <= 10 ? names.join(', ') : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`;
+}
+
 async function mirror(): Promise<string> {
   const chosen = process.env[mirrorVariable];
   if (chosen) return chosen;
@@ -149,7 +155,7 @@ export class Archive {
   /** Fetches the newest versions in their suites. apt checks each file against the signed index. */
   async fetch(wanted: readonly DebianPackage[], progress: Progress): Promise<DownloadedPackage[]> {
     const selectors = wanted.map(({ name, suite }) => `${name}/${suite}`);
-    const list = wanted.map(({ name, suite }) => `${name} (${suite})`).join(', ');
+    const list = listOf(wanted);
     const failed = `downloading the packages ${list} failed; run the command again, or choose another mirror with ${mirrorVariable}`;
     const folder = await mkdtemp(join(this.folder, 'archives', 'set-'));
     const printed = await this.apt(['download', '--print-uris', ...selectors], failed, folder);

@@ -71,13 +71,32 @@ describe('counters', () => {
       failOpen: ['unknown_pod 2', 'undecodable 1'],
       interceptedCalls: ['/a/B code OK: 2, 4 ms', '/a/B code FAILED_PRECONDITION: 1, 1 ms'],
       protocolErrors: ['PROTOCOL_ERROR 1'],
-      journalFaults: ['unavailable 2', 'bad_record 1'],
+      journalFaults: ['bad_record 1', 'unavailable 2'],
       resizes: ['Completed up 2', 'Deferred down 1'],
       foresight: ['stuck 2', 'unstuck 1'],
       foresightReclaimedBytes: 12288,
       passedCalls: 1,
       remounts: ['grow done 2', 'shrink refused 1'],
     });
+  });
+
+  it('tell what alerts go by from the start: the first event is seen as one more', () => {
+    const begun = createCounters().families.flatMap((family) =>
+      [...family.series()].map(({ labels }) =>
+        [family.description.name.replace('cri_resize_shim_', ''), ...labels].join(' '),
+      ),
+    );
+    expect(begun.filter((series) => series.includes(' '))).toEqual([
+      ...['unknown_pod', 'unreadable_state', 'undecodable', 'amend_failed'].map(
+        (reason) => `fail_open_total ${reason}`,
+      ),
+      ...['undone', 'failed'].map((outcome) => `undos_total ${outcome}`),
+      ...['finished', 'undone', 'gone', 'failed'].map((outcome) => `recoveries_total ${outcome}`),
+      ...['bad_record', 'unavailable'].map((fault) => `journal_faults_total ${fault}`),
+      ...['unreadable', 'stuck', 'unstuck', 'deferred', 'given_up'].map((event) => `foresight_events_total ${event}`),
+    ]);
+    const { failOpen, journalFaults, foresight } = createCounters().snapshot();
+    expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);
   });
 
   it('stay small when labels do not', () => {

@@ -91,9 +91,9 @@ describe('requests to resize', () => {
   it('their steps are timed, and undoing is counted', async () => {
     await update(150);
     expect(counts('step_duration_seconds')).toEqual({ 'pod-memory': 1, runtime: 1 });
-    expect(counts('undos_total')).toEqual({});
+    expect(counts('undos_total')).toEqual({ undone: 0, failed: 0 });
     await expect(update(180, new Error('refused'))).rejects.toThrow('refused');
-    expect(counts('undos_total')).toEqual({ undone: 1 });
+    expect(counts('undos_total')).toEqual({ undone: 1, failed: 0 });
     expect(runtime.read('memory.max')).toBe(String(350 * MI));
   });
 

@@ -1,4 +1,5 @@
-import type { Bytes, Limit } from '../../units/index.ts';
+import { formatCpuMax } from '../../sandbox/index.ts';
+import type { Bytes, CpuMax, Limit } from '../../units/index.ts';
 
 const units = [
   ['GiB', 2 ** 30],
@@ -13,6 +14,9 @@ export function sizeText(limit: Limit<Bytes> | number): string {
   const amount = limit / size;
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)} ${unit}`;
 }
+
+/** `500m`, `2`: in CPUs, as Kubernetes has them. */
+export const cpuText = (cpu: CpuMax): string => (cpu.quota === 'max' ? 'no limit' : formatCpuMax(cpu));
 
 /** `1.2 ms`, `3.4 s` */
 export const durationText = (ms: number): string =>

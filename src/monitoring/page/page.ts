@@ -1,18 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
-import {
-  type LiveLimits,
-  type Overview,
-  type PodAtAGlance,
-  type RecentResize,
-  type Step,
-  describeStep,
-  formatCpuMax,
-} from '../../sandbox/index.ts';
+import { type LiveLimits, type Overview, type PodAtAGlance, type RecentResize } from '../../sandbox/index.ts';
 import type { Bytes, Limit } from '../../units/index.ts';
 import type { Answer } from '../answer.ts';
-import { durationText, sizeText } from './amounts.ts';
+import { cpuText, durationText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
+import { stepText } from './step.ts';
 import { style } from './style.ts';
 import { timeline } from './timeline.ts';
 
@@ -81,7 +74,7 @@ ${lastError === undefined ? '' : html`<p class="bad">${lastError.reason}: ${last
 }
 
 const memoryRows = (name: string, { memory, memoryUsed, cpu }: LiveLimits): Html =>
-  html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${formatCpuMax(cpu)}</dd>`;
+  html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${cpuText(cpu)}</dd>`;
 
 /** A name, use of limit, and the same as a bar. */
 function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, look: string): Html {
@@ -92,14 +85,10 @@ function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, loo
   return html`<dt>${name}</dt><dd>${text}</dd><dd class="bar ${look}${share > 0.95 ? ' full' : ''}">${bar}</dd>`;
 }
 
-const named = (step: Step, { names }: RecentResize): Step =>
-  step.kind === 'container' ? { ...step, id: names.get(step.id) ?? step.id } : step;
-
 function resizeCard(resize: RecentResize): Html {
   const { namespace, name, at, ms, outcome, message, steps } = resize;
   const items = steps.map(
-    (step) =>
-      html`<li>${describeStep(named(step.step, resize))} <span class="dim">${durationText(step.ms)}</span></li>`,
+    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${durationText(step.ms)}</span></li>`,
   );
   return html`<article><h3>${namespace}/${name}</h3>
 <p class="dim">${new Date(at).toISOString()}, ${durationText(ms)}</p>

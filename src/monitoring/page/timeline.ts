@@ -104,7 +104,9 @@ const place = (value: number): number => Math.round(value * 10) / 10;
 function legend(look: string, label: string, values: readonly (number | undefined)[]): Html {
   const text = (value: number | undefined): string =>
     value === undefined ? (look === 'area' ? '?' : 'no limit') : sizeText(value);
-  const [first, last] = [text(values[0]), text(values.at(-1))];
+  // Use is told as it is drawn: as it was known last.
+  const end = look === 'area' ? values.findLast((value) => value !== undefined) : values.at(-1);
+  const [first, last] = [text(values[0]), text(end)];
   const swatch =
     look === 'area' ? html`<rect class="area" width="14" height="6"/>` : html`<path class="${look}" d="M0 3L14 3"/>`;
   return html`<li><svg viewBox="0 0 14 6" aria-hidden="true">${swatch}</svg>${label}: ${first === last ? first : `${first} → ${last}`}</li>`;

@@ -1,0 +1,32 @@
+import type { Step } from '../../sandbox/index.ts';
+import { cpuText, sizeText } from './amounts.ts';
+
+/** A step for people: its file, and the amounts before and after. Containers by their names. */
+export function stepText(step: Step, names: ReadonlyMap<string, string>): string {
+  switch (step.kind) {
+    case 'volume':
+      return `volume ${step.volume}: ${change(step, sizeText)}`;
+    case 'pod-memory':
+      return `pod memory.max: ${change(step, sizeText)}`;
+    case 'pod-cpu':
+      return `pod cpu.max: ${change(step, cpuText)}`;
+    case 'pod-weight':
+      return `pod cpu.weight: ${change(step, String)}`;
+    case 'pod-unified':
+      return `pod ${step.key}: ${change(step, String)}`;
+    case 'container': {
+      const { id, memory, cpu, shares } = step;
+      const changes = [
+        ...(memory === undefined ? [] : [`memory.max: ${change(memory, sizeText)}`]),
+        ...(cpu === undefined ? [] : [`cpu.max: ${change(cpu, cpuText)}`]),
+        ...(shares === undefined ? [] : [`cpu shares: ${change(shares, String)}`]),
+      ];
+      return `${names.get(id) ?? id.slice(0, 13)} ${changes.join(', ')}`;
+    }
+    case 'runtime':
+      return 'runtime';
+  }
+}
+
+const change = <Value>({ from, to }: { from: Value; to: Value }, text: (value: Value) => string): string =>
+  `${text(from)} → ${text(to)}`;

@@ -1,0 +1,145 @@
+/** A case for each alert of deploy/alerts.yaml: series a minute apart, a moment at which it is calm, one at which it fires. */
+export interface AlertCase {
+  readonly alert: string;
+  /** Values by series, as promtool has them: `0x10` eleven zeros, `0+1x5` from 0 up by 1 five times. */
+  readonly series: Readonly<Record<string, string>>;
+  readonly calm: string;
+  readonly fires: string;
+  /** Of the alerts that fire, beside the rule's own. */
+  readonly labels: readonly Readonly<Record<string, string>>[];
+}
+
+const place = 'job="cri-resize-shim", instance="a"';
+const at = { job: 'cri-resize-shim', instance: 'a' };
+const one = (name: string, labels = ''): string => `${name}{${place}${labels === '' ? '' : `, ${labels}`}}`;
+const ours = (name: string, labels = ''): string => one(`cri_resize_shim_${name}`, labels);
+
+/** A counter that is 0 for ten minutes, and then counts one event. */
+const first = (alert: string, series: string, labels: Readonly<Record<string, string>> = {}): AlertCase => ({
+  ...{ alert, calm: '10m', fires: '12m' },
+  series: { [series]: '0x10 1x20' },
+  labels: [{ ...at, ...labels }],
+});
+
+/** Of a hundred nodes so many have the second value, the others the first. */
+const nodes = (
+  series: (instance: string) => string,
+  values: readonly [string, string],
+  second: number,
+): Record<string, string> =>
+  Object.fromEntries(
+    Array.from({ length: 100 }, (_, index) => [series(`n${index}`), index < second ? values[1] : values[0]]),
+  );
+const onNode = (name: string, labels: string) => (instance: string) =>
+  `cri_resize_shim_${name}{job="cri-resize-shim", instance="${instance}", ${labels}}`;
+const builds = nodes(onNode('build_info', 'version="1", node_version="v24"'), ['1x40', '1x40'], 0);
+
+export const alertCases: readonly AlertCase[] = [
+  first('CriResizeShimUndoFailed', ours('undos_total', 'outcome="failed"')),
+  first('CriResizeShimRecoveryFailed', ours('recoveries_total', 'outcome="failed"')),
+  first('CriResizeShimOomKill', ours('oom_kills_total')),
+  {
+    alert: 'CriResizeShimNotReady',
+    series: { [ours('ready', 'check="journal"')]: '1x5 0x20', [ours('ready', 'check="kubernetes"')]: '0x30' },
+    ...{ calm: '10m', fires: '12m', labels: [{ ...at, check: 'journal' }] },
+  },
+  {
+    alert: 'CriResizeShimKubernetesUnreachable',
+    series: { [ours('ready', 'check="kubernetes"')]: '1x5 0x60', [ours('ready', 'check="journal"')]: '0x60' },
+    ...{ calm: '30m', fires: '40m', labels: [at] },
+  },
+  first('CriResizeShimFailOpen', ours('fail_open_total', 'reason="unknown_pod"'), { reason: 'unknown_pod' }),
+  first('CriResizeShimJournalFault', ours('journal_faults_total', 'fault="unavailable"'), { fault: 'unavailable' }),
+  {
+    alert: 'CriResizeShimUndoing',
+    // One now and then is no alarm.
+    series: { [ours('undos_total', 'outcome="undone"')]: '0x10 1x20 2x20 3+1x40' },
+    ...{ calm: '50m', fires: '80m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimDeferredLong',
+    // There is none for a minute, then one that stays.
+    series: {
+      [ours('unfinished_resizes', 'state="Deferred"')]: '1x50 0 1x90',
+      [ours('unfinished_resizes', 'state="InProgress"')]: '1x140',
+    },
+    ...{ calm: '100m', fires: '115m', labels: [{ ...at, state: 'Deferred' }] },
+  },
+  first('CriResizeShimDecreaseStuck', ours('foresight_events_total', 'event="given_up"')),
+  first('CriResizeShimForesightUnreadable', ours('foresight_events_total', 'event="unreadable"')),
+  {
+    alert: 'CriResizeShimReclaimTimeouts',
+    series: {
+      [ours('reclaim_duration_seconds_count', 'outcome="timeout"')]: '0x10 2x20 6x40',
+      [ours('reclaim_duration_seconds_count', 'outcome="done"')]: '0+1x70',
+    },
+    ...{ calm: '25m', fires: '40m', labels: [at] },
+  },
+  slow('CriResizeShimSlow', 'call_added_seconds_bucket', 'method="/runtime.v1.RuntimeService/ContainerStatus", '),
+  slow('CriResizeShimEventLoopLag', 'event_loop_lag_seconds_bucket', ''),
+  {
+    alert: 'CriResizeShimBackendGone',
+    series: { [ours('passed_calls_total', 'method="/m", outcome="unavailable"')]: '0x10 0+60x30' },
+    ...{ calm: '10m', fires: '25m', labels: [at] },
+  },
+  first('CriResizeShimProtocolErrors', ours('protocol_errors_total', 'code="PROTOCOL_ERROR"'), {
+    code: 'PROTOCOL_ERROR',
+  }),
+  {
+    alert: 'CriResizeShimRestarting',
+    series: {
+      [one('process_start_time_seconds')]: '1x20 2x5 3x5 4x5 5x5 6x30',
+      [ours('build_info', 'version="1", node_version="v24"')]: '1x70',
+      // Somebody else's.
+      ['process_start_time_seconds{job="other", instance="a"}']: '0+1x70',
+    },
+    ...{ calm: '30m', fires: '45m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimMemory',
+    series: {
+      [one('process_resident_memory_bytes')]: '8e7x20 3e8x60',
+      [ours('build_info', 'version="1", node_version="v24"')]: '1x80',
+      ['process_resident_memory_bytes{job="other", instance="a"}']: '9e9x80',
+    },
+    ...{ calm: '45m', fires: '60m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimFleetNotReady',
+    // One of a hundred nodes is not more than one in a hundred; a second one is.
+    series: {
+      ...nodes(onNode('ready', 'check="journal"'), ['1x40', '1x10 0x30'], 2),
+      [onNode('ready', 'check="journal"')('n0')]: '0x40',
+      ...builds,
+    },
+    ...{ calm: '10m', fires: '20m', labels: [{ job: at.job }] },
+  },
+  {
+    alert: 'CriResizeShimFleetFailOpen',
+    series: { ...nodes(onNode('fail_open_total', 'reason="undecodable"'), ['0x40', '0x10 0+1x30'], 2), ...builds },
+    ...{ calm: '10m', fires: '25m', labels: [{ job: at.job }] },
+  },
+  {
+    alert: 'CriResizeShimVersionsMixed',
+    series: {
+      [ours('build_info', 'version="1", node_version="v24"')]: '1x3000',
+      ['cri_resize_shim_build_info{job="cri-resize-shim", instance="b", version="2", node_version="v24"}']: '1x3000',
+    },
+    ...{ calm: '1000m', fires: '1500m', labels: [{ job: at.job }] },
+  },
+];
+
+/** Fast for ten minutes, then as slow as the bucket of half a second. */
+function slow(alert: string, name: string, labels: string): AlertCase {
+  const buckets: readonly (readonly [le: string, values: string])[] = [
+    ['0.001', '0+100x10 1000x40'],
+    ['0.05', '0+100x10 1000x40'],
+    ['0.1', '0+100x10 1000x40'],
+    ['0.5', '0+100x50'],
+    ['+Inf', '0+100x50'],
+  ];
+  return {
+    ...{ alert, calm: '15m', fires: '40m', labels: [at] },
+    series: Object.fromEntries(buckets.map(([le, values]) => [ours(name, `${labels}le="${le}"`), values])),
+  };
+}

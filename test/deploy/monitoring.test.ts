@@ -1,0 +1,172 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse, stringify } from 'yaml';
+import { families } from '../../src/observe/families.ts';
+import type { Description } from '../../src/observe/family.ts';
+import { alertCases } from './alert-cases.ts';
+import { namesIn } from './promql.ts';
+import { preparePromtool } from './promtool.ts';
+
+/** deploy/alerts.yaml and deploy/grafana.json: of metrics that there are, and each alert fires when it shall and not before. */
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+interface Panel {
+  readonly id: number;
+  readonly title: string;
+  readonly type: string;
+  readonly description?: string;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly fieldConfig?: { readonly defaults: { readonly unit: string } };
+  readonly targets?: readonly { readonly expr: string; readonly legendFormat?: string; readonly refId: string }[];
+}
+
+const { groups } = parse(readFileSync('deploy/alerts.yaml', 'utf8')) as { groups: { rules: Rule[] }[] };
+const rules = groups.flatMap((group) => group.rules);
+const dashboard = JSON.parse(readFileSync('deploy/grafana.json', 'utf8')) as {
+  panels: Panel[];
+  templating: { list: { name: string; query: unknown }[] };
+};
+const drawn = dashboard.panels.filter(({ type }) => type !== 'row');
+/** As Grafana would put values in place of its variables. */
+const expressions = drawn.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr }) => ({
+    title,
+    expr: expr.replaceAll(/\$__(?:rate_interval|range)/g, '5m').replaceAll(/\$(?:job|instance)/g, '.+'),
+  })),
+);
+
+const known = new Map<string, Description>(
+  Object.values(families).flatMap((family: Description) =>
+    (family.type === 'histogram' ? ['_bucket', '_sum', '_count'] : ['']).map(
+      (end) => [family.name + end, family] as const,
+    ),
+  ),
+);
+/** What Prometheus itself puts to a series, and the bound of a bucket. */
+const always = ['job', 'instance', 'le'];
+
+function expectKnown(expression: string): void {
+  const { metrics, labels } = namesIn(expression);
+  expect(metrics, expression).not.toEqual([]);
+  for (const metric of metrics) expect([...known.keys()], expression).toContain(metric);
+  const theirs = metrics.flatMap((metric) => known.get(metric)?.labels ?? []);
+  for (const label of labels) expect([...theirs, ...always], `${label} in ${expression}`).toContain(label);
+}
+
+/** The anchor that a page's heading has. */
+const anchors = (page: string): string[] =>
+  [...readFileSync(page, 'utf8').matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+
+let promtool: string;
+let folder: string;
+beforeAll(async () => {
+  promtool = await preparePromtool((line) => void process.stderr.write(`promtool: ${line}\n`));
+  folder = mkdtempSync(join(tmpdir(), 'rules-'));
+}, 300_000);
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Its words where it is not content. */
+async function complaints(...args: string[]): Promise<string> {
+  const { exitCode, all } = await execa(promtool, args, { all: true, reject: false });
+  return exitCode === 0 ? '' : all;
+}
+
+describe('deploy/alerts.yaml', () => {
+  it('is what Prometheus takes', async () => {
+    expect(await complaints('check', 'rules', 'deploy/alerts.yaml')).toBe('');
+  });
+
+  it.each(rules)('$alert is of metrics that there are, and says what to do and where that is written', (rule) => {
+    expectKnown(rule.expr);
+    const { summary = '', description = '', runbook = '' } = rule.annotations;
+    expect(['critical', 'warning', 'info']).toContain(rule.labels['severity']);
+    expect(summary.length).toBeGreaterThan(20);
+    expect(description.length).toBeGreaterThan(80);
+    const [page = '', anchor] = runbook.split('#');
+    expect(existsSync(page), runbook).toBe(true);
+    expect(anchors(page)).toContain(anchor);
+  });
+
+  it('each alert fires when it shall, and not before', async () => {
+    expect(alertCases.map(({ alert }) => alert)).toEqual(rules.map(({ alert }) => alert));
+    const tests = alertCases.map(({ alert, series, calm, fires, labels }) => ({
+      name: alert,
+      interval: '1m',
+      input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
+      alert_rule_test: [
+        { eval_time: calm, alertname: alert, exp_alerts: [] },
+        {
+          eval_time: fires,
+          alertname: alert,
+          exp_alerts: labels.map((exp_labels) => ({ exp_labels: { ...ruleLabels(alert), ...exp_labels } })),
+        },
+      ],
+    }));
+    // Annotations are compared as well: so the rules are tried without them.
+    const bare = groups.map((group, index) => ({
+      name: `group-${index}`,
+      rules: group.rules.map((rule) =>
+        Object.fromEntries(Object.entries(rule).filter(([key]) => key !== 'annotations')),
+      ),
+    }));
+    writeFileSync(join(folder, 'rules.yaml'), stringify({ groups: bare }));
+    const file = join(folder, 'tests.yaml');
+    writeFileSync(file, stringify({ rule_files: ['rules.yaml'], evaluation_interval: '1m', tests }));
+    expect(await complaints('test', 'rules', file)).toBe('');
+  });
+});
+
+const ruleLabels = (alert: string): Readonly<Record<string, string>> =>
+  rules.find((rule) => rule.alert === alert)?.labels ?? {};
+
+describe('deploy/grafana.json', () => {
+  it('is of expressions that Prometheus takes', async () => {
+    const file = resolve(folder, 'dashboard.yaml');
+    const recorded = expressions.map(({ expr }, index) => ({ record: `panel:${index}`, expr }));
+    writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }));
+    expect(await complaints('check', 'rules', file)).toBe('');
+  });
+
+  it.each(expressions)('$title: $expr', ({ expr }) => expectKnown(expr));
+
+  it('shows every metric that there is', () => {
+    const shown = new Set(
+      expressions.flatMap(({ expr }) => namesIn(expr).metrics.map((name) => known.get(name)?.name)),
+    );
+    expect(
+      Object.values(families)
+        .map(({ name }) => name)
+        .filter((name) => !shown.has(name)),
+    ).toEqual([]);
+  });
+
+  it('has panels with a unit and a sentence each, none over another', () => {
+    expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+    const taken = new Set<string>();
+    for (const { title, gridPos } of dashboard.panels)
+      for (let x = gridPos.x; x < gridPos.x + gridPos.w; x += 1)
+        for (let y = gridPos.y; y < gridPos.y + gridPos.h; y += 1) {
+          expect(taken.has(`${x} ${y}`), title).toBe(false);
+          expect(x, title).toBeLessThan(24);
+          taken.add(`${x} ${y}`);
+        }
+    for (const { title, description, fieldConfig, targets } of drawn) {
+      expect(description?.length, title).toBeGreaterThan(20);
+      expect(fieldConfig?.defaults.unit, title).toBeTruthy();
+      expect(targets?.length, title).toBeGreaterThan(0);
+    }
+  });
+});

@@ -1,0 +1,30 @@
+/** What a PromQL expression names: enough of the language for the expressions in deploy/. */
+export interface Named {
+  readonly metrics: readonly string[];
+  readonly labels: readonly string[];
+}
+
+const words = new Set(
+  (
+    'and or unless on by without ignoring bool offset sum count min max avg topk rate increase changes time ' +
+    'histogram_quantile min_over_time max_over_time clamp_min label_replace'
+  ).split(' '),
+);
+
+export function namesIn(expression: string): Named {
+  const labels: string[] = [];
+  const metrics: string[] = [];
+  const rest = expression
+    .replace(/"(?:[^"\\]|\\.)*"/g, '""')
+    .replace(/\{([^}]*)\}/g, (_, inside: string) => {
+      labels.push(...[...inside.matchAll(/([a-z_]+)\s*(?:=~|!~|!=|=)/g)].map(([, label]) => label!));
+      return ' ';
+    })
+    .replace(/\[[^\]]*\]/g, ' ')
+    .replace(/\b(?:by|without|on|ignoring)\s*\(([^)]*)\)/g, (_, inside: string) => {
+      labels.push(...inside.split(',').map((label) => label.trim()));
+      return ' ';
+    });
+  for (const [word] of rest.matchAll(/[a-zA-Z_:][\w:]*/g)) if (!words.has(word)) metrics.push(word);
+  return { metrics, labels };
+}

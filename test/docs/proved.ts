@@ -1,0 +1,23 @@
+/**
+ * Why commands of the pages are not run by test/e2e/docs.test.ts: another test runs them, or they cannot be run here. Lines as they
+ * stand on the pages.
+ */
+export const elsewhere: Readonly<Record<string, string>> = {
+  'npm run demo': 'boots a node itself: run by hand and before each release; what it shows is in test/e2e',
+  'npm test': 'this',
+  'npm run setup': 'npm test begins with it',
+  'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs the tests in such nodes',
+  'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
+};
+
+const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
+const needsCrictl = 'crictl is built only where Go is: npm run conformance runs it through the shim';
+const needsSystemd = 'needs systemd as init, with the unit in place';
+
+/** By how they begin. */
+export const notRunHere: Readonly<Record<string, string>> = {
+  'kubectl ': needsCluster,
+  'crictl ': needsCrictl,
+  'systemctl ': needsSystemd,
+  'journalctl ': needsSystemd,
+};
