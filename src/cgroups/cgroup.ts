@@ -123,6 +123,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
   }
 
+  /** memory.oom.group, `0` or `1`; undefined where the kernel or the cgroup has none. */
+  readOomGroup(cgroup: CgroupPath): string | undefined {
+    return this.#optional(cgroup, 'memory.oom.group', (text) => text);
+  }
+
   /** memory.current. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   usedNow(cgroup: CgroupPath): Bytes {
     return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
@@ -170,6 +175,12 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
     }
     return { outcome: 'written', found };
+  }
+
+  /** Whether the file has this value. Throws INVALID_VALUE, CGROUP_UNAVAILABLE as {@link write}. */
+  has(cgroup: CgroupPath, step: CgroupWrite): boolean {
+    const { file, isThere } = encode(step, this.#files.pageSize);
+    return isThere(this.#files.readNow(cgroup, file));
   }
 
   /** The first of them alone. */

@@ -102,7 +102,7 @@ class Reclaim {
     for (let current = first; ; current = this.tree.readMemoryCurrent(this.cgroup)) {
       this.time.throwIfAborted();
       const goal = await this.#goal(current);
-      if (this.#isReached(current, goal)) return { current };
+      if (this.#isReached(current, goal) && this.#isHeld()) return { current };
       this.#note(current);
       const got = await this.#step(current, goal);
       // The kernel tells nobody when use falls (memory.events, all that can be watched, counts what goes wrong), so this
@@ -129,6 +129,15 @@ class Reclaim {
     // Under the target by less than hoped for: the rest does not come free, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
     return isEnough && current < this.target;
+  }
+
+  /** Whether memory.high is still there: systemd takes away what its unit does not have when anybody sets a property of it. */
+  #isHeld(): boolean {
+    if (this.time.isOver) return true;
+    const found = this.tree.readHigh(this.cgroup);
+    const isHeld = found !== 'max' && found <= this.#held;
+    this.#held = found === 'max' ? Infinity : found;
+    return isHeld;
   }
 
   #note(current: Bytes): void {

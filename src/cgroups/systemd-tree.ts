@@ -9,7 +9,7 @@ import { cgroupFilePath, writeFailed } from './file.ts';
 import type { CgroupPath } from './file.ts';
 import { unitUnavailable } from './systemd.ts';
 import type { Systemd } from './systemd.ts';
-import { isSameProperty, propertiesOf, unitOf } from './units.ts';
+import { isRoundedInUnit, isSameProperty, propertiesOf, unitOf } from './units.ts';
 import type { UnitProperty } from './units.ts';
 
 export interface DriverTreeOptions {
@@ -19,6 +19,8 @@ export interface DriverTreeOptions {
   readonly driver: () => Promise<CgroupDriverName>;
   readonly systemd: Systemd;
 }
+
+const OOM_GROUP = 'memory.oom.group';
 
 interface UnitWrite {
   readonly unit: string;
@@ -58,7 +60,9 @@ export class DriverCgroupTree extends CgroupTree {
   async #writeUnit(cgroup: CgroupPath, step: CgroupWrite, asked: UnitWrite): Promise<Written> {
     // A cgroup that has gone is said to be gone, whatever systemd knows of it.
     await this.readFile(cgroup, asked.file);
-    const before = await this.#read(cgroup, asked);
+    const before = await this.#readUnless(cgroup, asked, () => this.has(cgroup, step));
+    if (before === 'needless') return super.write(cgroup, step);
+    const kept = this.#rewritten(cgroup, asked.file);
     if (asked.properties.every((property) => isSameProperty(property, before.get(property.name))))
       return this.#writeFile(cgroup, step);
     try {
@@ -72,6 +76,7 @@ export class DriverCgroupTree extends CgroupTree {
     if (other !== undefined) throw this.#overwritten(cgroup, asked.file, other, after.get(other.name));
     try {
       const { found } = await this.#writeFile(cgroup, step);
+      for (const one of kept) await this.#keep(cgroup, one);
       return { outcome: 'written', found };
     } catch (error) {
       return this.#putBack(asked, before, error);
@@ -89,6 +94,35 @@ export class DriverCgroupTree extends CgroupTree {
         throw error;
       return { outcome: 'written', found };
     }
+  }
+
+  /** A value that is there already needs no systemd: what it has not written, it being away, can be undone all the same. */
+  async #readUnless(
+    cgroup: CgroupPath,
+    asked: UnitWrite,
+    isThere: () => boolean,
+  ): Promise<ReadonlyMap<string, bigint> | 'needless'> {
+    try {
+      return await this.#read(cgroup, asked);
+    } catch (error) {
+      if (isUnavailable(error) && isThere()) return 'needless';
+      throw error;
+    }
+  }
+
+  /** What files have that systemd, which writes them all, has no words for: to be kept. */
+  #rewritten(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
+    const { cpuMax } = this.readLimitsNow(cgroup);
+    const quota = cpuMax && written !== 'cpu.max' ? [{ file: 'cpu.max', value: cpuMax } as const] : [];
+    const oomGroup = this.readOomGroup(cgroup);
+    return [...quota, ...(oomGroup === '1' ? [{ file: 'unified', key: OOM_GROUP, value: oomGroup } as const] : [])];
+  }
+
+  async #keep(cgroup: CgroupPath, one: CgroupWrite): Promise<void> {
+    const { cpuMax } = this.readLimitsNow(cgroup);
+    // Anything but a rounded quota has been set by somebody else.
+    if (one.file === 'cpu.max' && (cpuMax === undefined || !isRoundedInUnit(cgroup, one.value, cpuMax))) return;
+    await super.write(cgroup, one);
   }
 
   async #read(cgroup: CgroupPath, { unit, properties }: UnitWrite): Promise<ReadonlyMap<string, bigint>> {
@@ -129,3 +163,7 @@ export class DriverCgroupTree extends CgroupTree {
     return writeFailed(cgroupFilePath(this.root, cgroup, file), String(asked.value), why, { found: String(found) });
   }
 }
+
+const isUnavailable = (error: unknown): boolean =>
+  error instanceof ShimError &&
+  (error.reason === Reason.SYSTEMD_UNAVAILABLE || error.reason === Reason.UNIT_UNAVAILABLE);

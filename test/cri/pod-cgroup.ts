@@ -13,8 +13,6 @@ export interface PodCgroupFiles {
   readonly 'cpu.weight': string;
 }
 
-export type PodCgroupFile = keyof PodCgroupFiles;
-
 interface Driver {
   /** CRI's cgroup_parent, which is also the path of the pod's cgroup: guaranteed pods have no folder of their class. */
   parent(uid: string, qos: QosClass): string;
@@ -22,7 +20,7 @@ interface Driver {
   containerName(id: string): string;
   /** @param folder the cgroup's, on the node. It may be there already. */
   make(folder: string, files: PodCgroupFiles): void;
-  write(folder: string, file: PodCgroupFile, value: string): void;
+  write(folder: string, files: Partial<PodCgroupFiles>): void;
   remove(folder: string): void;
 }
 
@@ -36,7 +34,7 @@ const cgroupfs: Driver = {
     writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
     writeFiles(folder, files);
   },
-  write: (folder, file, value) => writeFileSync(join(folder, file), value),
+  write: writeFiles,
   remove: rmdirSync,
 };
 
@@ -59,10 +57,10 @@ const systemd: Driver = {
     execaSync('systemctl', ['start', unitOf(folder)]);
     writeFiles(folder, files);
   },
-  // As libcontainer does for kubelet: the unit, then the file.
-  write(folder, file, value) {
-    setProperties(unitOf(folder), propertiesOf([file, value]));
-    writeFileSync(join(folder, file), value);
+  // As libcontainer does for kubelet: the unit, then the files.
+  write(folder, files) {
+    setProperties(unitOf(folder), Object.entries(files).flatMap(propertiesOf));
+    writeFiles(folder, files);
   },
   remove: (folder) => void execaSync('systemctl', ['stop', unitOf(folder)]),
 };
@@ -75,8 +73,7 @@ export const podCgroupParent = (uid: string, qos: QosClass): string => driver.pa
 export const podCgroupFolder = (uid: string, qos: QosClass): string => join(CGROUP_ROOT, podCgroupParent(uid, qos));
 export const containerFolder = (podFolder: string, id: string): string => join(podFolder, driver.containerName(id));
 export const makePodCgroup = (folder: string, files: PodCgroupFiles): void => driver.make(folder, files);
-export const writePodCgroup = (folder: string, file: PodCgroupFile, value: string): void =>
-  driver.write(folder, file, value);
+export const writePodCgroup = (folder: string, files: Partial<PodCgroupFiles>): void => driver.write(folder, files);
 export const removePodCgroup = (folder: string): void => driver.remove(folder);
 
 /** The unit whose cgroup's folder this is. */
@@ -117,6 +114,6 @@ function propertiesOf([file, value]: readonly [file: string, value: string]): Pr
   }
 }
 
-function writeFiles(folder: string, files: PodCgroupFiles): void {
-  for (const [file, value] of Object.entries(files)) writeFileSync(join(folder, file), value as string);
+function writeFiles(folder: string, files: Partial<PodCgroupFiles>): void {
+  for (const [file, value] of Object.entries(files)) writeFileSync(join(folder, file), value);
 }

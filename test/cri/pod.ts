@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import type { CriClient, Resources } from './client.ts';
 import {
-  type PodCgroupFile,
   type PodCgroupFiles,
   type QosClass,
   containerFolder,
@@ -91,9 +90,9 @@ export class RunningPod {
     return containerFolder(this.cgroup, this.id(name));
   }
 
-  /** Sets a limit of the pod's cgroup, as kubelet does. */
-  write(file: PodCgroupFile, value: string): void {
-    writePodCgroup(this.cgroup, file, value);
+  /** Sets limits of the pod's cgroup, as kubelet does. */
+  write(files: Partial<PodCgroupFiles>): void {
+    writePodCgroup(this.cgroup, files);
   }
 
   /** A file of the pod's cgroup, or of a container's. */

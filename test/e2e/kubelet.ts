@@ -131,7 +131,7 @@ export class Kubelet {
       return this.cri.updatePod(pod.sandboxId, resources, { overhead: {} });
     };
     if (this.options.tells === 'before') await tell();
-    pod.write('memory.max', String(limit));
+    pod.write({ 'memory.max': String(limit) });
     // An error is only logged.
     if (this.options.tells === 'after') await tell().catch(() => undefined);
   }

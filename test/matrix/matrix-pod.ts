@@ -1,5 +1,4 @@
 import type { CriClient } from '../cri/client.ts';
-import type { PodCgroupFile } from '../cri/pod-cgroup.ts';
 import { type QosClass, type RunningPod, runPod } from '../cri/pod.ts';
 import type { ResizeClient } from '../server/resize-api-client.ts';
 import { type PodAmounts, amountsOf } from './amounts.ts';
@@ -53,16 +52,13 @@ export class MatrixPod {
     return podValues(this.origin.containers, amounts, this.qos);
   }
 
-  /** Sets a limit of the pod's cgroup, as kubelet does. */
-  write(file: PodCgroupFile, value: string): void {
-    this.running.write(file, value);
-  }
-
   /** Gives the pod's cgroup kubelet's values for the start, whatever a way has made of them. */
   reset(): void {
     const { memory, quota, shares } = this.values(this.origin.start);
-    this.write('memory.max', String(memory ?? 'max'));
-    this.write('cpu.max', `${quota ?? 'max'} ${PERIOD}`);
-    this.write('cpu.weight', String(podWeight(shares)));
+    this.running.write({
+      'memory.max': String(memory ?? 'max'),
+      'cpu.max': `${quota ?? 'max'} ${PERIOD}`,
+      'cpu.weight': String(podWeight(shares)),
+    });
   }
 }

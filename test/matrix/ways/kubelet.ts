@@ -104,9 +104,11 @@ class PodCgroup {
   }
 
   #write({ memory, quota, shares }: Partial<PodConfig>): void {
-    if (memory !== undefined) this.pod.write('memory.max', memory === -1 ? 'max' : String(memory));
-    if (quota !== undefined) this.pod.write('cpu.max', `${quota === -1 ? 'max' : quota} ${PERIOD}`);
-    if (shares !== undefined) this.pod.write('cpu.weight', String(podWeight(shares)));
+    this.pod.running.write({
+      ...(memory !== undefined && { 'memory.max': memory === -1 ? 'max' : String(memory) }),
+      ...(quota !== undefined && { 'cpu.max': `${quota === -1 ? 'max' : quota} ${PERIOD}` }),
+      ...(shares !== undefined && { 'cpu.weight': String(podWeight(shares)) }),
+    });
   }
 }
 
