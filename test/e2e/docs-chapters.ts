@@ -22,6 +22,7 @@ export const chapters: readonly Chapter[] = [
     name: 'a pod that runs',
     lines: [
       'resizectl get pods',
+      'resizectl doctor',
       'resizectl plan web app.memory=1Gi volume.cache=50%',
       'resizectl resize web app.memory=1Gi volume.cache=50%',
       'resizectl resize default/web volume.cache=512Mi',

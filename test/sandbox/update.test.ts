@@ -342,6 +342,18 @@ describe('the pod itself', () => {
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
+  test('containerd 2.2 has the call and says that it is not implemented: the same; any other Unknown is its own', async () => {
+    runtime.makePod(String(300 * MI), [300 * MI]);
+    const says = (details: string) => () =>
+      Promise.reject(Object.assign(new Error(details), { code: 2, details, metadata: new Metadata() }));
+    const request = podUpdate({ cpu_quota: 50_000n });
+    expect(await updatePod(runtime.context, request, says('not implemented yet'))).toEqual(Buffer.alloc(0));
+    expect(runtime.read('cpu.max')).toBe('50000 100000');
+    const refused = updatePod(runtime.context, podUpdate({ cpu_quota: 60_000n }), says('runc has failed'));
+    await expect(refused).rejects.toMatchObject({ code: 2, details: 'runc has failed' });
+    expect(runtime.read('cpu.max')).toBe('50000 100000');
+  });
+
   test('of a pod that nobody knows nothing is answered for it', async () => {
     runtime.on('PodSandboxStatus', () => {
       throw new Error('no such pod');

@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+/** By which versions the gains of docs/compatibility.md come and go: the table of pairs has to follow from the others. */
+const minor = (version: string): number => Number(version.split('.')[1]);
+
+function gains(kubelet: string, containerd: string): string {
+  const of = minor(kubelet);
+  const [major, release] = containerd.split('.').map(Number) as [number, number];
+  const callsPod = of >= 33;
+  const storesOnly = major === 2 && release >= 3;
+  return [
+    of >= 37 ? '(V)' : 'V',
+    ...(callsPod ? [storesOnly ? 'C' : 'P'] : []),
+    ...(major === 1 ? ['R'] : []),
+    ...(of >= 33 ? ['F'] : []),
+    ...(of >= 34 ? ['D'] : []),
+  ].join(' ');
+}
+
+/** "1.27 to 1.32", "1.34, 1.35": all of them. */
+function versionsOf(cell: string): string[] {
+  const [, first, last] = /^(\S+) to (\S+)$/.exec(cell) ?? [];
+  if (first === undefined || last === undefined) return cell.replace('containerd ', '').split(', ');
+  return Array.from({ length: minor(last) - minor(first) + 1 }, (_, index) => `1.${minor(first) + index}`);
+}
+
+test('docs/compatibility.md has each pair of kubelet and containerd, with what it gains', () => {
+  const page = readFileSync('docs/compatibility.md', 'utf8');
+  const text = /## Each pair\n([^]*?)\n## /.exec(page)?.[1] ?? '';
+  const [head = [], , ...rows] = [...text.matchAll(/^\| (.*) \|$|^\|---.*$/gm)].map(([, row = '']) => row.split(' | '));
+  const seen: string[] = [];
+  for (const [kubelets = '', ...cells] of rows)
+    for (const [index, cell] of cells.entries())
+      for (const kubelet of versionsOf(kubelets))
+        for (const containerd of versionsOf(head[index + 1] ?? '')) {
+          expect([kubelet, containerd, cell]).toEqual([kubelet, containerd, gains(kubelet, containerd)]);
+          seen.push(`${kubelet} ${containerd}`);
+        }
+  const all = Array.from({ length: 11 }, (_, index) => `1.${27 + index}`).flatMap((kubelet) =>
+    ['1.6', '1.7', '2.0', '2.1', '2.2', '2.3'].map((containerd) => `${kubelet} ${containerd}`),
+  );
+  expect(seen.sort()).toEqual(all.sort());
+});
