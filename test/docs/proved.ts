@@ -3,8 +3,8 @@
  * stand on the pages.
  */
 export const elsewhere: Readonly<Record<string, string>> = {
-  'npm run demo': 'boots a node itself: run by hand and before each release; what it shows is in test/e2e',
-  'npm test': 'this',
+  'npm run demo': 'boots a node of its own for minutes; what it shows is tested in test/e2e',
+  'npm test': 'runs this very test',
   'npm run setup': 'npm test begins with it',
   'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs the tests in such nodes',
   'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
@@ -12,7 +12,7 @@ export const elsewhere: Readonly<Record<string, string>> = {
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
 const needsCrictl = 'crictl is built only where Go is: npm run conformance runs it through the shim';
-const needsSystemd = 'needs systemd as init, with the unit in place';
+const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 
 /** By how they begin. */
 export const notRunHere: Readonly<Record<string, string>> = {
