@@ -56,6 +56,8 @@ ip link set lo up
 for module in net/llc/llc net/802/stp net/bridge/bridge drivers/net/veth; do insmod "$NODE_MODULES/kernel/$module.ko"; done
 ulimit -n 65536
 echo 1 >/proc/sys/net/ipv4/ip_forward
+# Node 22 and later use io_uring for their event loop, and User Mode Linux dies when a process that has its rings mapped forks.
+echo 2 >/proc/sys/kernel/io_uring_disabled
 
 mkdir -p "$HOME"
 export PATH="$NODE_PATH"
