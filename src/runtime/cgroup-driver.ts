@@ -4,11 +4,13 @@ import { CgroupDriverName } from './messages.ts';
 
 type Name = keyof typeof CgroupDriverName;
 
+type Asked = Pick<Backend, 'runtime'>;
+
 /**
  * The cgroup driver that the backend is set up for: by RuntimeConfig, or by the configuration in its verbose Status where it does
  * not have that (containerd before 2.0). Undefined when that does not show it. Rejects as the calls do.
  */
-export async function askCgroupDriver(backend: Backend): Promise<Name | undefined> {
+export async function askCgroupDriver(backend: Asked): Promise<Name | undefined> {
   try {
     const { linux } = await backend.runtime('RuntimeConfig', {});
     const number = linux?.cgroup_driver;
@@ -21,11 +23,11 @@ export async function askCgroupDriver(backend: Backend): Promise<Name | undefine
 
 /** The same, kept until the backend is another one. */
 export class BackendCgroupDriver {
-  readonly #backend: Backend;
+  readonly #backend: Asked;
   #asked: Promise<Name | undefined> | undefined;
   #last: Name | undefined;
 
-  constructor(backend: Backend) {
+  constructor(backend: Asked) {
     this.#backend = backend;
   }
 

@@ -38,6 +38,23 @@ describe('room is made', () => {
     expect(memory.high).toBe('max');
   });
 
+  it('and is lowered once more when it was lifted meanwhile, as systemd does to a unit that somebody changes', async () => {
+    const memory = new FakeMemory(40 * MI, 200 * MI);
+    let isLifted = false;
+    const atLower: unknown[] = [];
+    memory.meanwhile = () => {
+      if (memory.current > 56 * MI || isLifted) return;
+      isLifted = true;
+      memory.high = 'max';
+    };
+    await make(memory, 64 * MI, {
+      lower: () => Promise.resolve(void atLower.push(memory.high, memory.current)),
+    });
+    expect(isLifted).toBe(true);
+    expect(atLower).toEqual([56 * MI, 56 * MI]);
+    expect(memory.high).toBe('max');
+  });
+
   it('by nothing but memory.high when use is under the target already', async () => {
     const memory = new FakeMemory(10 * MI, 10 * MI);
     await make(memory, 64 * MI);

@@ -1,0 +1,66 @@
+import { Metadata, type ServiceError, status } from '@grpc/grpc-js';
+import { beforeEach, expect, it } from 'vitest';
+import { type Backend, BackendCgroupDriver, askCgroupDriver } from '../../src/runtime/index.ts';
+
+/** What the backend answers to each of its calls; an error is thrown. */
+let answers: Record<string, unknown>;
+let calls: string[];
+const backend = {
+  runtime(method: string) {
+    calls.push(method);
+    const answer = answers[method];
+    return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+  },
+} as unknown as Pick<Backend, 'runtime'>;
+
+const failure = (code: status): ServiceError =>
+  Object.assign(new Error('failed'), { code, details: 'failed', metadata: new Metadata() });
+const config = (driver: number) => ({ linux: { cgroup_driver: driver } });
+const statusWith = (systemd: boolean) => ({
+  info: { config: JSON.stringify({ containerd: { runtimes: { runc: { options: { SystemdCgroup: systemd } } } } }) },
+});
+
+beforeEach(() => {
+  calls = [];
+  answers = { RuntimeConfig: config(0) };
+});
+
+it.each([
+  [0, 'SYSTEMD'],
+  [1, 'CGROUPFS'],
+  [7, undefined],
+])('RuntimeConfig with %s is %s', async (driver, name) => {
+  answers = { RuntimeConfig: config(driver) };
+  expect(await askCgroupDriver(backend)).toBe(name);
+});
+
+it.each([
+  [true, 'SYSTEMD'],
+  [false, 'CGROUPFS'],
+])('without RuntimeConfig its configuration tells: SystemdCgroup %s is %s', async (systemd, name) => {
+  answers = { RuntimeConfig: failure(status.UNIMPLEMENTED), Status: statusWith(systemd) };
+  expect(await askCgroupDriver(backend)).toBe(name);
+});
+
+it('another error is not taken for an answer', async () => {
+  answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
+  await expect(askCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
+  expect(calls).toEqual(['RuntimeConfig']);
+});
+
+it('is asked once for each connection, and kept while nobody answers', async () => {
+  const driver = new BackendCgroupDriver(backend);
+  expect(await Promise.all([driver.name(), driver.name()])).toEqual(['SYSTEMD', 'SYSTEMD']);
+  expect(calls).toHaveLength(1);
+  answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
+  driver.reconnected();
+  expect(await driver.name()).toBe('SYSTEMD');
+  answers = { RuntimeConfig: config(1) };
+  expect(await driver.name()).toBe('CGROUPFS');
+  expect(calls).toHaveLength(3);
+});
+
+it('is not known as long as the backend has never answered', async () => {
+  answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
+  expect(await new BackendCgroupDriver(backend).name()).toBeUndefined();
+});
