@@ -43,7 +43,7 @@ describe('room is made', () => {
     let isLifted = false;
     const atLower: unknown[] = [];
     memory.meanwhile = () => {
-      if (memory.current > 56 * MI || isLifted) return;
+      if (memory.high !== 56 * MI || isLifted) return;
       isLifted = true;
       memory.high = 'max';
     };
