@@ -1,4 +1,4 @@
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, rmdirSync, truncateSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, rmdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -22,9 +22,13 @@ let cri: CriClient;
 const pods: RunningPod[] = [];
 const tenants: Tenant[] = [];
 
+async function start(): Promise<void> {
+  shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
+}
+
 beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
-  shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
+  await start();
   cri = new CriClient(shim.address);
 });
 
@@ -233,6 +237,39 @@ describe('what goes wrong', () => {
     } finally {
       rmdirSync(join(CGROUP_ROOT, cgroup));
     }
+  });
+});
+
+describe('the shim as its own units have it', () => {
+  const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+  const LIBRARY = '/usr/local/lib/cri-resize-shim';
+
+  beforeAll(async () => {
+    await execa('mkdir', ['-p', LIBRARY]);
+    await execa('mount', ['--bind', process.cwd(), LIBRARY]);
+    for (const name of UNITS) {
+      const unitFile = readFileSync(join('systemd', name), 'utf8');
+      // Wherever this machine has it.
+      writeFileSync(join('/etc/systemd/system', name), unitFile.replaceAll('/usr/bin/node', process.execPath));
+    }
+    await execa('systemctl', ['daemon-reload']);
+  });
+
+  afterAll(async () => {
+    await execa('systemctl', ['stop', ...UNITS]);
+    await execa('umount', [LIBRARY]);
+    await start();
+  });
+
+  test('hardened, sets limits of pods all the same', async () => {
+    const pod = await makePod();
+    expect(await shim.stop()).toBe(0);
+    // Returns when the shim has said that it serves.
+    await execa('systemctl', ['start', 'cri-resize-shim.service']);
+    await cri.ready(30_000);
+    await cri.updatePod(pod.sandboxId, limits(256, 40_000));
+    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MI), CPUQuotaPerSecUSec: '400000' });
   });
 });
 
