@@ -1,7 +1,7 @@
 /**
  * systemd's manager over D-Bus, by busctl(1). Not by a library that speaks D-Bus: busctl comes with each systemd and knows what
  * its version does, a process of its own costs the daemon neither memory nor a connection that may break, and a pod is
- * resized rarely enough for the 10 ms that one takes.
+ * resized rarely enough for the 10 to 20 ms that one takes.
  */
 import { Code, Reason, ShimError, errnoOf } from '../errors/index.ts';
 import type { UnitProperty } from './units.ts';

@@ -62,9 +62,14 @@ export class ContainerPlaces {
 
   /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
   missing(wanted: ContainerValues): ContainerValues | undefined {
-    return picked(wanted, (field) =>
-      this.#all.some((place) => !has(place, field, wanted) && !rounds(place, field, wanted)),
-    );
+    return picked(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+  }
+
+  /** Whether all of these values are there; one that systemd has rounded since is. */
+  hasAll(values: ContainerValues): boolean {
+    const lacks = (field: Field): boolean =>
+      this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
+    return picked(values, lacks) === undefined;
   }
 
   /** The step to these values from those that the container has. */

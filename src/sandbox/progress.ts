@@ -53,5 +53,5 @@ async function isPodDone(
 
 async function containerProgress(context: ResizeContext, pod: PodDescription, step: ContainerStep): Promise<Progress> {
   const places = await ContainerPlaces.of(context, pod, step.id);
-  return { written: places.written(step), isWhole: places.missing(endsOf(step).to) === undefined };
+  return { written: places.written(step), isWhole: places.hasAll(endsOf(step).to) };
 }
