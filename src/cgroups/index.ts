@@ -47,7 +47,7 @@ export { Busctl } from './systemd.ts';
 export type { Systemd, UnitState } from './systemd.ts';
 export { DriverCgroupTree } from './systemd-tree.ts';
 export type { DriverTreeOptions } from './systemd-tree.ts';
-export { isRoundedInUnit } from './units.ts';
+export { isRoundedInUnit, isUnit } from './units.ts';
 export type { UnitProperty } from './units.ts';
 export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';

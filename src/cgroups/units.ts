@@ -29,6 +29,9 @@ export function unitOf(cgroup: CgroupPath): string | undefined {
   return /.\.(slice|scope)$/.test(name) ? name : undefined;
 }
 
+/** Whether a cgroup is a unit's by its name. */
+export const isUnit = (cgroup: CgroupPath): boolean => unitOf(cgroup) !== undefined;
+
 /** The unit's D-Bus interface, which has these properties. */
 export const interfaceOf = (unit: string): string =>
   `org.freedesktop.systemd1.${unit.endsWith('.slice') ? 'Slice' : 'Scope'}`;

@@ -6,6 +6,7 @@ import {
   containerCgroupIn,
   containerIdOf,
   driverOf,
+  isUnit,
   isCgroupVanished,
 } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../errors/index.ts';
@@ -78,6 +79,7 @@ export async function readPod(
     },
     containers,
     volumes,
+    ...(isUnit(cgroup) && { inPercents: true as const }),
   };
 }
 

@@ -39,6 +39,8 @@ export interface PodState {
   /** The running containers, without the sandbox's own. */
   readonly containers: readonly ContainerState[];
   readonly volumes: readonly VolumeState[];
+  /** The cgroups are units of systemd, which makes whole percents of a quota, rounded up, when anybody sets a property of one. */
+  readonly inPercents?: true;
 }
 
 /** A file of the pod's cgroup by name, as it is and as it shall be. */

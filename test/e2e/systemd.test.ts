@@ -171,6 +171,19 @@ describe('limits of a pod', () => {
     expect(pod.read('cpu.max')).toBe('34560 100000');
   });
 
+  test('of containers that systemd has rounded, they follow as ever', async () => {
+    const pod = await makePod();
+    await cri.updateContainer(pod.id('a'), { ...limits(64, 12_340) });
+    expect(pod.read('cpu.max')).toBe('32340 100000');
+    setProperties(unitOf(pod.containerCgroup('a')), [['TasksMax', 't', '1000']]);
+    await settled(pod);
+    expect(pod.read('cpu.max', 'a')).toBe('13000 100000');
+    await cri.updateContainer(pod.id('b'), { ...limits(128, 25_000) });
+    // Of what the kernel has now.
+    expect(pod.read('cpu.max')).toBe('38000 100000');
+    expect(pod.read('cpu.max', 'b')).toBe('25000 100000');
+  });
+
   test('that systemd rounds while they are written are taken for what they are', async () => {
     const pod = await makePod();
     const cgroup = pod.cgroup.slice(CGROUP_ROOT.length);

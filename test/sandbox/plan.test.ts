@@ -82,6 +82,27 @@ describe('a container is updated', () => {
     expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toStrictEqual({ memory: 400e6 + limit(500e6) });
   });
 
+  test('quotas that systemd has rounded up to whole percents are still tight, in its units', () => {
+    const raised = [{ id: 'a', cpu: cpu(20_000) }];
+    const lowered = [{ id: 'a', cpu: cpu(5000) }];
+    // 12.34 % and 20.56 %, as asked for 32900.
+    const containers = [container('a', 'max', 13_000), container('b', 'max', 21_000)];
+    const inFiles = pod('max', 32_900, containers);
+    expect(podLimitsFor(inFiles, raised)).toStrictEqual({});
+    const inUnits: PodState = { ...inFiles, inPercents: true };
+    expect(podLimitsFor(inUnits, raised)).toStrictEqual({ cpu: cpu(41_000) });
+    expect(podLimitsFor(inUnits, lowered)).toStrictEqual({ cpu: cpu(26_000) });
+    // The pod's own: 32.9 % that became 33.
+    const exact = [container('a', 'max', 12_340), container('b', 'max', 20_560)];
+    expect(podLimitsFor(pod('max', 33_000, exact), lowered)).toStrictEqual({});
+    expect(podLimitsFor({ ...pod('max', 33_000, exact), inPercents: true }, lowered)).toStrictEqual({
+      cpu: cpu(25_560),
+    });
+    // More than that is on purpose.
+    expect(podLimitsFor({ ...pod('max', 34_000, exact), inPercents: true }, lowered)).toStrictEqual({});
+    expect(podLimitsFor({ ...pod('max', 30_800, exact), inPercents: true }, raised)).toStrictEqual({});
+  });
+
   test("kubelet's sum of milliCPU under the kernel's least quotas is tight", () => {
     // 5m and 100m: kubelet gives the pod 105m, the first container the least quota of 1000 instead of 500.
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);

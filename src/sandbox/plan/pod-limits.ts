@@ -36,7 +36,8 @@ function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | u
   // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
   const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
   const rounding = state.containers.length;
-  const room = { under: least + rounding, over: rounding };
+  const percent = percentOf(state, period);
+  const room = { under: least + rounding * (1 + percent), over: rounding + percent };
   const wanted = limitFor(
     numberOf(quota),
     room,
@@ -79,8 +80,11 @@ export function isWithin(state: PodState, step: Extract<Step, { kind: 'pod-memor
   if (step.kind === 'pod-memory') return memorySum(state) <= step.from + memoryRoom(state).over;
   const { quota, period } = step.from;
   if (quota === 'max') return true;
-  return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1);
+  return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1 + percentOf(state, period));
 }
+
+/** What systemd may have added to each quota, in microseconds. */
+const percentOf = ({ inPercents }: PodState, period: number): number => (inPercents ? period / 100 : 0);
 
 /**
  * The kernel rounds each limit down to a page, the pod's only once: so a tight one may stand above by a page less than
