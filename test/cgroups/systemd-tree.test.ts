@@ -33,7 +33,7 @@ class FakeSystemd implements Systemd {
   isAway = false;
   readonly unit = new Map<string, bigint>();
   readonly sets: (readonly UnitProperty[])[] = [];
-  onSet: () => void = () => undefined;
+  onSet: () => void | Promise<void> = () => undefined;
   onRead: () => void = () => undefined;
 
   read(_unit: string, names: readonly string[]): Promise<UnitState> {
@@ -43,18 +43,13 @@ class FakeSystemd implements Systemd {
     return Promise.resolve({ cgroup: this.cgroup, properties });
   }
 
-  set(unit: string, properties: readonly UnitProperty[]): Promise<void> {
+  async set(unit: string, properties: readonly UnitProperty[]): Promise<void> {
     expect(unit).toBe(UNIT);
-    if (this.isAway) return Promise.reject(unavailable());
+    if (this.isAway) throw unavailable();
     this.sets.push(properties);
     for (const { name, value } of properties) this.unit.set(name, value);
     this.writeAll();
-    try {
-      this.onSet();
-      return Promise.resolve();
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
+    await this.onSet();
   }
 
   writeAll(): void {
