@@ -36,13 +36,16 @@ const program = new Command('matrix')
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
 async function main({ containerd, runtime, init }: Flags): Promise<number> {
-  const nodes = containerd.flatMap((release) =>
-    runtime.flatMap((name) =>
-      init
-        .filter((first) => isMade(release, name, first))
-        .map((first) => ({ containerd: release, runtime: name, init: first })),
-    ),
-  );
+  // Systemd first: it takes longest, and what is left for the end is short.
+  const nodes = inits
+    .toReversed()
+    .flatMap((first) =>
+      containerd.flatMap((release) =>
+        runtime
+          .filter((name) => init.includes(first) && isMade(release, name, first))
+          .map((name) => ({ containerd: release, runtime: name, init: first })),
+      ),
+    );
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-matrix-'));
   try {
