@@ -50,7 +50,7 @@ Sockets that systemd passes on ([units.md](units.md)) stay as systemd has made t
 ## Stopping
 
 On SIGTERM or SIGINT the shim stops accepting, tells every client (GOAWAY), lets running calls finish for up to \`shutdownTimeout\` and exits 0; calls
-that still run then are cut, and a warning says how many. A second signal ends it at once, with exit code 130 (SIGINT) or 143 (SIGTERM). Exit code 1:
+that still run then are cut, and a warning says how many. Watches (GetContainerEvents) are ended once nothing else runs. A second signal ends it at once, with exit code 130 (SIGINT) or 143 (SIGTERM). Exit code 1:
 it could not start or could not go on serving.
 `;
 }
