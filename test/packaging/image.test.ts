@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
@@ -45,6 +45,10 @@ it('the Dockerfile copies all that its steps need, and what they make runs by it
   rmSync(build, { recursive: true });
   const { stdout } = await execa(process.execPath, [installed, '--version'], { cwd: '/' });
   expect(stdout).toBe(version);
+  const config = join(folder, 'config.yaml');
+  writeFileSync(config, 'logLevel: loud\n');
+  const refused = await execa(process.execPath, [installed, '--config', config], { cwd: '/', reject: false });
+  expect(refused.stderr).toContain('config.yaml:1:1: logLevel: "loud" must be one of');
   const { stdout: used } = await execa(join(dirname(dirname(installed)), 'bin/resizectl'), ['--help']);
   expect(used).toContain('resizectl');
 }, 120_000);
