@@ -27,11 +27,14 @@ const say = progressOf('test');
  * what is between kernel and shim on two, what is between Kubernetes, systemd or a person and the shim on one; and `npm run matrix` has
  * more than the matrix here, of all releases but 1.6.
  */
-const LEFT_OUT: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>> = {
+const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
   '1.6': ['volume*', 'tmpfs', 'foresight*', 'foreign-remount', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
   '1.7': ['matrix', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
   '2.1': ['matrix'],
 };
+
+/** What a node with systemd as its first process is for; all others do without. */
+const UNDER_SYSTEMD = 'test/e2e/systemd.test.ts';
 
 async function unitTests(folder: string, signal: AbortSignal): Promise<Outcome> {
   say('unit and property tests ...');
@@ -57,13 +60,30 @@ async function main(): Promise<number> {
         containerd,
         runtime: 'runc',
         outDir: join(folder, containerd),
-        exclude: (LEFT_OUT[containerd] ?? []).map((name) => `test/e2e/${name}.test.ts`),
+        exclude: [...LEFT_OUT[containerd].map((name) => `test/e2e/${name}.test.ts`), UNDER_SYSTEMD],
         timeoutMs: 30 * 60_000,
         say,
         signal,
       });
+    const underSystemd = (): Promise<Outcome> =>
+      testsInNode({
+        what: 'end to end, systemd',
+        project: 'e2e',
+        containerd: '2.1',
+        runtime: 'runc',
+        init: 'systemd',
+        outDir: join(folder, 'systemd'),
+        only: [UNDER_SYSTEMD],
+        timeoutMs: 10 * 60_000,
+        say,
+        signal,
+      });
     // The newest have most tests: what is left for the end is short. A node has one processor, and so have most files of unit tests.
-    const runs = [...releases.toReversed().map((release) => () => inNode(release)), () => unitTests(folder, signal)];
+    const runs = [
+      ...releases.toReversed().map((release) => () => inNode(release)),
+      ...(releases.includes('2.1') ? [underSystemd] : []),
+      () => unitTests(folder, signal),
+    ];
     return report('tests', await inPairs(runs, (run) => run()), say);
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -31,6 +31,8 @@ export interface NodeRun {
   /** `plain` when not given. */
   readonly init?: Init;
   readonly outDir: string;
+  /** Files of tests; all of the project when not given. */
+  readonly only?: readonly string[];
   /** Files of tests that are left to other nodes. */
   readonly exclude?: readonly string[];
   /** What the tests are told. */
@@ -50,12 +52,14 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     init = 'plain',
     outDir,
     env = {},
+    only = [],
     exclude = [],
     timeoutMs,
     say,
     signal,
   } = run;
-  const vitestFlags = [...flags(project, '$NODE_OUT/results.json'), ...exclude.map((file) => `--exclude=${file}`)];
+  const excluded = exclude.map((file) => `--exclude=${file}`);
+  const vitestFlags = [...flags(project, '$NODE_OUT/results.json'), ...excluded, ...only];
   say(`${what} ...`);
   const output: Buffer[] = [];
   const sink = new Writable({
