@@ -98,16 +98,21 @@ function control(facts: Facts): string {
   ].join('\n')}\n`;
 }
 
-function writing(root: string) {
+interface Writing {
+  readonly write: (path: string, content: string | Buffer, mode?: number) => void;
+  readonly link: (path: string, to: string) => void;
+}
+
+function writing(root: string): Writing {
   const place = (path: string): string => {
     mkdirSync(dirname(join(root, path)), { recursive: true, mode: 0o755 });
     return join(root, path);
   };
   return {
-    write(path: string, content: string | Buffer, mode = 0o644): void {
+    write: (path, content, mode = 0o644) => {
       writeFileSync(place(path), content);
       chmodSync(join(root, path), mode);
     },
-    link: (path: string, to: string): void => symlinkSync(to, place(path)),
+    link: (path, to) => symlinkSync(to, place(path)),
   };
 }
