@@ -55,7 +55,7 @@ module.exports = {
       name: 'src-does-not-import-tests',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(test|bench|demo|scripts)/' },
+      to: { path: '^(test|bench|demo|packaging|scripts)/' },
     },
     {
       name: 'no-unlisted',

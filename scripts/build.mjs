@@ -27,6 +27,7 @@ const entries = {
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch': 'test/watch/main.ts',
   'tools/units': 'test/units/main.ts',
+  'tools/package': 'packaging/main.ts',
 };
 
 // Built beside and moved into place file by file: a command that runs meanwhile has its whole files.

@@ -10,7 +10,11 @@ const checks = [
   ['lint', bin('eslint'), ['.']],
   ['format', bin('biome'), ['format', '.']],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
-  ['import directions', bin('depcruise'), ['src', 'test', 'bench', 'demo', '--config', '.dependency-cruiser.cjs']],
+  [
+    'import directions',
+    bin('depcruise'),
+    ['src', 'test', 'bench', 'demo', 'packaging', '--config', '.dependency-cruiser.cjs'],
+  ],
 ];
 
 let failed = 0;

@@ -57,6 +57,16 @@ once('installing dependencies', 'node_modules/.setup-stamp', fingerprint(['packa
 once(
   'building',
   'dist/.setup-stamp',
-  fingerprint(['package-lock.json', 'package.json', 'scripts/build.mjs', 'src', 'test', 'bench', 'demo', 'proto']),
+  fingerprint([
+    'package-lock.json',
+    'package.json',
+    'scripts/build.mjs',
+    'src',
+    'test',
+    'bench',
+    'demo',
+    'packaging',
+    'proto',
+  ]),
   () => run('building', process.execPath, ['scripts/build.mjs']),
 );

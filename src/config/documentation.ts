@@ -1,15 +1,24 @@
 import { stringify } from 'yaml';
 import { apiVersion, configKeys, flagOf, kind, settingOf } from './schema.ts';
 
+/**
+ * A configuration file with every setting at its default. Commented out they stay the program's own: what a package ships as the file to
+ * edit, each with what it means.
+ */
+export function configurationExample({ isCommentedOut }: { readonly isCommentedOut: boolean }): string {
+  const settings = configKeys.flatMap((key) => {
+    const { fallback, isSwitch, description, allowed } = settingOf(key);
+    const line = `${key}: ${isSwitch ? fallback : stringify(fallback).trimEnd()}`;
+    return isCommentedOut ? ['', `# ${description}`, `# It is ${allowed}.`, `#${line}`] : [line];
+  });
+  return `${[`apiVersion: ${apiVersion}`, `kind: ${kind}`, ...settings].join('\n')}\n`;
+}
+
 /** The text of docs/configuration.md, made from the schema: a test fails when the file has become old. */
 export function configurationPage(): string {
   const rows = configKeys.map((key) => {
     const { allowed, description, fallback } = settingOf(key);
     return `| \`${key}\` | \`${flagOf(key)}\` | ${fallback === '' ? 'empty' : `\`${fallback}\``} | ${allowed} | ${description} |`;
-  });
-  const example = configKeys.map((key) => {
-    const { fallback, isSwitch } = settingOf(key);
-    return `${key}: ${isSwitch ? fallback : stringify(fallback).trimEnd()}`;
   });
   return `# Configuration
 
@@ -28,9 +37,7 @@ Durations may be put together (\`1m30s\`).
 These are the defaults. \`apiVersion\` and \`kind\` may be left out: the file is then read as this version.
 
 \`\`\`yaml
-apiVersion: ${apiVersion}
-kind: ${kind}
-${example.join('\n')}
+${configurationExample({ isCommentedOut: false }).trimEnd()}
 \`\`\`
 
 ## Who may connect
@@ -50,7 +57,7 @@ Sockets that systemd passes on ([units.md](units.md)) stay as systemd has made t
 ## Stopping
 
 On SIGTERM or SIGINT the shim stops accepting, tells every client (GOAWAY), lets running calls finish for up to \`shutdownTimeout\` and exits 0; calls
-that still run then are cut, and a warning says how many. A second signal ends it at once, with exit code 130 (SIGINT) or 143 (SIGTERM). Exit code 1:
+that still run then are cut, and a warning says how many. Watches (GetContainerEvents) are ended once nothing else runs. A second signal ends it at once, with exit code 130 (SIGINT) or 143 (SIGTERM). Exit code 1:
 it could not start or could not go on serving.
 `;
 }

@@ -22,7 +22,9 @@ export type Settings = Partial<z.input<typeof schema>>;
 export async function readSettings(path: string): Promise<Settings> {
   const text = readText(path);
   // Loaded only where there is a file: most nodes are set up by flags, and kubelet waits for our first answer.
-  const { LineCounter, isPair, parseDocument, visit } = await import('yaml');
+  // By its default export: it is CommonJS, whose names a bundle in chunks does not have.
+  const { default: yaml } = await import('yaml');
+  const { LineCounter, isPair, parseDocument, visit } = yaml;
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const at = (offset: number | undefined): string =>

@@ -26,6 +26,8 @@ export interface Exchange {
 export interface Interception {
   /** What is done with a stream whose `:path` is this. Must not throw. */
   route(path: string): Route;
+  /** Whether a call never ends by itself: a shutdown does not wait for it. None does without this. */
+  isWatch?(path: string): boolean;
   /**
    * What goes to the client in the place of the response. Undefined, or a rejection, sends the response as it came; a
    * rejection is also counted by the switch. Without a promise where the answer is known at once: most are, and a promise

@@ -24,6 +24,13 @@ export interface Interceptors {
   readonly amendments: ReadonlyMap<string, AmendedCall>;
 }
 
+/** Calls of containerd that send what happens for as long as somebody listens; who does begins anew when they end. */
+const watches: ReadonlySet<string> = new Set([
+  '/runtime.v1.RuntimeService/GetContainerEvents',
+  '/containerd.services.events.v1.Events/Subscribe',
+  '/grpc.health.v1.Health/Watch',
+]);
+
 /** Acts on nothing: every call passes. */
 export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map() };
 
@@ -50,6 +57,7 @@ export function interceptionOf(
   };
   return {
     route: (path) => (handlers.has(path) ? 'handle' : amendments.has(path) ? 'amend' : 'pass'),
+    isWatch: (path) => watches.has(path),
     amend(exchange) {
       const call = amendments.get(exchange.path);
       if (call === undefined) return undefined;

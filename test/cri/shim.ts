@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { PassedOn } from '../systemd/held-socket.ts';
 import { CriClient } from './client.ts';
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string; readonly level: string };
@@ -38,6 +39,8 @@ export class ShimProcess {
       wait?: 'answering' | 'serving';
       /** The build that may be stopped anywhere: where it ends, and what it has passed (src/crash-points.ts). */
       crash?: { readonly armed: string; readonly log: string };
+      /** What it is started with, as by systemd: `listen` is then where that is bound. */
+      passedOn?: PassedOn;
     } = {},
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
@@ -49,8 +52,11 @@ export class ShimProcess {
     const { crash } = options;
     const program = daemonFile(crash === undefined ? 'cri-resize-shim.js' : 'tools/cri-resize-shim-crash.js');
     const points = crash && { CRI_RESIZE_SHIM_CRASH: crash.armed, CRI_RESIZE_SHIM_CRASH_LOG: crash.log };
-    const env = { ...process.env, ...points };
-    const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'inherit', 'pipe'], env });
+    const { passedOn } = options;
+    const env = { ...process.env, ...points, ...passedOn?.env };
+    const [command = '', ...rest] = [...(passedOn?.before ?? []), process.execPath, program, ...args];
+    const stdio = ['ignore', 'inherit', 'pipe', ...(passedOn?.descriptors ?? [])] as const;
+    const child = spawn(command, rest, { stdio: [...stdio], env });
     const shim = new ShimProcess(child, listen);
     try {
       const serving = shim.waitForLog(({ msg }) => msg === 'serving');

@@ -6,6 +6,7 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'npm run demo': 'boots a node of its own for minutes; what it shows is tested in test/e2e',
   'npm test': 'runs this very test',
   'npm run setup': 'npm test begins with it',
+  'npm run package': 'test/e2e/units.test.ts makes the packages so, installs and runs them',
   'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs the tests in such nodes',
   'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
 };

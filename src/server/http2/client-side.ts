@@ -261,7 +261,10 @@ export class ClientSide {
   }
 
   #ping(frame: Frame): void {
-    if (frame.has(Flag.ACK)) return;
+    if (frame.has(Flag.ACK)) {
+      this.#switch.farewell.heard(frame.buffer.subarray(frame.payload, frame.end));
+      return;
+    }
     // A Go client pings about every burst that it gets, to measure: those have a reason.
     if (this.#passed !== this.#switch.gate.passed) this.#pings.reset();
     this.#passed = this.#switch.gate.passed;

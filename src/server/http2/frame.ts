@@ -23,6 +23,8 @@ export const DEFAULT_MAX_FRAME_SIZE = 16_384;
 export const LARGEST_MAX_FRAME_SIZE = 16_777_215;
 /** Connection window, and SETTINGS_INITIAL_WINDOW_SIZE before anyone says otherwise (section 6.9.2). */
 export const DEFAULT_WINDOW = 65_535;
+/** Of a stream's number: 31 bits, and odd, as those of clients are. */
+export const LARGEST_STREAM = 0x7fff_ffff;
 export const LARGEST_WINDOW = 2 ** 31 - 1;
 /** What a client sends first (section 3.4). */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
@@ -187,6 +189,10 @@ export function rstStream(streamId: number, code: number): Buffer {
 }
 
 /** @param opaque the 8 bytes of the PING that is answered */
+export function ping(opaque: Uint8Array): Buffer {
+  return frameOf(FrameType.PING, 0, 0, opaque);
+}
+
 export function pingAck(opaque: Uint8Array): Buffer {
   return frameOf(FrameType.PING, Flag.ACK, 0, opaque);
 }

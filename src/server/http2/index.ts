@@ -27,7 +27,10 @@ export interface SwitchOptions {
 }
 
 export interface SwitchedConnection {
-  /** Tells the client to go (GOAWAY) and takes no new streams; the connection closes when those that run have ended. */
+  /**
+   * Tells the client to go (GOAWAY): once it has heard that, no new streams are taken. The connection closes when those that
+   * run have ended; watches are ended when nothing else runs.
+   */
   shutdown(): void;
   /** Closes at once. Calls that run are cut off. */
   destroy(): void;
@@ -48,6 +51,7 @@ export const LIMITS = {
   unhurriedDelay: 5,
   readAhead: MIB / 4,
   refuseTimeout: 3000,
+  farewellTimeout: 1000,
   lingerTimeout: 1000,
 } as const satisfies Partial<SwitchCoreOptions>;
 

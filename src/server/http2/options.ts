@@ -24,6 +24,8 @@ export interface SwitchCoreOptions {
   readonly heldLimit: number;
   /** How long a connection without a backend waits for a call that it can answer. */
   readonly refuseTimeout: number;
+  /** How long a client may take to answer that it has heard that we go, before it is told which of its calls are served. */
+  readonly farewellTimeout: number;
   /** How long the other side may take to close, after it was told to. */
   readonly lingerTimeout: number;
 }

@@ -33,6 +33,13 @@ export class Streams {
     return count;
   }
 
+  /** Those of them that end by themselves. */
+  get ending(): number {
+    let count = 0;
+    for (const stream of this.#open.values()) if (!stream.delivered && !this.#isWatch(stream)) count += 1;
+    return count;
+  }
+
   /**
    * A new stream of the client, led to whoever is to answer it.
    * @param compressed whether its messages are: the local server can read those, an amendment cannot
@@ -127,6 +134,16 @@ export class Streams {
   localLost(side: LocalSide, message: string): void {
     for (const stream of this.#open.values())
       if (stream.kind === 'handle' && stream.side === side && !stream.serverEnded) this.#unavailable(stream, message);
+  }
+
+  /** Nothing runs any more but what never ends by itself: its clients may begin anew elsewhere. */
+  endWatches(message: string): void {
+    for (const stream of this.#open.values())
+      if (this.#isWatch(stream) && !stream.serverEnded) this.#unavailable(stream, message);
+  }
+
+  #isWatch(stream: Stream): boolean {
+    return this.#switch.options.interception.isWatch?.(stream.path) ?? false;
   }
 
   /**

@@ -4,6 +4,7 @@ import { BackendSide } from './backend-side.ts';
 import { balance } from './balance.ts';
 import { ClientSide } from './client-side.ts';
 import { ConnectionError, ErrorCode } from './errors.ts';
+import { Farewell } from './farewell.ts';
 import type { Frame } from './frame.ts';
 import { PREFACE, goaway, headersFrames, pingAck, settingsFrame } from './frame.ts';
 import { Gate } from './gate.ts';
@@ -29,6 +30,7 @@ export class Switch {
   readonly client: ClientSide;
   readonly backend: BackendSide;
   readonly amender: Amender;
+  readonly farewell = new Farewell(this);
   readonly #clientTransport: Transport;
   readonly #backendTransport: Transport;
   readonly #locals = new Map<LocalSide, Transport>();
@@ -75,13 +77,9 @@ export class Switch {
     return this.#state;
   }
 
-  /** No new streams; the connection closes when those that run have ended (RFC 9113 section 6.8). */
+  /** The client is to go; the connection closes when what runs has ended. */
   shutdown(): void {
-    this.run('client', () => {
-      // Before the backend's SETTINGS the client may not be told anything.
-      if (this.#state.kind === 'opening') this.#close();
-      else this.#goAway('shutting down');
-    });
+    this.run('client', () => this.farewell.say());
   }
 
   destroy(): void {
@@ -116,6 +114,7 @@ export class Switch {
     if (this.#state.kind !== 'opening') return;
     this.#state = { kind: 'open' };
     this.options.observer.connected();
+    if (this.farewell.isWished) this.farewell.say();
     this.asClient(() => this.client.reader.resume());
   }
 
@@ -233,7 +232,7 @@ export class Switch {
     }
     this.streams.backendLost(message);
     this.asClient(() => this.client.acknowledgeAll());
-    this.#goAway(message);
+    this.goAway(message);
   }
 
   /** Without a backend we are the server, as far as it takes to say so. */
@@ -248,7 +247,7 @@ export class Switch {
   }
 
   /** Tells the client to go: it is served up to the last stream that it has opened. */
-  #goAway(message: string): void {
+  goAway(message: string): void {
     if (this.#state.kind !== 'open' && this.#state.kind !== 'draining') return;
     const last = this.client.lastStreamId;
     this.toClient.push(goaway(last, ErrorCode.NO_ERROR, Buffer.from(message)));
@@ -287,13 +286,16 @@ export class Switch {
     this.backend.settle();
     for (const side of this.#locals.keys()) side.settle();
     const state = this.#state;
+    const isEnding = state.kind === 'draining' && state.until === 'streams';
+    if (isEnding && this.farewell.isWished && this.streams.ending === 0)
+      this.streams.endWatches('cri-resize-shim is being restarted: call again');
     if (state.kind === 'refusing' && state.answers.length > 0) {
       // So that the client comes again, and finds the backend if it is back. Before the answers: its next call must not
       // come this way any more.
       this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(state.message)));
       for (const answer of state.answers) this.toClient.push(answer);
       this.#close();
-    } else if (state.kind === 'draining' && state.until === 'streams' && this.streams.running === 0) {
+    } else if (isEnding && this.streams.running === 0) {
       this.#close();
     } else {
       if (this.amender.turnIsNear) this.toClient.keep();
@@ -342,6 +344,7 @@ export class Switch {
     if (state.kind === 'refusing' || state.kind === 'closing') clearTimeout(state.timer);
     this.#state = next;
     clearTimeout(this.#hurry);
+    this.farewell.end();
     this.streams.cancelAll();
     // What is still in work, further up the stack, may go on for a while: it reaches nobody.
     for (const outbox of [this.toClient, this.toBackend]) outbox.close();

@@ -276,17 +276,34 @@ describe('GOAWAY', () => {
     table.backend.events.closed(undefined);
     expect(table.client.ended).toBe(true);
   });
+});
 
-  test('of ours at shutdown: what runs ends, what comes is not served, then both ends close', () => {
+describe('shutdown', () => {
+  const last = 2 ** 31 - 1;
+  const farewell = frame(PING, 1, 0, Buffer.from('farewell'));
+  const numbersOf = (frames: readonly SeenFrame[]) =>
+    frames.filter(({ type }) => type === GOAWAY).map(({ payload }) => payload.readUInt32BE(0));
+
+  test('the client is told to go; what it has begun until it has heard is served; then both ends close', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A')), headers(3, request('/handle/B')));
     table.client.take();
     table.core.shutdown();
-    expect(table.client.take().map(({ type, payload }) => [type, payload.readUInt32BE(0)])).toEqual([[GOAWAY, 3]]);
+    const told = table.client.take();
+    expect(typesOf(told)).toEqual([GOAWAY, PING]);
+    expect(numbersOf(told)).toEqual([last]);
+    expect(told[1]!.flags).toBe(0);
     table.backend.take();
+    // It was on its way.
     table.client.send(headers(5, request('/pass/C'), true));
+    expect(typesOf(table.backend.take())).toEqual([HEADERS]);
+    table.client.send(frame(PING, 1, 0, Buffer.from('12345678')));
+    expect(table.client.take()).toEqual([]);
+    table.client.send(farewell);
+    expect(numbersOf(table.client.take())).toEqual([5]);
+    table.client.send(headers(7, request('/pass/D'), true));
     expect(table.backend.take()).toEqual([]);
-    table.backend.send(headers(1, RESPONSE), headers(1, OK, true));
+    for (const id of [1, 5]) table.backend.send(headers(id, RESPONSE), headers(id, OK, true));
     expect(table.client.ended).toBe(false);
     table.locals[0]!.send(settings(), headers(3, RESPONSE), headers(3, OK, true));
     expect(table.client.ended).toBe(true);
@@ -294,14 +311,60 @@ describe('GOAWAY', () => {
     expect(table.locals[0]!.ended).toBe(true);
   });
 
-  test('shutdown of an idle connection closes it at once', () => {
+  test('an idle connection closes once the client has heard', () => {
     const table = openTable();
     table.core.shutdown();
-    expect(typesOf(table.client.take())).toEqual([GOAWAY]);
+    table.core.shutdown();
+    expect(typesOf(table.client.take())).toEqual([GOAWAY, PING]);
+    expect(table.client.ended).toBe(false);
+    table.client.send(farewell);
+    expect(numbersOf(table.client.take())).toEqual([0]);
     expect(table.client.ended).toBe(true);
-    const young = layTable();
-    young.core.shutdown();
-    expect(young.client.ended).toBe(true);
+  });
+
+  test('a client that does not answer is told the last stream all the same', () => {
+    vi.useFakeTimers();
+    const table = openTable();
+    table.client.send(headers(1, request('/pass/A')));
+    table.core.shutdown();
+    table.client.take();
+    vi.advanceTimersByTime(1000);
+    expect(numbersOf(table.client.take())).toEqual([1]);
+    table.backend.send(headers(1, RESPONSE), headers(1, OK, true));
+    expect(table.client.ended).toBe(true);
+  });
+
+  test('a connection that is only about to open is served first: its client would take a close for a failure', () => {
+    const table = layTable();
+    table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
+    table.core.shutdown();
+    expect(table.client.ended).toBe(false);
+    table.backend.send(settings());
+    expect(typesOf(table.client.take())).toEqual([SETTINGS, GOAWAY, PING]);
+    table.client.send(farewell);
+    expect(numbersOf(table.client.take())).toEqual([1]);
+    table.backend.send(headers(1, RESPONSE), headers(1, OK, true));
+    expect(typesOf(table.client.take())).toEqual([HEADERS, HEADERS]);
+    expect(table.client.ended).toBe(true);
+  });
+
+  test('a watch ends UNAVAILABLE when nothing else runs: it would never end by itself', () => {
+    const table = openTable();
+    table.client.send(headers(1, request('/pass/Watch'), true), headers(3, request('/pass/A'), true));
+    table.backend.send(headers(1, RESPONSE), data(1, message(Buffer.from('event'))));
+    table.core.shutdown();
+    table.client.send(farewell);
+    table.client.take();
+    expect(table.client.ended).toBe(false);
+    table.backend.send(headers(3, RESPONSE), headers(3, OK, true));
+    const frames = table.client.take();
+    expect(frames.map(({ id }) => id)).toEqual([3, 3, 1]);
+    expect(fieldsOf(frames[2]!)).toMatchObject({
+      'grpc-status': '14',
+      'grpc-message': 'cri-resize-shim is being restarted: call again',
+    });
+    expect(table.client.ended).toBe(true);
+    expect(table.events).toContain('/pass/Watch pass unavailable 14');
   });
 });
 
@@ -322,7 +385,8 @@ describe('the client goes away', () => {
     vi.useFakeTimers();
     const table = openTable();
     table.core.shutdown();
-    expect(table.client.destroyed).toBe(false);
+    table.client.send(frame(PING, 1, 0, Buffer.from('farewell')));
+    expect([table.client.ended, table.client.destroyed]).toEqual([true, false]);
     vi.advanceTimersByTime(5000);
     expect([table.client.destroyed, table.backend.destroyed]).toEqual([true, true]);
   });

@@ -218,6 +218,7 @@ export function layTable(options: TableOptions = {}): Table {
       observer,
       interception: {
         route: options.route ?? routeOf,
+        isWatch: (path) => path.endsWith('/Watch'),
         amend: options.amend ?? (() => Promise.resolve(undefined)),
       },
     },
