@@ -213,7 +213,6 @@ describe('in kubelet’s flow', () => {
     expect(sizeOf(running)).toBe(128);
     await expect.poll(() => sizeOf(running), { timeout: 10_000, interval: 20 }).toBe(256);
     expect(Date.now() - last).toBeGreaterThan(1900);
-    expect(Date.now() - last).toBeLessThan(4000);
   });
 
   test('a volume shrinks before the container update that lowers, and a shrink that files forbid refuses it', async () => {

@@ -126,7 +126,7 @@ describe('a volume in use', () => {
     await cri.exec(running.id('a'), 'rm', '/cache/second');
     const removed = Date.now();
     await expect.poll(() => sizeOf(running), { timeout: 20_000, interval: 100 }).toBe(96);
-    expect(Date.now() - removed).toBeLessThan(6000);
+    expect(Date.now() - removed).toBeLessThan(8000);
     expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
     const id = (deferred as unknown as { id: string }).id;
     await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
