@@ -26,6 +26,7 @@ const entries = {
   'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch': 'test/watch/main.ts',
+  'tools/stand-in-kubelet': 'test/e2e/stand-in-kubelet.ts',
   'tools/units': 'test/units/main.ts',
   'tools/package': 'packaging/main.ts',
 };

@@ -45,7 +45,8 @@ async function run(config: Config): Promise<void> {
   const passed = takePassedSockets(process.env, process.pid);
   const supervisor = superviseBy(takeSupervisorVariables(process.env, process.pid), { log, counters });
 
-  const resizing = config.intercept ? createResizing(config, log, counters, passed.resize) : noResizing(passed.resize);
+  const sockets = { passed: passed.resize, connections: () => frontDoor.connections };
+  const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
   const local = createLocalServer(resizing.handlers, { log, counters });
   const isFirst = oncePerKey();
   const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });

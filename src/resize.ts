@@ -72,13 +72,13 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
 
 /**
  * Puts the folders together: a backend client, what is known of the node, the kernel's files, the interceptors.
- * @param passed the socket of the resize API, where systemd has made it
+ * @param sockets `passed`: the socket of the resize API, where systemd has made it; `connections`: how many clients the CRI socket has
  */
 export function createResizing(
   config: Config,
   log: Log,
   counters: Counters,
-  passed: PassedSocket | undefined,
+  { passed, connections }: { readonly passed: PassedSocket | undefined; readonly connections: () => number },
 ): Resizing {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
@@ -107,7 +107,7 @@ export function createResizing(
       checks: kubernetes === undefined ? checks : [...checks, { ...kubernetes.check(), isOptional: true }],
     };
   };
-  const interceptors = createInterceptors(context, backend, { version, readiness });
+  const interceptors = createInterceptors(context, backend, { version, readiness, connections });
   const recovery = new Recovery(() => recover(context), systemClock);
   const podResizes = createPodResizes({
     ...{ registry, backend, store: storeIn(journal), log, counters },

@@ -34,7 +34,7 @@ const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
 };
 
 /** What a node with systemd as its first process is for; all others do without. */
-const UNDER_SYSTEMD = ['test/e2e/systemd.test.ts', 'test/e2e/units.test.ts'];
+const UNDER_SYSTEMD = ['test/e2e/systemd.test.ts', 'test/e2e/units.test.ts', 'test/e2e/install.test.ts'];
 
 async function unitTests(folder: string, signal: AbortSignal): Promise<Outcome> {
   say('unit and property tests ...');

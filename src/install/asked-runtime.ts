@@ -3,6 +3,8 @@ import { Backend } from '../runtime/index.ts';
 
 const readiness = z.object({
   ready: z.boolean(),
+  // Shims before 0.1.0's installer do not say.
+  connections: z.optional(z.number()),
   checks: z.array(z.object({ name: z.string(), ready: z.boolean(), says: z.string() })),
 });
 

@@ -7,6 +7,7 @@ import { type Finding, findingsOf } from './finding.ts';
 import { findKubelet } from './kubelet.ts';
 import type { Node } from './node.ts';
 import { isAtLeast, numbersOf } from './release.ts';
+import { socketOf } from './site.ts';
 
 /** Looks at one thing, and changes nothing. Rejects only by a fault of its own. */
 export type Check = (node: Node) => Promise<Finding>;
@@ -184,8 +185,6 @@ const asked = (socket: string): Promise<Asked> =>
 /** grpc-js wraps what the system said in words about its own state. */
 const causeOf = (error: unknown): string =>
   /Last error: (?:Error: )?(.*?)\.? Resolution note/.exec(messageOf(error))?.[1] ?? messageOf(error);
-
-const socketOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');
 
 async function isThere(path: string): Promise<boolean> {
   return stat(path).then(

@@ -1,4 +1,8 @@
-/** Setting a node up for the shim: what has to be there, and whether it is. */
+/** Setting a node up for the shim, and taking it off again: what has to be there, what is changed, and how that is undone. */
+export { carryOut, type Ended } from './change.ts';
 export { diagnose } from './checks.ts';
-export { type Finding, worstOf } from './finding.ts';
+export { type Finding, findingsOf, worstOf } from './finding.ts';
+export { type Plan, planInstall, planUninstall } from './install.ts';
+export { Refusal } from './kubelet-setting.ts';
 export type { Node } from './node.ts';
+export type { Site } from './site.ts';

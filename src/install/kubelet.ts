@@ -1,16 +1,16 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ExecaError, execa } from 'execa';
 import { parse } from 'yaml';
 import { messageOf } from '../errors/index.ts';
 import type { Node } from './node.ts';
+import { unitProperties } from './systemctl.ts';
 
 /** Where kubelet has the runtime's socket from. */
 export type EndpointSource =
   | { readonly kind: 'flag' }
   | { readonly kind: 'config'; readonly file: string }
-  /** Said nowhere: kubelet's own default. */
-  | { readonly kind: 'default' };
+  /** Said nowhere: kubelet's own default. `file`: its configuration file, if it has one. */
+  | { readonly kind: 'default'; readonly file?: string };
 
 /** kubelet as it runs on a node. */
 export interface Kubelet {
@@ -20,7 +20,7 @@ export interface Kubelet {
 }
 
 export type KubeletFound =
-  | { readonly kind: 'running'; readonly kubelet: Kubelet }
+  | { readonly kind: 'running'; readonly pid: string; readonly kubelet: Kubelet }
   /** `state` is systemd's ActiveState: `inactive`, `failed`. */
   | { readonly kind: 'stopped'; readonly state: string }
   | { readonly kind: 'no unit' }
@@ -29,7 +29,7 @@ export type KubeletFound =
 
 /** Since kubelet 1.27, where neither flag nor file says another. */
 const DEFAULT_ENDPOINT = 'unix:///run/containerd/containerd.sock';
-const FLAG = '--container-runtime-endpoint';
+export const FLAG = '--container-runtime-endpoint';
 
 /**
  * How kubelet is set up: by what its process was really started with, whichever of unit, drop-ins and environment files that came
@@ -37,12 +37,13 @@ const FLAG = '--container-runtime-endpoint';
  */
 export async function findKubelet(node: Node): Promise<KubeletFound> {
   const properties = await unitProperties(node.kubeletUnit, ['LoadState', 'ActiveState', 'MainPID']);
-  if (properties['LoadState'] !== 'loaded') return { kind: 'no unit' };
-  const pid = properties['MainPID'] ?? '0';
-  if (pid === '0') return { kind: 'stopped', state: properties['ActiveState'] ?? 'unknown' };
+  const one = (name: string): string | undefined => properties(name)[0];
+  if (one('LoadState') !== 'loaded') return { kind: 'no unit' };
+  const pid = one('MainPID') ?? '0';
+  if (pid === '0') return { kind: 'stopped', state: one('ActiveState') ?? 'unknown' };
   try {
     const text = await readFile(join(node.procRoot, pid, 'cmdline'), 'utf8');
-    return { kind: 'running', kubelet: await kubeletOf(text.split('\0').slice(0, -1), node, pid) };
+    return { kind: 'running', pid, kubelet: await kubeletOf(text.split('\0').slice(0, -1), node, pid) };
   } catch (error) {
     return { kind: 'unclear', why: messageOf(error) };
   }
@@ -56,7 +57,7 @@ async function kubeletOf(commandLine: readonly string[], node: Node, pid: string
   // As its process sees it: it may have a root of its own, and its path may be relative.
   const seen = file.startsWith('/') ? join(node.procRoot, pid, 'root', file) : join(node.procRoot, pid, 'cwd', file);
   const written = endpointIn(await readFile(seen, 'utf8'), file);
-  if (written === undefined) return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default' } };
+  if (written === undefined) return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default', file } };
   return { endpoint: written, source: { kind: 'config', file } };
 }
 
@@ -79,21 +80,4 @@ export function endpointIn(text: string, file: string): string | undefined {
   if (endpoint === undefined || endpoint === null || endpoint === '') return undefined;
   if (typeof endpoint !== 'string') throw new Error(`${file}: containerRuntimeEndpoint is no text`);
   return endpoint;
-}
-
-/** What systemd says of a unit, by property. Rejects when it cannot be asked. */
-async function unitProperties(
-  unit: string,
-  names: readonly string[],
-): Promise<Readonly<Record<string, string | undefined>>> {
-  const options = { timeout: 10_000, env: { LC_ALL: 'C', SYSTEMD_COLORS: '0' } };
-  try {
-    const { stdout } = await execa('systemctl', ['show', `--property=${names.join(',')}`, '--', unit], options);
-    const pairs = stdout.split('\n').map((line) => line.split(/=(.*)/s));
-    return Object.fromEntries(pairs.map(([name = '', value = '']) => [name, value]));
-  } catch (error) {
-    if (!(error instanceof ExecaError)) throw error;
-    const said = String(error.stderr).trim().replaceAll('\n', ' ');
-    throw new Error(said === '' ? error.shortMessage : `systemctl: ${said}`, { cause: error });
-  }
 }

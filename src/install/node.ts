@@ -6,6 +6,8 @@ export interface Node {
   readonly containerd: string;
   /** The socket on which the shim serves the CRI: an absolute path. */
   readonly listen: string;
+  /** The socket of its resize API: an absolute path. */
+  readonly resizeListen: string;
   /** Where the shim journals. */
   readonly stateFolder: string;
   /** Where the program goes. */

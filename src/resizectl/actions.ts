@@ -47,6 +47,8 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   },
   // Loads what no other command needs.
   doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
+  install: async (context, _args, options) => (await import('./install.ts')).install(context, options),
+  uninstall: async (context, _args, options) => (await import('./install.ts')).uninstall(context, options),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
     // grpc.health.v1.HealthCheckRequest of the process itself: an empty message.

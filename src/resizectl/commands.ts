@@ -41,6 +41,8 @@ export const commandNames = [
   'events',
   'cancel',
   'doctor',
+  'install',
+  'uninstall',
   'version',
   'completion',
   'man',
@@ -83,6 +85,21 @@ const timeout: OptionText = {
   flags: '--timeout <DURATION>',
   description: 'what is not done by then is undone: 500ms, 30s (which it is without), 10m at most',
 };
+
+const kubeletUnit: OptionText = {
+  flags: '--kubelet-unit <UNIT>',
+  description: `systemd's unit of kubelet (default ${defaultKubeletUnit})`,
+};
+const installing: readonly OptionText[] = [
+  { flags: '--dry-run', description: 'say what would be done, and do nothing' },
+  kubeletUnit,
+  {
+    flags: '--timeout <DURATION>',
+    description: 'how long the shim may take to be ready, and kubelet to come back: 30s, 2m (1m without)',
+  },
+];
+const undone =
+  'At the first step that fails, or when it is interrupted, everything is put back as it was. Exits with 0 when all is done or was so already, 2 when nothing was touched, 3 when all was undone, 6 when something could not be undone.';
 
 export const commandTexts: readonly CommandText[] = [
   {
@@ -171,7 +188,7 @@ export const commandTexts: readonly CommandText[] = [
         flags: '--state-folder <FOLDER>',
         description: `Where the shim journals (default ${defaultOf('stateFolder')})`,
       },
-      { flags: '--kubelet-unit <UNIT>', description: `systemd's unit of kubelet (default ${defaultKubeletUnit})` },
+      kubeletUnit,
     ],
     summary: 'look whether this node has what the shim needs, and how it is set up',
     description: [
@@ -182,6 +199,27 @@ export const commandTexts: readonly CommandText[] = [
       ['resizectl doctor', 'before and after the shim is set up'],
       ['resizectl doctor -o json', 'for programs'],
     ],
+  },
+  {
+    ...{ name: 'install', arguments: [], options: installing },
+    summary: 'set this node up for the shim, and kubelet to go through it',
+    description: [
+      'First what doctor does: where a check has failed, nothing is touched. Then the program goes to /usr/local/lib/cri-resize-shim, the units to /etc/systemd/system, a configuration to /etc/cri-resize-shim where there is none; the shim is started and, once it is ready, kubelet is pointed at it (in its configuration file or by its flag, whichever it has; the file as it was stays beside it) and restarted, and has to call through it. Pods keep running.',
+      undone,
+    ],
+    examples: [
+      ['resizectl install --dry-run', 'what it comes to on this node'],
+      ['resizectl install', 'also to upgrade: what is so already stays'],
+    ],
+  },
+  {
+    ...{ name: 'uninstall', arguments: [], options: installing },
+    summary: 'take the shim off this node again, and point kubelet back',
+    description: [
+      'kubelet gets the endpoint that it had before (without the file from then: containerd’s socket, as the shim has it) and is restarted; then sockets, service, units and program go. Configuration and state folder stay. Pods keep running, with the limits and volume sizes that they have.',
+      undone,
+    ],
+    examples: [['resizectl uninstall --dry-run', 'what it comes to on this node']],
   },
   {
     ...{ name: 'version', arguments: [], options: [] },

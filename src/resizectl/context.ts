@@ -1,7 +1,8 @@
 import type { ResizeClient } from './client.ts';
 import type { Output } from './commands.ts';
-import type { DoctorOptions } from './doctor.ts';
+import type { InstallOptions } from './install.ts';
 import type { ResizeOptions } from './resize.ts';
+import type { NodeOptions } from './this-node.ts';
 
 /** What every command works with. */
 export interface Context {
@@ -14,4 +15,4 @@ export interface Context {
 }
 
 /** What the options of the command line may say. */
-export type CommandOptions = ResizeOptions & DoctorOptions;
+export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions;

@@ -8,6 +8,9 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'npm run setup': 'npm test begins with it',
   'npm run package': 'test/e2e/units.test.ts makes the packages so, installs and runs them',
   'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs the tests in such nodes',
+  'resizectl install --dry-run': 'test/e2e/install.test.ts, on a node with systemd',
+  'resizectl install': 'test/e2e/install.test.ts, on a node with systemd',
+  'resizectl uninstall': 'test/e2e/install.test.ts, on a node with systemd',
   'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
 };
 

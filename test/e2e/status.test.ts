@@ -54,6 +54,7 @@ const infoOf = async (client: CriClient, running: RunningPod, verbose = true): P
 };
 const ownInfo = async (running: RunningPod): Promise<unknown> => JSON.parse((await infoOf(cri, running))[KEY]!);
 interface StatusInfo {
+  readonly connections: number;
   readonly ready: boolean;
   readonly checks: readonly { readonly name: string; readonly says: string }[];
 }
@@ -111,6 +112,15 @@ describe('a verbose PodSandboxStatus', () => {
     expect(await ownInfo(running)).toMatchObject({ state: 'Completed', volumes: { cache: { actual: 16 * MI } } });
     expect(await ownInfo(running)).not.toHaveProperty('lastError');
   });
+});
+
+test('a verbose Status says how many clients are connected', async () => {
+  expect(await statusInfo()).toMatchObject({ connections: 1 });
+  const other = new CriClient(shim.address);
+  await other.version();
+  expect(await statusInfo()).toMatchObject({ connections: 2 });
+  other.close();
+  await expect.poll(async () => (await statusInfo()).connections, { timeout: 10_000 }).toBe(1);
 });
 
 describe('a journal that cannot be written', () => {

@@ -16,6 +16,7 @@ describe('where kubelet has the runtime’s socket from', () => {
     paper.unit({ commandLine: [...commandLine, '--container-runtime-endpoint', 'unix:///flag.sock', '--v=2'] });
     expect(await findKubelet(paper.node)).toEqual({
       kind: 'running',
+      pid: '42',
       kubelet: { endpoint: 'unix:///flag.sock', source: { kind: 'flag' } },
     });
   });
@@ -30,6 +31,7 @@ describe('where kubelet has the runtime’s socket from', () => {
       paper.unit({ commandLine: ['kubelet', '--config', file] });
       expect(await findKubelet(paper.node)).toEqual({
         kind: 'running',
+        pid: '42',
         kubelet: { endpoint, source: { kind: 'config', file } },
       });
     }
@@ -37,11 +39,15 @@ describe('where kubelet has the runtime’s socket from', () => {
 
   it('neither: its own default', async () => {
     paper.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: ""\n'));
-    for (const commandLine of [['kubelet', '--config=/etc/kubelet.yaml'], ['kubelet']]) {
+    for (const [commandLine, source] of [
+      [['kubelet', '--config=/etc/kubelet.yaml'], { kind: 'default', file: '/etc/kubelet.yaml' }],
+      [['kubelet'], { kind: 'default' }],
+    ] as const) {
       paper.unit({ commandLine });
       expect(await findKubelet(paper.node)).toEqual({
         kind: 'running',
-        kubelet: { endpoint: 'unix:///run/containerd/containerd.sock', source: { kind: 'default' } },
+        pid: '42',
+        kubelet: { endpoint: 'unix:///run/containerd/containerd.sock', source },
       });
     }
   });

@@ -16,6 +16,7 @@ export class PaperNode {
     cgroupRoot: join(this.folder, 'cgroup'),
     containerd: join(this.folder, 'containerd.sock'),
     listen: join(this.folder, 'shim.sock'),
+    resizeListen: join(this.folder, 'resize.sock'),
     stateFolder: join(this.folder, 'state'),
     programFolder: this.folder,
     kubeletUnit: 'kubelet.service',

@@ -26,6 +26,7 @@ beforeEach(async () => {
   const interceptors = createInterceptors(runtime.context, runtime.backend, {
     version: '0',
     readiness: () => Promise.resolve({ ready: true, checks: [] }),
+    connections: () => 1,
   });
   local = createLocalServer(localHandlers(interceptors, runtime.backend), { log: noLog, counters: noCounters });
   const folder = mkdtempSync(join(tmpdir(), 'cancelled-'));

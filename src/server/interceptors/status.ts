@@ -9,16 +9,20 @@ export interface Program {
   readonly version: string;
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
+  /** How many clients are connected to the CRI socket, the one that asks among them. */
+  readonly connections: () => number;
 }
 
 /**
- * Status: a verbose one (`crictl info`) also says which shim answers, and whether it can resize, as JSON. The conditions that
- * kubelet goes by are the runtime's own: a node that cannot resize for the moment is no node that is not ready.
+ * Status: a verbose one (`crictl info`) also says which shim answers, how many clients it has, and whether it can resize, as JSON. The
+ * conditions that kubelet goes by are the runtime's own: a node that cannot resize for the moment is no node that is not ready.
  */
-export function runtimeStatus(context: ResizeContext, { version, readiness }: Program): Amendment {
+export function runtimeStatus(context: ResizeContext, { version, readiness, connections }: Program): Amendment {
   return ({ request, response }) => {
     const asked = decodeOrUndefined(context, 'StatusRequest', request);
     if (asked?.verbose !== true) return undefined;
-    return readiness().then((report) => withInfo(response, INFO_KEY, JSON.stringify({ version, ...report })));
+    return readiness().then((report) =>
+      withInfo(response, INFO_KEY, JSON.stringify({ version, connections: connections(), ...report })),
+    );
   };
 }

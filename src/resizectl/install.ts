@@ -1,0 +1,126 @@
+import { readFileSync, realpathSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { parse } from 'yaml';
+import { parseDuration } from '../config/index.ts';
+import { configurationExample } from '../config/documentation.ts';
+import { errnoOf, messageOf } from '../errors/index.ts';
+import {
+  type Ended,
+  type Plan,
+  Refusal,
+  type Site,
+  carryOut,
+  diagnose,
+  planInstall,
+  planUninstall,
+  worstOf,
+} from '../install/index.ts';
+import { Exit } from './commands.ts';
+import type { Context } from './context.ts';
+import { doctorText } from './doctor.ts';
+import { UsageError } from './failure.ts';
+import { thisNode } from './this-node.ts';
+
+export interface InstallOptions {
+  readonly dryRun?: boolean;
+  readonly kubeletUnit?: string;
+  readonly timeout?: string;
+}
+
+type Print = Pick<Context, 'print'>;
+
+const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
+const DEFAULT_TIMEOUT_MS = 60_000;
+const exits: Readonly<Record<Ended, Exit>> = {
+  done: Exit.done,
+  undone: Exit.infeasible,
+  'undo failed': Exit.undoFailed,
+};
+
+/** `resizectl install`. Gives the exit code. */
+export async function install({ print }: Print, options: InstallOptions): Promise<Exit> {
+  return changing({ print }, options, async (site) => {
+    const findings = await diagnose(site.node);
+    if (worstOf(findings) !== 'failed') return planInstall(site);
+    print(doctorText(findings));
+    throw new Refusal('this node is not fit for the shim, see above', 'mend what has failed, and try again');
+  });
+}
+
+/** `resizectl uninstall`. Gives the exit code. */
+export async function uninstall({ print }: Print, options: InstallOptions): Promise<Exit> {
+  let kept: readonly string[] = [];
+  const exit = await changing({ print }, options, async (site) => {
+    if (site.node.uid !== 0) throw new Refusal(`uid ${site.node.uid} may not do this`, 'run it as root');
+    kept = [site.configFile, site.flagsFile, site.node.stateFolder];
+    return planUninstall(site);
+  });
+  if (exit === Exit.done) print(`kept, if it is there: ${kept.join(', ')}\n`);
+  return exit;
+}
+
+async function changing(
+  { print }: Print,
+  options: InstallOptions,
+  planOf: (site: Site) => Promise<Plan>,
+): Promise<Exit> {
+  const ending = new AbortController();
+  const end = (signal: NodeJS.Signals): void => ending.abort(new Error(`ended by ${signal}`));
+  // Whoever reads our output may have read enough: no node is left half way for that.
+  process.stdout.removeAllListeners('error').on('error', () => undefined);
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  for (const signal of signals) process.on(signal, end);
+  try {
+    const tell = (line: string): void => print(`${line}\n`);
+    const { changes, already } = await planOf(thisSite(options, ending.signal));
+    for (const line of already) tell(`already: ${line}`);
+    if (options.dryRun === true) {
+      for (const { says } of changes) tell(`would: ${says}`);
+      return Exit.done;
+    }
+    return exits[await carryOut(changes, tell, ending.signal)];
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.cure}`, { cause: error });
+  } finally {
+    for (const signal of signals) process.off(signal, end);
+  }
+}
+
+function thisSite({ kubeletUnit, timeout }: InstallOptions, signal: AbortSignal): Site {
+  const timeoutMs = timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(timeout);
+  if (timeoutMs === undefined || timeoutMs === 0)
+    throw new UsageError(`--timeout: ${JSON.stringify(timeout)} is no duration: want 30s or 2m`);
+  return {
+    node: thisNode({ ...settingsIn(CONFIG_FILE), ...(kubeletUnit !== undefined && { kubeletUnit }) }),
+    // dist/.. of a checkout, or of the self-contained folder.
+    from: dirname(dirname(realpathSync(process.argv[1] ?? ''))),
+    to: '/usr/local/lib/cri-resize-shim',
+    nodeProgram: process.execPath,
+    arch: process.arch,
+    unitFolder: '/etc/systemd/system',
+    configFile: CONFIG_FILE,
+    configText: configurationExample({ isCommentedOut: true }),
+    flagsFile: '/etc/default/cri-resize-shim',
+    patience: { timeoutMs, signal },
+  };
+}
+
+/** What a configuration that is there says of this node. Whether all of it makes sense is for the shim to say. */
+function settingsIn(file: string): { containerRuntimeEndpoint?: string; stateFolder?: string } {
+  try {
+    const read: unknown = parse(readFileSync(file, 'utf8'));
+    const textOf = (key: string): string | undefined => {
+      const value: unknown = typeof read === 'object' && read !== null ? Reflect.get(read, key) : undefined;
+      return typeof value === 'string' ? value : undefined;
+    };
+    const [containerRuntimeEndpoint, stateFolder] = [textOf('containerRuntimeEndpoint'), textOf('stateFolder')];
+    return {
+      ...(containerRuntimeEndpoint !== undefined && { containerRuntimeEndpoint }),
+      ...(stateFolder !== undefined && { stateFolder }),
+    };
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return {};
+    throw new UsageError(`${file} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,31 @@
+// What there is of kubelet to a runtime that is changed beneath it: started by systemd, it dials the endpoint of its flag or its
+// configuration, lists pods every second, and writes down how each call went: a line of JSON with time, endpoint, pods or error.
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { Client, credentials } from '@grpc/grpc-js';
+
+const [log = '', refuses = '', ...flags] = process.argv.slice(2);
+const flag = (name: string): string | undefined =>
+  flags.findLast((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
+const config = flag('config');
+const written = config && /^containerRuntimeEndpoint: *"?([^\s"]+)/m.exec(readFileSync(config, 'utf8'))?.[1];
+const endpoint = flag('container-runtime-endpoint') ?? written ?? 'unix:///run/containerd/containerd.sock';
+const note = (entry: object): void =>
+  appendFileSync(log, `${JSON.stringify({ time: Date.now(), endpoint, ...entry })}\n`);
+
+if (existsSync(refuses) && readFileSync(refuses, 'utf8').trim() === endpoint) {
+  process.stderr.write(`no runtime at ${endpoint}\n`);
+  process.exit(1);
+}
+
+const client = new Client(endpoint, credentials.createInsecure());
+const bytes = (message: Buffer): Buffer => message;
+function list(): void {
+  const options = { deadline: Date.now() + 10_000 };
+  const path = '/runtime.v1.RuntimeService/ListPodSandbox';
+  client.makeUnaryRequest(path, bytes, bytes, Buffer.alloc(0), options, (error, answer) => {
+    note(error ? { error: error.message } : { bytes: answer?.length ?? 0 });
+  });
+}
+list();
+setInterval(list, 1000);
+process.once('SIGTERM', () => process.exit(0));

@@ -1,0 +1,93 @@
+import { chmodSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { planInstall, planUninstall, unitText } from '../../src/install/install.ts';
+import type { Site } from '../../src/install/site.ts';
+import { PaperNode } from './paper-node.ts';
+
+// What is planned; what comes of it is in test/e2e/install.test.ts.
+let paper: PaperNode;
+beforeEach(() => (paper = new PaperNode()));
+afterEach(() => paper.remove());
+
+const at = (name: string): string => join(paper.folder, name);
+const site = (change: Partial<Site> = {}): Site => ({
+  node: paper.node,
+  ...{ from: at('from'), to: at('to'), nodeProgram: '/opt/node/bin/node', arch: 'x64' },
+  ...{ unitFolder: at('units'), configFile: at('etc/config.yaml'), configText: '# all defaults\n' },
+  flagsFile: at('etc/flags'),
+  patience: { timeoutMs: 1000, signal: new AbortController().signal },
+  ...change,
+});
+
+/** kubelet runs by a configuration with this endpoint; of the shim's units systemd says the same thing. */
+function node(endpoint: string, units = 'ActiveState=inactive\nUnitFileState=disabled'): void {
+  paper.put(
+    'bin/systemctl',
+    `#!/bin/sh
+case "$*" in
+*LoadState*) printf 'LoadState=loaded\\nActiveState=active\\nMainPID=42\\n' ;;
+*UnitFileState*) printf '${units.replaceAll('\n', '\\n')}\\n' ;;
+*) exit 9 ;;
+esac
+`,
+  );
+  chmodSync(at('bin/systemctl'), 0o755);
+  const text = `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${endpoint}\n`;
+  for (const root of ['', `proc/42/root/${paper.folder}/`]) paper.put(`${root}kubelet.yaml`, text);
+  paper.put('proc/42/cmdline', ['kubelet', `--config=${at('kubelet.yaml')}`].map((word) => `${word}\0`).join(''));
+}
+
+const says = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
+  (await plan).changes.map((change) => change.says);
+
+it('of a package the program and the units are left alone', async () => {
+  node(`unix://${paper.node.containerd}`);
+  paper.put('from/dist/resizectl.js', '');
+  const plan = planInstall(site());
+  expect(await says(plan)).toEqual([
+    `write ${at('etc/config.yaml')}`,
+    `write ${at('etc/flags')}`,
+    expect.stringMatching(/^enable and start cri-resize-shim.service, /),
+    expect.stringContaining(`set unix://${paper.node.listen} in ${at('kubelet.yaml')}`),
+  ]);
+  expect((await plan).already).toEqual([`the program at ${at('from')}, and its units, are a package's`]);
+});
+
+it('a kubelet that has another runtime is not taken from it', async () => {
+  node('unix:///run/other/containerd.sock');
+  await expect(planInstall(site())).rejects.toMatchObject({
+    name: 'Refusal',
+    message: `kubelet goes to unix:///run/other/containerd.sock, and the shim would go to unix://${paper.node.containerd}`,
+    cure: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${at('etc/config.yaml')}, and try again`,
+  });
+});
+
+it('without systemd, or with a kubelet that does not run, nothing is planned', async () => {
+  const elsewhere = { ...paper.node, systemdFolder: '/nowhere' };
+  await expect(planInstall(site({ node: elsewhere }))).rejects.toThrow('systemd does not run this node');
+  paper.unit({ state: 'failed' });
+  await expect(planInstall(site())).rejects.toThrow('kubelet.service is failed');
+  paper.unit(undefined);
+  await expect(planInstall(site())).rejects.toThrow('there is no unit kubelet.service');
+});
+
+it('uninstalling begins with kubelet and ends with the program', async () => {
+  node(`unix://${paper.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
+  paper.put('units/cri-resize-shim.service', '');
+  paper.put('to/dist/resizectl.js', '');
+  expect(await says(planUninstall(site()))).toEqual([
+    expect.stringContaining(`set unix://${paper.node.containerd} in ${at('kubelet.yaml')}`),
+    expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
+    `remove ${at('units/cri-resize-shim.service')}`,
+    `remove ${at('to')}`,
+  ]);
+});
+
+it('units start the Node that runs here', () => {
+  const shipped = 'ExecStart=/usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS\n';
+  const text = (nodeProgram: string): string =>
+    unitText(shipped, { nodeProgram, to: '/usr/local/lib/cri-resize-shim' });
+  expect(text('/usr/bin/node')).toBe(shipped);
+  expect(text('/opt/node 20%/node')).toBe(shipped.replace('/usr/bin/node', '"/opt/node 20%%/node"'));
+});
