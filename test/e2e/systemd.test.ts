@@ -270,7 +270,11 @@ describe('the shim as its own units have it', () => {
 
   afterAll(async () => {
     await execa('systemctl', ['stop', ...UNITS]);
+    // As before: other tests on this node bring units of their own.
+    for (const name of UNITS) rmSync(join('/etc/systemd/system', name));
+    await execa('systemctl', ['daemon-reload']);
     await execa('umount', [LIBRARY]);
+    await execa('rmdir', [LIBRARY]);
     await start();
   });
 

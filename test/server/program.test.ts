@@ -156,7 +156,8 @@ describe('SIGTERM', () => {
     expect(received).toEqual(['first', 'last']);
     expect(await program.exited).toEqual({ code: 0, signal: null });
     expect(program.log.map(({ level, msg }) => `${level} ${msg}`).slice(-1)).toEqual(['info stopped']);
-    expect(program.log.some(({ level }) => level === 'warn')).toBe(false);
+    // Of calls that were cut. (This backend knows no pods: that is said as well when it comes to it before the end.)
+    expect(program.log.filter(({ level, cut }) => level === 'warn' && cut !== undefined)).toEqual([]);
   });
 
   it('with idle clients ends at once', async () => {
