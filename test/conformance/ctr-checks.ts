@@ -112,7 +112,7 @@ async function checkContent({ list, through, direct, registryPort }: CtrChecks):
   });
 }
 
-/** A listing without its column of ages, which goes on while one looks. */
+/** A listing without its column of ages, which goes on while one looks, and without the tabs that are as many as the longest age takes. */
 function ageless(listing: string): string {
-  return listing.replaceAll(/\t[^\t\n]*(second|minute)s?[^\t\n]*/g, '');
+  return listing.replaceAll(/\t[^\t\n]*(second|minute)s?[^\t\n]*/g, '').replaceAll(/\t+/g, '\t');
 }
