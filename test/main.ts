@@ -36,6 +36,9 @@ const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
 /** What a node with systemd as its first process is for; all others do without. */
 const UNDER_SYSTEMD = ['test/e2e/systemd.test.ts', 'test/e2e/units.test.ts', 'test/e2e/install.test.ts'];
 
+/** What works by either cgroup driver, and differs: seen with both. */
+const WITH_EITHER_DRIVER = ['test/e2e/foresight.test.ts', 'test/e2e/foresight-volumes.test.ts'];
+
 async function unitTests(folder: string, signal: AbortSignal): Promise<Outcome> {
   say('unit and property tests ...');
   const results = join(folder, 'unit.json');
@@ -73,7 +76,7 @@ async function main(): Promise<number> {
         runtime: 'runc',
         init: 'systemd',
         outDir: join(folder, 'systemd'),
-        only: UNDER_SYSTEMD,
+        only: [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER],
         timeoutMs: 30 * 60_000,
         say,
         signal,
