@@ -33,6 +33,12 @@ export function sizeText(bytes: number): string {
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)}${unit}`;
 }
 
+/** `1280Mi`: exactly, in the largest unit of which it is a whole number. */
+export function wholeSizeText(bytes: number): string {
+  const [unit, size] = units.find(([, one]) => bytes > 0 && bytes % one === 0) ?? ['', 1];
+  return `${bytes / size}${unit}`;
+}
+
 /** A limit as the API tells it, without the last digits where it is not whole. */
 export function limitText(limit: string): string {
   return /^\d+$/.test(limit) ? sizeText(Number(limit)) : limit;

@@ -7,7 +7,7 @@ import type {
   WireValues,
 } from '../server/resize-api/messages.ts';
 import { nameOf } from './pods.ts';
-import { counted, durationText, limitText, printable, sizeText, table } from './text.ts';
+import { counted, durationText, limitText, printable, sizeText, table, wholeSizeText } from './text.ts';
 
 /** What people see of pods and resizes. */
 
@@ -183,10 +183,7 @@ export function stepText({ kind, target, text }: WireStep): string {
   return printable(inUnits);
 }
 
-function exactly(limit: string): string {
-  const text = limitText(limit);
-  return text.includes('.') ? limit : text;
-}
+const exactly = (limit: string): string => (/^\d+$/.test(limit) ? wholeSizeText(Number(limit)) : limit);
 
 /** The steps of a plan, or of a resize that has not been watched. */
 export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {

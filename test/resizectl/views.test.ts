@@ -139,6 +139,7 @@ describe('views', () => {
     ).toBe('container app memory.max 256Mi -> 268435457, cpu.max max 100000 -> 50000 100000');
     expect(stepText(step('POD_MEMORY', '', 'pod memory.max max -> 1073741824'))).toBe('pod memory.max max -> 1Gi');
     expect(stepText(step('VOLUME', 'cache', 'volume cache 67108864 -> 4096'))).toBe('volume cache 64Mi -> 4Ki');
+    expect(stepText(step('VOLUME', 'cache', 'volume cache 1342177280 -> 4097'))).toBe('volume cache 1280Mi -> 4097');
     expect(stepText(step('POD_CPU', '', 'pod cpu.max 200000 100000 -> 1024 100000'))).toBe(
       'pod cpu.max 200000 100000 -> 1024 100000',
     );
