@@ -18,14 +18,14 @@ process.umask(0o022);
 
 if (values.only !== undefined) {
   if (values.only !== 'tree' || values.to === undefined) throw new Error('--only tree --to FOLDER');
-  makeTree(facts, resolve(values.to));
+  await makeTree(facts, resolve(values.to));
 } else {
   const target = resolve(values.to ?? join(facts.root, 'dist/packages'));
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
   const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
   const tree = join(target, name);
-  makeTree(facts, tree);
+  await makeTree(facts, tree);
   const sbom = join(target, `${name}.cdx.json`);
   await writeSbom(facts, sbom);
   const deb = await makeDeb(facts, { tree, sbom, target });

@@ -1,24 +1,17 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { programFiles } from '../src/install/program-files.ts';
 import type { Facts } from './facts.ts';
 
-/** Of koffi, which stays outside of the bundle: its sources and their libraries are not needed. */
-const KOFFI = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
-
-/** All that the program needs but Node, to be copied anywhere. Source maps stay behind: they are four fifths of it. */
-export function makeTree({ root, name, version, description, arch }: Facts, target: string): void {
+/** All that the program needs but Node, to be copied anywhere. */
+export async function makeTree({ root, name, version, description, arch }: Facts, target: string): Promise<void> {
   rmSync(target, { recursive: true, force: true });
-  const copy = (from: string, to = from): void => {
-    mkdirSync(dirname(join(target, to)), { recursive: true });
-    cpSync(join(root, from), join(target, to), { recursive: true });
-  };
-  for (const file of ['cri-resize-shim.js', 'resizectl.js', 'resizectl.1']) copy(`dist/${file}`);
-  for (const file of readdirSync(join(root, 'dist/chunks'))) if (file.endsWith('.js')) copy(`dist/chunks/${file}`);
-  for (const file of KOFFI) copy(`node_modules/koffi/${file}`);
   const native = `node_modules/@koromix/koffi-linux-${arch}`;
   if (!existsSync(join(root, native))) throw new Error(`${native} is not there: npm ci without --omit=optional`);
-  copy(native);
-  for (const file of ['proto', 'systemd', 'LICENSE']) copy(file);
+  for (const file of await programFiles(root, arch)) {
+    mkdirSync(dirname(join(target, file)), { recursive: true });
+    cpSync(join(root, file), join(target, file));
+  }
   // What Node has to know of the files: that they are modules.
   writeFileSync(
     join(target, 'package.json'),
