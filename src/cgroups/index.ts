@@ -39,7 +39,7 @@ export {
   MIN_CPU_QUOTA,
   MIN_CPU_WEIGHT,
 } from './cpu.ts';
-export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice } from './drivers.ts';
+export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice, isBestEffort } from './drivers.ts';
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
@@ -55,5 +55,6 @@ export { ReclaimAhead } from './reclaim-ahead.ts';
 export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
 export { makeRoom } from './reclaim.ts';
 export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
+export { Slots } from './slots.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
 export { assertUnified, assertUnifiedKey, isSameUnified } from './unified.ts';

@@ -22,6 +22,42 @@ export function goalOf(target: Bytes, unreclaimable: Bytes): Bytes {
   return bytes(Math.max(0, Math.floor(target - margin)));
 }
 
+/** How long a runtime may take to set a limit, in milliseconds, and with how many threads a process may allocate meanwhile. */
+const RUNTIME_MS = 2000;
+const THREADS = 4;
+
+/**
+ * Whether memory.high, held where so many bytes are in use, keeps use under the limit `target` until a runtime has set it, whatever
+ * the processes do: by the formula above.
+ */
+export function isRoomy(target: Bytes, used: Bytes): boolean {
+  const throttled = Math.cbrt(12_288 * THREADS * (RUNTIME_MS / 1000) * used ** 2);
+  return target - used >= Math.min(target / 8, MOST_MARGIN, throttled);
+}
+
+/** How long growth is watched before it is judged, in milliseconds. */
+const WATCHED_MS = 200;
+
+/**
+ * Where there is less room: what cannot be reclaimed, watched over time. A process that takes as fast as it can fills a few
+ * MiB before a runtime has set the limit, and the kernel kills it then; one that has what it needs may be lowered however little is left.
+ */
+export class Growth {
+  #last: { readonly at: number; readonly unreclaimable: Bytes } | undefined;
+
+  /**
+   * Whether what cannot be reclaimed, growing as it has since the look before, stays within `room` bytes for as long as a runtime may take.
+   * Not known, and so false, until it has been watched for a while. `at` in milliseconds, of a clock that never goes back.
+   */
+  fits(unreclaimable: Bytes, room: number, at: number): boolean {
+    const last = (this.#last ??= { at, unreclaimable });
+    const watched = at - last.at;
+    if (watched < WATCHED_MS) return false;
+    this.#last = { at, unreclaimable };
+    return ((unreclaimable - last.unreclaimable) / watched) * RUNTIME_MS < room;
+  }
+}
+
 /** How long one write to memory.reclaim should take: a deadline or an abort is noticed between two. */
 const SHORT_MS = 50;
 const LEAST_CHUNK = MI;

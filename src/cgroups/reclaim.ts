@@ -6,7 +6,7 @@ import type { CgroupTree, MemoryGlance, MemoryUse, Reclaimed } from './cgroup.ts
 import { isCgroupVanished } from './file.ts';
 import type { CgroupPath } from './file.ts';
 import { HeldHigh } from './held-high.ts';
-import { FIRST_CHUNK, goalOf, nextChunk, pauseAfter } from './reclaim-pace.ts';
+import { FIRST_CHUNK, Growth, goalOf, isRoomy, nextChunk, pauseAfter } from './reclaim-pace.ts';
 import { LEAST_AMOUNT, reclaiming } from './reclaim-turns.ts';
 import { TimeLimit } from './time-limit.ts';
 
@@ -88,6 +88,7 @@ class Reclaim {
   #idle = 0;
   /** Kernels before 5.19 have no memory.reclaim; there lowering memory.high reclaims, before the write returns. */
   #isByHigh = false;
+  readonly #growth = new Growth();
 
   constructor(
     readonly tree: RoomTree,
@@ -102,7 +103,7 @@ class Reclaim {
     for (let current = first; ; current = this.tree.readMemoryCurrent(this.cgroup)) {
       this.time.throwIfAborted();
       const goal = await this.#goal(current);
-      if (this.#isReached(current, goal) && this.#isHeld()) return { current };
+      if (this.#isReached(current, goal) && this.#isHeld() && (await this.#isSafe(current))) return { current };
       this.#note(current);
       const got = await this.#step(current, goal);
       // The kernel tells nobody when use falls (memory.events, all that can be watched, counts what goes wrong), so this
@@ -129,6 +130,20 @@ class Reclaim {
     // Under the target by less than hoped for: the rest does not come free, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
     return isEnough && current < this.target;
+  }
+
+  /**
+   * Whether it stays under the target until the limit is there. Page cache that has not come free yet does no harm: the kernel
+   * waits for it at the limit. Into little room beside the rest only what does not grow may go: the kernel would kill it there.
+   */
+  async #isSafe(current: Bytes): Promise<boolean> {
+    if (isRoomy(this.target, current)) return true;
+    const use = await this.tree.readMemoryUse(this.cgroup);
+    this.time.throwIfAborted();
+    if (isRoomy(this.target, use.unreclaimable)) return true;
+    if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, performance.now())) return true;
+    if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
+    return false;
   }
 
   /** Whether memory.high is still there: systemd takes away what its unit does not have when anybody sets a property of it. */
@@ -210,7 +225,7 @@ function timeout(cgroup: CgroupPath, target: Bytes, use: MemoryUse): ShimError {
   return new ShimError(
     Code.DEADLINE_EXCEEDED,
     Reason.RECLAIM_TIMEOUT,
-    `${cgroup}: use could not be brought under ${target} bytes in the time there was: ${use.current} bytes are in use, ` +
+    `${cgroup}: use could not be brought under ${target} bytes, to stay there, in the time there was: ${use.current} bytes are in use, ` +
       `${use.unreclaimable} of them cannot be reclaimed`,
     { file: `${cgroup}/memory.current`, asked: String(target), found: String(use.current) },
   );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FIRST_CHUNK, goalOf, nextChunk, pauseAfter } from '../../src/cgroups/reclaim-pace.ts';
+import { FIRST_CHUNK, Growth, goalOf, isRoomy, nextChunk, pauseAfter } from '../../src/cgroups/reclaim-pace.ts';
 import { bytes } from '../../src/units/index.ts';
 
 const MI = 1024 * 1024;
@@ -28,6 +28,47 @@ describe('the goal', () => {
         expect(goal).toBeGreaterThanOrEqual(unreclaimable);
       }),
     );
+  });
+});
+
+describe('room for what a process takes until the limit is there', () => {
+  it.each([
+    [64 * MI, 56 * MI, true],
+    [64 * MI, 57 * MI, true],
+    [64 * MI, 58 * MI, false],
+    [96 * MI, 92 * MI, false],
+    [1024 * MI, 970 * MI, true],
+    [1024 * MI, 990 * MI, false],
+    // An eighth is enough where throttling would not be.
+    [8 * MI, 7 * MI, true],
+    [8 * MI, 7.5 * MI, false],
+  ])('under %d bytes with %d in use: %s', (target, used, expected) => {
+    expect(isRoomy(bytes(target), bytes(used))).toBe(expected);
+  });
+});
+
+describe('growth', () => {
+  const looks = (...seen: readonly (readonly [at: number, mebibytes: number])[]): boolean[] => {
+    const growth = new Growth();
+    return seen.map(([at, mebibytes]) => growth.fits(bytes(mebibytes * MI), (64 - mebibytes) * MI, at));
+  };
+
+  it('is judged once it has been watched for a fifth of a second', () => {
+    expect(looks([0, 60], [10, 60], [199, 60], [200, 60])).toEqual([false, false, false, true]);
+  });
+
+  it('that would fill the room within two seconds does not fit', () => {
+    expect(looks([0, 60], [200, 60.25])).toEqual([false, true]);
+    expect(looks([0, 60], [200, 60.5])).toEqual([false, false]);
+    expect(looks([0, 60], [1000, 61])).toEqual([false, true]);
+  });
+
+  it('is that since the last look that was judged: a process that has stopped fits', () => {
+    expect(looks([0, 50], [200, 60], [300, 60], [400, 60])).toEqual([false, false, false, true]);
+  });
+
+  it('may be negative', () => {
+    expect(looks([0, 62], [300, 60])).toEqual([false, true]);
   });
 });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { isCgroupVanished, makeRoom } from '../../src/cgroups/index.ts';
 import { type ErrorContext, ShimError } from '../../src/errors/index.ts';
+import { isRoomy } from '../../src/cgroups/reclaim-pace.ts';
 import { bytes } from '../../src/units/index.ts';
 import { FakeMemory, writeRefused } from './fake-memory.ts';
 
@@ -97,11 +98,13 @@ it('whatever happens: memory.high as it was, and either use under the target or 
       if (atLower !== undefined) expect(atLower.current).toBeLessThan(target);
       if (outcome === 'MEMORY_NOT_RECLAIMABLE' || outcome === 'RECLAIM_TIMEOUT') {
         expect(figures.asked).toBe(String(target));
-        expect(Number(figures.found)).toBeGreaterThanOrEqual(target);
+        // Under the target by so little that it had to be watched, and was not for long enough.
+        const isShort = outcome === 'RECLAIM_TIMEOUT' && !isRoomy(bytes(target), bytes(memory.anon));
+        expect(Number(figures.found)).toBeGreaterThanOrEqual(isShort ? target * 0.875 : target);
       }
       expect(outcome === 'made').toBe(atLower !== undefined && !(memory.isGone && outcome !== 'made'));
     }),
-    { numRuns: 600 },
+    { numRuns: 400 },
   );
   // It has seen all ends there are, or it proves less than it says.
   const ends = ['made', 'MEMORY_NOT_RECLAIMABLE', 'RECLAIM_TIMEOUT', 'CGROUP_WRITE_FAILED', 'aborted', 'vanished'];

@@ -142,6 +142,49 @@ describe('what cannot be reclaimed', () => {
   });
 });
 
+describe('hardly room beside what cannot be reclaimed', () => {
+  /** Grows so many MiB in a second, for so many milliseconds. */
+  const grow = (memory: FakeMemory, perSecond: number, milliseconds = Infinity): void => {
+    const [start, first] = [performance.now(), memory.anon];
+    memory.meanwhile = () => {
+      const passed = Math.min(performance.now() - start, milliseconds);
+      memory.anon = Math.max(memory.anon, first + Math.floor((perSecond * MI * passed) / 1000));
+    };
+  };
+
+  it('is enough for what does not grow', async () => {
+    const memory = new FakeMemory(62 * MI, 100 * MI);
+    expect((await make(memory, 64 * MI)).reached.current).toBeLessThan(64 * MI);
+  });
+
+  it('is not for what grows: refused with both figures, the limit is never set', async () => {
+    const memory = new FakeMemory(58 * MI, 100 * MI);
+    grow(memory, 10);
+    const lowerings: number[] = [];
+    const lower = (): Promise<void> => Promise.resolve(void lowerings.push(memory.anon));
+    await expect(make(memory, 64 * MI, { lower })).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(lowerings).toEqual([]);
+    expect(memory.high).toBe('max');
+  });
+
+  it('is again for what has stopped growing', async () => {
+    const memory = new FakeMemory(58 * MI, 100 * MI);
+    grow(memory, 10, 400);
+    const start = performance.now();
+    let loweredAfter = 0;
+    const lower = (): Promise<void> => Promise.resolve(void (loweredAfter = performance.now() - start));
+    await make(memory, 64 * MI, { lower });
+    expect(loweredAfter).toBeGreaterThan(500);
+    expect(memory.anon).toBe(62 * MI);
+  });
+
+  it('with no time to watch it: DEADLINE_EXCEEDED', async () => {
+    const memory = new FakeMemory(62 * MI, 0);
+    await expect(make(memory, 64 * MI, { deadline: soon(50) })).rejects.toMatchObject({ reason: 'RECLAIM_TIMEOUT' });
+    expect(memory.high).toBe('max');
+  });
+});
+
 describe('time is bounded', () => {
   it('when page cache grows as fast as it is reclaimed: DEADLINE_EXCEEDED with both figures', async () => {
     const memory = new FakeMemory(40 * MI, 200 * MI);
