@@ -37,7 +37,12 @@ export interface CampaignResult {
 }
 
 /** Each containerd with the runc of its time; the newer one can do more, so more specs run. */
-export const runtimeOf: Record<ContainerdRelease, Runtime> = { '1.6': 'runc', '1.7': 'runc', '2.1': 'runc-1.3' };
+export const runtimeOf: Record<ContainerdRelease, Runtime> = {
+  '1.6': 'runc',
+  '1.7': 'runc',
+  '2.1': 'runc-1.3',
+  '2.3': 'runc-1.3',
+};
 const runLimitMs = 45 * 60_000;
 
 /** critest direct and through the shim in two nodes at the same time; then the specs that differ once more, alone. */

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import { type ContainerdRelease, type Init, type Runtime, inits, runtimes } from '../node/index.ts';
+import { type ContainerdRelease, type Init, type Runtime, containerdReleases, inits, runtimes } from '../node/index.ts';
 import { endingSignal, inPairs, progressOf, report, testsInNode } from '../vitest-run.ts';
 
 interface Flags {
@@ -11,7 +11,7 @@ interface Flags {
   readonly init: readonly Init[];
 }
 
-const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
+const usual: readonly ContainerdRelease[] = ['1.7', '2.1'];
 const say = progressOf('matrix');
 
 /** How a cgroup is written does not depend on who asks for it: with systemd one node is enough. */
@@ -24,7 +24,7 @@ const program = new Command('matrix')
       'and OCI runtime. Ends with a line of how many tests have passed and failed.',
   )
   .addOption(
-    new Option('--containerd <release...>', 'which containerd, one or more').choices(releases).default(releases),
+    new Option('--containerd <release...>', 'which containerd, one or more').choices(containerdReleases).default(usual),
   )
   .addOption(
     new Option('--runtime <name...>', 'which OCI runtime, one or more').choices(runtimes).default(['runc', 'crun']),

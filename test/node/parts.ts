@@ -1,6 +1,7 @@
 import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
+import { obtainBuiltContainerd } from './built-containerd.ts';
 import type { Part } from './cache.ts';
 import type { Suite } from './debian.ts';
 import { NodeError } from './errors.ts';
@@ -9,7 +10,11 @@ import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLi
 import type { Progress } from './progress.ts';
 import { systemdPart } from './systemd-part.ts';
 
-export const containerdReleases = ['1.6', '1.7', '2.1'] as const;
+/** Those that are Debian packages. */
+export const packagedReleases = ['1.6', '1.7', '2.1'] as const;
+/** 2.3 is built from its sources, which takes minutes the first time and a Go toolchain. */
+export const containerdReleases = [...packagedReleases, '2.3'] as const;
+export type PackagedRelease = (typeof packagedReleases)[number];
 export type ContainerdRelease = (typeof containerdReleases)[number];
 
 /** `runc-1.3` is the first runc with the second formula for cpu.weight; `runc` has the first. */
@@ -20,7 +25,7 @@ export type Runtime = (typeof runtimes)[number];
 export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
 
-const containerdSuite: Record<ContainerdRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
+const containerdSuite: Record<PackagedRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
 
 const kernelPart: PackagedPart = {
   name: 'kernel',
@@ -61,7 +66,7 @@ const toolsPart: PackagedPart = {
   },
 };
 
-function containerdPart(release: ContainerdRelease): PackagedPart {
+function containerdPart(release: PackagedRelease): PackagedPart {
   return {
     name: `containerd-${release}`,
     packages: [{ name: 'containerd', suite: containerdSuite[release] }],
@@ -121,7 +126,7 @@ async function arrangeRuntime(
   await useLibraries(unpacked, join(bin, program.split('/').at(-1) ?? program), join(finalFolder, 'lib'), libraries);
 }
 
-export interface PackagedParts {
+export interface DiskParts {
   readonly kernel: Part;
   readonly tools: Part;
   readonly containerd: Part;
@@ -130,16 +135,25 @@ export interface PackagedParts {
   readonly systemd: Part | undefined;
 }
 
-/** All parts that come from packages, from the cache where they are whole. */
-export async function obtainPackagedParts(
+/** All parts of a node but the CRI tools, from the cache where they are whole. */
+export async function obtainParts(
   cache: string,
   release: ContainerdRelease,
   runtime: Runtime,
   init: Init,
   progress: Progress,
-): Promise<PackagedParts> {
-  const always = [kernelPart, toolsPart, containerdPart(release), runtimeParts[runtime]] as const;
-  const wanted = init === 'systemd' ? ([...always, systemdPart] as const) : always;
-  const [kernel, tools, containerd, chosenRuntime, systemd] = await obtainPackaged(cache, wanted, progress);
+): Promise<DiskParts> {
+  const [kernel, tools, chosenRuntime, packagedContainerd, systemd] = await obtainPackaged(
+    cache,
+    [
+      kernelPart,
+      toolsPart,
+      runtimeParts[runtime],
+      release === '2.3' ? undefined : containerdPart(release),
+      init === 'systemd' ? systemdPart : undefined,
+    ],
+    progress,
+  );
+  const containerd = packagedContainerd ?? (await obtainBuiltContainerd(cache, progress));
   return { kernel, tools, containerd, runtime: chosenRuntime, systemd };
 }

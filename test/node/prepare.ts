@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { obtainCriTools } from './cri-tools.ts';
 import type { CriTools } from './cri-tools.ts';
 import { upstreamVersion } from './debian.ts';
-import { obtainPackagedParts } from './parts.ts';
+import { obtainParts } from './parts.ts';
 import type { ContainerdRelease, Init, Runtime } from './parts.ts';
 import { cacheRoot } from './places.ts';
 import { silent } from './progress.ts';
@@ -40,7 +40,7 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
   const cache = cacheRoot();
   const { init = 'plain' } = choice;
   const [packaged, criTools] = await Promise.all([
-    obtainPackagedParts(cache, choice.containerd, choice.runtime, init, progress),
+    obtainParts(cache, choice.containerd, choice.runtime, init, progress),
     obtainCriTools(cache, progress),
   ]);
   if (!criTools.available) progress(criTools.reason);
