@@ -1,8 +1,9 @@
 import { defineConfig } from 'vitest/config';
 
-// unit: anywhere, no root, no kernel of our own. e2e, matrix and crash: only inside the test node (test/node), as root, on cgroup v2.
+// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet and crash: only inside the test node (test/node), as root, on cgroup v2.
 const matrix = 'test/matrix/matrix.test.ts';
 const crash = 'test/crash/crash.test.ts';
+const kubelet = 'test/kubelet/kubelet.test.ts';
 const inNode = { testTimeout: 120_000, hookTimeout: 120_000, fileParallelism: false, maxWorkers: 1 };
 
 export default defineConfig({
@@ -13,12 +14,13 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', matrix, crash],
+          exclude: ['test/e2e/**', matrix, crash, kubelet],
           testTimeout: 60_000,
         },
       },
       { test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...inNode } },
       { test: { name: 'matrix', include: [matrix], ...inNode } },
+      { test: { name: 'kubelet', include: [kubelet], ...inNode } },
       // A test here is a scenario with all its points.
       { test: { name: 'crash', include: [crash], ...inNode, testTimeout: 900_000 } },
     ],
