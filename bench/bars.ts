@@ -26,6 +26,8 @@ const workBars: Readonly<Record<string, number>> = {
   'ResizePod of 3 containers': 5,
   'Remount of a volume': 1,
   'Recovery of 250 pods': 1500,
+  'Packaged daemon, first answer': 250,
+  'Packaged daemon, memory when idle': 60,
 };
 
 export interface Verdict {

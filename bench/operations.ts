@@ -36,7 +36,7 @@ const none = message(1, bytes(1, 'none'));
 
 const calls: readonly Omit<Operation, 'client'>[] = [
   { name: 'Version', backend: 'empty', call: version, answer: 'as long' },
-  { name: 'Status verbose', backend: 'empty', call: runtimeCall('Status', integer(1, 1)), answer: 'as long' },
+  { name: 'Status verbose', backend: 'empty', call: runtimeCall('Status', integer(1, 1)), answer: 'longer' },
   { name: 'ListContainers 0', backend: 'fake', call: runtimeCall('ListContainers', none), answer: 'as long' },
   { name: 'ListContainers 500', backend: 'fake', call: runtimeCall('ListContainers'), answer: 'as long' },
   { name: 'ListContainers 500 of containerd', backend: 'full', call: runtimeCall('ListContainers'), answer: 'as long' },

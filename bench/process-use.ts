@@ -22,9 +22,36 @@ export function peakRssMB(pid: number): number {
   return parsePeakRss(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }
 
+/** Memory of a process, in MB (2^20 bytes). */
+export interface Resident {
+  readonly all: number;
+  /** Its own: heaps and stacks. */
+  readonly anonymous: number;
+  /** Pages of files, most of them of Node's program: every process that runs it has the same. */
+  readonly ofFiles: number;
+}
+
+/** What a process has resident now. */
+export function residentMB(pid: number): Resident {
+  return parseResident(readFileSync(`/proc/${pid}/status`, 'utf8'));
+}
+
+/** VmRSS, RssAnon and RssFile of proc_pid_status(5), in MB. */
+export function parseResident(status: string): Resident {
+  return {
+    all: megabytesOf(status, 'VmRSS'),
+    anonymous: megabytesOf(status, 'RssAnon'),
+    ofFiles: megabytesOf(status, 'RssFile'),
+  };
+}
+
 /** VmHWM of proc_pid_status(5), in MB. */
 export function parsePeakRss(status: string): number {
-  const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1];
-  if (kibibytes === undefined) throw new Error('no VmHWM in the status of the process');
+  return megabytesOf(status, 'VmHWM');
+}
+
+function megabytesOf(status: string, key: string): number {
+  const kibibytes = new RegExp(`^${key}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1];
+  if (kibibytes === undefined) throw new Error(`no ${key} in the status of the process`);
   return Number(kibibytes) / 1024;
 }

@@ -45,8 +45,14 @@ function resourceLines({ rssMB, rssAtEndMB, startMs }: Resources): string[] {
 }
 
 function workRow(result: WorkResult): string[] {
-  const { work, unit, p50, p99 } = result;
-  return [work, p50.toFixed(2), p99?.toFixed(2) ?? '', unit, textOf(judgeWork(result))];
+  const { work, unit, p50, p99, on } = result;
+  return [
+    on === undefined ? work : `${work} (${on})`,
+    p50.toFixed(2),
+    p99?.toFixed(2) ?? '',
+    unit,
+    textOf(judgeWork(result)),
+  ];
 }
 
 export function allBarsMet({ measurements, resources, workResults }: Results): boolean {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { builtFile, repositoryFile } from './built-file.ts';
 import type { Child, Children } from './children.ts';
 import { Connection } from './client/connection.ts';
@@ -25,6 +26,10 @@ export interface ShimPlaces {
   readonly stateFolder?: string;
   /** A module that is loaded before it. */
   readonly preload?: string;
+  /** The folder that `npm run package` makes, to be run instead of what is built here. */
+  readonly packaged?: string;
+  /** Beside those that give it these places. */
+  readonly flags?: readonly string[];
 }
 
 /** What the unit sets, which is how the shim runs on a node. */
@@ -34,6 +39,8 @@ function unitEnvironment(): Record<string, string> {
   return Object.fromEntries(settings.map((setting) => setting.split('=', 2) as [string, string]));
 }
 
+const PROGRAM = 'cri-resize-shim.js';
+
 /** Starts the shim as it is shipped. Its log goes to a file, at the level that is the default. */
 export function spawnShim(
   children: Children,
@@ -41,7 +48,7 @@ export function spawnShim(
   places: ShimPlaces,
   environment: Readonly<Record<string, string>> = {},
 ): Shim {
-  const { backend, cgroupRoot, profile, preload } = places;
+  const { backend, cgroupRoot, profile, preload, packaged, flags = [] } = places;
   const stateFolder = places.stateFolder ?? children.path(`${name}-state`);
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
@@ -50,11 +57,11 @@ export function spawnShim(
   const own = ['--state-folder', stateFolder, '--resize-listen', `unix://${resizeSocket}`];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
   const preloading = preload === undefined ? [] : ['--import', preload];
-  const program = builtFile('cri-resize-shim.js');
+  const program = packaged === undefined ? builtFile(PROGRAM) : join(packaged, 'dist', PROGRAM);
   const child = children.spawn(
     name,
     process.execPath,
-    [...profiling, ...preloading, program, ...args, ...folders, ...own],
+    [...profiling, ...preloading, program, ...args, ...folders, ...own, ...flags],
     { ...unitEnvironment(), ...environment },
   );
   return { child, socket, resizeSocket };

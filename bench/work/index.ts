@@ -1,4 +1,5 @@
 import type { Children } from '../children.ts';
+import { measurePackagedMemory, measurePackagedStart } from './packaged.ts';
 import { measurePlan } from './plan.ts';
 import { measureRecovery } from './recovery.ts';
 import { measureRemounts } from './remount.ts';
@@ -13,6 +14,7 @@ export interface WorkOptions {
   readonly seconds: number;
   /** Where CPU profiles of the measured shims go, if they are wanted. */
   readonly profile?: string | undefined;
+  readonly progress: (text: string) => void;
 }
 
 export interface Work {
@@ -26,4 +28,6 @@ export const works: readonly Work[] = [
   { name: 'ResizePod of 3 containers', measure: measureResizes },
   { name: 'Remount of a volume', measure: measureRemounts },
   { name: 'Recovery of 250 pods', measure: measureRecovery },
+  { name: 'Packaged daemon, first answer', measure: measurePackagedStart },
+  { name: 'Packaged daemon, memory when idle', measure: measurePackagedMemory },
 ];

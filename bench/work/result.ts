@@ -4,11 +4,14 @@ import { percentile, rounded } from '../statistics.ts';
 export interface WorkResult {
   /** What was measured: the work itself, or a part of it, which is told for information. */
   readonly work: string;
-  readonly unit: 'us' | 'ms';
+  /** `times`: a multiple of something. */
+  readonly unit: 'us' | 'ms' | 'MB' | 'times';
   readonly p50: number;
   /** Not of a few. */
   readonly p99?: number;
   readonly samples: number;
+  /** Where it depends on that: what it ran on. */
+  readonly on?: string;
 }
 
 /** Of fewer, the 99th percentile is the slowest one, and says nothing. */

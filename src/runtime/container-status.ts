@@ -1,4 +1,4 @@
-import protobuf from 'protobufjs';
+import protobuf from 'protobufjs/minimal.js';
 import { spliceInto } from './splice.ts';
 
 /**

@@ -4,5 +4,4 @@ export * from './cgroup-driver.ts';
 export * from './container-status.ts';
 export * from './description.ts';
 export * from './messages.ts';
-export * from './proto.ts';
 export * from './verbose-info.ts';

@@ -1,5 +1,5 @@
-import protobuf from 'protobufjs';
-import { readProto } from './proto.ts';
+import protobuf from 'protobufjs/light.js';
+import cri from './cri.proto.json' with { type: 'json' };
 
 /**
  * The CRI messages that the shim reads, as plain objects. Names are the wire's (snake case), int64 is bigint. Every
@@ -111,10 +111,11 @@ export type Partially<T> = T extends (infer Item)[]
     : T;
 
 const types = new Map<string, protobuf.Type>();
+/** Of proto/runtime/v1/cri.proto, parsed when it was written (test/proto): at each start that took longer than all that is decoded then. */
 let root: protobuf.Root | undefined;
 
 function typeOf(name: string): protobuf.Type {
-  root ??= protobuf.parse(readProto('runtime/v1/cri.proto'), { keepCase: true }).root;
+  root ??= protobuf.Root.fromJSON(cri);
   let type = types.get(name);
   if (type === undefined) {
     type = root.lookupType(`runtime.v1.${name}`);

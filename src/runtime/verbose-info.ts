@@ -1,4 +1,4 @@
-import protobuf from 'protobufjs';
+import protobuf from 'protobufjs/minimal.js';
 
 /** Field number of `info` (a map of texts) in the responses of verbose status calls: PodSandboxStatus, ContainerStatus, Status. */
 const INFO = 2;

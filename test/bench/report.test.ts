@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Measurement } from '../../bench/measure.ts';
-import { parseCpu, parsePeakRss } from '../../bench/process-use.ts';
+import { parseCpu, parsePeakRss, parseResident } from '../../bench/process-use.ts';
 import { judgeWork } from '../../bench/bars.ts';
 import { allBarsMet, json, table } from '../../bench/report.ts';
 import type { Results } from '../../bench/run.ts';
@@ -53,9 +53,12 @@ describe('bars', () => {
       work('ResizePod of 3 containers', 5),
       work('  of all, in fsync', 1e6),
       work('Recovery of 250 pods', 1500),
+      { ...work('Packaged daemon, first answer', 250), on: 'Node 20' },
+      work('Packaged daemon, memory when idle', 60, 'MB'),
+      work('  of bare Node', 1e6, 'MB'),
     ];
     expect(allBarsMet(results({ workResults: most }))).toBe(true);
-    for (const [index, bar] of [100, 5, undefined, 1500].entries()) {
+    for (const [index, bar] of [100, 5, undefined, 1500, 250, 60, undefined].entries()) {
       if (bar === undefined) continue;
       const slower = most.map((one, at) => (at === index ? { ...one, p50: bar * 1.001 } : one));
       expect(allBarsMet(results({ workResults: slower }))).toBe(false);
@@ -72,7 +75,11 @@ it('prints columns that stand below each other, with the bars beside', () => {
   const text = table({
     measurements: [measurement('Version', 1, 1.5, 0.66), measurement('Version', 16, 1.6, 0.7)],
     resources: { rssMB: 91.5, startMs: 250, rssAtEndMB: 95 },
-    workResults: [{ ...work('ResizePod of 3 containers', 3.25), p99: 12.5 }, work('  of all, in fsync', 1)],
+    workResults: [
+      { ...work('ResizePod of 3 containers', 3.25), p99: 12.5 },
+      work('  of all, in fsync', 1),
+      { ...work('Packaged daemon, first answer', 99.5), p99: 150, on: 'Node 20.20.2' },
+    ],
   });
   const lines = text.split('\n');
   expect(lines[2]).toContain('p50 <= 1.7: met');
@@ -82,6 +89,7 @@ it('prints columns that stand below each other, with the bars beside', () => {
   expect(text).toMatch(/first answer +250 ms +<= 300: met/);
   expect(text).toMatch(/^ResizePod of 3 containers +3\.25 +12\.50 +ms +p50 <= 5 ms: met$/m);
   expect(text).toMatch(/^ {2}of all, in fsync +1\.00 +ms$/m);
+  expect(text).toMatch(/^Packaged daemon, first answer \(Node 20\.20\.2\) +99\.50 +150\.00 +ms +p50 <= 250 ms: met$/m);
 });
 
 it('prints one array for programs, whatever was measured', () => {
@@ -97,4 +105,7 @@ it('reads what a process has used, whatever its name', () => {
   const stat = '42 (a) (b c) S 1 42 42 0 -1 4194304 100 0 0 0 250 125 0 0 20 0 11 0 12345 1000000 500';
   expect(parseCpu(stat)).toBe(3_750_000);
   expect(parsePeakRss('Name:\tnode\nVmPeak:\t  999 kB\nVmHWM:\t   81920 kB\nVmRSS:\t 100 kB\n')).toBe(80);
+  const status = 'VmHWM:\t 99999 kB\nVmRSS:\t 61440 kB\nRssAnon:\t 20480 kB\nRssFile:\t 40960 kB\nRssShmem:\t 0 kB\n';
+  expect(parseResident(status)).toEqual({ all: 60, anonymous: 20, ofFiles: 40 });
+  expect(() => parseResident('VmRSS:\t 61440 kB\n')).toThrow('no RssAnon in the status of the process');
 });

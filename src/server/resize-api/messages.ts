@@ -1,5 +1,5 @@
-import protobuf from 'protobufjs';
-import { readProto } from '../../runtime/index.ts';
+import protobuf from 'protobufjs/light.js';
+import resize from './resize.proto.json' with { type: 'json' };
 
 /**
  * The messages of proto/criresize/v1alpha1 as plain objects. Names are the wire's (snake case), enums are their names. In
@@ -155,27 +155,17 @@ export interface Responses {
 export const PACKAGE = 'criresize.v1alpha1';
 
 const types = new Map<string, protobuf.Type>();
+/** Of proto/criresize/v1alpha1/resize.proto, parsed when it was written (test/proto). */
 let root: protobuf.Root | undefined;
 
 function typeOf(name: string): protobuf.Type {
-  root ??= readRoot();
+  root ??= protobuf.Root.fromJSON(resize);
   let type = types.get(name);
   if (type === undefined) {
     type = root.lookupType(`${PACKAGE}.${name}`);
     types.set(name, type);
   }
   return type;
-}
-
-function readRoot(): protobuf.Root {
-  const fresh = new protobuf.Root();
-  const { root: parsed, imports = [] } = protobuf.parse(readProto('criresize/v1alpha1/resize.proto'), fresh, {
-    keepCase: true,
-  });
-  // Durations and timestamps are part of the library.
-  for (const name of imports) parsed.addJSON(protobuf.common.get(name)?.nested ?? {});
-  parsed.resolveAll();
-  return parsed;
 }
 
 /** Encodes a request, as a client sends it: what is left out is not sent. */

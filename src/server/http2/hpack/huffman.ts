@@ -26,12 +26,38 @@ const LENGTHS: readonly number[] = [
 ];
 const EOS = 256;
 
+/** The code tree at one depth, where codes of that many bits end. */
+interface Level {
+  /** Those whose codes end here, in the order of their codes: before all inner nodes of this depth, since the code is canonical. */
+  readonly symbols: number[];
+  /** Inner nodes: what there is room for and does not end here. */
+  inner: number;
+  /** States are inner nodes, counted from the root: the first one of this depth. */
+  firstState: number;
+}
+
+const levels = levelsOfCode();
+
+function levelsOfCode(): readonly Level[] {
+  const made = Array.from({ length: 31 }, (): Level => ({ symbols: [], inner: 0, firstState: 0 }));
+  LENGTHS.forEach((length, symbol) => made[length]?.symbols.push(symbol));
+  let room = 1;
+  let firstState = 0;
+  for (const level of made) {
+    level.inner = room - level.symbols.length;
+    level.firstState = firstState;
+    firstState += level.inner;
+    room = 2 * level.inner;
+  }
+  return made;
+}
+
 /** The code of each symbol, EOS last. Exported for the tests' encoder: the shim itself writes strings as they are. */
 export function huffmanCodes(): readonly { readonly code: number; readonly length: number }[] {
   const codes = LENGTHS.map((length) => ({ code: 0, length }));
   let code = 0;
-  for (let length = 1; length <= 30; length += 1) {
-    for (const entry of codes) if (entry.length === length) entry.code = code++;
+  for (const { symbols } of levels) {
+    for (const symbol of symbols) codes[symbol] = { code: code++, length: LENGTHS[symbol] ?? 0 };
     code *= 2;
   }
   return codes;
@@ -46,45 +72,37 @@ const EMITS = 1 << 9;
 const STATE = EMITS - 1;
 /** A cell on the way to EOS, which no string may contain (RFC 7541 section 5.2). */
 const REFUSED = -1;
+/** A cell that nobody has asked for. Headers need a fraction of them, and making all at the start is what V8 would load its optimiser for. */
+const UNKNOWN = -2;
 
-interface Machine {
-  readonly cells: Int32Array;
-  /** 1 for the states in which a string may end: at most 7 bits, all ones, since the last symbol. */
-  readonly final: Uint8Array;
+const states = levels.reduce((sum, { inner }) => sum + inner, 0);
+const cells = new Int32Array(states * 16).fill(UNKNOWN);
+const depths = new Uint8Array(states);
+levels.forEach(({ firstState, inner }, depth) => depths.fill(depth, firstState, firstState + inner));
+/** 1 for the states in which a string may end: at most 7 bits, all ones (the last node of its depth), since the last symbol. */
+const final = new Uint8Array(states);
+for (const { firstState, inner } of levels.slice(0, 8)) final[firstState + inner - 1] = 1;
+
+/** The cell of a state for these four bits. */
+function cellAt(state: number, nibble: number): number {
+  const known = cells[state * 16 + nibble] ?? REFUSED;
+  return known === UNKNOWN ? (cells[state * 16 + nibble] = cellOf(state, nibble)) : known;
 }
 
-const { cells, final } = buildMachine();
-
-function buildMachine(): Machine {
-  // Children of node n: tree[2n], tree[2n + 1]; inner nodes as their number, symbols as -1 - symbol.
-  const tree: number[] = [0, 0];
-  huffmanCodes().forEach(({ code, length }, symbol) => {
-    let node = 0;
-    for (let bit = length - 1; bit > 0; bit -= 1) {
-      const edge = 2 * node + ((code >>> bit) & 1);
-      if (tree[edge] === 0) tree[edge] = tree.push(0, 0) / 2 - 1;
-      node = tree[edge] ?? 0;
-    }
-    tree[2 * node + (code & 1)] = -1 - symbol;
-  });
-  const states = tree.length / 2;
-  const machine = { cells: new Int32Array(states * 16), final: new Uint8Array(states) };
-  for (let state = 0; state < states; state += 1)
-    for (let nibble = 0; nibble < 16; nibble += 1) machine.cells[state * 16 + nibble] = cellOf(tree, state, nibble);
-  for (let bits = 0, node = 0; bits <= 7; bits += 1, node = tree[2 * node + 1] ?? 0) machine.final[node] = 1;
-  return machine;
-}
-
-function cellOf(tree: readonly number[], state: number, nibble: number): number {
-  let node = state;
+function cellOf(state: number, nibble: number): number {
+  let depth = depths[state] ?? 0;
+  let node = state - (levels[depth]?.firstState ?? 0);
   let emitted = 0;
   for (let bit = 3; bit >= 0; bit -= 1) {
-    const next = tree[2 * node + ((nibble >>> bit) & 1)] ?? 0;
-    if (next === -1 - EOS) return REFUSED;
-    if (next < 0) emitted = EMITS | ((-1 - next) << 10);
-    node = next < 0 ? 0 : next;
+    depth += 1;
+    const child = 2 * node + ((nibble >>> bit) & 1);
+    const symbols = levels[depth]?.symbols ?? [];
+    const symbol = symbols[child];
+    if (symbol === EOS) return REFUSED;
+    if (symbol !== undefined) emitted = EMITS | (symbol << 10);
+    [depth, node] = symbol === undefined ? [depth, child - symbols.length] : [0, 0];
   }
-  return node | emitted;
+  return ((levels[depth]?.firstState ?? 0) + node) | emitted;
 }
 
 /** Strings of ordinary headers decode into this; longer ones get a buffer of their own. */
@@ -102,10 +120,10 @@ export function decodeHuffman(bytes: Buffer, start: number, end: number): string
   let state = 0;
   for (let at = start; at < end; at += 1) {
     const octet = bytes[at] ?? 0;
-    const high = cells[state * 16 + (octet >>> 4)] ?? REFUSED;
+    const high = cellAt(state, octet >>> 4);
     if (high === REFUSED) throw invalid();
     if ((high & EMITS) !== 0) out[written++] = high >>> 10;
-    const low = cells[(high & STATE) * 16 + (octet & 15)] ?? REFUSED;
+    const low = cellAt(high & STATE, octet & 15);
     if (low === REFUSED) throw invalid();
     if ((low & EMITS) !== 0) out[written++] = low >>> 10;
     state = low & STATE;

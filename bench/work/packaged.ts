@@ -1,0 +1,168 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { text } from 'node:stream/consumers';
+import { configurationExample } from '../../src/config/documentation.ts';
+import { NotifySocket } from '../../test/systemd/notify-socket.ts';
+import { prepareNode } from '../../test/node/index.ts';
+import { builtFile } from '../built-file.ts';
+import type { Child, Children } from '../children.ts';
+import { startEmpty } from '../containerd/containerd.ts';
+import { writeCgroups } from '../containerd/files.ts';
+import { version } from '../operations.ts';
+import { type Resident, cpuMicroseconds, residentMB } from '../process-use.ts';
+import { type Shim, type ShimPlaces, spawnShim } from '../shim.ts';
+import { connectWhenThere } from '../sockets.ts';
+import { median, rounded } from '../statistics.ts';
+import type { WorkOptions } from './index.ts';
+import { type WorkResult, resultOf } from './result.ts';
+
+/** So many that there is a 99th percentile. */
+const STARTS = 100;
+const IDLE_DAEMONS = 3;
+/** Kubelet's first calls. */
+const CALLS = 5;
+/** V8 waits for 8 s without work, and once more after it has collected, before it gives memory back. */
+const IDLE_MS = 20_000;
+const NODE = `Node ${process.versions.node}`;
+
+/** How the daemon is started. */
+interface Started {
+  readonly places: ShimPlaces;
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** From starting the process to its first answer. Beside each start one of the same Node with next to no program: nobody can take that away from ours. */
+export async function measurePackagedStart(options: WorkOptions): Promise<WorkResult[]> {
+  return whereInstalled('packaged-start', options, (...given) => measureStarts(options.children, ...given));
+}
+
+/** What it takes while nothing happens, and what the same Node takes without a program. */
+export async function measurePackagedMemory(options: WorkOptions): Promise<WorkResult[]> {
+  return whereInstalled('packaged-idle', options, (started) => measureIdle(options.children, started));
+}
+
+/**
+ * The folder that `npm run package` makes, to be started as its unit starts it: with the unit's environment, the configuration that is
+ * installed with it, and a systemd that is told when it is ready. A containerd is behind it.
+ */
+async function whereInstalled(
+  name: string,
+  { children, progress }: WorkOptions,
+  measure: (started: Started, systemd: NotifySocket) => Promise<WorkResult[]>,
+): Promise<WorkResult[]> {
+  const { programs } = await prepareNode({ containerd: '2.1', runtime: 'runc' }, progress);
+  const containerd = await startEmpty(children, join(programs[0] ?? '', 'containerd'), `${name}-containerd`);
+  const systemd = new NotifySocket(children.path(`${name}-notify`), 'when asked');
+  const packaged = children.path(name);
+  const packing = children.spawn('package', process.execPath, [
+    ...[builtFile('tools/package.js'), '--only', 'tree', '--to', packaged],
+  ]);
+  await packing.exited;
+  if (packing.process.exitCode !== 0) throw new Error(`the package could not be made:\n${packing.lastWords()}`);
+  const cgroupRoot = children.path(`${name}-cgroup`);
+  await writeCgroups(cgroupRoot);
+  mkdirSync(children.path('kubelet'), { recursive: true });
+  const configuration = children.path(`${name}-config.yaml`);
+  writeFileSync(configuration, configurationExample({ isCommentedOut: true }));
+  const results = await measure(
+    {
+      places: { backend: containerd.socket, cgroupRoot, packaged, flags: ['--config', configuration] },
+      // Type=notify and WatchdogSec=60s of the unit.
+      environment: { NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '60000000' },
+    },
+    systemd,
+  );
+  await systemd.close();
+  await containerd.child.stop();
+  return results;
+}
+
+async function measureStarts(
+  children: Children,
+  { places, environment }: Started,
+  systemd: NotifySocket,
+): Promise<WorkResult[]> {
+  const [times, cpu, bareTimes, bareCpu]: [number[], number[], number[], number[]] = [[], [], [], []];
+  for (let index = 0; index < STARTS; index += 1) {
+    const begin = performance.now();
+    const shim = spawnShim(children, `packaged-${index}`, places, environment);
+    await answer(shim, 1);
+    times.push(performance.now() - begin);
+    cpu.push(cpuMicroseconds(shim.child.pid) / 1000);
+    await shim.child.stop();
+    systemd.drain();
+    const bare = await startBare(children, `bare-${index}`);
+    bareTimes.push(bare.milliseconds);
+    bareCpu.push(bare.cpuMilliseconds);
+  }
+  return [
+    { ...resultOf('Packaged daemon, first answer', 'ms', times), on: NODE },
+    part('  as a multiple of bare Node', 'times', median(times) / median(bareTimes), STARTS),
+    part('  CPU time until then, mean', 'ms', mean(cpu), STARTS),
+    part('  of bare Node, mean', 'ms', mean(bareCpu), STARTS),
+  ];
+}
+
+/** A Node that only says what CPU time it has had until it could, from its start to its end. */
+async function startBare(
+  children: Children,
+  name: string,
+): Promise<{ readonly milliseconds: number; readonly cpuMilliseconds: number }> {
+  const begin = performance.now();
+  const program = 'const { user, system } = process.cpuUsage(); process.stdout.write(String((user + system) / 1000))';
+  const child = children.spawn(name, process.execPath, ['-e', program]);
+  const { stdout } = child.process;
+  if (stdout === null) throw new Error('Node has no stdout');
+  const cpuMilliseconds = Number(await text(stdout));
+  await child.exited;
+  return { milliseconds: performance.now() - begin, cpuMilliseconds };
+}
+
+async function measureIdle(children: Children, { places, environment }: Started): Promise<WorkResult[]> {
+  const idle: Child[] = [];
+  for (let index = 0; index < IDLE_DAEMONS; index += 1) {
+    const shim = spawnShim(children, `idle-${index}`, places, environment);
+    await answer(shim, CALLS);
+    idle.push(shim.child);
+  }
+  const bare = children.spawn('idle-bare', process.execPath, ['-e', 'setInterval(() => undefined, 1_000_000)']);
+  await bare.until(delay(IDLE_MS));
+  const resident = idle.map(({ pid }) => residentMB(pid));
+  const ofBare = residentMB(bare.pid);
+  await Promise.all([...idle, bare].map((child) => child.stop()));
+  const values = (of: (one: Resident) => number): number => median(resident.map(of));
+  const all = values((one) => one.all);
+  return [
+    { ...part('Packaged daemon, memory when idle', 'MB', all, IDLE_DAEMONS), on: NODE },
+    part(
+      '  its own (RssAnon)',
+      'MB',
+      values((one) => one.anonymous),
+      IDLE_DAEMONS,
+    ),
+    part(
+      '  pages of files (RssFile)',
+      'MB',
+      values((one) => one.ofFiles),
+      IDLE_DAEMONS,
+    ),
+    part('  of bare Node', 'MB', ofBare.all, 1),
+    part('    its own', 'MB', ofBare.anonymous, 1),
+    part('    pages of files', 'MB', ofBare.ofFiles, 1),
+    part('  as a multiple of bare Node', 'times', all / ofBare.all, IDLE_DAEMONS),
+  ];
+}
+
+async function answer({ child, socket }: Shim, calls: number): Promise<void> {
+  const connection = await child.until(connectWhenThere(socket));
+  for (let call = 0; call < calls; call += 1) await child.until(connection.call(version));
+  connection.close();
+}
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+const part = (work: string, unit: WorkResult['unit'], value: number, samples: number): WorkResult => ({
+  ...{ work, unit, p50: rounded(value, 2) },
+  samples,
+});
