@@ -23,6 +23,7 @@ export default {
     'src/cgroups/memory.ts',
     'src/cgroups/proc.ts',
     'src/cgroups/unified.ts',
+    'src/cgroups/units.ts',
     'src/tmpfs/mountinfo.ts',
     'src/tmpfs/sizes.ts',
     'src/units/quantity.ts',

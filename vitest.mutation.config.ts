@@ -7,7 +7,7 @@ export default defineConfig({
       'test/sandbox/{plan*,resizes-amounts,resizes-asked,wish}.test.ts',
       'test/sandbox/journal/record.test.ts',
       'test/sandbox/foresight/checkpoint.test.ts',
-      'test/cgroups/{conversions,cpu,memory,proc,unified}.test.ts',
+      'test/cgroups/{conversions,cpu,memory,proc,unified,units}.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/units/quantity.test.ts',
       'test/config/duration.test.ts',

@@ -31,7 +31,7 @@ import type { Listener } from './server/listener.ts';
 import { listenOnPassed } from './server/passed.ts';
 import { type Interceptors, noInterceptors } from './server/routes.ts';
 import type { PassedSocket } from './systemd/index.ts';
-import { MemoryVolumes } from './tmpfs/index.ts';
+import { type KubeletPlace, MemoryVolumes } from './tmpfs/index.ts';
 
 /** All that acts on resizes, put together. */
 export interface Resizing {
@@ -82,7 +82,7 @@ export function createResizing(
 ): Resizing {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log);
-  const volumes = new MemoryVolumes({ kubeletRoot: config.kubeletRoot });
+  const volumes = new MemoryVolumes(placeOfVolumes(config));
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
   const journal = new PodJournal(opened);
   const ofBackend = new BackendCgroupDriver(backend);
@@ -178,6 +178,9 @@ export function createResizing(
     },
   };
 }
+
+const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>
+  mountsOfPid === undefined ? { kubeletRoot } : { kubeletRoot, throughPid: mountsOfPid };
 
 /**
  * Who sets the limits of cgroups that are units of systemd by their name: systemd, unless the setting or the backend says

@@ -62,6 +62,11 @@ export function expandSlice(slice: string): CgroupPath {
   return parts.map((_, index) => `/${parts.slice(0, index + 1).join('-')}.slice`).join('');
 }
 
+/** Whether kubelet has put a pod among those that request nothing and have no limits, by where its cgroup lies. */
+export function isBestEffort(podCgroup: CgroupPath): boolean {
+  return /^(?:besteffort|.+-besteffort\.slice)$/.test(posix.basename(posix.dirname(podCgroup)));
+}
+
 /**
  * The container's own cgroup, in a path that may lead further in: a container that runs an init system has its
  * processes in cgroups of its own making. Undefined when no part of the path is this container's.

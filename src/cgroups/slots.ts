@@ -9,10 +9,10 @@ export class Slots {
 
   /**
    * Runs `action` once a slot is free, and keeps the slot until it has ended, however long nobody waits for it any more.
-   * Rejects with the signal's reason, and never runs it, when that aborts first.
+   * Rejects with the signal's reason, and never runs it, when that aborts first; without a signal it waits for as long as it takes.
    */
-  async run<Result>(action: () => Promise<Result>, signal: AbortSignal): Promise<Result> {
-    signal.throwIfAborted();
+  async run<Result>(action: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
+    signal?.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
     else await this.#turn(signal);
     try {
@@ -22,18 +22,18 @@ export class Slots {
     }
   }
 
-  #turn(signal: AbortSignal): Promise<void> {
+  #turn(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const begin = (): void => {
-        signal.removeEventListener('abort', leave);
+        signal?.removeEventListener('abort', leave);
         resolve();
       };
       const leave = (): void => {
         this.#waiting.delete(begin);
-        reject(signal.reason as Error);
+        reject(signal?.reason as Error);
       };
       this.#waiting.add(begin);
-      signal.addEventListener('abort', leave, { once: true });
+      signal?.addEventListener('abort', leave, { once: true });
     });
   }
 

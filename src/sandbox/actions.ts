@@ -6,7 +6,7 @@ import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { Bytes, Limit } from '../units/index.ts';
 import { forbiddingUse } from './admission.ts';
 import { readPod } from './live.ts';
-import { isWithin, reversed } from './plan.ts';
+import { isRaised, isWithin, reversed } from './plan.ts';
 import { UNDO_MS } from './room.ts';
 import type { Change, ContainerStep, Step } from './state.ts';
 import { type StepActions, describeStep } from './transaction.ts';
@@ -27,8 +27,8 @@ export interface StepTargets {
   readonly reclaimBy: number;
   /** Takes that back, where the kernel has not the old values. */
   readonly takeBack: (step: ContainerStep, reclaimBy: number) => Promise<void>;
-  /** Whether that call may have raised the limit of a container, also when it failed. */
-  readonly callRaises: boolean;
+  /** The updates of containers that go with the pod's own steps, the caller's among them. */
+  readonly updates: readonly ContainerStep[];
   readonly log?: Log;
   readonly counters?: Counters;
 }
@@ -44,7 +44,7 @@ export function stepActions({
   takeBack,
   lowerPod,
   reclaimBy,
-  callRaises,
+  updates,
   log = noLog,
   counters = noCounters,
 }: StepTargets): StepActions {
@@ -69,10 +69,12 @@ export function stepActions({
     }
   };
 
-  /** Whether the pod's limit may go back: a failed call may have left a container's limit raised all the same. */
+  /** Whether the pod's limit may go back: a call that failed, or could not be taken back, may have left a container's limit raised. */
   const mayGoBack = async (step: Step): Promise<boolean> => {
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
-    if (callRaises && !isWithin(await readPod(tree, pod, []), step)) return false;
+    const now = await readPod(tree, pod, []);
+    // A pod that had less than its containers from the start goes back there all the same.
+    if (isRaised(now, updates, step.kind) && !isWithin(now, step)) return false;
     if (step.kind === 'pod-cpu') return true;
     return (await forbiddingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
   };

@@ -103,7 +103,8 @@ async function settle(
   for (const step of steps) progress.push(await progressOf(context, pod, state, step));
   // Once it was being undone its caller has had, or will have had, an error: it may not be done after all.
   if (progress.every(({ isWhole }) => isWhole) && !undoing && failed === undefined) return 'finished';
-  const actions = actionsFor(context, pod, { callRaises: true, onHigh });
+  const updates = steps.filter((step) => step.kind === 'container');
+  const actions = actionsFor(context, pod, { updates, onHigh });
   const failures: string[] = [];
   for (const { written } of progress.reverse()) if (written !== undefined) await takeBack(actions, written, failures);
   if (failures.length > 0) throw new Error(failures.join('; '));

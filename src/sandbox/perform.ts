@@ -80,8 +80,8 @@ export async function perform(
   const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
-    const callRaises = target.call === 'container';
-    const actions = actionsFor(context, pod, { call: () => call(onHigh), callRaises, until, onHigh });
+    const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
+    const actions = actionsFor(context, pod, { call: () => call(onHigh), updates, until, onHigh });
     return counted(context, recording, () =>
       carryOut(steps, {
         ...inTime(actions, pod, deadline),

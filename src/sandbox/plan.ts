@@ -3,6 +3,6 @@
  * by itself.
  */
 export { compareCpu, compareLimits, sameCpu, sameMemory } from './plan/compare.ts';
-export { isMemoryTight, isWithin, podLimitsFor } from './plan/pod-limits.ts';
+export { isMemoryTight, isRaised, isWithin, podLimitsFor } from './plan/pod-limits.ts';
 export { reversed, reversedContainer } from './plan/reversed.ts';
 export { containerChanges, plan } from './plan/steps.ts';

@@ -4,11 +4,12 @@ import { takeBackByRuntime, updateContainer } from './container-step.ts';
 import type { ResizeContext } from './context.ts';
 import { podCgroup } from './live.ts';
 import { type OnHigh, lowerMemory, podNamed, reclaimBy } from './room.ts';
+import type { ContainerStep } from './state.ts';
 import type { StepActions } from './transaction.ts';
 
 export interface ActionOptions {
   readonly call?: () => Promise<void>;
-  readonly callRaises: boolean;
+  readonly updates: readonly ContainerStep[];
   readonly onHigh?: OnHigh | undefined;
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
   readonly until?: number | undefined;
@@ -16,12 +17,12 @@ export interface ActionOptions {
 
 /**
  * How the steps of this pod are carried out and taken back.
- * @param callRaises whether the caller's call may have raised the limit of a container, also when it failed
+ * @param updates those of containers that go with the pod's own steps, the caller's among them
  */
 export function actionsFor(
   context: ResizeContext,
   pod: PodDescription,
-  { call = () => Promise.resolve(), callRaises, until = reclaimBy(context), onHigh }: ActionOptions,
+  { call = () => Promise.resolve(), updates, until = reclaimBy(context), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
     tree: context.tree,
@@ -34,7 +35,7 @@ export function actionsFor(
       lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
     takeBack: (step, by) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step, by, onHigh)),
-    callRaises,
+    updates,
     log: context.log,
     counters: context.counters,
   });

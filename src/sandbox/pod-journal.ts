@@ -46,9 +46,9 @@ export class PodJournal {
     return this.#restored;
   }
 
-  /** Whether a resize can be journalled, and why not. */
+  /** Whether a resize can be journalled now, and why not. */
   async readiness(): Promise<Readiness> {
-    return (await this.#journal).readiness;
+    return (await this.#journal).readinessNow();
   }
 
   async #restore(): Promise<void> {
@@ -116,13 +116,11 @@ export class PodJournal {
 
   /** JSON values. Rejects with JOURNAL_UNAVAILABLE. */
   async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
-    await this.#restored;
-    const sandboxId = this.#records.get(podUid)?.sandboxId ?? '';
-    await this.#change({ podUid, sandboxId }, (record) => {
-      const { transaction, volumes } = record;
-      const others = { podUid, sandboxId, volumes, ...(transaction && { transaction }) };
-      return resizes.length === 0 ? others : { ...others, resizes };
-    });
+    await this.#change({ podUid }, ({ sandboxId, volumes, transaction }) => ({
+      ...{ podUid, sandboxId, volumes },
+      ...(transaction && { transaction }),
+      ...(resizes.length > 0 && { resizes }),
+    }));
   }
 
   /** A sandbox is gone, and nothing of its pod is left. Rejects with JOURNAL_UNAVAILABLE. */
@@ -133,12 +131,17 @@ export class PodJournal {
     await (await this.#journal).remove(podUid);
   }
 
-  async #change(identity: Identity, change: (record: PodRecord) => PodRecord): Promise<void> {
+  /** @param identity without a sandbox: the one that is known by then, since requests are kept beside what a transaction does */
+  async #change(
+    identity: Pick<Identity, 'podUid'> & Partial<Identity>,
+    change: (record: PodRecord) => PodRecord,
+  ): Promise<void> {
     await this.#restored;
     const journal = await this.#journal;
-    const { podUid, sandboxId } = identity;
+    const { podUid } = identity;
     const before = this.#records.get(podUid);
-    const base = before ?? { ...identity, volumes: new Map() };
+    const sandboxId = identity.sandboxId ?? before?.sandboxId ?? '';
+    const base = before ?? { podUid, sandboxId, volumes: new Map() };
     const changed = change(base);
     if (changed === base && base.sandboxId === sandboxId) return;
     const record = { ...changed, sandboxId };

@@ -35,6 +35,8 @@ async function journalCheck({ journal }: ResizeContext): Promise<ReadinessCheck>
 /** How volumes are remounted is found out on nodes that have some. */
 async function volumesCheck({ volumes }: ResizeContext): Promise<ReadinessCheck> {
   const name = 'volumes';
+  const { unreachable } = volumes;
+  if (unreachable !== undefined) return { name, ready: false, says: `cannot be seen: ${unreachable}` };
   if (!volumes.isPrepared) return { name, ready: true, says: 'no memory-backed volume met yet' };
   try {
     const method = await volumes.method();

@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError } from '../errors/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../units/index.ts';
+import { isBestEffort } from '../cgroups/index.ts';
 import { assertNotUnderUse } from './admission.ts';
 import { assertNodeHas } from './capacity.ts';
 import type { ResizeContext } from './context.ts';
@@ -262,13 +263,17 @@ async function podLimits(
   return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
-/** A pod's shares are its containers' together, where kubelet has made it: then they stay so. */
+/**
+ * A pod's shares are its containers' together, where kubelet has made it: then they stay so. Not those of a BestEffort pod: kubelet
+ * leaves it the least, whatever its containers come to request (ResourceConfigForPod), since its class never changes.
+ */
 function followingShares(
   pod: PodDescription,
   state: PodState,
   wishes: readonly ContainerWish[],
 ): CpuShares | undefined {
-  if (pod.cpuShares === undefined || wishes.every(({ shares }) => shares === undefined)) return undefined;
+  if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
+  if (wishes.every(({ shares }) => shares === undefined)) return undefined;
   const sum = (of: (container: PodState['containers'][number]) => number): number =>
     state.containers.reduce((total, container) => total + of(container), 0);
   const now = sum(({ shares }) => shares ?? 0);

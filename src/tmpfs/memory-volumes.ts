@@ -45,6 +45,18 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     return this.#method !== undefined;
   }
 
+  /** Why the mount namespace that the volumes are in cannot be looked into; undefined: it can. */
+  get unreachable(): string | undefined {
+    const { throughPid } = this.place;
+    if (throughPid === undefined) return undefined;
+    try {
+      statSync(`/proc/${throughPid}/root/.`);
+      return undefined;
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+
   /** How this machine remounts. Also loads what is needed for it, so that a first resize does not wait. */
   method(): Promise<RemountMethod> {
     this.#method ??= chooseRemountMethod();

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice } from '../../src/cgroups/index.ts';
+import {
+  cgroupDrivers,
+  containerCgroupIn,
+  containerIdOf,
+  driverOf,
+  expandSlice,
+  isBestEffort,
+} from '../../src/cgroups/index.ts';
 
 const id = 'c0ffee'.repeat(11).slice(0, 64);
 const uid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';
@@ -113,3 +120,15 @@ describe('a container in a path', () => {
     }
   });
 });
+
+it.each([
+  ['/kubepods/besteffort/pod1', true],
+  ['/other/kubepods/besteffort/pod1', true],
+  [expandSlice('kubepods-besteffort-pod1.slice'), true],
+  [expandSlice('other-kubepods-besteffort-pod1.slice'), true],
+  ['/kubepods/burstable/pod1', false],
+  ['/kubepods/pod1', false],
+  ['/kubepods/besteffort', false],
+  [expandSlice('kubepods-burstable-pod1.slice'), false],
+  [expandSlice('kubepods-pod1.slice'), false],
+])('a pod at %s is BestEffort: %s', (cgroup, is) => expect(isBestEffort(cgroup)).toBe(is));

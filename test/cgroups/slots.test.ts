@@ -14,7 +14,7 @@ it('runs so many at a time, in the order in which they came, also after failures
       await new Promise<void>((resolve) => ends.push(resolve));
       if (job === 0) throw new Error('failed');
       return job;
-    }, forever),
+    }),
   );
   const results = Promise.allSettled(jobs);
   await turns();

@@ -5,6 +5,7 @@ import {
   interfaceOf,
   isRoundedInUnit,
   isSameProperty,
+  isUnit,
   objectOf,
   propertiesOf,
   unitOf,
@@ -23,19 +24,26 @@ describe('a unit', () => {
     [`${SLICE}/cri-containerd-0a.scope`, 'cri-containerd-0a.scope'],
     ['/kubepods/burstable/pod1', undefined],
     ['/system.slice/containerd.service', undefined],
+    ['/system.slice/a.slice.mount', undefined],
     ['/.slice', undefined],
     ['/', undefined],
-  ])('of the cgroup %s is %s', (cgroup, unit) => expect(unitOf(cgroup)).toBe(unit));
+  ])('of the cgroup %s is %s', (cgroup, unit) => {
+    expect(unitOf(cgroup)).toBe(unit);
+    expect(isUnit(cgroup)).toBe(unit !== undefined);
+  });
 
   it('has its D-Bus object and interface by its name', () => {
     expect(objectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
     expect(objectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
+    expect(objectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
     expect(interfaceOf('a.slice')).toBe('org.freedesktop.systemd1.Slice');
     expect(interfaceOf('a.scope')).toBe('org.freedesktop.systemd1.Scope');
   });
 });
 
 describe('a write as properties', () => {
+  it('has no limit as the largest number of 64 bits', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
+
   const cases: [CgroupWrite, string, [string, bigint][]][] = [
     [{ file: 'memory.max', value: bytes(1000) }, 'memory.max', [['MemoryMax', 1000n]]],
     [{ file: 'memory.max', value: 'max' }, 'memory.max', [['MemoryMax', UNSET]]],
@@ -62,6 +70,7 @@ describe('a write as properties', () => {
     ]),
     [{ file: 'unified', key: 'memory.high', value: '1M' }, 'memory.high', [['MemoryHigh', 1_048_576n]]],
     [{ file: 'unified', key: 'memory.high', value: 'max' }, 'memory.high', [['MemoryHigh', UNSET]]],
+    [{ file: 'unified', key: 'memory.zswap.max', value: '0' }, 'memory.zswap.max', [['MemoryZSwapMax', 0n]]],
     [{ file: 'unified', key: 'pids.max', value: ' 500' }, 'pids.max', [['TasksMax', 500n]]],
     [
       { file: 'unified', key: 'cpu.max', value: '20000' },
@@ -102,6 +111,8 @@ describe('what a unit has', () => {
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, undefined)).toBe(false);
     expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, UNSET)).toBe(true);
     expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 50_000n }, UNSET)).toBe(false);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, 50_000n)).toBe(false);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, undefined)).toBe(false);
     expect(isSameProperty({ name: 'MemoryMax', value: 100_000n }, UNSET)).toBe(false);
   });
 
@@ -111,6 +122,9 @@ describe('what a unit has', () => {
     [34_560, 34_000, false],
     [34_560, 36_000, false],
     [35_000, 35_000, true],
+    [34_000, 35_000, false],
+    [34_001, 34_999, false],
+    ['max', 'max', false],
     ['max', 35_000, false],
     [34_560, 'max', false],
   ] as const)('of a quota of %s, systemd makes %s: %s', (asked, found, is) => {

@@ -17,6 +17,7 @@ const outside = process.env['NODE_OUT'] ?? '';
 /** How long kubelet tries, with the shim's help and without. */
 const HELPED_MS = 20_000;
 const ALONE_MS = 1500;
+const CARRIED_OUT = 'kubelet has carried out a decrease that more was in use than';
 
 let served: Served;
 let shim: ShimProcess;
@@ -174,6 +175,35 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
     expect((await statusOf(pod)).containers['a']?.kubeletWants).toBeUndefined();
   });
+
+  test('use that climbs all the while', async () => {
+    const pod = podOf();
+    const tenant = await tenantIn(pod);
+    const file = bigFile(120);
+    await tenant.tell('read', file);
+    await tenant.tell('churn', file, 16 * MI);
+    await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
+    await tenant.tell('nothing');
+    expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
+  });
+
+  test('ten pods at once, from 96 to 48 MiB', async () => {
+    const ten = await Promise.all(Array.from({ length: 10 }, () => makePod(96)));
+    for (const pod of ten) await (await tenantIn(pod)).tell('read', bigFile(60));
+    const results = await Promise.allSettled(
+      ten.map((pod) => kubelet.resize(pod, { containers: { a: 48 } }, ALONE_MS, 250)),
+    );
+    expect(new Set(results.map(({ status }) => status))).toEqual(new Set(['rejected']));
+    for (const pod of ten) expect([limitsOf(pod), pod.oomKills()]).toEqual([both(96), 0]);
+  });
+
+  test('limits of the pod itself', async () => {
+    const pod = await makePod(0, 192);
+    await (await tenantIn(pod)).tell('read', bigFile(100));
+    const lowered = kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, ALONE_MS);
+    await expect(lowered).rejects.toThrow(/below current usage/);
+    expect([limitsOf(pod), pod.oomKills()]).toEqual([[String(192 * MI), 'max'], 0]);
+  });
 });
 
 describe('with foresight', () => {
@@ -196,10 +226,13 @@ describe('with foresight', () => {
       expect(unheld(pod)).toEqual(['max', 'max']);
       expect(pod.oomKills()).toBe(0);
       await tenant.tell('nothing');
+      // kubelet may come before the margin is reached, so the sum is asked for, and not the line of a whole round.
+      const end = await shim.waitForLog(
+        (line) => line.msg === CARRIED_OUT && line['uid'] === pod.uid && shim.log.indexOf(line) >= said,
+      );
+      const sum = Number(end['reclaimed']);
+      expect(sum).toBeGreaterThan(before - 64 * MI - 2 * MI);
       // What is above the limit, and the margin of 8 MiB.
-      const reclaimed = shim.log.slice(said).filter(({ msg }) => msg === 'memory reclaimed for kubelet');
-      const sum = reclaimed.reduce((all, line) => all + Number(line['reclaimed']), 0);
-      expect(reclaimed.map(({ target }) => target)).toContain(64 * MI);
       expect(sum).toBeLessThanOrEqual(before - 56 * MI + 2 * MI);
       const over = await statusOf(pod);
       expect([over.state, over.decrease, over.containers['a']?.kubeletWants]).toEqual([
@@ -331,20 +364,28 @@ describe('with foresight', () => {
     const large = JSON.stringify({ data: `{"entries":{${entries.join(',')}}}`, checksum: 1 });
     expect(large.length).toBeGreaterThan(5_000_000);
     const waits: number[] = [];
+    const rates: number[] = [];
     // Each has to be answered within what kubelet waits for at the least (CriClient's own minute); how long they wait is printed, not judged.
     for (const [count, text] of [
       [12, large],
-      [600, kubelet.textOf('actuated_pods_state')],
+      [6000, kubelet.textOf('actuated_pods_state')],
     ] as const) {
+      let busy = 0;
       for (let n = 0; n < count; n += 1) {
+        const begun = performance.now();
         kubelet.replace('actuated_pods_state', `${text}${' '.repeat(n % 7)}`);
+        busy += performance.now() - begun;
         if (n % Math.ceil(count / 12) !== 0) continue;
         const asked = performance.now();
         await cri.version();
         waits.push(performance.now() - asked);
       }
+      rates.push(Math.round((1000 * count) / busy));
     }
     expect(waits).toHaveLength(24);
+    console.log(`files replaced so often in a second: ${rates.join(', ')}`);
+    // Five times as often on a machine with other things to do.
+    expect(rates[1]).toBeGreaterThan(1000);
     kubelet.write();
     const { ms } = await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
     console.log(

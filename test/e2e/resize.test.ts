@@ -54,6 +54,14 @@ async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
   return running;
 }
 
+/** What the runtime itself keeps of UpdatePodSandboxResources. */
+async function storedBy(client: CriClient, sandboxId: string): Promise<unknown> {
+  const request = { pod_sandbox_id: sandboxId, verbose: true };
+  const { info } = await client.call<{ info: { info: string } }>('PodSandboxStatus', request);
+  const { resources, overhead } = JSON.parse(info.info) as { resources?: object; overhead?: object };
+  return { ...(resources && { resources }), ...(overhead && { overhead }) };
+}
+
 /** The steps of the last resize of a pod, as the log tells them. */
 async function stepsOf(running: RunningPod): Promise<string[]> {
   const fits = (line: { msg: string; [key: string]: unknown }): boolean =>
@@ -220,6 +228,22 @@ describe('UpdatePodSandboxResources', () => {
     });
     expect(running.read('memory.max')).toBe(String(528 * MI));
     expect(running.read('cpu.max')).toBe('85000 100000');
+  });
+
+  test('a runtime that has the call gets it too, and only what was admitted', async () => {
+    const running = await pod();
+    const overhead = { memory_limit_in_bytes: 16 * MI, cpu_quota: 5000, cpu_period: 100_000 };
+    await cri.updatePod(running.sandboxId, podLimits, { overhead });
+    const stored = await storedBy(direct, running.sandboxId);
+    // Before containerd 2.3 the call is not there, and nothing keeps what it says.
+    const isKept = await direct.updatePod(running.sandboxId, podLimits, { overhead }).then(
+      () => true,
+      () => false,
+    );
+    expect(stored).toEqual(isKept ? { resources: { linux: podLimits }, overhead: { linux: overhead } } : {});
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
+    await refusal(cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MI }));
+    expect(await storedBy(direct, running.sandboxId)).toEqual(stored);
   });
 
   test('under what cannot be reclaimed: refused, nothing changed', async () => {

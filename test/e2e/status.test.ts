@@ -76,7 +76,8 @@ describe('a verbose PodSandboxStatus', () => {
     const { [KEY]: own, ...others } = await infoOf(cri, running);
     expect(own).toBeDefined();
     expect(others).toEqual(await infoOf(direct, running));
-    expect(await infoOf(cri, running, false)).toEqual({});
+    // containerd 2.3 has an empty one here, those before none.
+    expect(await infoOf(cri, running, false)).toEqual(await infoOf(direct, running, false));
 
     await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 96 * MI });
     expect(await ownInfo(running)).toMatchObject({
@@ -130,8 +131,12 @@ describe('a journal that cannot be written', () => {
       ready: true,
       checks: [{ name: 'backend' }, { name: 'cgroups', says: 'version 2' }, { name: 'journal' }, {}],
     });
+    const journal = async () => (await statusInfo()).checks.find(({ name }) => name === 'journal')?.says;
     execFileSync('mount', ['-o', 'remount,ro', STATE]);
     try {
+      // Nobody has asked for a resize yet: it looks by itself when it is asked.
+      await expect.poll(journal, { timeout: 30_000, interval: 500 }).toMatch(/resizes are refused: .*EROFS|read-only/);
+      expect((await statusInfo()).ready).toBe(false);
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };
       expect(await refusal(api.call('ResizePod', resize))).toMatchObject({ code: 9, reason: 'JOURNAL_UNAVAILABLE' });
       const update = cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MI });
@@ -139,9 +144,7 @@ describe('a journal that cannot be written', () => {
       expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([String(64 * MI), String(64 * MI)]);
       expect((await cri.version()).runtime_name).toBe('containerd');
       expect(await cri.exec(running.id('a'), 'echo', 'here')).toBe('here\n');
-      const { ready, checks } = await statusInfo();
-      expect(ready).toBe(false);
-      expect(checks.find(({ name }) => name === 'journal')?.says).toMatch(/resizes are refused: .*EROFS|read-only/);
+      expect((await statusInfo()).ready).toBe(false);
     } finally {
       execFileSync('mount', ['-o', 'remount,rw', STATE]);
     }

@@ -3,6 +3,7 @@ import {
   compareLimits,
   containerChanges,
   isMemoryTight,
+  isRaised,
   isWithin,
   plan,
   podLimitsFor,
@@ -343,6 +344,44 @@ describe('what the containers have now', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
     expect(isWithin(unlimited, memoryStep(300 * MI))).toBe(false);
     expect(isWithin(unlimited, cpuStep(30_000))).toBe(false);
+  });
+
+  const memoryOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    memory: { from: from === 'max' ? from : bytes(from * MI), to: bytes(1) },
+  });
+  const cpuOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    cpu: { from: cpu(from), to: cpu(1000) },
+  });
+
+  test.each([
+    ['no update', [], false, false],
+    ['as it was', [memoryOf('a', 100), cpuOf('a', 10_000)], false, false],
+    ['less memory than it had', [memoryOf('a', 101)], false, false],
+    ['more memory than it had', [memoryOf('b', 200), memoryOf('a', 99)], true, false],
+    ['a limit of memory where there was none', [memoryOf('a', 'max')], false, false],
+    ['less CPU than it had', [cpuOf('a', 10_001)], false, false],
+    ['more CPU than it had', [cpuOf('b', 20_000), cpuOf('a', 9999)], false, true],
+    ['a limit of CPU where there was none', [cpuOf('a', 'max')], false, false],
+    ['a container that has gone', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
+  ])('is more than they had before an update, or not: %s', (_name, updates, memory, ofCpu) => {
+    expect(isRaised(state, updates, 'pod-memory')).toBe(memory);
+    expect(isRaised(state, updates, 'pod-cpu')).toBe(ofCpu);
+  });
+
+  test('no limit is more than one, and no more than none', () => {
+    const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
+    const [had, none] = [
+      [memoryOf('a', 100), cpuOf('a', 10_000)],
+      [memoryOf('a', 'max'), cpuOf('a', 'max')],
+    ];
+    for (const kind of ['pod-memory', 'pod-cpu'] as const) {
+      expect(isRaised(unlimited, had, kind)).toBe(true);
+      expect(isRaised(unlimited, none, kind)).toBe(false);
+    }
   });
 });
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CgroupTree } from '../../src/cgroups/index.ts';
+import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 import { readinessOf } from '../../src/sandbox/index.ts';
 import { FakeRuntime } from './fake-runtime.ts';
 
@@ -35,4 +36,17 @@ test.each([
   const { ready, check } = await cgroups();
   expect([ready, check?.ready]).toEqual([false, false]);
   expect(check?.says).toContain(says);
+});
+
+test('volumes in the mount namespace of a process that is not there: not ready, and why', async () => {
+  const volumesOf = async (throughPid: number) => {
+    const volumes = new MemoryVolumes({ kubeletRoot: root, throughPid });
+    const { ready, checks } = await readinessOf({ ...runtime.context, volumes });
+    return { ready, check: checks.find(({ name }) => name === 'volumes') };
+  };
+  // No process has the largest id that there can be.
+  const { ready, check } = await volumesOf(4_194_304);
+  expect([ready, check?.ready]).toEqual([false, false]);
+  expect(check?.says).toMatch(/^cannot be seen: ENOENT.*\/proc\/4194304\/root/);
+  expect((await volumesOf(process.pid)).check).toMatchObject({ ready: true });
 });

@@ -1,9 +1,13 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { type DesiredPod, resizePod } from '../../src/sandbox/index.ts';
+import { CgroupTree } from '../../src/cgroups/index.ts';
+import { type DesiredPod, resizePod, updateContainer } from '../../src/sandbox/index.ts';
 import { describeStep } from '../../src/sandbox/transaction.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../src/units/index.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from './fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from './fake-runtime.ts';
 
 const MI = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MI);
@@ -168,6 +172,35 @@ describe('all or nothing', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MI));
   });
 
+  test('a runtime that goes in the middle: a container that cannot be brought back keeps the room it was given, until it can', async () => {
+    pod(String(300 * MI), [100 * MI, 200 * MI]);
+    let calls = 0;
+    runtime.overrule('UpdateContainerResources', (request, obey) => {
+      calls += 1;
+      if (calls > 1) throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
+      return obey(request);
+    });
+    const both = { memory: mi(250), cpu: cpu(30_000) };
+    await expect(resize(desired({ c0: both, c1: both }))).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    const found = () => [runtime.read('memory.max'), runtime.read('cpu.max'), ...limits()];
+    expect(found()).toEqual([String(500 * MI), '60000 100000', 250 * MI, 200 * MI]);
+    const undos = runtime.counted.families.find(
+      ({ description }) => description.name === 'cri_resize_shim_undos_total',
+    );
+    expect([...(undos?.series() ?? [])]).toContainEqual(expect.objectContaining({ labels: ['failed'], value: 1 }));
+    runtime.obeys();
+    await resize(desired({ c1: { memory: mi(210) } }));
+    expect(found()).toEqual([String(310 * MI), '20000 100000', 100 * MI, 210 * MI]);
+  });
+
+  test('a pod that had less than its containers, on purpose, goes back to that', async () => {
+    pod(String(250 * MI), [100 * MI, 200 * MI]);
+    runtime.obeys(() => true);
+    const wanted = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
+    await expect(resize(wanted)).rejects.toMatchObject({ code: 5 });
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(250 * MI), '20000 100000']);
+  });
+
   test('no time left: nothing begins', async () => {
     pod(String(300 * MI), [100 * MI, 200 * MI]);
     const late = resize(desired({ c0: { memory: mi(150) } }), { deadline: Date.now() - 1 });
@@ -243,6 +276,27 @@ describe('a request above the limit', () => {
     await fits({ c0: { memory: mi(150) } }, memory(150));
     await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
   });
+});
+
+test('on a node with cgroup v1, where the pod has no cgroup that could be resized: refused, and calls pass', async () => {
+  pod(String(300 * MI), [100 * MI]);
+  const root = mkdtempSync(join(tmpdir(), 'cgroup-v1-'));
+  for (const controller of ['memory', 'cpu,cpuacct'])
+    mkdirSync(join(root, controller, 'kubepods/pod1', containerId(0)), { recursive: true });
+  const context = { ...runtime.context, tree: new CgroupTree(root) };
+  try {
+    const options = { dryRun: false, deadline: Date.now() + 60_000 };
+    await expect(resizePod(context, SANDBOX, desired({ c0: { memory: mi(150) } }), options)).rejects.toMatchObject({
+      code: 9,
+      reason: 'CGROUP_UNAVAILABLE',
+    });
+    const answer = Buffer.from('the answer of the runtime');
+    const update = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MI) });
+    expect(await updateContainer(context, update, () => Promise.resolve(answer))).toBe(answer);
+    expect(runtime.failOpens).toContain('unreadable_state');
+  } finally {
+    rmSync(root, { recursive: true });
+  }
 });
 
 test('a pod that is not there', async () => {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/errors/index.ts';
 import { type PodIdentity, type Resize, type ResizeEvent, type Resizes } from '../../src/sandbox/index.ts';
+import { retryDelay } from '../../src/sandbox/resizes/backoff.ts';
 import {
   FakeClock,
   FakeCore,
@@ -73,15 +74,35 @@ describe('a resize', () => {
     expect(store.kept.size).toBe(0);
   });
 
-  it('that is refused is Infeasible; its error has its id', async () => {
+  it('that does not fit yet is Deferred, and canceled where it is not to be tried again; its error has its id', async () => {
+    const watch = resizes.watch();
     const answer = resize();
     (await core.next()).fail(inUse);
     const error = await answer.catch((reason: unknown) => reason);
     expect(error).toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE', code: 9, message: 'app: 100 in use' });
     const id = (error as ShimError).context.resize ?? '';
     expect((error as ShimError).context).toEqual({ found: '100', resize: id });
-    expect(resizes.get(id)).toMatchObject({ state: 'Infeasible', reason: 'MEMORY_NOT_RECLAIMABLE' });
-    expect(balance()).toBe(0);
+    expect(resizes.get(id)).toMatchObject({
+      state: 'Canceled',
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      message: 'app: 100 in use; it was not to be tried again (defer)',
+      nextTryAt: undefined,
+    });
+    const events: ResizeEvent['what'][] = [];
+    for (let count = 0; count < 4; count += 1) events.push(((await watch.next()).value as ResizeEvent).what);
+    const states = ['Proposed', 'InProgress', 'Deferred', 'Canceled'];
+    expect(events).toMatchObject(states.map((state) => ({ kind: 'state', state })));
+    expect(resizes.counts).toEqual({ proposed: 1, infeasible: 0, completed: 0, canceled: 1 });
+    expect([clock.next, store.kept.size, balance()]).toEqual([undefined, 0, 0]);
+  });
+
+  it('that is refused is Infeasible; its error has its id', async () => {
+    const answer = resize();
+    (await core.next()).fail(tooMuch);
+    const error = await answer.catch((reason: unknown) => reason);
+    const id = (error as ShimError).context.resize ?? '';
+    expect(resizes.get(id)).toMatchObject({ state: 'Infeasible', reason: 'CGROUP_UNAVAILABLE' });
+    expect(resizes.counts).toEqual({ proposed: 1, infeasible: 1, completed: 0, canceled: 0 });
   });
 
   it('that fails by a fault of ours keeps nothing of what is in it', async () => {
@@ -147,6 +168,24 @@ describe('a deferred resize', () => {
     });
     expect(clock.next).toBeUndefined();
     expect([store.kept.size, balance()]).toEqual([0, 0]);
+  });
+
+  it('for files that are in the way is tried again every five seconds at the longest, from the first try to the last', async () => {
+    const answer = resize('64Mi', { defer: true });
+    const stored = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache stores 200');
+    (await core.next()).fail(stored);
+    const { id } = await answer;
+    const waits: (number | undefined)[] = [];
+    for (let tries = 2; tries < 12; tries += 1) {
+      waits.push(clock.next);
+      clock.pass(clock.next ?? 0);
+      (await core.next()).fail(stored);
+      await reached(resizes, id, 'Deferred');
+    }
+    expect(waits.slice(0, 5)).toEqual([750, 1500, 3000, 3750, 3750]);
+    // Half of it is left to chance: at the most it is 5 s.
+    expect([retryDelay(99, 1, Reason.VOLUME_IN_USE), retryDelay(99, 1)]).toEqual([5000, 60_000]);
+    expect(waits.at(-1)).toBe(3750);
   });
 
   it.each([

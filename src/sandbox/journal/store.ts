@@ -1,14 +1,14 @@
 import { type FileHandle, readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Slots } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import type { Clock } from '../clock.ts';
+import { type Clock, systemClock } from '../clock.ts';
 import { KeyedLock } from '../lock.ts';
 import { knownFile, recordFile } from './file-names.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
 import { RecordReader } from './reader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
-import { Slots } from './slots.ts';
 
 /** Random, and another after each boot of the machine (random(4)). */
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
@@ -18,6 +18,8 @@ const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 const MOST_CHANGES_AT_A_TIME = 2;
 /** Without a resize nobody else would notice that there is room again, or that a folder has been mended. */
 export const RECHECK_MS = 10_000;
+/** A disk that takes longer for one block is as good as none to whoever waits for a resize. */
+export const ANSWER_MS = 2000;
 
 export interface JournalOptions {
   /** This boot's id; the kernel's when absent. */
@@ -66,6 +68,9 @@ export class Journal {
   #fault: ShimError | undefined;
   readonly #clock: Clock | undefined;
   #stopRecheck: (() => void) | undefined;
+  /** When the folder has last taken a file. */
+  #takenAt = -Infinity;
+  #looking: Promise<Readiness> | undefined;
 
   private constructor(folder: string, { bootId, log = noLog, counters = noCounters, clock }: JournalOptions) {
     this.folder = folder;
@@ -84,9 +89,37 @@ export class Journal {
     return journal;
   }
 
-  /** As of the last write or check: not ready from a failure until a write succeeds again. */
+  /** As of the last write or check: not ready from a failure until a write or a check succeeds again. */
   get readiness(): Readiness {
     return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
+  }
+
+  /**
+   * As it is now: the folder is looked at when it has taken no file for {@link RECHECK_MS}, so that a disk which has become full
+   * or read-only is known before a resize finds out. Not ready when that has no answer within {@link ANSWER_MS}. Never rejects.
+   */
+  async readinessNow(): Promise<Readiness> {
+    if (this.#fault !== undefined || this.#now() - this.#takenAt < RECHECK_MS) return this.readiness;
+    // Of a disk that hangs nothing comes back: it is looked at once, however many ask.
+    this.#looking ??= this.check().finally(() => (this.#looking = undefined));
+    let stop = (): void => undefined;
+    const late = new Promise<Readiness>((resolve) => {
+      stop = (this.#clock ?? systemClock).after(ANSWER_MS, () => resolve({ ready: false, error: this.#unanswered() }));
+    });
+    try {
+      return await Promise.race([this.#looking, late]);
+    } finally {
+      stop();
+    }
+  }
+
+  #now(): number {
+    return (this.#clock ?? systemClock).now();
+  }
+
+  #unanswered(): ShimError {
+    const message = `the journal cannot be used: ${this.folder} has not taken a file within ${ANSWER_MS} ms`;
+    return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: this.folder });
   }
 
   /** Finds out whether the folder takes files, and removes what could not be removed before. Never rejects. */
@@ -232,6 +265,7 @@ export class Journal {
   }
 
   #available(): void {
+    this.#takenAt = this.#now();
     if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'the journal can be written again');
     this.#fault = undefined;
     this.#recheckNoMore();

@@ -1,8 +1,8 @@
 import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../units/index.ts';
-import type { ContainerState, ContainerWish, PodState, Step } from '../state.ts';
-import { PAGE, sameMemory } from './compare.ts';
+import type { ContainerState, ContainerStep, ContainerWish, PodState, Step } from '../state.ts';
+import { PAGE, compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
 
 /**
  * The pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
@@ -81,6 +81,16 @@ export function isWithin(state: PodState, step: Extract<Step, { kind: 'pod-memor
   const { quota, period } = step.from;
   if (quota === 'max') return true;
   return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1 + percentOf(state, period));
+}
+
+/** Whether one of these updates has left its container with more than it had, of what this step changes. */
+export function isRaised(state: PodState, updates: readonly ContainerStep[], kind: 'pod-memory' | 'pod-cpu'): boolean {
+  return updates.some(({ id, memory, cpu }) => {
+    const now = state.containers.find((container) => container.id === id);
+    if (now === undefined) return false;
+    if (kind === 'pod-memory') return memory !== undefined && compareLimits(now.memory, memory.from) > 0;
+    return cpu !== undefined && !sameCpu(now.cpu, cpu.from) && compareCpu(now.cpu, cpu.from) > 0;
+  });
 }
 
 /** What systemd may have added to each quota, in microseconds. */

@@ -19,7 +19,10 @@ export interface Resize {
   /** How long each try may take. */
   readonly timeoutMs: number;
   readonly state: ResizeState;
-  /** A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. */
+  /**
+   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. Of one that did not fit yet
+   * and was not to be tried again, why it did not fit.
+   */
   readonly reason: string | undefined;
   readonly message: string | undefined;
   /** Of the last try; of one that failed, what was carried out before it was undone. */

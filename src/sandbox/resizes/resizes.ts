@@ -139,7 +139,7 @@ export class Resizes {
 
   /**
    * Carries a resize out. Resolves when it is Completed, Deferred, or Canceled by a newer one or a caller. Rejects when it
-   * is Infeasible or its pod has gone: with the core's ShimError and the resize's id in its context; before there is an
+   * is Infeasible, does not fit yet and is not to be tried again, or its pod has gone: with the core's ShimError and the resize's id in its context; before there is an
    * id with INVALID_VALUE, INVALID_ANNOTATION, TOO_MANY_RESIZES or STOPPING.
    */
   async resize(pod: PodIdentity, asked: AskedPod, terms: ResizeTerms): Promise<Resize> {
@@ -147,8 +147,9 @@ export class Resizes {
     const first = this.#first(live, terms.deadline);
     live.attempt = first.then(() => undefined);
     const failure = await first;
-    const { state, reason } = live.resize;
-    if (state === 'Infeasible' || reason === ('POD_GONE' satisfies CancelReason)) throw failure;
+    const { state, reason, defer } = live.resize;
+    const isRefused = state === 'Infeasible' || (state === 'Canceled' && !defer);
+    if (isRefused || reason === ('POD_GONE' satisfies CancelReason)) throw failure;
     return live.resize;
   }
 
@@ -288,17 +289,30 @@ export class Resizes {
   }
 
   async #failed(live: Live, failure: unknown): Promise<void> {
-    const { pod, defer } = live.resize;
-    const again = defer && (fitsLater(failure) || (live.wasDeferred && passes(failure)));
+    const { defer } = live.resize;
+    const fits = fitsLater(failure);
+    const again = defer && (fits || (live.wasDeferred && passes(failure)));
     const gone = live.podGone || (failure instanceof ShimError && failure.code === Code.NOT_FOUND);
     if (gone) return this.#end(live, 'Canceled', podGone);
-    if (!again) return this.#end(live, 'Infeasible', explained(failure));
+    if (!again && fits) this.#notDeferred(live, explained(failure));
+    else if (!again) await this.#end(live, 'Infeasible', explained(failure));
+    else await this.#wait(live, failure);
+  }
+
+  /** It is tried again, unless it has been overtaken meanwhile. */
+  async #wait(live: Live, failure: unknown): Promise<void> {
     if (live.cancelled) return this.#end(live, 'Canceled', cancelled);
     const newer = this.#book.settledAfter(live);
     if (newer !== undefined) return this.#end(live, 'Canceled', superseded(newer));
     const supersedes = this.#supersedeOlder(live);
     this.#deferFor(live, explained(failure));
-    if (supersedes) await this.#keeper.update(pod.uid);
+    if (supersedes) await this.#keeper.update(live.resize.pod.uid);
+  }
+
+  /** What does not fit yet is Deferred, whoever asks; of a caller who does not wait for it that is the end. */
+  #notDeferred(live: Live, { reason, message }: { readonly reason: string; readonly message: string }): void {
+    this.#enter(live, 'Deferred', { reason, message });
+    this.#enter(live, 'Canceled', { reason, message: `${message}; it was not to be tried again (defer)` });
   }
 
   /** A newer resize that is carried out or deferred takes the place of those that wait. One that is refused does not. */

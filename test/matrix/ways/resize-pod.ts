@@ -8,7 +8,7 @@ import type { Way } from './way.ts';
 
 /**
  * By the resize API: one call for the whole pod with all that each container shall have, and not a word on the pod itself. So its
- * limits, tight as they are, follow, and so do its shares; a pod without a limit stays so.
+ * limits, tight as they are, follow, and so do its shares, unless it is BestEffort; a pod without a limit stays so.
  */
 export const resizePod: Way = {
   name: 'ResizePod',
@@ -36,7 +36,8 @@ export const resizePod: Way = {
     return {
       memory: before.memory === undefined ? undefined : finite(sum(({ memory }) => (memory?.limit ?? Infinity) * MI)),
       quota: before.quota === undefined ? undefined : finite(sum(({ cpu }) => quotaOf(cpu?.limit ?? Infinity))),
-      shares: sum(({ cpu }) => sharesOf(cpu?.request ?? 0)),
+      // A resize does not change the class of a pod, and those of BestEffort have the least.
+      shares: pod.qos === 'besteffort' ? before.shares : sum(({ cpu }) => sharesOf(cpu?.request ?? 0)),
     };
   },
 };

@@ -17,8 +17,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Journal, type JournalOptions, type PodRecord, RECHECK_MS } from '../../../src/sandbox/journal/index.ts';
+import { ANSWER_MS } from '../../../src/sandbox/journal/store.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
 import { FakeClock } from '../resizes-fakes.ts';
@@ -364,6 +365,46 @@ describe('a folder', () => {
       'the journal cannot be used',
       'the journal can be written again',
     ]);
+  });
+
+  it('that was good is looked at anew for who asks, without a request; not again within ten seconds', async () => {
+    const clock = new FakeClock();
+    const journal = await open({ clock });
+    writeFileSync(join(folder, 'kept'), '');
+    renameSync(folder, `${folder}-away`);
+    writeFileSync(folder, '');
+    clock.pass(RECHECK_MS - 1);
+    expect(await journal.readinessNow()).toEqual({ ready: true });
+    clock.pass(1);
+    expect(await journal.readinessNow()).toMatchObject({
+      ready: false,
+      error: { code: 9, reason: 'JOURNAL_UNAVAILABLE', context: { errno: 'ENOTDIR' } },
+    });
+    rmSync(folder);
+    renameSync(`${folder}-away`, folder);
+    expect(clock.pass(RECHECK_MS)).toBe(1);
+    await expect.poll(() => journal.readinessNow()).toEqual({ ready: true });
+    expect(readdirSync(folder)).toEqual(['kept']);
+  });
+
+  it('that hangs is not ready, looked at once for all who ask, and keeps nobody waiting', async () => {
+    const clock = new FakeClock();
+    const journal = await open({ clock });
+    clock.pass(RECHECK_MS);
+    let comesBack = (): void => undefined;
+    const check = vi
+      .spyOn(journal, 'check')
+      .mockReturnValue(new Promise((resolve) => (comesBack = () => resolve({ ready: true }))));
+    const asked = [journal.readinessNow(), journal.readinessNow()];
+    clock.pass(ANSWER_MS);
+    for (const readiness of await Promise.all(asked)) {
+      expect(readiness).toMatchObject({ ready: false, error: { reason: 'JOURNAL_UNAVAILABLE' } });
+    }
+    const later = journal.readinessNow();
+    expect(check).toHaveBeenCalledTimes(1);
+    comesBack();
+    expect(await later).toEqual({ ready: true });
+    expect(clock.next).toBeUndefined();
   });
 
   it('is left alone once the journal is closed', async () => {
