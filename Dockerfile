@@ -1,4 +1,4 @@
-# The program in an image: to be copied onto a node from, or to be run with the node's /run, /var/lib/kubelet,
+# The program in an image: to be installed on nodes by the DaemonSet in deploy/, or to be run with the node's /run, /var/lib/kubelet,
 # /var/lib/cri-resize-shim and /sys/fs/cgroup mounted. Root, as it has to be there: it writes cgroups and remounts.
 FROM node:24-slim AS build
 WORKDIR /build
@@ -8,6 +8,8 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json LICENSE ./
 COPY scripts scripts
 COPY packaging packaging
+# Of the test node's: how packaging fetches.
+COPY test/node/cache.ts test/node/errors.ts test/node/places.ts test/node/progress.ts test/node/
 COPY systemd systemd
 COPY proto proto
 COPY src src
@@ -17,6 +19,8 @@ RUN node dist/tools/package.js --only tree --to /out
 
 FROM node:24-slim
 COPY --from=build /out /usr/local/lib/cri-resize-shim
+# What the DaemonSet in deploy/ starts: it puts the rest, and this Node, on its host. nsenter is in the base.
+COPY --from=build /build/dist/cri-resize-shim-installer.js /usr/local/lib/cri-resize-shim/dist/
 # As the unit in systemd/ has it.
 ENV MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=65536
 ENTRYPOINT ["node", "/usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js"]

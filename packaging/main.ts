@@ -1,33 +1,68 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { timed } from '../test/node/progress.ts';
 import { makeDeb } from './deb.ts';
+import { makeExecutable } from './executable.ts';
 import { factsOf } from './facts.ts';
-import { writeSbom } from './sbom.ts';
+import { writeFolderSbom } from './sbom.ts';
 import { makeTree } from './tree.ts';
 
 /**
  * npm run package: what is installed on a node, for this machine's architecture, in dist/packages: a folder with all that the
- * program needs but Node, a .deb of it, and what it is made of (CycloneDX). `--to FOLDER` puts them elsewhere; `--only tree` makes
- * the folder alone, under the given name.
+ * program needs but Node, a .deb of it, a single executable with Node in it, and what they are made of (CycloneDX). `--to FOLDER` puts them
+ * elsewhere; `--only deb` and `--only executable` make that with its list, and `--only tree --to FOLDER` the folder alone, under that name.
  */
 const { values } = parseArgs({ options: { to: { type: 'string' }, only: { type: 'string' } } });
 const facts = factsOf();
+const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
+const progress = (line: string): void => void process.stderr.write(`package: ${line}\n`);
 // Whoever makes a package: everybody may read what is in it.
 process.umask(0o022);
 
-if (values.only !== undefined) {
-  if (values.only !== 'tree' || values.to === undefined) throw new Error('--only tree --to FOLDER');
-  await makeTree(facts, resolve(values.to));
-} else {
+const executable = `${name}-executable`;
+
+switch (values.only) {
+  case undefined: {
+    const target = targetFolder();
+    // The executable is made anew when it is not what it should be.
+    for (const old of readdirSync(target))
+      if (!old.startsWith(executable)) rmSync(join(target, old), { recursive: true, force: true });
+    const made = [...(await packFolder(target)), ...(await packExecutable(target))];
+    for (const file of made) process.stdout.write(`${file}\n`);
+    break;
+  }
+  case 'deb':
+    for (const file of await packFolder(targetFolder())) process.stdout.write(`${file}\n`);
+    break;
+  case 'executable':
+    for (const file of await packExecutable(targetFolder())) process.stdout.write(`${file}\n`);
+    break;
+  case 'tree':
+    if (values.to === undefined) throw new Error('--only tree --to FOLDER');
+    await makeTree(facts, resolve(values.to));
+    break;
+  default:
+    throw new Error(`--only ${values.only}: there is tree, deb and executable`);
+}
+
+function targetFolder(): string {
   const target = resolve(values.to ?? join(facts.root, 'dist/packages'));
-  rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
-  const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
+  return target;
+}
+
+async function packFolder(target: string): Promise<readonly string[]> {
   const tree = join(target, name);
   await makeTree(facts, tree);
   const sbom = join(target, `${name}.cdx.json`);
-  await writeSbom(facts, sbom);
-  const deb = await makeDeb(facts, { tree, sbom, target });
-  for (const made of [tree, deb, sbom]) process.stdout.write(`${made}\n`);
+  await timed(progress, 'what the folder is made of', () => writeFolderSbom(facts, sbom));
+  const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, sbom, target }));
+  return [tree, deb, sbom];
+}
+
+async function packExecutable(target: string): Promise<readonly string[]> {
+  const made = await makeExecutable(facts, join(target, executable), progress);
+  if (made === undefined) progress(`no single executable: no Node is known for ${facts.arch}`);
+  return made ?? [];
 }

@@ -2,20 +2,66 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import type { Facts } from './facts.ts';
+import { NODE_VERSION, type NodeBinary } from './node-binary.ts';
+
+interface Component {
+  readonly 'bom-ref': string;
+  readonly [key: string]: unknown;
+}
+
+interface Dependency {
+  readonly ref: string;
+  readonly dependsOn: readonly string[];
+}
 
 interface Sbom {
-  readonly metadata: { readonly component: { readonly 'bom-ref': string } };
-  readonly components: readonly { readonly 'bom-ref': string }[];
-  readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
+  readonly metadata: { readonly component: Component };
+  readonly components: readonly Component[];
+  readonly dependencies: readonly Dependency[];
+}
+
+/** Of the folder and the .deb. */
+export async function writeFolderSbom(facts: Facts, target: string): Promise<void> {
+  write(await programSbom(facts), target);
+}
+
+/** Of the single executable: the same, and Node. */
+export async function writeExecutableSbom(facts: Facts, node: NodeBinary, target: string): Promise<void> {
+  const [program, component] = [await programSbom(facts), await nodeComponent(node)];
+  const own = program.metadata.component['bom-ref'];
+  const withNode = ({ ref, dependsOn }: Dependency): Dependency =>
+    ref === own ? { ref, dependsOn: [...dependsOn, component['bom-ref']] } : { ref, dependsOn };
+  const dependencies = [...program.dependencies.map(withNode), { ref: component['bom-ref'], dependsOn: [] }];
+  write({ ...program, components: [...program.components, component], dependencies }, target);
+}
+
+const write = (sbom: Sbom, target: string): void => writeFileSync(target, `${JSON.stringify(sbom, null, 2)}\n`);
+
+/** Node with its own parts, by its own word, and the name under which faults in it are told (CPE). */
+async function nodeComponent({ program, package: name, integrity }: NodeBinary): Promise<Component> {
+  const { stdout } = await execa(program, ['--print', 'JSON.stringify(process.versions)']);
+  const versions = JSON.parse(stdout) as Readonly<Record<string, string>>;
+  const ref = `pkg:npm/${name}@${NODE_VERSION}`;
+  // The first is itself; `modules` and `napi` are versions of interfaces.
+  const parts = Object.entries(versions).filter(([part]) => !['node', 'modules', 'napi'].includes(part));
+  return {
+    ...{ 'bom-ref': ref, type: 'platform', name: 'node', version: NODE_VERSION, purl: ref },
+    cpe: `cpe:2.3:a:nodejs:node.js:${NODE_VERSION}:*:*:*:*:*:*:*`,
+    hashes: [{ alg: 'SHA-512', content: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') }],
+    licenses: [{ license: { name: 'MIT, and those of its parts' } }],
+    components: parts.map(([part, version]) => ({
+      ...{ 'bom-ref': `${ref}#${part}`, type: 'library', name: part, version },
+    })),
+  };
 }
 
 /**
- * What the package is made of, as CycloneDX. By npm's own `npm sbom`, from the lock file: it knows all that
+ * What the program is made of, as CycloneDX. By npm's own `npm sbom`, from the lock file: it knows all that
  * @cyclonedx/cyclonedx-npm would ask it for, and is there already. Of that, what the program needs to run is what can be got to from
  * its `dependencies`: npm's `--omit dev` also leaves out what a tool of ours needs as well. koffi has a native part for
  * each platform; the one that is shipped stays.
  */
-export async function writeSbom({ root, name, arch }: Facts, target: string): Promise<void> {
+async function programSbom({ root, name, arch }: Facts): Promise<Sbom> {
   const flags = ['--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
   const { stdout } = await execa('npm', ['sbom', ...flags], { cwd: root });
   const sbom = JSON.parse(stdout) as Sbom;
@@ -32,14 +78,13 @@ export async function writeSbom({ root, name, arch }: Facts, target: string): Pr
   const reached = new Set([own]);
   // A set that is gone through takes up what is added meanwhile.
   for (const ref of reached) for (const to of targetsOf(ref)) reached.add(to);
-  const shipped = {
+  return {
     ...sbom,
     // npm takes the name of the folder.
     metadata: { ...sbom.metadata, component: { ...sbom.metadata.component, name } },
     components: sbom.components.filter((component) => reached.has(component['bom-ref'])),
     dependencies: [...reached].map((ref) => ({ ref, dependsOn: targetsOf(ref) })),
   };
-  writeFileSync(target, `${JSON.stringify(shipped, null, 2)}\n`);
 }
 
 /** Of `@scope/name@1.2.3`. */

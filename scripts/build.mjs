@@ -12,6 +12,7 @@ const target = resolve(process.argv[2] ?? join(root, 'dist'));
 const entries = {
   'cri-resize-shim': 'src/main.ts',
   resizectl: 'src/resizectl/main.ts',
+  'cri-resize-shim-installer': 'src/installer/main.ts',
   'tools/node': 'test/node/main.ts',
   'tools/demo': 'demo/main.ts',
   'tools/demo-inside': 'demo/inside.ts',
@@ -23,11 +24,13 @@ const entries = {
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/matrix': 'test/matrix/main.ts',
+  'tools/kubelet': 'test/kubelet/main.ts',
   'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch': 'test/watch/main.ts',
   'tools/stand-in-kubelet': 'test/e2e/stand-in-kubelet.ts',
   'tools/units': 'test/units/main.ts',
+  'tools/chart': 'test/deploy/chart.ts',
   'tools/package': 'packaging/main.ts',
 };
 
@@ -55,6 +58,22 @@ const external = ['koffi'];
 const { 'cri-resize-shim': daemon, ...others } = Object.fromEntries(
   Object.entries(entries).filter(([, file]) => existsSync(join(root, file))),
 );
+/** koffi in the single executable: its native part is an asset there, not a file of one of its packages. */
+const nativePartFromAsset = {
+  name: 'native part from an asset',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^koffi$/ }, () => ({ path: join(root, 'node_modules/koffi/index.cjs') }));
+    // What looks for it among them.
+    onResolve({ filter: /^\.\/src\/static\.cjs$/ }, ({ path }) => ({ path, namespace: 'asset' }));
+    onLoad({ filter: /./, namespace: 'asset' }, () => ({
+      contents: `
+        const { loadNativePart } = require('./src/shipped/native-part.ts');
+        exports.loadStatic = () => loadNativePart('koffi.node');
+      `,
+      resolveDir: root,
+    }));
+  },
+};
 await Promise.all([
   build({ ...common, entryPoints: others, external, define }),
   build({
@@ -66,9 +85,6 @@ await Promise.all([
   build({
     ...common,
     entryPoints: { 'cri-resize-shim': daemon },
-    // What is loaded later shares modules with the daemon, so these are in a chunk that runs before the daemon's own file:
-    // imported everywhere, this is the first thing there.
-    inject: ['src/heap.ts'],
     chunkNames: 'chunks/[name]-[hash]',
     splitting: true,
     // What is parsed at each start, and stays in memory. Names stay as they are: traces are to be read.
@@ -77,6 +93,25 @@ await Promise.all([
     define,
     // grpc-js takes it up for channelz alone, which is off.
     external: [...external, '@grpc/proto-loader'],
+  }),
+  // What the single executable runs: one script, for it can load nothing but itself. In CommonJS what is imported later is also
+  // evaluated later.
+  build({
+    absWorkingDir: root,
+    outfile: join(fresh, 'executable.cjs'),
+    entryPoints: ['src/executable.ts'],
+    bundle: true,
+    platform: 'node',
+    format: 'cjs',
+    target: 'node24',
+    logLevel: 'warning',
+    minifyWhitespace: true,
+    minifySyntax: true,
+    define,
+    external: ['@grpc/proto-loader'],
+    plugins: [nativePartFromAsset],
+    // src/shipped asks for its own place only where it is not in the executable.
+    logOverride: { 'empty-import-meta': 'silent' },
   }),
 ]);
 // The manual page, from the same table as --help.

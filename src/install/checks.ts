@@ -13,8 +13,6 @@ import { socketOf } from './site.ts';
 export type Check = (node: Node) => Promise<Finding>;
 
 const MI = 1024 * 1024;
-/** The program with its parts, twice: an upgrade has both for a while. */
-const PROGRAM_BYTES = 200 * MI;
 /** A record has a few KiB, and a node a few hundred pods. */
 const STATE_BYTES = 16 * MI;
 
@@ -28,7 +26,7 @@ export const checks: readonly Check[] = [
   checkContainerd,
   checkShim,
   checkKubelet,
-  ({ programFolder }) => checkRoom('program room', programFolder, PROGRAM_BYTES),
+  ({ programFolder, programRoom }) => checkRoom('program room', programFolder, programRoom),
   ({ stateFolder }) => checkRoom('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
 ];

@@ -1,11 +1,13 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readShipped } from '../shipped/index.ts';
 import { type Change, together } from './change.ts';
 import { keep, removing, writing } from './files.ts';
 import { pastShim, runningKubelet, throughShim } from './kubelet-change.ts';
 import type { Kubelet } from './kubelet.ts';
 import { Refusal } from './kubelet-setting.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
+import { type Program, originOf, startOf } from './programs.ts';
 import { isUp, keepingOlder, starting, stopping, unitsState } from './service.ts';
 import { SERVICE, type Site, UNITS, oursOf, socketOf } from './site.ts';
 import { systemctl } from './systemctl.ts';
@@ -25,7 +27,8 @@ export async function planInstall(site: Site): Promise<Plan> {
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
   // A package has put both where they belong, and keeps the units elsewhere.
-  const isPackaged = !(await isThere(join(site.from, 'systemd')));
+  const { program: origin } = site;
+  const isPackaged = origin.kind === 'folder' && !(await isThere(join(origin.folder, 'systemd')));
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
   const units = isPackaged ? [] : await unitChanges(site);
   const settings = await missingSettings(site);
@@ -36,7 +39,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const move = isThrough ? [] : [await throughShim(site, kubelet)];
 
   const already = [
-    ...(isPackaged ? [`the program at ${site.from}, and its units, are a package's`] : []),
+    ...(isPackaged ? [`the program at ${originOf(origin)}, and its units, are a package's`] : []),
     ...(!isPackaged && program.length === 0 ? [`the program is at ${site.to}`] : []),
     ...(!isPackaged && units.length === 0 ? [`its units are in ${site.unitFolder}`] : []),
     ...(settings.length === 0 ? [`${site.configFile} and ${site.flagsFile} are there`] : []),
@@ -86,12 +89,11 @@ async function reload(): Promise<void> {
   await systemctl(['daemon-reload']);
 }
 
-/** The units as this machine needs them: with its own Node, and the program where it is put. */
-async function unitChanges({ from, to, nodeProgram, unitFolder }: Site): Promise<readonly Change[]> {
+/** The units as this machine needs them: starting the program where and as it is put. */
+async function unitChanges({ program, to, unitFolder }: Site): Promise<readonly Change[]> {
   const changes: Change[] = [];
   for (const unit of UNITS) {
-    const shipped = await readFile(join(from, 'systemd', unit), 'utf8');
-    const text = unitText(shipped, { nodeProgram, to });
+    const text = unitText(await shippedUnit(program, unit), { program, to });
     const there = await keep(join(unitFolder, unit));
     if (there?.content.toString('utf8') !== text) changes.push(writing(join(unitFolder, unit), text));
   }
@@ -99,25 +101,27 @@ async function unitChanges({ from, to, nodeProgram, unitFolder }: Site): Promise
   return [together(changes.map(({ says }) => says).join(', '), changes, reload)];
 }
 
-/** A unit as it is shipped, with the Node that runs here. Throws when it does not start what it should. */
-export function unitText(shipped: string, { nodeProgram, to }: Pick<Site, 'nodeProgram' | 'to'>): string {
-  // systemd's own quoting; % begins a specifier.
-  const quoted = nodeProgram.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');
-  const word = /[\s"'\\]/.test(nodeProgram) ? `"${quoted}"` : quoted;
+async function shippedUnit(program: Program, unit: string): Promise<string> {
+  const path = `systemd/${unit}`;
+  return program.kind === 'folder' ? readFile(join(program.folder, path), 'utf8') : readShipped(path);
+}
+
+/** A unit as it is shipped, starting this program in its place. */
+export function unitText(shipped: string, { program, to }: Pick<Site, 'program' | 'to'>): string {
   return shipped
-    .replace(/^ExecStart=\/usr\/bin\/node /m, () => `ExecStart=${word} `)
+    .replace(SHIPPED_START, () => `ExecStart=${startOf(program, to)}`)
     .replaceAll('/usr/local/lib/cri-resize-shim', () => to);
 }
 
-/** What a person may have written stays. */
-async function missingSettings({ configFile, configText, flagsFile }: Site): Promise<readonly Change[]> {
+const SHIPPED_START = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/cri-resize-shim\.js/m;
+
+/** What a person may have written stays, unless the person says now what it shall be. */
+async function missingSettings({ configFile, configText, isConfigGiven, flagsFile }: Site): Promise<readonly Change[]> {
   const flags = `CRI_RESIZE_SHIM_FLAGS="--config ${configFile}"\n`;
-  const wanted = [
-    [configFile, configText],
-    [flagsFile, flags],
-  ] as const;
-  const missing = await Promise.all(
-    wanted.map(async ([file, text]) => ((await isThere(file)) ? [] : [writing(file, text)])),
-  );
-  return missing.flat();
+  const config = (await keep(configFile))?.content.toString('utf8');
+  const isOther = config === undefined || (isConfigGiven && config !== configText);
+  return [
+    ...(isOther ? [writing(configFile, configText)] : []),
+    ...((await isThere(flagsFile)) ? [] : [writing(flagsFile, flags)]),
+  ];
 }

@@ -12,6 +12,8 @@ export interface Node {
   readonly stateFolder: string;
   /** Where the program goes. */
   readonly programFolder: string;
+  /** How much room it needs there, in bytes. */
+  readonly programRoom: number;
   /** systemd's unit of kubelet. */
   readonly kubeletUnit: string;
   /** Where the kernel tells of processes. */

@@ -1,41 +1,41 @@
-import { copyFile, mkdir, readFile, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { copyFile, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../errors/index.ts';
 import type { Change } from './change.ts';
-import { programFiles } from './program-files.ts';
+import { filesIn } from './program-files.ts';
+import { type Program, type ProgramFile, filesOf, originIn, originOf } from './programs.ts';
 
-/** Where the program comes from and where it goes. */
+/** Which program, and where it goes. */
 export interface ProgramPlaces {
-  /** A checkout that is built, or the self-contained folder. */
-  readonly from: string;
+  readonly program: Program;
   /** `/usr/local/lib/cri-resize-shim` */
   readonly to: string;
-  /** As process.arch. */
-  readonly arch: string;
 }
 
-/** Whether the same program is there already. Rejects when the one to be installed is not whole. */
-export async function isInPlace({ from, to, arch }: ProgramPlaces): Promise<boolean> {
-  if (from === to) return true;
-  const files = await programFiles(from, arch);
-  const there = await programFiles(to, arch).catch(() => []);
-  if (there.join('\n') !== files.join('\n')) return false;
-  for (const file of files) if (!(await isSame(join(from, file), join(to, file)))) return false;
+/** Whether the same program is there already, and nothing else. Rejects when the one to be installed is not whole. */
+export async function isInPlace({ program, to }: ProgramPlaces): Promise<boolean> {
+  if (originOf(program) === originIn(program, to)) return true;
+  const files = await filesOf(program);
+  const there = await filesIn(to, '.').catch(() => []);
+  if (there.toSorted().join('\n') !== pathsOf(files).join('\n')) return false;
+  for (const file of files) if (!(await isSame(file, join(to, file.path)))) return false;
   return true;
 }
 
+const pathsOf = (files: readonly ProgramFile[]): readonly string[] => files.map(({ path }) => path).toSorted();
+
 /** Copies the program beside its place, and swaps it in: what is there runs or is read as a whole, old or new. */
-export function placing(places: ProgramPlaces): Change {
-  const { from, to, arch } = places;
+export function placing({ program, to }: ProgramPlaces): Change {
   const [fresh, old] = [`${to}.new`, `${to}.old`];
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
   let hadOne = false;
   return {
-    says: `copy the program from ${from} to ${to}`,
+    says: `copy the program from ${originOf(program)} to ${to}`,
     async do() {
       await takeUp(to);
       await rm(fresh, { recursive: true, force: true });
-      for (const file of await programFiles(from, arch)) await copy(join(from, file), join(fresh, file));
+      await copyProgram({ program, to: fresh });
       hadOne = await isThere(to);
       if (hadOne) await rename(to, old);
       state = 'old aside';
@@ -77,17 +77,51 @@ async function takeUp(to: string): Promise<void> {
   else if (await isThere(old)) await rename(old, to);
 }
 
-async function copy(from: string, to: string): Promise<void> {
-  await mkdir(dirname(to), { recursive: true, mode: 0o755 });
-  const target = await linkOf(from);
-  if (target === undefined) await copyFile(from, to);
-  else await symlink(target, to);
+/** Copies all files of the program, into a folder that need not be there. */
+export async function copyProgram({ program, to }: ProgramPlaces): Promise<void> {
+  for (const file of await filesOf(program)) await put(file, join(to, file.path));
 }
 
-async function isSame(one: string, other: string): Promise<boolean> {
-  const [link, otherLink] = [await linkOf(one), await linkOf(other)];
-  if (link !== undefined || otherLink !== undefined) return link === otherLink;
-  return (await readFile(one)).equals(await readFile(other));
+async function put(file: ProgramFile, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true, mode: 0o755 });
+  const target = await targetOf(file);
+  if (target.kind === 'link') await symlink(target.to, to);
+  else await copyFile(target.path, to);
+}
+
+async function isSame(file: ProgramFile, there: string): Promise<boolean> {
+  const target = await targetOf(file);
+  const linkThere = await linkOf(there);
+  if (target.kind === 'link') return target.to === linkThere;
+  return linkThere === undefined && (await isSameContent(target.path, there));
+}
+
+type Target = { readonly kind: 'link'; readonly to: string } | { readonly kind: 'file'; readonly path: string };
+
+/** What a file is to be: a symbolic link of a folder stays one. */
+async function targetOf(file: ProgramFile): Promise<Target> {
+  if ('linkTo' in file) return { kind: 'link', to: file.linkTo };
+  const to = await linkOf(file.from);
+  return to === undefined ? { kind: 'file', path: file.from } : { kind: 'link', to };
+}
+
+const PIECES = { highWaterMark: 1024 * 1024 };
+
+/** Piece by piece: the single executable is larger than what this process otherwise needs. */
+async function isSameContent(one: string, other: string): Promise<boolean> {
+  if ((await stat(one)).size !== (await stat(other)).size) return false;
+  const [first, second] = [createReadStream(one, PIECES), createReadStream(other, PIECES)];
+  try {
+    const others = second[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
+    for await (const piece of first as AsyncIterable<Buffer>) {
+      const { value } = await others.next();
+      if (value === undefined || !piece.equals(value)) return false;
+    }
+    return true;
+  } finally {
+    first.destroy();
+    second.destroy();
+  }
 }
 
 /** Where a symbolic link leads; undefined when it is none. */

@@ -1,22 +1,20 @@
 import type { Node } from './node.ts';
+import type { Program } from './programs.ts';
 import type { Patience } from './waiting.ts';
 
 /** A node, and what an installation puts where. */
 export interface Site {
   readonly node: Node;
-  /** The folder of the program that is to be installed: a checkout that is built, or what `npm run package` makes. */
-  readonly from: string;
+  /** The program that is to be installed. */
+  readonly program: Program;
   /** `/usr/local/lib/cri-resize-shim` */
   readonly to: string;
-  /** Node's program, which the units start. */
-  readonly nodeProgram: string;
-  /** As process.arch. */
-  readonly arch: string;
   /** Where systemd looks for units of this machine. */
   readonly unitFolder: string;
   readonly configFile: string;
-  /** What configFile is made of where there is none. */
+  /** What configFile is made of where there is none; `isConfigGiven`: also where there is another one. */
   readonly configText: string;
+  readonly isConfigGiven: boolean;
   /** The flags that the service is started with. */
   readonly flagsFile: string;
   /** For the shim to be ready, and for kubelet to come back. */

@@ -8,35 +8,35 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { isSystemdNode } from '../cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
+import {
+  CONFIG,
+  CONTAINERD,
+  FLAGS,
+  OURS,
+  REFUSES,
+  SETTINGS,
+  UNIT,
+  UNITS,
+  calledThrough,
+  failedCalls,
+  kubeletConfig,
+  property,
+  removePackage,
+  startKubelet,
+  states,
+  stopKubelet,
+} from './kubelet-unit.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 // kubelet is a stand-in: what is seen is whether its calls go on while the runtime changes beneath it.
 
 const MI = 1024 * 1024;
-const CONTAINERD = 'unix:///run/containerd/containerd.sock';
-const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
-const CONFIG = '/var/lib/kubelet/config.yaml';
-const LOG = '/run/stand-in-kubelet.log';
-const REFUSES = '/run/stand-in-kubelet-refuses';
-const UNIT = '/etc/systemd/system/kubelet.service';
-const SETTINGS = '/etc/cri-resize-shim/config.yaml';
-const FLAGS = '/etc/default/cri-resize-shim';
-const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
-
-const kubeletConfig = `# This node's own.
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-clusterDNS:
-- 10.96.0.10   # the cluster's
-containerRuntimeEndpoint: ${CONTAINERD} # set by the installer
-maxPods: 110
-`;
 
 let direct: CriClient;
 let pod: RunningPod;
@@ -57,60 +57,11 @@ afterAll(async () => {
   direct.close();
 });
 
-/** What a test of the package has left on this node. */
-async function removePackage(): Promise<void> {
-  await execa('systemctl', ['disable', '--now', ...UNITS], { reject: false });
-  for (const folder of ['/etc/systemd/system', '/usr/lib/systemd/system'])
-    for (const name of readdirSync(folder))
-      if (name.startsWith('cri-resize-shim')) rmSync(join(folder, name), { recursive: true });
-  for (const path of [dirname(SETTINGS), FLAGS, '/run/cri-resize-shim']) rmSync(path, { recursive: true, force: true });
-  await execa('systemctl', ['daemon-reload']);
-}
-
 beforeEach(() => startKubelet(`--config=${CONFIG}`));
 afterEach(async () => {
   await execa('node', ['dist/resizectl.js', 'uninstall'], { reject: false });
-  await execa('systemctl', ['stop', 'kubelet.service']);
-  for (const path of [UNIT, `${UNIT}.d`, dirname(SETTINGS), FLAGS, REFUSES])
-    rmSync(path, { recursive: true, force: true });
-  await execa('systemctl', ['daemon-reload']);
+  await stopKubelet();
 });
-
-async function startKubelet(...flags: readonly string[]): Promise<void> {
-  writeFileSync(CONFIG, kubeletConfig);
-  const command = [process.execPath, resolve('dist/tools/stand-in-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
-  writeFileSync(
-    UNIT,
-    `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\nRestartSec=1\n`,
-  );
-  rmSync(LOG, { force: true });
-  await execa('systemctl', ['daemon-reload']);
-  await execa('systemctl', ['start', 'kubelet.service']);
-  await calledThrough(CONTAINERD);
-}
-
-interface Call {
-  readonly endpoint: string;
-  readonly error?: string;
-  readonly bytes?: number;
-}
-
-const calls = (): readonly Call[] =>
-  (existsSync(LOG) ? readFileSync(LOG, 'utf8') : '')
-    .split('\n')
-    .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Call]));
-
-/** The stand-in's next good call, which has to go there. */
-async function calledThrough(endpoint: string): Promise<void> {
-  const before = calls().length;
-  const isThere = (): boolean =>
-    calls()
-      .slice(before)
-      .some((call) => call.endpoint === endpoint && (call.bytes ?? 0) > 0);
-  await expect.poll(isThere, { timeout: 60_000, interval: 200 }).toBe(true);
-}
-
-const failedCalls = (): readonly Call[] => calls().filter(({ error }) => error !== undefined);
 
 interface Ended {
   readonly text: string;
@@ -145,11 +96,6 @@ function files(): Readonly<Record<string, string>> {
   return found;
 }
 
-async function property(unit: string, name: string): Promise<string> {
-  return (await execa('systemctl', ['show', '--value', `--property=${name}`, unit])).stdout;
-}
-
-const states = (): Promise<readonly string[]> => Promise.all(UNITS.map((unit) => property(unit, 'ActiveState')));
 const processes = (): readonly string[] => ['a', 'b'].map((name) => pod.read('cgroup.procs', name));
 const ran = (text: string): readonly string[] => text.split('\n').filter((line) => line.startsWith('done:'));
 

@@ -14,14 +14,12 @@ import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { isSystemdNode } from '../cri/pod-cgroup.ts';
-import { type RunningPod, runPod } from '../cri/pod.ts';
-import { ResizeClient } from '../server/resize-api-client.ts';
+import { resizesThrough } from './resizing.ts';
 
 /** What `npm run package` makes, installed and run: the folder by itself, the .deb under systemd with all of the unit's hardening. */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 
-const MI = 1024 * 1024;
 const SERVICE = 'cri-resize-shim.service';
 const SOCKETS = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
 const CRI = '/run/cri-resize-shim/cri-resize-shim.sock';
@@ -32,7 +30,7 @@ const direct = new CriClient('unix:///run/containerd/containerd.sock');
 beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
   packages = mkdtempSync(join(tmpdir(), 'packages-'));
-  await execa(process.execPath, ['dist/tools/package.js', '--to', packages]);
+  await execa(process.execPath, ['dist/tools/package.js', '--only', 'deb', '--to', packages]);
   await installDeb();
   if (!existsSync('/usr/bin/node')) symlinkSync(process.execPath, '/usr/bin/node');
   await systemctl('start', ...SOCKETS, SERVICE);
@@ -71,38 +69,6 @@ function dropIn(name: string, ...lines: readonly string[]): void {
   writeFileSync(file, ['[Service]', ...lines, ''].join('\n'));
 }
 
-const podWithVolume = (name: string): Promise<RunningPod> =>
-  runPod(direct, {
-    name,
-    containers: [
-      {
-        name: 'app',
-        command: ['sleep', '1000000'],
-        resources: { memory_limit_in_bytes: 128 * MI, cpu_quota: 50_000, cpu_period: 100_000 },
-        mounts: { cache: '/cache' },
-      },
-    ],
-    volumes: [{ name: 'cache', size: 64 * MI }],
-  });
-
-async function resizesThrough(cri: string, resize: string, name: string): Promise<void> {
-  const client = new CriClient(`unix://${cri}`);
-  const api = new ResizeClient(resize);
-  expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
-  // Mounted after the shim has begun: it sees it all the same.
-  const running = await podWithVolume(name);
-  const containers = { app: { limits: { memory: '96Mi', cpu: '250m' } } };
-  await api.call('ResizePod', { pod: { uid: running.uid }, containers, volumes: { cache: '25%' } });
-  expect(running.read('memory.max', 'app')).toBe(String(96 * MI));
-  expect(running.read('cpu.max', 'app')).toBe('25000 100000');
-  expect(running.volume('cache').size).toBe(24 * MI);
-  await client.updateContainer(running.id('app'), { memory_limit_in_bytes: 160 * MI });
-  expect(running.volume('cache').size).toBe(40 * MI);
-  await running.remove();
-  client.close();
-  api.close();
-}
-
 test('the .deb under systemd: started when it serves, its sockets systemd’s, and a pod is resized with its volume', async () => {
   expect(await property('ActiveState')).toBe('active');
   expect(await property('StatusText')).toBe(`serving ${CRI}`);
@@ -114,7 +80,7 @@ test('the .deb under systemd: started when it serves, its sockets systemd’s, a
     '/run/cri-resize-shim/resize.sock',
   ]);
   expect(stdout.split('\n')).toEqual(['711 root root', '660 root root', '600 root root']);
-  await resizesThrough(CRI, '/run/cri-resize-shim/resize.sock', 'deb');
+  await resizesThrough(direct, { cri: CRI, resize: '/run/cri-resize-shim/resize.sock', name: 'deb' });
 });
 
 test('it has no more rights than the unit gives it', async () => {
@@ -183,7 +149,7 @@ test('the folder runs by itself, from anywhere', async () => {
   // Built only where Go is, as for `npm run conformance`; the CRI client of the tests asks the same below.
   const { exitCode, stdout } = await execa('sh', ['-c', `! command -v crictl || crictl -r unix://${cri} version`]);
   expect([exitCode, stdout === '' || stdout.includes('RuntimeName:  containerd')]).toEqual([0, true]);
-  await resizesThrough(cri, resize, 'tree');
+  await resizesThrough(direct, { cri, resize, name: 'tree' });
   daemon.kill('SIGTERM');
   expect(await daemon).toMatchObject({ exitCode: 0 });
 });

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readlinkSync,
   readdirSync,
   rmSync,
   statSync,
@@ -14,6 +15,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { removing, writing } from '../../src/install/files.ts';
 import { isInPlace, placing, removingProgram } from '../../src/install/program.ts';
+import type { Program } from '../../src/install/programs.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
@@ -62,6 +64,8 @@ it('what is removed comes back', async () => {
   expect(text('a')).toBe('old');
 });
 
+const ofFolder = (from: string): Program => ({ kind: 'folder', folder: from, node: '/usr/bin/node', arch: 'x64' });
+
 /** All that a program has to have, in little. */
 function program(name: string, content: string): string {
   const root = join(folder, name);
@@ -81,7 +85,7 @@ function program(name: string, content: string): string {
 
 it('the program: swapped in, back, and for good', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
-  const places = { from, to, arch: 'x64' };
+  const places = { program: ofFolder(from), to };
   expect(await isInPlace(places)).toBe(false);
   const change = placing(places);
   await change.do();
@@ -103,7 +107,7 @@ it('the program: swapped in, back, and for good', async () => {
 it('one that is not whole is not installed, and what is there stays', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   rmSync(join(from, 'dist/cri-resize-shim.js'));
-  const change = placing({ from, to, arch: 'x64' });
+  const change = placing({ program: ofFolder(from), to });
   await expect(change.do()).rejects.toThrow('dist/cri-resize-shim.js');
   await change.undo();
   expect(text('there/dist/resizectl.js')).toBe('one');
@@ -113,8 +117,40 @@ it('one that is not whole is not installed, and what is there stays', async () =
 it('what an installation that was killed has set aside is the program', async () => {
   const from = program('new', 'two');
   program('there.old', 'one');
-  const change = placing({ from, to: join(folder, 'there'), arch: 'x64' });
+  const change = placing({ program: ofFolder(from), to: join(folder, 'there') });
   await change.do();
   await change.undo();
   expect(text('there/dist/resizectl.js')).toBe('one');
+});
+
+it('the single executable takes the place of the folder, and the folder that of the executable', async () => {
+  const [from, to] = [program('new', 'two'), join(folder, 'there')];
+  const file = join(folder, 'downloaded');
+  // More than is compared at once.
+  const content = Buffer.alloc(3_000_000, 'node');
+  writeFileSync(file, content, { mode: 0o755 });
+  const [one, other] = [
+    { program: { kind: 'executable', file } as const, to },
+    { program: ofFolder(from), to },
+  ];
+  await placing(other).do();
+  expect(await isInPlace(one)).toBe(false);
+  const change = placing(one);
+  expect(change.says).toBe(`copy the program from ${file} to ${to}`);
+  await change.do();
+  expect(readdirSync(to, { recursive: true }).toSorted()).toEqual(['bin', 'bin/cri-resize-shim', 'bin/resizectl']);
+  expect(readFileSync(join(to, 'bin/resizectl')).equals(content)).toBe(true);
+  expect([readlinkSync(join(to, 'bin/resizectl')), statSync(join(to, 'bin/cri-resize-shim')).mode & 0o777]).toEqual([
+    'cri-resize-shim',
+    0o755,
+  ]);
+  expect([await isInPlace(one), await isInPlace(other)]).toEqual([true, false]);
+  // As it is when it runs from there.
+  const installed = { kind: 'executable', file: join(to, 'bin/cri-resize-shim') } as const;
+  expect(await isInPlace({ program: installed, to })).toBe(true);
+  content.write('deno', 2_500_000);
+  writeFileSync(file, content);
+  expect(await isInPlace(one)).toBe(false);
+  await change.undo();
+  expect([await isInPlace(one), await isInPlace(other)]).toEqual([false, true]);
 });

@@ -1,7 +1,9 @@
-import { chmodSync } from 'node:fs';
+import { chmodSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../src/install/install.ts';
+import { copyProgram, isInPlace } from '../../src/install/program.ts';
+import { type Program, nodeProgramOf } from '../../src/install/programs.ts';
 import type { Site } from '../../src/install/site.ts';
 import { PaperNode } from './paper-node.ts';
 
@@ -13,8 +15,9 @@ afterEach(() => paper.remove());
 const at = (name: string): string => join(paper.folder, name);
 const site = (change: Partial<Site> = {}): Site => ({
   node: paper.node,
-  ...{ from: at('from'), to: at('to'), nodeProgram: '/opt/node/bin/node', arch: 'x64' },
-  ...{ unitFolder: at('units'), configFile: at('etc/config.yaml'), configText: '# all defaults\n' },
+  program: { kind: 'folder', folder: at('from'), node: '/opt/node/bin/node', arch: 'x64' },
+  ...{ to: at('to'), unitFolder: at('units'), configFile: at('etc/config.yaml'), configText: '# all defaults\n' },
+  isConfigGiven: false,
   flagsFile: at('etc/flags'),
   patience: { timeoutMs: 1000, signal: new AbortController().signal },
   ...change,
@@ -84,10 +87,48 @@ it('uninstalling begins with kubelet and ends with the program', async () => {
   ]);
 });
 
-it('units start the Node that runs here', () => {
+it('a configuration that is there stays, unless another one is given', async () => {
+  node(`unix://${paper.node.containerd}`);
+  paper.put('from/dist/resizectl.js', '');
+  paper.put('etc/config.yaml', 'logLevel: debug\n');
+  paper.put('etc/flags', '');
+  const write = `write ${at('etc/config.yaml')}`;
+  expect(await says(planInstall(site()))).not.toContain(write);
+  expect(await says(planInstall(site({ configText: 'logLevel: warn\n', isConfigGiven: true })))).toContain(write);
+  const same = planInstall(site({ configText: 'logLevel: debug\n', isConfigGiven: true }));
+  expect(await says(same)).not.toContain(write);
+});
+
+it('a program that brings its own Node takes it along and is started with it', async () => {
+  paper.put('from/dist/resizectl.js', '');
+  const places = {
+    program: { kind: 'folder', folder: at('from'), node: at('to/bin/node'), arch: 'x64' },
+    to: at('to'),
+  } as const;
+  expect(nodeProgramOf(at('from'), at('to'))).toBe(process.execPath);
+  const files = ['cri-resize-shim.js', 'resizectl.1', 'chunks/heap.js'].map((name) => `dist/${name}`);
+  const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
+  const all = [
+    ...['package.json', 'LICENSE', 'proto/a.proto', 'systemd/a.socket', 'bin/node', ...files],
+    ...['node_modules/@koromix/koffi-linux-x64/koffi.node', ...koffi.map((name) => `node_modules/koffi/${name}`)],
+  ];
+  for (const file of all) paper.put(`from/${file}`, file);
+  chmodSync(at('from/bin/node'), 0o755);
+  expect(nodeProgramOf(at('from'), at('to'))).toBe(at('to/bin/node'));
+  await copyProgram(places);
+  expect(statSync(at('to/bin/node')).mode & 0o777).toBe(0o755);
+  expect(await isInPlace(places)).toBe(true);
+  // Of the same length.
+  paper.put('to/bin/node', 'bin/n0de');
+  expect(await isInPlace(places)).toBe(false);
+});
+
+it('units start the Node that runs here, or the single executable', () => {
   const shipped = 'ExecStart=/usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS\n';
-  const text = (nodeProgram: string): string =>
-    unitText(shipped, { nodeProgram, to: '/usr/local/lib/cri-resize-shim' });
-  expect(text('/usr/bin/node')).toBe(shipped);
-  expect(text('/opt/node 20%/node')).toBe(shipped.replace('/usr/bin/node', '"/opt/node 20%%/node"'));
+  const text = (program: Program): string => unitText(shipped, { program, to: '/usr/local/lib/cri-resize-shim' });
+  const by = (node: string): string => text({ kind: 'folder', folder: '/anywhere', node, arch: 'x64' });
+  expect(by('/usr/bin/node')).toBe(shipped);
+  expect(by('/opt/node 20%/node')).toBe(shipped.replace('/usr/bin/node', '"/opt/node 20%%/node"'));
+  const start = 'ExecStart=/usr/local/lib/cri-resize-shim/bin/cri-resize-shim $FLAGS\n';
+  expect(text({ kind: 'executable', file: '/root/cri-resize-shim-single' })).toBe(start);
 });

@@ -75,21 +75,24 @@ export async function keep(unpacked: string, paths: readonly string[], folder: s
   }
 }
 
-type PartsOf<Wanted extends readonly PackagedPart[]> = { -readonly [Index in keyof Wanted]: Part };
+type PartsOf<Wanted extends readonly (PackagedPart | undefined)[]> = {
+  -readonly [Index in keyof Wanted]: Part | Extract<Wanted[Index], undefined>;
+};
 
-/** The parts, from the cache where they are whole; the package index is read only for those that are not. */
-export async function obtainPackaged<const Wanted extends readonly PackagedPart[]>(
+/** The parts that are wanted, from the cache where they are whole; the package index is read only for those that are not. */
+export async function obtainPackaged<const Wanted extends readonly (PackagedPart | undefined)[]>(
   cache: string,
   wanted: Wanted,
   progress: Progress,
 ): Promise<PartsOf<Wanted>> {
   const missing: PackagedPart[] = [];
-  for (const part of wanted) if (!(await present(cache, { name: part.name, key: keyOf(part) }))) missing.push(part);
+  for (const part of wanted)
+    if (part && !(await present(cache, { name: part.name, key: keyOf(part) }))) missing.push(part);
   const suites = [...new Set(missing.flatMap((part) => part.packages.map(({ suite }) => suite)))];
   const downloads = new Downloads(suites, progress);
   try {
-    const parts: Part[] = [];
-    for (const part of wanted) parts.push(await obtain(cache, recipeOf(part, downloads), progress));
+    const parts: (Part | undefined)[] = [];
+    for (const part of wanted) parts.push(part && (await obtain(cache, recipeOf(part, downloads), progress)));
     return parts as PartsOf<Wanted>;
   } finally {
     await downloads.close();

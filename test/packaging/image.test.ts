@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { version } from '../../src/config/index.ts';
@@ -29,7 +29,7 @@ it('the Dockerfile copies all that its steps need, and what they make runs by it
     if (verb === 'COPY') {
       const to = resolve(build, words.at(-1)!);
       for (const from of words.slice(0, -1))
-        cpSync(from, words.at(-1)!.endsWith('/') ? join(to, from) : to, { recursive: true });
+        cpSync(from, words.at(-1)!.endsWith('/') ? join(to, basename(from)) : to, { recursive: true });
     } else if (command === 'npm') {
       // The same lock file has made these.
       symlinkSync(resolve('node_modules'), join(build, 'node_modules'));
@@ -37,11 +37,14 @@ it('the Dockerfile copies all that its steps need, and what they make runs by it
       await execa(command, rest, { cwd: build });
     }
   }
-  expect(last).toContain('COPY --from=build /out /usr/local/lib/cri-resize-shim\n');
   const [, entry = ''] = /^ENTRYPOINT \["node", "(.*)"\]$/m.exec(last) ?? [];
   const installed = join(folder, entry);
-  mkdirSync(dirname(dirname(dirname(installed))), { recursive: true });
-  cpSync(out, dirname(dirname(installed)), { recursive: true, verbatimSymlinks: true });
+  for (const [, from = '', to = ''] of last.matchAll(/^COPY --from=build (\S+) (\S+)$/gm)) {
+    const source = from.replace(/^\/out/, out).replace(/^\/build/, build);
+    const target = join(folder, to.endsWith('/') ? join(to, basename(from)) : to);
+    mkdirSync(dirname(target), { recursive: true });
+    cpSync(source, target, { recursive: true, verbatimSymlinks: true });
+  }
   rmSync(build, { recursive: true });
   const { stdout } = await execa(process.execPath, [installed, '--version'], { cwd: '/' });
   expect(stdout).toBe(version);
@@ -51,4 +54,6 @@ it('the Dockerfile copies all that its steps need, and what they make runs by it
   expect(refused.stderr).toContain('config.yaml:1:1: logLevel: "loud" must be one of');
   const { stdout: used } = await execa(join(dirname(dirname(installed)), 'bin/resizectl'), ['--help']);
   expect(used).toContain('resizectl');
+  const installer = join(dirname(installed), 'cri-resize-shim-installer.js');
+  expect((await execa(process.execPath, [installer, '--version'], { cwd: '/' })).stdout).toBe(version);
 }, 120_000);

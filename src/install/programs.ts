@@ -1,0 +1,55 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { OWN_NODE, programFiles } from './program-files.ts';
+
+/** What can be installed. */
+export type Program =
+  /** A checkout that is built, or the self-contained folder; `node` is what starts it once it is in place, `arch` as process.arch. */
+  | { readonly kind: 'folder'; readonly folder: string; readonly node: string; readonly arch: string }
+  /** The single executable: Node with both programs in it, and all that they need. */
+  | { readonly kind: 'executable'; readonly file: string };
+
+/** A file of an installed program, or a symbolic link: what it is a copy of, or where it leads. */
+export type ProgramFile = { readonly path: string } & ({ readonly from: string } | { readonly linkTo: string });
+
+/** Where the single executable lies in the program's folder. */
+export const EXECUTABLE = 'bin/cri-resize-shim';
+
+/** All of a program as it is installed, paths from the program's folder. Rejects when something of it is not there. */
+export async function filesOf(program: Program): Promise<readonly ProgramFile[]> {
+  switch (program.kind) {
+    case 'folder': {
+      const files = await programFiles(program.folder, program.arch);
+      return files.map((path) => ({ path, from: join(program.folder, path) }));
+    }
+    case 'executable':
+      return [
+        { path: EXECUTABLE, from: program.file },
+        // By its name it is known which of the two is meant.
+        { path: 'bin/resizectl', linkTo: 'cri-resize-shim' },
+      ];
+  }
+}
+
+/** The Node that starts a folder's program once it is in its place: its own, if it brings one, else that which runs us. */
+export const nodeProgramOf = (folder: string, to: string): string =>
+  existsSync(join(folder, OWN_NODE)) ? join(to, OWN_NODE) : process.execPath;
+
+/** Where a program is taken from. */
+export const originOf = (program: Program): string => (program.kind === 'folder' ? program.folder : program.file);
+
+/** Where the same lies once the program is in the folder `to`. */
+export const originIn = (program: Program, to: string): string =>
+  program.kind === 'folder' ? to : join(to, EXECUTABLE);
+
+/** What systemd starts, in its own quoting, once the program is in the folder `to`. */
+export function startOf(program: Program, to: string): string {
+  const words = program.kind === 'folder' ? [program.node, `${to}/dist/cri-resize-shim.js`] : [`${to}/${EXECUTABLE}`];
+  return words.map(quoted).join(' ');
+}
+
+/** % begins a specifier. */
+function quoted(word: string): string {
+  const escaped = word.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');
+  return /[\s"'\\]/.test(word) ? `"${escaped}"` : escaped;
+}

@@ -1,0 +1,1 @@
+export { readShipped } from './files.ts';
