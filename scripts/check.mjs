@@ -1,4 +1,4 @@
-// npm run check: types, lint, format, systemd units, import directions. All of them run, so that one pass shows everything.
+// npm run check: types, lint, format, systemd units, Helm chart, import directions. All of them run, so that one pass shows everything.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,6 +10,7 @@ const checks = [
   ['lint', bin('eslint'), ['.']],
   ['format', bin('biome'), ['format', '.']],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
+  ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
   [
     'import directions',
     bin('depcruise'),

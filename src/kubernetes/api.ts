@@ -5,7 +5,7 @@ import type { Connection } from './connection.ts';
 import { ApiRefusal, ApiUnreached } from './errors.ts';
 
 export interface ApiRequest {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PUT';
   /** Below the server's own path. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;

@@ -28,6 +28,15 @@ export function wordsOf(error: unknown): string {
   return errnoOf(error) ?? (error instanceof Error ? error.name : typeof error);
 }
 
+/** Nobody answers at that address: a server that goes cuts its connections first, and is not there at the next try. */
+const NO_CONNECTION: ReadonlySet<string> = new Set([
+  ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT'],
+  ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'ENOTFOUND', 'EAI_AGAIN'],
+]);
+
 /** What is the same as long as the same thing is wrong: words may change with each try. */
-export const kindOf = (error: unknown): string =>
-  error instanceof ApiRefusal ? `HTTP ${error.status}` : wordsOf(error);
+export function kindOf(error: unknown): string {
+  if (error instanceof ApiRefusal) return `HTTP ${error.status}`;
+  const words = wordsOf(error);
+  return NO_CONNECTION.has(words) ? 'no connection' : words;
+}

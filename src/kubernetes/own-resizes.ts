@@ -52,9 +52,9 @@ export class OwnResizes {
   }
 
   /** The volumes of which this resize is not the last word. */
-  #elsewhere({ pod, state, reason }: Resize): Texts {
+  #elsewhere({ pod, state, reason, defer }: Resize): Texts {
     // What is refused has changed nothing: what waited still does.
-    if (state === 'Infeasible') return this.waitingTexts(pod);
+    if (state === 'Infeasible' || (state === 'Canceled' && !defer)) return this.waitingTexts(pod);
     const newest = reason === SUPERSEDED ? this.#resizes.newestOf(pod.sandboxId) : undefined;
     return newest === undefined ? {} : Object.fromEntries(this.#ours(newest));
   }

@@ -4,6 +4,7 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { TestCertificate } from './certificate.ts';
+import { rights } from './rights.ts';
 
 /** A pod's metadata, as the API server has it. */
 export interface ServedPod {
@@ -39,7 +40,10 @@ interface Change {
   readonly pod: ServedPod;
 }
 
-/** Stands for the Kubernetes API server: pods of a node as metadata, listed in pages and watched, and events taken. */
+/**
+ * Stands for the Kubernetes API server: pods of a node as metadata, listed in pages and watched, and events taken, from whoever has
+ * the rights of deploy/rbac.yaml.
+ */
 export class ApiServer {
   readonly token = 'hunter2-token';
   readonly asked: Asked[] = [];
@@ -218,7 +222,9 @@ export class ApiServer {
     const kind = kindOf(asked);
     const refusal = this.#refusals.find((other) => other.kind === kind && other.left > 0);
     const isKnown = request.headers.authorization === `Bearer ${this.token}` || this.tls?.client !== undefined;
+    const right = rightFor(asked, kind);
     if (!isKnown) sendStatus(response, 401, 'Unauthorized');
+    else if (!rights.has(right)) sendStatus(response, 403, `deploy/rbac.yaml does not say: ${right}`);
     else if (refusal !== undefined) {
       refusal.left -= 1;
       sendStatus(response, refusal.status, `refused with ${refusal.status}`, refusal.headers);
@@ -277,6 +283,15 @@ export class ApiServer {
 function kindOf({ method, query }: Asked): Kind {
   if (method === 'POST') return 'event';
   return query['watch'] === '1' ? 'watch' : 'list';
+}
+
+/** What a request takes, as the API server reads its path. */
+function rightFor({ path }: Asked, kind: Kind): string {
+  if (kind === 'event')
+    return /^\/apis\/events\.k8s\.io\/v1\/namespaces\/[^/]+\/events$/.test(path)
+      ? 'create events.events.k8s.io'
+      : `create ${path}`;
+  return `${kind} ${path === '/api/v1/pods' ? 'pods' : path}`;
 }
 
 const nodeOf = (query: Readonly<Record<string, string>>): string =>

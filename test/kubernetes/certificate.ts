@@ -6,8 +6,8 @@ export interface TestCertificate {
   readonly key: string;
 }
 
-/** X.509 (RFC 5280) in DER, as much of it as TLS asks for: self-signed, for `localhost` and 127.0.0.1, for one day. */
-export function makeCertificate(name: string): TestCertificate {
+/** X.509 (RFC 5280) in DER, as much of it as TLS asks for: self-signed, for `localhost` and an IPv4 address, for one day. */
+export function makeCertificate(name: string, address = '127.0.0.1'): TestCertificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const algorithm = sequence(oid('2a8648ce3d040302'));
   const subject = sequence(set(sequence(oid('550403'), der(0x0c, Buffer.from(name)))));
@@ -20,7 +20,7 @@ export function makeCertificate(name: string): TestCertificate {
     sequence(utcTime(now - 3_600_000), utcTime(now + 86_400_000)),
     subject,
     publicKey.export({ type: 'spki', format: 'der' }),
-    der(0xa3, sequence(alternativeNames(), isAuthority(), keyIdentifier(publicKey))),
+    der(0xa3, sequence(alternativeNames(address), isAuthority(), keyIdentifier(publicKey))),
   );
   const signature = sign('sha256', signed, privateKey);
   const whole = sequence(signed, algorithm, der(0x03, Buffer.from([0]), signature));
@@ -47,8 +47,11 @@ const octets = (...parts: Buffer[]): Buffer => der(0x04, ...parts);
 const extension = (id: string, content: Buffer): Buffer => sequence(oid(id), octets(content));
 const utcTime = (at: number): Buffer =>
   der(0x17, Buffer.from(`${new Date(at).toISOString().slice(2, 19).replace(/[-T:]/g, '')}Z`));
-const alternativeNames = (): Buffer =>
-  extension('551d11', sequence(der(0x82, Buffer.from('localhost')), der(0x87, Buffer.from([127, 0, 0, 1]))));
+const alternativeNames = (address: string): Buffer =>
+  extension(
+    '551d11',
+    sequence(der(0x82, Buffer.from('localhost')), der(0x87, Buffer.from(address.split('.').map(Number)))),
+  );
 const isAuthority = (): Buffer => extension('551d13', sequence(der(0x01, Buffer.from([0xff]))));
 const keyIdentifier = (key: KeyObject): Buffer =>
   extension(

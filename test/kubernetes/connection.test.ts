@@ -78,7 +78,7 @@ describe('a kubeconfig', () => {
 });
 
 describe('TLS', () => {
-  const [ours, client, other] = ['api', 'shim', 'other'].map(makeCertificate);
+  const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
 
   it('to the server that the kubeconfig trusts, and to no other', async () => {
     const secure = await new ApiServer({ server: ours! }).start();

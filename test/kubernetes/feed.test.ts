@@ -217,6 +217,26 @@ describe('an API server in trouble', () => {
     ]);
   });
 
+  it('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
+    await server.start();
+    server.set(pod('web'));
+    feed();
+    await watched();
+    await server.stop();
+    const says = (): string => reach.check().says;
+    // First the watch is cut, then nobody is there.
+    await eventually(() => says() === 'pods are not watched: ECONNREFUSED', says);
+    server.set(pod('meanwhile'));
+    await server.start();
+    await hears('present meanwhile');
+    await watched();
+    expect(log).toEqual([
+      'annotations of pods are watched',
+      expect.stringMatching(/^annotations of pods cannot be watched; trying again E[A-Z]+$/),
+      'annotations of pods are watched',
+    ]);
+  });
+
   it.each([401, 403, 500])(
     'that answers %i: one line, what it says for whoever asks, and it goes on when that is over',
     async (status) => {

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { execa } from 'execa';
+import { readOptions } from '../../src/installer/options.ts';
+import { prepareHelm } from './helm.ts';
+import { prepareKubectl } from './kubectl.ts';
+import { type DaemonSet, type Manifest, alike, isDaemonSet, manifestsOf } from './manifests.ts';
+
+/**
+ * The Helm chart: part of npm run check. Helm lints it; what it renders is the kustomize base, which test/deploy/kustomize.test.ts looks at
+ * closely; each value comes to where it belongs, and a wrong one is refused.
+ */
+
+const CHART = 'deploy/helm/cri-resize-shim';
+/** A helm that is built from its module knows no release of Kubernetes. */
+const COMMON = ['--kube-version', '1.36.0'];
+const say = (line: string): void => void process.stdout.write(`chart: ${line}\n`);
+
+const wrongs: readonly (readonly [values: object, word: RegExp])[] = [
+  [{ foo: 1 }, /foo/],
+  [{ image: { name: 'x' } }, /name/],
+  [{ label: { value: '' } }, /label\/value/],
+  [{ kubeletUnit: 'kubelet; rm -rf /' }, /kubeletUnit/],
+  [{ timeout: 60 }, /timeout/],
+  [{ maxUnavailable: 'ten' }, /maxUnavailable/],
+  [{ flags: ['x'] }, /flags\/0/],
+  [{ terminationGracePeriodSeconds: 0 }, /terminationGracePeriodSeconds/],
+];
+
+const helm = await prepareHelm(say);
+if (helm === undefined) say('NOT CHECKED: neither helm nor Go, to build it with, is here (commands "helm", "go")');
+else await check(helm);
+
+async function check(program: string): Promise<void> {
+  const render = async (values: object = {}): Promise<readonly Manifest[]> =>
+    manifestsOf(
+      (await execa(program, ['template', 'x', CHART, ...COMMON, '-f', '-'], { input: JSON.stringify(values) })).stdout,
+    );
+  await execa(program, ['lint', '--strict', CHART]);
+  say('helm lint --strict: ok');
+
+  const base = (await execa(await prepareKubectl(say), ['kustomize', 'deploy/kustomize'])).stdout;
+  assert.deepEqual(alike(await render()), alike(manifestsOf(base)));
+  say('renders what deploy/kustomize does');
+
+  await values(render);
+  say('each value comes to its place');
+
+  for (const [wrong, word] of wrongs) {
+    const refused = await execa(program, ['template', 'x', CHART, ...COMMON, '-f', '-'], {
+      input: JSON.stringify(wrong),
+      reject: false,
+    });
+    assert.notEqual(refused.exitCode, 0, `taken: ${JSON.stringify(wrong)}`);
+    assert.match(refused.stderr, word);
+  }
+  say('wrong values are refused');
+}
+
+async function values(render: (values?: object) => Promise<readonly Manifest[]>): Promise<void> {
+  const manifests = await render({
+    namespace: 'elsewhere',
+    image: { repository: 'registry.example.com/shim', tag: '9', pullPolicy: 'Always', pullSecrets: ['key'] },
+    label: { key: 'example.com/shim', value: 'yes' },
+    config: { logLevel: 'debug', metricsBind: '127.0.0.1:9467' },
+    ...{ kubeletUnit: 'k3s.service', timeout: '5m', flags: ['--lease-duration=10m'] },
+    ...{ terminationGracePeriodSeconds: 90, maxUnavailable: 3, priorityClassName: 'high' },
+    tolerations: [{ key: 'a', operator: 'Exists' }],
+    resources: { limits: { memory: '1Gi' } },
+  });
+  const namespaces = manifests.map(({ metadata }) => metadata.namespace).filter((name) => name !== undefined);
+  assert.deepEqual([...new Set(namespaces)].toSorted(), ['default', 'elsewhere']);
+  assert.ok(manifests.some(({ kind, metadata }) => kind === 'Namespace' && metadata.name === 'elsewhere'));
+  for (const { subjects } of manifests)
+    if (subjects !== undefined) assert.deepEqual((subjects as Manifest['metadata'][])[0]?.namespace, 'elsewhere');
+  const map = manifests.find(({ kind }) => kind === 'ConfigMap') as unknown as {
+    readonly data: Record<string, string>;
+  };
+  assert.match(map.data['config.yaml'] ?? '', /\nlogLevel: debug\nmetricsBind: 127.0.0.1:9467\n$/);
+
+  const set = daemonSet(manifests);
+  assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });
+  const { containers, nodeSelector, tolerations, priorityClassName, imagePullSecrets, ...pod } = set.spec.template.spec;
+  assert.deepEqual(nodeSelector, { 'kubernetes.io/os': 'linux', 'example.com/shim': 'yes' });
+  assert.deepEqual(tolerations, [{ key: 'a', operator: 'Exists' }]);
+  assert.deepEqual([priorityClassName, imagePullSecrets], ['high', [{ name: 'key' }]]);
+  const [installer] = containers;
+  assert.ok(installer !== undefined);
+  assert.deepEqual([installer.image, installer['imagePullPolicy']], ['registry.example.com/shim:9', 'Always']);
+  assert.deepEqual(installer.resources, { requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '1Gi' } });
+  const { label, kubeletUnit, timeout, leaseDuration, grace } = readOptions(installer.args);
+  assert.deepEqual(label, { key: 'example.com/shim', value: 'yes' });
+  assert.deepEqual([kubeletUnit, timeout, leaseDuration], ['k3s.service', '5m', 600_000]);
+  assert.deepEqual([grace, pod.terminationGracePeriodSeconds], [90_000, 90]);
+
+  // Pods are replaced when the configuration changes, and for nothing else.
+  const annotations = async (config: object): Promise<unknown> =>
+    daemonSet(await render({ config })).spec.template.metadata.annotations;
+  assert.deepEqual(await annotations({}), await annotations({}));
+  assert.notDeepEqual(await annotations({}), await annotations({ logLevel: 'debug' }));
+}
+
+function daemonSet(manifests: readonly Manifest[]): DaemonSet {
+  const found = manifests.find(isDaemonSet);
+  assert.ok(found !== undefined, 'there is no DaemonSet');
+  return found;
+}

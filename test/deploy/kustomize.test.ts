@@ -1,0 +1,209 @@
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { version } from '../../src/config/index.ts';
+import { readOptions } from '../../src/installer/options.ts';
+import type { Call } from '../installer/cluster-api.ts';
+import { PaperCluster } from '../installer/paper-nodes.ts';
+import { prepareKubectl } from './kubectl.ts';
+import { type DaemonSet, type Manifest, type Rule, isDaemonSet, keyOf, manifestsOf } from './manifests.ts';
+
+/** deploy/kustomize, as Debian's kubectl renders it. What its pod does is in test/e2e/installer.test.ts. */
+
+let kubectl: string;
+let folder: string;
+let manifests: readonly Manifest[];
+let set: DaemonSet;
+const render = async (base: string): Promise<Manifest[]> =>
+  manifestsOf((await execa(kubectl, ['kustomize', base])).stdout);
+
+beforeAll(async () => {
+  kubectl = await prepareKubectl((line) => void process.stderr.write(`kubectl: ${line}\n`));
+  folder = mkdtempSync(join(tmpdir(), 'kustomize-'));
+  manifests = await render('deploy/kustomize');
+  set = manifests.find(isDaemonSet)!;
+}, 300_000);
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const pod = (): DaemonSet['spec']['template']['spec'] => set.spec.template.spec;
+const installer = () => pod().containers[0]!;
+const named = (kind: string, namespace = ''): Manifest =>
+  manifests.find((manifest) => manifest.kind === kind && (manifest.metadata.namespace ?? '') === namespace)!;
+
+describe('deploy/kustomize', () => {
+  it('renders these objects, and no others, each of a version that Kubernetes 1.27 and later serve', () => {
+    const apiVersions: Readonly<Record<string, string>> = {
+      ...{ Namespace: 'v1', ServiceAccount: 'v1', ConfigMap: 'v1', DaemonSet: 'apps/v1' },
+      ...Object.fromEntries(
+        ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
+          kind,
+          'rbac.authorization.k8s.io/v1',
+        ]),
+      ),
+    };
+    expect(manifests.map(keyOf).toSorted()).toEqual([
+      'ClusterRole /cri-resize-shim-installer',
+      'ClusterRoleBinding /cri-resize-shim-installer',
+      expect.stringMatching(/^ConfigMap cri-resize-shim\/cri-resize-shim-[a-z0-9]{10}$/),
+      'DaemonSet cri-resize-shim/cri-resize-shim-installer',
+      'Namespace /cri-resize-shim',
+      'Role cri-resize-shim/cri-resize-shim-installer',
+      'Role default/cri-resize-shim-installer',
+      'RoleBinding cri-resize-shim/cri-resize-shim-installer',
+      'RoleBinding default/cri-resize-shim-installer',
+      'ServiceAccount cri-resize-shim/cri-resize-shim-installer',
+    ]);
+    for (const { kind, apiVersion } of manifests) expect(apiVersion, kind).toBe(apiVersions[kind]);
+  });
+
+  it('lets what needs all rights of the host into its namespace', () => {
+    expect(named('Namespace').metadata.labels).toEqual({ 'pod-security.kubernetes.io/enforce': 'privileged' });
+  });
+
+  it('the DaemonSet selects its own pods, which go to labelled nodes whatever is wrong with them', () => {
+    const { selector, template, updateStrategy } = set.spec;
+    expect(template.metadata.labels).toEqual(selector.matchLabels);
+    expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } });
+    const { serviceAccountName, nodeSelector, tolerations, priorityClassName } = pod();
+    expect(serviceAccountName).toBe(named('ServiceAccount', 'cri-resize-shim').metadata.name);
+    expect(nodeSelector).toEqual({ 'kubernetes.io/os': 'linux', 'cri-resize-shim.io/install': 'true' });
+    expect([tolerations, priorityClassName]).toEqual([[{ operator: 'Exists' }], 'system-node-critical']);
+    expect(installer().image).toBe(`cri-resize-shim:${version}`);
+  });
+
+  it('has of the host its processes and one folder, and no socket of a runtime', () => {
+    const { hostPID, hostNetwork, hostIPC, volumes } = pod();
+    expect([hostPID, hostNetwork, hostIPC]).toEqual([true, undefined, undefined]);
+    expect(volumes.flatMap(({ hostPath }) => (hostPath === undefined ? [] : [hostPath]))).toEqual([
+      { path: '/var/lib/cri-resize-shim-installer', type: 'DirectoryOrCreate' },
+    ]);
+    expect(installer().securityContext).toEqual({ privileged: true, readOnlyRootFilesystem: true });
+    expect(
+      installer()
+        .volumeMounts.map(({ name }) => name)
+        .toSorted(),
+    ).toEqual(volumes.map(({ name }) => name).toSorted());
+    expect(JSON.stringify(manifests)).not.toMatch(/containerd|docker|\.sock/);
+  });
+
+  it('starts the installer of the image, with flags that it takes and that say what the manifest says', () => {
+    const { command, args, env, readinessProbe, volumeMounts } = installer();
+    const [, entry = ''] = /COPY --from=build \/build\/dist\/(\S+) /.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
+    expect(command).toEqual(['node', `/usr/local/lib/cri-resize-shim/dist/${entry}`]);
+    const known = env.map(({ name }) => `$(${name})`);
+    for (const [variable] of args.join(' ').matchAll(/\$\(\w+\)/g)) expect(known).toContain(variable);
+    const options = readOptions(args);
+    const { key, value } = options.label;
+    expect(pod().nodeSelector).toMatchObject({ [key]: value });
+    expect(options.grace).toBe(pod().terminationGracePeriodSeconds * 1000);
+    expect(options.lease).toBe('cri-resize-shim-installer');
+    expect(readinessProbe.exec.command).toEqual(['test', '-e', options.readyFile]);
+    const folders = volumeMounts.map(({ mountPath }) => mountPath);
+    expect(folders.toSorted()).toEqual(
+      [options.staging, options.config.replace(/\/[^/]+$/, ''), options.readyFile.replace(/\/[^/]+$/, '')].toSorted(),
+    );
+    expect(folders).not.toContain('/');
+  });
+
+  it('the configuration says nothing until an overlay does, and pods are replaced when it changes', async () => {
+    const { data } = named('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
+    expect(parse(data['config.yaml']!)).toBeNull();
+    const [base, overlay] = [join(folder, 'base'), join(folder, 'overlay')];
+    cpSync('deploy/kustomize', base, { recursive: true });
+    mkdirSync(overlay);
+    const page = readFileSync('docs/kubernetes.md', 'utf8');
+    const [, example = ''] = /```yaml\n(apiVersion: kustomize[\s\S]*?)```/.exec(page) ?? [];
+    // Of the version that Debian has `resources` takes no folder yet.
+    writeFileSync(
+      join(overlay, 'kustomization.yaml'),
+      example.replace(/resources:\n {2}- \S+\/deploy\/kustomize\n/, 'bases:\n  - ../base\n'),
+    );
+    writeFileSync(join(overlay, 'config.yaml'), 'logLevel: debug\n');
+    const changed = await render(overlay);
+    const map = changed.find(({ kind }) => kind === 'ConfigMap') as unknown as {
+      metadata: { name: string };
+      data: object;
+    };
+    expect(map.data).toEqual({ 'config.yaml': 'logLevel: debug\n' });
+    const other = changed.find(isDaemonSet)!.spec.template.spec;
+    expect(other.volumes.flatMap(({ configMap }) => configMap ?? [])).toEqual([{ name: map.metadata.name }]);
+    expect(map.metadata.name).not.toBe(named('ConfigMap', 'cri-resize-shim').metadata.name);
+    expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.1.0');
+  });
+
+  it('every file of the folder is rendered', () => {
+    const { resources } = parse(readFileSync('deploy/kustomize/kustomization.yaml', 'utf8')) as { resources: string[] };
+    expect(readdirSync(resolve('deploy/kustomize')).toSorted()).toEqual(
+      [...resources, 'config.yaml', 'kustomization.yaml'].toSorted(),
+    );
+  });
+});
+
+describe('its rights', () => {
+  interface Granted extends Rule {
+    readonly namespace: string;
+  }
+  const granted = (): Granted[] =>
+    manifests.flatMap((manifest) => {
+      if (!/^(Cluster)?Role$/.test(manifest.kind)) return [];
+      const { rules } = manifest as unknown as { rules: Rule[] };
+      return rules.map((rule) => ({ ...rule, namespace: manifest.metadata.namespace ?? '' }));
+    });
+  const allows = ({ apiGroups, resources, verbs, resourceNames, namespace }: Granted, call: Call): boolean =>
+    apiGroups.includes(call.group) &&
+    resources.includes(call.resource) &&
+    verbs.includes(call.verb) &&
+    (resourceNames === undefined || resourceNames.includes(call.name ?? '')) &&
+    namespace === (call.namespace ?? '');
+
+  it('are bound to its account alone, each in its own namespace', () => {
+    const bindings = manifests.filter(({ kind }) => kind.endsWith('Binding'));
+    expect(bindings).toHaveLength(3);
+    for (const { kind, metadata, roleRef, subjects } of bindings) {
+      const role = kind.replace('Binding', '');
+      expect(roleRef).toEqual({ apiGroup: 'rbac.authorization.k8s.io', kind: role, name: metadata.name });
+      expect(named(role, metadata.namespace).metadata.name).toBe(metadata.name);
+      expect(subjects).toEqual([
+        { kind: 'ServiceAccount', name: pod().serviceAccountName, namespace: set.metadata.namespace },
+      ]);
+    }
+  });
+
+  it('are those that it makes use of, and no more', async () => {
+    const cluster = await new PaperCluster().start();
+    const bad = { code: 3, lines: ['failed: x'] };
+    const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];
+    try {
+      good.start();
+      await expect.poll(() => good.isReady, { timeout: 20_000 }).toBe(true);
+      failing.start();
+      await expect.poll(() => cluster.api.events.length, { timeout: 20_000 }).toBe(2);
+      cluster.api.set('a', { labels: {} });
+      await good.terminate();
+    } finally {
+      await cluster.stop();
+    }
+    const { calls } = cluster.api;
+    expect(calls.length).toBeGreaterThan(10);
+    for (const call of calls)
+      expect(
+        granted().some((rule) => allows(rule, call)),
+        JSON.stringify(call),
+      ).toBe(true);
+    // Each verb of each rule by itself: none without a call.
+    const single = granted().flatMap((rule) =>
+      rule.verbs.flatMap((verb) =>
+        rule.resources.map((resource) => ({ ...rule, verbs: [verb], resources: [resource] })),
+      ),
+    );
+    expect(single).toHaveLength(5);
+    for (const rule of single)
+      expect(
+        calls.some((call) => allows(rule, call)),
+        JSON.stringify(rule),
+      ).toBe(true);
+  });
+});

@@ -1,0 +1,87 @@
+import { parseAllDocuments } from 'yaml';
+
+/** What there is of Kubernetes' objects to read in deploy/. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly [field: string]: unknown;
+}
+
+export interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly command: readonly string[];
+  readonly args: readonly string[];
+  readonly env: readonly { readonly name: string }[];
+  readonly securityContext: Readonly<Record<string, unknown>>;
+  readonly readinessProbe: { readonly exec: { readonly command: readonly string[] } };
+  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+  readonly resources: { readonly requests: object; readonly limits: object };
+  readonly [field: string]: unknown;
+}
+
+export interface PodSpec {
+  readonly serviceAccountName: string;
+  readonly nodeSelector: Readonly<Record<string, string>>;
+  readonly terminationGracePeriodSeconds: number;
+  readonly priorityClassName: string;
+  readonly tolerations: readonly object[];
+  readonly hostPID?: boolean;
+  readonly containers: readonly Container[];
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly hostPath?: { readonly path: string; readonly type: string };
+    readonly configMap?: { readonly name: string };
+    readonly emptyDir?: object;
+  }[];
+  readonly [field: string]: unknown;
+}
+
+export interface DaemonSet extends Manifest {
+  readonly spec: {
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly updateStrategy: object;
+    readonly template: { readonly metadata: Manifest['metadata']; readonly spec: PodSpec };
+  };
+}
+
+export interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+/** The objects of a rendered text. Throws where it is not YAML, or names a key twice. */
+export function manifestsOf(text: string): Manifest[] {
+  return parseAllDocuments(text, { uniqueKeys: true, strict: true }).flatMap((document) => {
+    if (document.errors[0] !== undefined) throw document.errors[0];
+    const manifest = document.toJSON() as Manifest | null;
+    return manifest === null ? [] : [manifest];
+  });
+}
+
+export const isDaemonSet = (manifest: Manifest): manifest is DaemonSet => manifest.kind === 'DaemonSet';
+
+/** By kind, namespace and name: what two renderings have in common whatever order they have. */
+export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): string => `${kind} ${namespace}/${name}`;
+
+/**
+ * As the chart and the base mean the same in different words: kustomize puts the content's digest to the name of the configuration, the
+ * chart to an annotation of the pods, so that these are replaced when it changes.
+ */
+export function alike(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
+  const text = JSON.stringify(manifests, (key, value: unknown) => {
+    if (typeof value === 'string') return value.replace(/^cri-resize-shim-[a-z0-9]{10}$/, 'cri-resize-shim');
+    if (key !== 'annotations') return value;
+    const others = Object.entries(value as object).filter(([name]) => name !== 'checksum/config');
+    return others.length === 0 ? undefined : Object.fromEntries(others);
+  });
+  return Object.fromEntries((JSON.parse(text) as Manifest[]).map((manifest) => [keyOf(manifest), manifest]));
+}

@@ -1,0 +1,14 @@
+import { expect, test } from 'vitest';
+import { manifests, rights } from '../kubernetes/rights.ts';
+
+test('the service account may read pods and create events, and nothing else', () => {
+  expect([...rights].sort()).toEqual(['create events.events.k8s.io', 'get pods', 'list pods', 'watch pods']);
+});
+
+test('it has these rights, and no one else has', () => {
+  const named = (kind: string) => manifests.filter((manifest) => manifest.kind === kind);
+  const [role, account, binding] = [named('ClusterRole'), named('ServiceAccount'), named('ClusterRoleBinding')];
+  expect([role.length, account.length, binding.length, manifests.length]).toEqual([1, 1, 1, 3]);
+  expect(binding[0]?.roleRef).toMatchObject({ kind: 'ClusterRole', name: role[0]?.metadata.name });
+  expect(binding[0]?.subjects).toEqual([{ kind: 'ServiceAccount', ...account[0]?.metadata }]);
+});

@@ -1,0 +1,86 @@
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { expect } from 'vitest';
+
+/** A stand-in for kubelet under systemd, and the shim's units: what installing changes on a node. */
+
+export const CONTAINERD = 'unix:///run/containerd/containerd.sock';
+export const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
+export const CONFIG = '/var/lib/kubelet/config.yaml';
+const LOG = '/run/stand-in-kubelet.log';
+/** Has the endpoint with which it does not start. */
+export const REFUSES = '/run/stand-in-kubelet-refuses';
+export const SETTINGS = '/etc/cri-resize-shim/config.yaml';
+export const FLAGS = '/etc/default/cri-resize-shim';
+export const UNIT = '/etc/systemd/system/kubelet.service';
+export const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+
+export const kubeletConfig = `# This node's own.
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+clusterDNS:
+- 10.96.0.10   # the cluster's
+containerRuntimeEndpoint: ${CONTAINERD} # set by the installer
+maxPods: 110
+`;
+
+export async function startKubelet(...flags: readonly string[]): Promise<void> {
+  writeFileSync(CONFIG, kubeletConfig);
+  const command = [process.execPath, resolve('dist/tools/stand-in-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
+  writeFileSync(
+    UNIT,
+    `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\nRestartSec=1\n`,
+  );
+  rmSync(LOG, { force: true });
+  await execa('systemctl', ['daemon-reload']);
+  await execa('systemctl', ['start', 'kubelet.service']);
+  await calledThrough(CONTAINERD);
+}
+
+export interface Call {
+  readonly endpoint: string;
+  readonly error?: string;
+  readonly bytes?: number;
+}
+
+export const calls = (): readonly Call[] =>
+  (existsSync(LOG) ? readFileSync(LOG, 'utf8') : '')
+    .split('\n')
+    .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Call]));
+
+/** The stand-in's next good call, which has to go there. */
+export async function calledThrough(endpoint: string): Promise<void> {
+  const before = calls().length;
+  const isThere = (): boolean =>
+    calls()
+      .slice(before)
+      .some((call) => call.endpoint === endpoint && (call.bytes ?? 0) > 0);
+  await expect.poll(isThere, { timeout: 60_000, interval: 200 }).toBe(true);
+}
+
+export const failedCalls = (): readonly Call[] => calls().filter(({ error }) => error !== undefined);
+
+export async function property(unit: string, name: string): Promise<string> {
+  return (await execa('systemctl', ['show', '--value', `--property=${name}`, unit])).stdout;
+}
+
+export const states = (): Promise<readonly string[]> => Promise.all(UNITS.map((unit) => property(unit, 'ActiveState')));
+
+/** What a test of the package has left on this node. */
+export async function removePackage(): Promise<void> {
+  await execa('systemctl', ['disable', '--now', ...UNITS], { reject: false });
+  for (const folder of ['/etc/systemd/system', '/usr/lib/systemd/system'])
+    for (const name of readdirSync(folder))
+      if (name.startsWith('cri-resize-shim')) rmSync(join(folder, name), { recursive: true });
+  for (const path of [dirname(SETTINGS), FLAGS, '/run/cri-resize-shim']) rmSync(path, { recursive: true, force: true });
+  await execa('systemctl', ['daemon-reload']);
+}
+
+/** With all that an installation may have left. */
+export async function stopKubelet(): Promise<void> {
+  await execa('systemctl', ['stop', 'kubelet.service']);
+  for (const path of [UNIT, `${UNIT}.d`, dirname(SETTINGS), FLAGS, REFUSES])
+    rmSync(path, { recursive: true, force: true });
+  await execa('systemctl', ['daemon-reload']);
+}
