@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import './heap.ts';
 import type { Socket } from 'node:net';
 import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
 import { crashPoint } from './crash-points.ts';
@@ -9,6 +8,7 @@ import type { Log } from './observe/index.ts';
 import { createLog } from './observe/log.ts';
 import { oncePerKey } from './observe/once.ts';
 import { serveMetrics } from './metrics.ts';
+import { holdLittleMemory } from './heap.ts';
 import { neighboursOf } from './resize-api.ts';
 import { noResizing, createResizing } from './resize.ts';
 import { openFrontDoor } from './server/front-door.ts';
@@ -26,13 +26,16 @@ const Exit = { done: 0, failed: 1, usage: 2 } as const;
 /** Beyond --shutdown-timeout: what closing takes at most once nothing is waited for. */
 const CLOSING_MS = 15_000;
 
-try {
+// Not awaited here: the script of the single executable (src/executable.ts) has no await at its top.
+start().then(
+  () => process.exit(Exit.done),
+  (error: unknown) => process.exit(complain(error)),
+);
+
+async function start(): Promise<void> {
   const invocation = await loadConfig(process.argv.slice(2));
   if (invocation.ask === 'print') process.stdout.write(invocation.text);
   else await run(invocation.config);
-  process.exit(Exit.done);
-} catch (error) {
-  process.exit(complain(error));
 }
 
 /** From the settings to the end of the last call. */
@@ -89,6 +92,7 @@ async function run(config: Config): Promise<void> {
     connections: () => frontDoor.connections,
   });
   await resizing.begin();
+  holdLittleMemory();
   await supervisor.ready(`serving ${path}`);
 
   const signal = await Promise.race([stopped, listener.failure]);

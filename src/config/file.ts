@@ -20,7 +20,9 @@ export type Settings = Partial<z.input<typeof schema>>;
  * what is allowed, for every fault found.
  */
 export async function readSettings(path: string): Promise<Settings> {
-  const text = readText(path);
+  // As it is installed, the file is all comments, and the library would take longer for them than for the settings. What begins with # in the
+  // first column is a comment wherever it stands: texts over several lines are further in (YAML 1.2, section 6.1). Lines keep their numbers.
+  const text = readText(path).replaceAll(/^#.*/gm, '');
   // Loaded only where there is a file: most nodes are set up by flags, and kubelet waits for our first answer.
   // By its default export: it is CommonJS, whose names a bundle in chunks does not have.
   const { default: yaml } = await import('yaml');

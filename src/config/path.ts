@@ -27,10 +27,11 @@ export function readSocketPath(text: string, refuse: Refuse): string {
   if (!path.startsWith('/') || path.endsWith('/') || path.includes('\0')) {
     return refuse(`must be ${addressForm}`);
   }
-  const bytes = Buffer.byteLength(posix.normalize(path));
+  const normalised = posix.normalize(path);
+  const bytes = Buffer.byteLength(normalised);
   if (bytes > longestSocketPath)
     return refuse(`has ${bytes} bytes; a socket's path may have at most ${longestSocketPath}`);
-  return posix.normalize(path);
+  return normalised;
 }
 
 const withoutClosingSlash = (path: string): string =>

@@ -3,6 +3,7 @@ import { bind, bindForm } from './bind.ts';
 import { duration, durationForm } from './duration.ts';
 import { mode, modeForm } from './mode.ts';
 import { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
+import { optionalPid, optionalPidForm } from './pid.ts';
 import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
@@ -60,6 +61,12 @@ export const schema = z.strictObject({
     placeholder: 'FOLDER',
     allowed: pathForm,
     description: "Kubelet's root folder, under which the volumes of pods are mounted.",
+  }),
+  mountsOfPid: setting(optionalPid, '', {
+    placeholder: 'PID',
+    allowed: optionalPidForm,
+    description:
+      'A process in whose mount namespace the volumes of pods are, where they do not come into ours: `1` in a container of its own.',
   }),
   cgroupRoot: setting(absolutePath, '/sys/fs/cgroup', {
     placeholder: 'FOLDER',

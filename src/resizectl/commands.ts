@@ -98,6 +98,10 @@ const installing: readonly OptionText[] = [
     description: 'how long the shim may take to be ready, and kubelet to come back: 30s, 2m (1m without)',
   },
 ];
+const givenConfig: OptionText = {
+  flags: '--config <FILE>',
+  description: "the shim's configuration is to be as in this file (what is there stays, without)",
+};
 const undone =
   'At the first step that fails, or when it is interrupted, everything is put back as it was. Exits with 0 when all is done or was so already, 2 when nothing was touched, 3 when all was undone, 6 when something could not be undone.';
 
@@ -201,7 +205,7 @@ export const commandTexts: readonly CommandText[] = [
     ],
   },
   {
-    ...{ name: 'install', arguments: [], options: installing },
+    ...{ name: 'install', arguments: [], options: [...installing, givenConfig] },
     summary: 'set this node up for the shim, and kubelet to go through it',
     description: [
       'First what doctor does: where a check has failed, nothing is touched. Then the program goes to /usr/local/lib/cri-resize-shim, the units to /etc/systemd/system, a configuration to /etc/cri-resize-shim where there is none; the shim is started and, once it is ready, kubelet is pointed at it (in its configuration file or by its flag, whichever it has; the file as it was stays beside it) and restarted, and has to call through it. Pods keep running.',
@@ -263,7 +267,7 @@ export const exitTexts: readonly (readonly [code: Exit, meaning: string])[] = [
   [Exit.done, 'done: the kernel has the values; of plan: it could be done'],
   [Exit.failed, 'it is not known how it ended: the resize API cannot be reached, or failed'],
   [Exit.usage, 'the command line makes no sense, or names no pod'],
-  [Exit.infeasible, 'refused, or failed and undone: the pod is as it was'],
+  [Exit.infeasible, 'refused, does not fit yet (without --defer), or failed and undone: the pod is as it was'],
   [Exit.deferred, 'does not fit yet, and is tried again (--defer)'],
   [Exit.canceled, 'canceled, superseded by a newer resize, or the pod has gone'],
   [Exit.undoFailed, 'failed, and could not be undone either: the pod is between two states until it is mended'],

@@ -1,5 +1,4 @@
-import { readFileSync, realpathSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { parseDuration } from '../config/index.ts';
 import { configurationExample } from '../config/documentation.ts';
@@ -19,10 +18,12 @@ import { Exit } from './commands.ts';
 import type { Context } from './context.ts';
 import { doctorText } from './doctor.ts';
 import { UsageError } from './failure.ts';
-import { thisNode } from './this-node.ts';
+import { thisNode, thisProgram } from './this-node.ts';
 
 export interface InstallOptions {
   readonly dryRun?: boolean;
+  /** A file with the shim's configuration. */
+  readonly config?: string;
   readonly kubeletUnit?: string;
   readonly timeout?: string;
 }
@@ -87,29 +88,41 @@ async function changing(
   }
 }
 
-function thisSite({ kubeletUnit, timeout }: InstallOptions, signal: AbortSignal): Site {
+function thisSite({ config, kubeletUnit, timeout }: InstallOptions, signal: AbortSignal): Site {
   const timeoutMs = timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(timeout);
   if (timeoutMs === undefined || timeoutMs === 0)
     throw new UsageError(`--timeout: ${JSON.stringify(timeout)} is no duration: want 30s or 2m`);
+  const given = config === undefined ? undefined : configurationIn(config);
+  if (config !== undefined && given === undefined) throw new UsageError(`--config: ${config} is not there`);
+  const settings = settingsOf(given ?? configurationIn(CONFIG_FILE) ?? '', config ?? CONFIG_FILE);
+  const to = '/usr/local/lib/cri-resize-shim';
   return {
-    node: thisNode({ ...settingsIn(CONFIG_FILE), ...(kubeletUnit !== undefined && { kubeletUnit }) }),
-    // dist/.. of a checkout, or of the self-contained folder.
-    from: dirname(dirname(realpathSync(process.argv[1] ?? ''))),
-    to: '/usr/local/lib/cri-resize-shim',
-    nodeProgram: process.execPath,
-    arch: process.arch,
+    node: thisNode({ ...settings, ...(kubeletUnit !== undefined && { kubeletUnit }) }),
+    program: thisProgram(to),
+    to,
     unitFolder: '/etc/systemd/system',
     configFile: CONFIG_FILE,
-    configText: configurationExample({ isCommentedOut: true }),
+    configText: given ?? configurationExample({ isCommentedOut: true }),
+    isConfigGiven: given !== undefined,
     flagsFile: '/etc/default/cri-resize-shim',
     patience: { timeoutMs, signal },
   };
 }
 
-/** What a configuration that is there says of this node. Whether all of it makes sense is for the shim to say. */
-function settingsIn(file: string): { containerRuntimeEndpoint?: string; stateFolder?: string } {
+/** The text of a configuration; undefined when the file is not there. Throws UsageError. */
+function configurationIn(file: string): string | undefined {
   try {
-    const read: unknown = parse(readFileSync(file, 'utf8'));
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw new UsageError(`${file} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** What a configuration says of this node. Whether all of it makes sense is for the shim to say. Throws UsageError. */
+function settingsOf(text: string, file: string): { containerRuntimeEndpoint?: string; stateFolder?: string } {
+  try {
+    const read: unknown = parse(text);
     const textOf = (key: string): string | undefined => {
       const value: unknown = typeof read === 'object' && read !== null ? Reflect.get(read, key) : undefined;
       return typeof value === 'string' ? value : undefined;
@@ -120,7 +133,6 @@ function settingsIn(file: string): { containerRuntimeEndpoint?: string; stateFol
       ...(stateFolder !== undefined && { stateFolder }),
     };
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return {};
     throw new UsageError(`${file} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -32,14 +32,20 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
 // Whoever reads our output may have read enough (`| head`).
 process.stdout.on('error', () => process.exit(process.exitCode ?? Exit.done));
 
-let endpoint = '';
-try {
-  const invocation = readCommandLine(process.argv.slice(2));
-  if (invocation.ask === 'print') process.stdout.write(invocation.text);
-  else {
-    endpoint = invocation.endpoint;
-    process.exitCode = await run(invocation);
+// Not awaited here: the script of the single executable (src/executable.ts) has no await at its top.
+void start();
+
+/** Never rejects. */
+async function start(): Promise<void> {
+  let endpoint = '';
+  try {
+    const invocation = readCommandLine(process.argv.slice(2));
+    if (invocation.ask === 'print') process.stdout.write(invocation.text);
+    else {
+      endpoint = invocation.endpoint;
+      process.exitCode = await run(invocation);
+    }
+  } catch (error) {
+    process.exitCode = complain(error, endpoint);
   }
-} catch (error) {
-  process.exitCode = complain(error, endpoint);
 }

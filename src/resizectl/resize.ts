@@ -77,7 +77,7 @@ interface Done {
   readonly error?: unknown;
 }
 
-/** The resize as it ended, also where the API answers with an error: it is kept as Infeasible then. Rejects when there is none. */
+/** The resize as it ended, also where the API answers with an error: it is kept all the same. Rejects when there is none. */
 async function settled(client: ResizeClient, ask: () => Promise<Responses['ResizePodResponse']>): Promise<Done> {
   try {
     return await ask();
@@ -108,7 +108,7 @@ async function watched(
   try {
     const done = await settled(context.client, ask);
     // The events were sent before the answer, but on another stream: the last one may still be on its way.
-    await seen.ended(done.resize.id);
+    await seen.reached(done.resize);
     return done;
   } finally {
     watch.cancel();
@@ -117,17 +117,21 @@ async function watched(
 }
 
 /** Prints events as they come. Of other resizes of this pod too: what they do is done to it. */
-function follow({ print }: Context, watch: Watch): { ended(id: string): Promise<void>; readonly over: Promise<void> } {
-  const settledIds = new Set<string>();
+function follow(
+  { print }: Context,
+  watch: Watch,
+): { reached(resize: Pick<WireResize, 'id' | 'state'>): Promise<void>; readonly over: Promise<void> } {
+  const seen = new Set<string>();
   const waiting = new Map<string, () => void>();
   const read = async (): Promise<void> => {
     try {
       for await (const event of watch) {
         print(eventLine(event));
         const state = event.state?.state;
-        if (state === undefined || state === 'PROPOSED' || state === 'IN_PROGRESS') continue;
-        settledIds.add(event.resize_id);
-        waiting.get(event.resize_id)?.();
+        if (state === undefined) continue;
+        const key = `${event.resize_id} ${state}`;
+        seen.add(key);
+        waiting.get(key)?.();
       }
     } catch {
       // Cancelled by us at the end; or cut off, and then the answer itself tells how it ended.
@@ -137,10 +141,12 @@ function follow({ print }: Context, watch: Watch): { ended(id: string): Promise<
   const over = read();
   return {
     over,
-    ended: (id) =>
-      settledIds.has(id)
+    reached({ id, state }) {
+      const key = `${id} ${state}`;
+      return seen.has(key)
         ? Promise.resolve()
-        : Promise.race([over, new Promise<void>((resolve) => waiting.set(id, resolve))]),
+        : Promise.race([over, new Promise<void>((resolve) => waiting.set(key, resolve))]);
+    },
   };
 }
 
@@ -152,7 +158,8 @@ export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>):
     case 'DEFERRED':
       return Exit.deferred;
     case 'CANCELED':
-      return Exit.canceled;
+      // One that did not fit yet says why; the others, by whom they were ended.
+      return reason in Reason ? Exit.infeasible : Exit.canceled;
     case 'INFEASIBLE':
       return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
     case 'PROPOSED':

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { configurationPage } from '../../src/config/documentation.ts';
+import { configurationExample, configurationPage } from '../../src/config/documentation.ts';
 import { type Config, ConfigError, loadConfig, version } from '../../src/config/index.ts';
 
 let folder: string;
@@ -32,6 +32,7 @@ const defaults: Config = {
   listen: '/run/cri-resize-shim/cri-resize-shim.sock',
   containerRuntimeEndpoint: '/run/containerd/containerd.sock',
   kubeletRoot: '/var/lib/kubelet',
+  mountsOfPid: undefined,
   cgroupRoot: '/sys/fs/cgroup',
   cgroupDriver: 'auto',
   stateFolder: '/var/lib/cri-resize-shim',
@@ -55,6 +56,8 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['listen', '--listen', 'unix:/run/one-slash.sock', '/run/one-slash.sock'],
   ['containerRuntimeEndpoint', '--container-runtime-endpoint', '/run/k3s//containerd.sock', '/run/k3s/containerd.sock'],
   ['kubeletRoot', '--kubelet-root', '/data/kubelet/', '/data/kubelet'],
+  ['mountsOfPid', '--mounts-of-pid', '1', 1],
+  ['mountsOfPid', '--mounts-of-pid', '4194304', 4_194_304],
   ['cgroupDriver', '--cgroup-driver', 'systemd', 'systemd'],
   ['cgroupDriver', '--cgroup-driver', 'cgroupfs', 'cgroupfs'],
   ['metricsBind', '--metrics-bind', '127.0.0.1:9467', { kind: 'tcp', host: '127.0.0.1', port: 9467 }],
@@ -135,6 +138,10 @@ describe('settings', () => {
     expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
   });
 
+  it('are the defaults where all of the file is comments, as it is installed', async () => {
+    expect(await loadFile(configurationExample({ isCommentedOut: true }))).toEqual(defaults);
+  });
+
   it('a file may be JSON, have comments and anchors', async () => {
     expect((await loadFile('{"intercept": false, "logLevel": "warn"}')).logLevel).toBe('warn');
     expect((await loadFile('# out\ncgroupRoot: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
@@ -147,6 +154,9 @@ describe('a bad command line', () => {
     [['--intercept=no'], '--intercept: "no" must be true or false'],
     [['--kubeconfig', 'kube/config'], /^--kubeconfig: "kube\/config" must be an absolute path, or in-cluster/],
     [['--node-name', 'Node,spec.x=y'], /^--node-name: "Node,spec.x=y" must be the name of a node/],
+    [['--mounts-of-pid', '0'], '--mounts-of-pid: "0" must be the id of a process, as in 1; empty for none'],
+    [['--mounts-of-pid', '4194305'], /^--mounts-of-pid: "4194305" must be the id of a process/],
+    [['--mounts-of-pid', '1/root'], /^--mounts-of-pid: "1\/root" must be the id of a process/],
     [['--kubelet-root', 'var/lib'], '--kubelet-root: "var/lib" must be an absolute path'],
     [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be unix:\/\/ and an absolute path/],
     [['--listen', 'unix://run/x.sock'], /^--listen: "unix:\/\/run\/x.sock" must be unix/],
@@ -237,6 +247,20 @@ describe('a bad file', () => {
   it('says every fault, in the order of the file', async () => {
     const { lines } = await faults(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
     expect(lines.map((line) => line.split(': ')[0])).toEqual([1, 2, 3].map((line) => `/config.yaml:${line}:1`));
+  });
+
+  it('is at its line after comments, however they stand', async () => {
+    const text = '# one\n#two: 2\n\nlisten: unix:///run/a.sock # three\n  # four\n#five\nlisten2: 6\n';
+    expect(await faults(loadFile(text))).toMatchObject({
+      lines: [expect.stringMatching(/^\/config.yaml:7:1: listen2/)],
+    });
+  });
+
+  it('is one where a text goes on in the first column, as a comment does', async () => {
+    for (const text of ['listen: "unix:///run/a\n#b"\n', 'listen: |-\n#b\n  unix:///run/a\n']) {
+      const { lines } = await faults(loadFile(text));
+      expect(lines[0]).toMatch(/^\/config.yaml:/);
+    }
   });
 
   it('is one even where a flag goes before the value', async () => {

@@ -53,12 +53,18 @@ const linesOf = (name: Chapter['name']): readonly string[] =>
 async function expectPrinted(name: Chapter['name']): Promise<void> {
   for (const line of linesOf(name)) {
     const said = documented.filter((command) => command.line === line && command.prints.length > 0);
-    const { text, code } = await run(line);
+    const isSaid = (text: string): boolean => said.some(({ prints }) => isAsPrinted(prints, text));
+    let { text, code } = await run(line);
+    // What only looks is asked again: a resize that is deferred is in progress while it is tried once more.
+    for (const until = Date.now() + 30_000; isLook(line) && said.length > 0 && !isSaid(text) && Date.now() < until; )
+      ({ text, code } = await run(line));
     if (said.length === 0) expect([line, code]).toEqual([line, 0]);
-    else if (!said.some(({ prints }) => isAsPrinted(prints, text)))
+    else if (!isSaid(text))
       expect(`$ ${line}\n${text}`).toBe(said.map(({ prints }) => prints.join('\n')).join('\nor\n'));
   }
 }
+
+const isLook = (line: string): boolean => /^resizectl (get|describe) /.test(line);
 
 const prints = (line: string, words: string) =>
   expect.poll(async () => (await run(line)).text, { timeout: 30_000 }).toContain(words);
@@ -102,7 +108,8 @@ describe('with a shim', () => {
     await cri.exec(web.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=100');
     await expectPrinted('more in use than asked for');
     expect(web.volume('cache').size).toBe(size);
-    const [, id = ''] = /^Last resize: +(\S+) Deferred/m.exec((await run('resizectl describe pod web')).text) ?? [];
+    await prints('resizectl describe pod web', 'Deferred: VOLUME_IN_USE');
+    const [, id = ''] = /^Last resize: +(\S+) /m.exec((await run('resizectl describe pod web')).text) ?? [];
     expect((await run(`resizectl cancel ${id}`)).text).toContain('Canceled');
   });
 

@@ -117,7 +117,9 @@ describe('the command line', () => {
     };
     const whole = help().replace(/\s+/g, ' ');
     for (const { name } of commandTexts) expect(whole).toContain(` ${name.split(' ')[0]!}`);
-    expect(whole).toContain('3 refused, or failed and undone: the pod is as it was');
+    expect(whole).toContain(
+      '3 refused, does not fit yet (without --defer), or failed and undone: the pod is as it was',
+    );
     for (const { name, summary, options, examples } of commandTexts) {
       const text = help(...name.split(' ')).replace(/\s+/g, ' ');
       expect(text.toLowerCase()).toContain(summary.toLowerCase());

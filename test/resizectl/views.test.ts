@@ -163,6 +163,9 @@ describe('views', () => {
     const states = ['COMPLETED', 'INFEASIBLE', 'DEFERRED', 'CANCELED', 'IN_PROGRESS'] as const;
     expect(states.map((state) => exitOf({ state, reason: '' }))).toEqual([0, 3, 4, 5, 1]);
     expect(exitOf({ state: 'INFEASIBLE', reason: 'UNDO_FAILED' })).toBe(6);
+    // What does not fit yet was refused, where it was not to be tried again.
+    expect(exitOf({ state: 'CANCELED', reason: 'VOLUME_IN_USE' })).toBe(3);
+    expect(exitOf({ state: 'CANCELED', reason: 'SUPERSEDED' })).toBe(5);
   });
 
   it('programs get names as in the .proto file, times as protobuf has them in JSON', () => {

@@ -37,6 +37,8 @@ export interface LogLine {
 }
 
 export interface ProgramOptions {
+  /** The file is run by itself, not by Node. */
+  readonly isExecutable?: boolean;
   readonly uid?: number;
   readonly env?: NodeJS.ProcessEnv;
   /** What it is started with, as by systemd. */
@@ -54,8 +56,9 @@ export class Program {
     // Nothing outside of what a test gives it.
     const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
-    const { passedOn, env, uid } = options;
-    const [command = '', ...rest] = [...(passedOn?.before ?? []), process.execPath, file, ...own, ...args];
+    const { passedOn, env, uid, isExecutable = false } = options;
+    const program = isExecutable ? [file] : [process.execPath, file];
+    const [command = '', ...rest] = [...(passedOn?.before ?? []), ...program, ...own, ...args];
     this.process = spawn(command, rest, {
       stdio: ['ignore', 'pipe', 'pipe', ...(passedOn?.descriptors ?? [])],
       cwd: '/',
