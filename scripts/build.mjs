@@ -24,6 +24,7 @@ const entries = {
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/main.ts',
   'tools/matrix': 'test/matrix/main.ts',
+  'tools/image': 'test/image/main.ts',
   'tools/kubelet': 'test/kubelet/main.ts',
   'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',

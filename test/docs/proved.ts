@@ -13,13 +13,12 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'resizectl install --dry-run': 'test/e2e/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install.test.ts, on a node with systemd',
   'resizectl uninstall': 'test/e2e/install.test.ts, on a node with systemd',
-  '/usr/local/lib/cri-resize-shim/bin/node /usr/local/lib/cri-resize-shim/dist/resizectl.js uninstall':
-    'test/e2e/installer.test.ts runs the same from the folder that it stages',
   'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
 };
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
-const needsBuilder = 'needs a builder and a registry: test/packaging/image.test.ts carries out the Dockerfile’s steps';
+const needsBuilder =
+  'needs a builder and a registry: npm run image has them, and test/packaging/image.test.ts carries out the Dockerfile’s steps';
 const needsCrictl = 'crictl is built only where Go is: npm run conformance runs it through the shim';
 const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 

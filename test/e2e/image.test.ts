@@ -3,17 +3,24 @@ import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CriClient } from '../cri/client.ts';
+import { builtImage } from './installer-image.ts';
+import { image as imageName } from './installer-pod.ts';
 import { resizesThrough } from './resizing.ts';
 
 /**
  * The shim in a container, as the Dockerfile says that its image may be run: its entry point and its environment, the node's folders that
- * it names, all capabilities. The base image is what this node's own root has; what the image has besides is what the Dockerfile puts there.
+ * it names, all capabilities. The image is what a builder has made (npm run image). Without one its base is what this node's own root has;
+ * what the image has besides is what the Dockerfile puts there.
  */
 
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
-let folder: string;
+let folder: string | undefined;
 
 beforeAll(async () => {
+  if (builtImage !== undefined) {
+    await execa('ctr', ['--namespace', 'image', 'images', 'import', builtImage]);
+    return;
+  }
   folder = mkdtempSync('/var/lib/image-');
   await execa(process.execPath, ['dist/tools/package.js', '--only', 'tree', '--to', join(folder, 'program')]);
   mkdirSync(join(folder, 'root'));
@@ -22,6 +29,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   direct.close();
+  if (folder === undefined) return;
   await execa('umount', [join(folder, 'root')]);
   rmSync(folder, { recursive: true });
   // Made for the mount: that root is the node's own.
@@ -48,21 +56,25 @@ test('runs in a container with the node’s folders that the Dockerfile names, a
   const image = imageOf(readFileSync('Dockerfile', 'utf8'));
   expect(image.mounts).toEqual(['/run', '/var/lib/kubelet', '/var/lib/cri-resize-shim', '/sys/fs/cgroup']);
   const [command = '', program = ''] = image.entry;
-  const mounted = [
-    ...image.mounts.map((path) => ({ from: path, to: path, options: 'rbind:rslave:rw' })),
-    { from: join(folder, 'program'), to: dirname(dirname(program)), options: 'rbind:ro' },
-  ];
+  const nodes = image.mounts.map((path) => ({ from: path, to: path, options: 'rbind:rslave:rw' }));
+  // Of the node's, or the image's own.
+  const [root, mounted] =
+    folder === undefined
+      ? [[imageName, 'shim', command], nodes]
+      : [
+          ['--rootfs', join(folder, 'root'), 'shim', resolve(process.execPath)],
+          [...nodes, { from: join(folder, 'program'), to: dirname(dirname(program)), options: 'rbind:ro' }],
+        ];
   for (const { from } of mounted) mkdirSync(from, { recursive: true });
   const [cri, resize] = ['/run/in-image/cri.sock', '/run/in-image/resize.sock'];
-  const node = resolve(process.execPath);
   expect(command).toBe('node');
   const container = execa(
     'ctr',
     [
-      ...['--namespace', 'image', 'run', '--rm', '--rootfs', '--privileged', '--net-host'],
+      ...['--namespace', 'image', 'run', '--rm', '--privileged', '--net-host'],
       ...image.env.flatMap((variable) => ['--env', variable]),
       ...mounted.flatMap(({ from, to, options }) => ['--mount', `type=bind,src=${from},dst=${to},options=${options}`]),
-      ...[join(folder, 'root'), 'shim', node, program, '--listen', cri, '--resize-listen', resize],
+      ...[...root, program, '--listen', cri, '--resize-listen', resize],
     ],
     { reject: false, all: true },
   );

@@ -4,11 +4,19 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { dockerArchive, layerOf } from '../node/images.ts';
 
+/** What a builder has made of the Dockerfile (npm run image); undefined where there is none. */
+export const builtImage = process.env['IMAGE_ARCHIVE'];
+
 /**
- * The image of the Dockerfile, as far as it can be made without a builder and a registry: its own folder by the Dockerfile's own steps;
- * beneath it, in the place of the base image, the programs of this machine that the base has, with the libraries that they link to.
+ * The image of the Dockerfile: what a builder has made; else as far as it can be made without a builder and a registry: its own folder by the
+ * Dockerfile's own steps; beneath it, in the place of the base image, the programs of this machine that the base has, with the libraries
+ * that they link to.
  */
 export async function importImage(name: string): Promise<void> {
+  if (builtImage !== undefined) {
+    await execa('ctr', ['-n', 'k8s.io', 'images', 'import', builtImage]);
+    return;
+  }
   const folder = mkdtempSync(join(tmpdir(), 'image-'));
   try {
     const root = join(folder, 'root');

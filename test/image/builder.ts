@@ -1,0 +1,37 @@
+import { execa } from 'execa';
+import { NodeError } from '../node/index.ts';
+
+/** A program that builds images, and what it is to be told. */
+export interface Builder {
+  readonly program: string;
+  /** Builds the Dockerfile of the working folder. @param more of the builder's own flags */
+  readonly build: (name: string, more: readonly string[]) => readonly string[];
+  /** Writes the image to a file as `docker save` does. */
+  readonly save: (name: string, file: string) => readonly string[];
+}
+
+const build = (name: string, more: readonly string[]): readonly string[] => ['build', '--tag', name, ...more, '.'];
+
+const builders: readonly Builder[] = [
+  { program: 'docker', build, save: (name, file) => ['save', '--output', file, name] },
+  {
+    program: 'podman',
+    build,
+    save: (name, file) => ['save', '--format', 'docker-archive', '--output', file, name],
+  },
+  { program: 'buildah', build, save: (name, file) => ['push', name, `docker-archive:${file}:${name}`] },
+];
+
+/** The first that is there and says that it works: docker is also a client whose daemon may be missing. @throws NodeError when none does */
+export async function builderAtHand(path = process.env['PATH'] ?? ''): Promise<Builder> {
+  for (const builder of builders) {
+    const { failed } = await execa(builder.program, ['version'], {
+      env: { PATH: path },
+      stdio: 'ignore',
+      reject: false,
+    });
+    if (!failed) return builder;
+  }
+  const names = builders.map(({ program }) => program).join(', ');
+  throw new NodeError(`no builder of images is at hand: "version" of each of ${names} fails, by PATH=${path}`);
+}

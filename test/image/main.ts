@@ -1,0 +1,80 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { ExecaError, execa } from 'execa';
+import { version } from '../../src/config/index.ts';
+import { image } from '../e2e/installer-pod.ts';
+import { NodeError } from '../node/index.ts';
+import { endingSignal, progressOf, report, testsInNode } from '../vitest-run.ts';
+import { builderAtHand } from './builder.ts';
+
+/**
+ * npm run image: builds the Dockerfile's image with the builder at hand, and runs it on a test node as what it is for: the shim in a
+ * container, and the DaemonSet's installer. Ends with a line of how many tests have passed and failed.
+ */
+
+const say = progressOf('image');
+
+const { args: builderFlags } = new Command('image')
+  .description('Builds the image with docker, podman or buildah, and runs it on a test node.')
+  .argument('[flags...]', "more flags of the builder's build command, after --")
+  .parse();
+
+/** Gives the archive of the image. It is kept beside the packages, where a test node sees it. */
+async function built(signal: AbortSignal): Promise<string> {
+  const builder = await builderAtHand();
+  const archive = resolve('dist', 'packages', `cri-resize-shim-${version}-image.tar`);
+  const run = async (args: readonly string[]): Promise<void> => {
+    await execa(builder.program, args, { stdio: ['ignore', 'inherit', 'inherit'], cancelSignal: signal });
+  };
+  say(`building ${image} with ${builder.program} ...`);
+  await run(builder.build(image, builderFlags));
+  await mkdir(dirname(archive), { recursive: true });
+  // None of them writes over a file that is there.
+  await rm(archive, { force: true });
+  await run(builder.save(image, archive));
+  say(`the image is in ${archive}`);
+  return archive;
+}
+
+async function main(): Promise<number> {
+  const signal = endingSignal();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-image-'));
+  try {
+    const env = { IMAGE_ARCHIVE: await built(signal) };
+    const node = {
+      project: 'e2e',
+      containerd: '2.1',
+      runtime: 'runc',
+      env,
+      say,
+      signal,
+      timeoutMs: 15 * 60_000,
+    } as const;
+    const outcomes = [
+      await testsInNode({
+        ...node,
+        what: 'the shim in a container',
+        outDir: join(folder, 'shim'),
+        only: ['test/e2e/image.test.ts'],
+      }),
+      await testsInNode({
+        ...node,
+        what: 'the installer',
+        init: 'systemd',
+        outDir: join(folder, 'installer'),
+        only: ['test/e2e/installer.test.ts'],
+      }),
+    ];
+    return report('image', outcomes, say);
+  } catch (error) {
+    if (!(error instanceof NodeError || error instanceof ExecaError)) throw error;
+    say(error instanceof ExecaError ? error.shortMessage : error.message);
+    return 70;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+process.exitCode = await main();
