@@ -191,7 +191,8 @@ test('a node that is not fit is not touched, and told why', async () => {
   const pod = await start();
   await says(pod, 'ShimInstallRefused: resizectl: nothing was changed: kubelet.service is inactive');
   expect([await states(), api.holders, existsSync(PROGRAM)]).toEqual([off, [], false]);
-  expect(api.events).toMatchObject([
-    { type: 'Warning', regarding: { kind: 'Node', name: NODE }, metadata: { namespace: 'default' } },
-  ]);
+  // It is said before it is told.
+  await expect
+    .poll(() => api.events, LONG)
+    .toMatchObject([{ type: 'Warning', regarding: { kind: 'Node', name: NODE }, metadata: { namespace: 'default' } }]);
 });
