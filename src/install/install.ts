@@ -2,6 +2,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readShipped } from '../shipped/index.ts';
 import { type Change, together } from './change.ts';
+import { planCommand, removingCommand } from './command.ts';
 import { keep, removing, writing } from './files.ts';
 import { pastShim, runningKubelet, throughShim } from './kubelet-change.ts';
 import type { Kubelet } from './kubelet.ts';
@@ -31,6 +32,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isPackaged = origin.kind === 'folder' && !(await isThere(join(origin.folder, 'systemd')));
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
   const units = isPackaged ? [] : await unitChanges(site);
+  const command = isPackaged ? { changes: [], already: [] } : await planCommand(site);
   const settings = await missingSettings(site);
   const state = await unitsState();
   const isNew = program.length + units.length + settings.length > 0;
@@ -42,11 +44,12 @@ export async function planInstall(site: Site): Promise<Plan> {
     ...(isPackaged ? [`the program at ${originOf(origin)}, and its units, are a package's`] : []),
     ...(!isPackaged && program.length === 0 ? [`the program is at ${site.to}`] : []),
     ...(!isPackaged && units.length === 0 ? [`its units are in ${site.unitFolder}`] : []),
+    ...command.already,
     ...(settings.length === 0 ? [`${site.configFile} and ${site.flagsFile} are there`] : []),
     ...(start.length === 0 ? [`${UNITS.join(', ')} are enabled, and the shim is ready`] : []),
     ...(isThrough ? [`${site.node.kubeletUnit} goes to ${oursOf(site)}`] : []),
   ];
-  return { changes: [...older, ...program, ...units, ...settings, ...start, ...move], already };
+  return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
 }
 
 /** The same backwards. What a person has written (configuration) and what the shim has (state) stay. Throws Refusal. */
@@ -59,7 +62,8 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const move = await moveBack(site, isHere);
   const stop = state.active.length + state.enabled.length > 0 ? [stopping(site, state)] : [];
   const units = written.length === 0 ? [] : [together(`remove ${written.join(', ')}`, written.map(removing), reload)];
-  const changes = [...move, ...stop, ...units, ...(hasProgram ? [removingProgram(site.to)] : [])];
+  const command = await removingCommand(site);
+  const changes = [...move, ...stop, ...units, ...command, ...(hasProgram ? [removingProgram(site.to)] : [])];
   return { changes, already: changes.length === 0 ? ['nothing of it is installed here'] : [] };
 }
 

@@ -15,6 +15,8 @@ export type ProgramFile = { readonly path: string } & ({ readonly from: string }
 /** Where the single executable lies in the program's folder. */
 export const EXECUTABLE = 'bin/cri-resize-shim';
 
+const RESIZECTL = 'bin/resizectl';
+
 /** All of a program as it is installed, paths from the program's folder. Rejects when something of it is not there. */
 export async function filesOf(program: Program): Promise<readonly ProgramFile[]> {
   switch (program.kind) {
@@ -26,7 +28,7 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
       return [
         { path: EXECUTABLE, from: program.file },
         // By its name it is known which of the two is meant.
-        { path: 'bin/resizectl', linkTo: 'cri-resize-shim' },
+        { path: RESIZECTL, linkTo: 'cri-resize-shim' },
       ];
   }
 }
@@ -41,6 +43,10 @@ export const originOf = (program: Program): string => (program.kind === 'folder'
 /** Where the same lies once the program is in the folder `to`. */
 export const originIn = (program: Program, to: string): string =>
   program.kind === 'folder' ? to : join(to, EXECUTABLE);
+
+/** The command line of resizectl, once the program is in the folder `to`. */
+export const resizectlOf = (program: Program, to: string): readonly string[] =>
+  program.kind === 'folder' ? [program.node, `${to}/dist/resizectl.js`] : [`${to}/${RESIZECTL}`];
 
 /** What systemd starts, in its own quoting, once the program is in the folder `to`. */
 export function startOf(program: Program, to: string): string {

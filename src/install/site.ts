@@ -9,6 +9,8 @@ export interface Site {
   readonly program: Program;
   /** `/usr/local/lib/cri-resize-shim` */
   readonly to: string;
+  /** Where an operator's shell finds resizectl: `/usr/local/bin/resizectl` */
+  readonly commandFile: string;
   /** Where systemd looks for units of this machine. */
   readonly unitFolder: string;
   readonly configFile: string;

@@ -100,6 +100,7 @@ function thisSite({ config, kubeletUnit, timeout }: InstallOptions, signal: Abor
     node: thisNode({ ...settings, ...(kubeletUnit !== undefined && { kubeletUnit }) }),
     program: thisProgram(to),
     to,
+    commandFile: '/usr/local/bin/resizectl',
     unitFolder: '/etc/systemd/system',
     configFile: CONFIG_FILE,
     configText: given ?? configurationExample({ isCommentedOut: true }),

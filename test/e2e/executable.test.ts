@@ -31,7 +31,8 @@ const [SERVICE = ''] = UNITS;
 const ALONE = '/opt/alone';
 const DOWNLOADED = `${ALONE}/cri-resize-shim`;
 const INSTALLED = '/usr/local/lib/cri-resize-shim';
-const RESIZECTL = `${INSTALLED}/bin/resizectl`;
+/** In PATH since it was installed. */
+const RESIZECTL = 'resizectl';
 const sockets = { cri: '/run/cri-resize-shim/cri-resize-shim.sock', resize: '/run/cri-resize-shim/resize.sock' };
 
 const direct = new CriClient(CONTAINERD);
@@ -106,6 +107,7 @@ test('the folder takes its place, and it the place of the folder: kubelet notice
   const folder = await run(process.execPath, resolve('dist/resizectl.js'), 'install');
   expect(folder, folder.text).toMatchObject({ code: 0 });
   expect(await programThatRuns()).toBe(process.execPath);
+  expect((await run(RESIZECTL, 'version')).text).toMatch(/ answers/);
   expect([existsSync(`${INSTALLED}/bin`), existsSync(`${INSTALLED}/dist`)]).toEqual([false, true]);
   await calledThrough(OURS);
 

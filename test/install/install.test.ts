@@ -1,6 +1,7 @@
-import { chmodSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { commandText, planCommand, removingCommand } from '../../src/install/command.ts';
 import { planInstall, planUninstall, unitText } from '../../src/install/install.ts';
 import { copyProgram, isInPlace } from '../../src/install/program.ts';
 import { type Program, nodeProgramOf } from '../../src/install/programs.ts';
@@ -19,6 +20,7 @@ const site = (change: Partial<Site> = {}): Site => ({
   ...{ to: at('to'), unitFolder: at('units'), configFile: at('etc/config.yaml'), configText: '# all defaults\n' },
   isConfigGiven: false,
   flagsFile: at('etc/flags'),
+  commandFile: at('bin/resizectl'),
   patience: { timeoutMs: 1000, signal: new AbortController().signal },
   ...change,
 });
@@ -73,6 +75,31 @@ it('without systemd, or with a kubelet that does not run, nothing is planned', a
   await expect(planInstall(site())).rejects.toThrow('kubelet.service is failed');
   paper.unit(undefined);
   await expect(planInstall(site())).rejects.toThrow('there is no unit kubelet.service');
+});
+
+it('resizectl in PATH is ours to write and to take away, and nobody else’s', async () => {
+  const command = at('bin/resizectl');
+  const program: Program = { kind: 'folder', folder: '/from', node: "/opt/it's/node", arch: 'x64' };
+  const text = commandText(program, '/to');
+  expect(text).toMatch(/^exec '\/opt\/it'\\''s\/node' '\/to\/dist\/resizectl.js' "\$@"$/m);
+  expect(commandText({ kind: 'executable', file: '/from' }, '/to')).toMatch(/^exec '\/to\/bin\/resizectl' "\$@"$/m);
+
+  const place = site({ program, to: '/to' });
+  const [write] = (await planCommand(place)).changes;
+  await write!.do();
+  expect([readFileSync(command, 'utf8'), statSync(command).mode & 0o777]).toEqual([text, 0o755]);
+  expect((await planCommand(place)).changes).toEqual([]);
+  // Another program takes its place.
+  expect((await planCommand({ ...place, to: '/elsewhere' })).changes).toHaveLength(1);
+  await (await removingCommand(place))[0]!.do();
+  expect(existsSync(command)).toBe(false);
+
+  paper.put('bin/resizectl', '#!/bin/sh\necho mine\n');
+  expect(await planCommand(place)).toEqual({
+    changes: [],
+    already: [`${command} is not of cri-resize-shim, and stays`],
+  });
+  expect(await removingCommand(place)).toEqual([]);
 });
 
 it('uninstalling begins with kubelet and ends with the program', async () => {
