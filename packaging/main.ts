@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
+import { Command, Option } from 'commander';
 import { timed } from '../test/node/progress.ts';
 import { makeDeb } from './deb.ts';
 import { makeExecutable } from './executable.ts';
@@ -9,11 +9,17 @@ import { writeFolderSbom } from './sbom.ts';
 import { makeTree } from './tree.ts';
 
 /**
- * npm run package: what is installed on a node, for this machine's architecture, in dist/packages: a folder with all that the
- * program needs but Node, a .deb of it, a single executable with Node in it, and what they are made of (CycloneDX). `--to FOLDER` puts them
- * elsewhere; `--only deb` and `--only executable` make that with its list, and `--only tree --to FOLDER` the folder alone, under that name.
+ * npm run package: what is installed on a node, for this machine's architecture: a folder with all that the program needs but Node, a .deb
+ * of it, a single executable with Node in it, and what they are made of (CycloneDX).
  */
-const { values } = parseArgs({ options: { to: { type: 'string' }, only: { type: 'string' } } });
+const { to, only } = new Command('package')
+  .description(
+    'Makes what is installed on a node: a folder, a .deb and a single executable, and lists of what they are made of.',
+  )
+  .option('--to <folder>', 'where they go (default: dist/packages); of --only tree the folder itself')
+  .addOption(new Option('--only <kind>', 'make that, with its list').choices(['tree', 'deb', 'executable']))
+  .parse()
+  .opts<{ readonly to?: string; readonly only?: 'tree' | 'deb' | 'executable' }>();
 const facts = factsOf();
 const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
 const progress = (line: string): void => void process.stderr.write(`package: ${line}\n`);
@@ -22,7 +28,7 @@ process.umask(0o022);
 
 const executable = `${name}-executable`;
 
-switch (values.only) {
+switch (only) {
   case undefined: {
     const target = targetFolder();
     // The executable is made anew when it is not what it should be.
@@ -39,15 +45,12 @@ switch (values.only) {
     for (const file of await packExecutable(targetFolder())) process.stdout.write(`${file}\n`);
     break;
   case 'tree':
-    if (values.to === undefined) throw new Error('--only tree --to FOLDER');
-    await makeTree(facts, resolve(values.to));
+    await makeTree(facts, to === undefined ? join(targetFolder(), name) : resolve(to));
     break;
-  default:
-    throw new Error(`--only ${values.only}: there is tree, deb and executable`);
 }
 
 function targetFolder(): string {
-  const target = resolve(values.to ?? join(facts.root, 'dist/packages'));
+  const target = resolve(to ?? join(facts.root, 'dist/packages'));
   mkdirSync(target, { recursive: true });
   return target;
 }

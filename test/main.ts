@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Command, Option } from 'commander';
 import { execa } from 'execa';
 import { type ContainerdRelease, containerdReleases, packagedReleases } from './node/index.ts';
 import {
@@ -17,8 +18,20 @@ import {
 
 /**
  * npm test: unit and property tests on this machine, then the end-to-end tests inside a test node of each containerd. Ends
- * with a line of how many tests have passed and failed. Arguments: `--containerd <release>` (again and again) for some only, or for 2.3.
+ * with a line of how many tests have passed and failed.
  */
+const { containerd: asked } = new Command('test')
+  .description(
+    'Runs the unit tests on this machine, and the end-to-end tests in test nodes. Ends with a line of how many have passed and failed.',
+  )
+  .addOption(
+    new Option(
+      '--containerd <release...>',
+      'only these; also one that is built first (default: those of Debian)',
+    ).choices(containerdReleases),
+  )
+  .parse()
+  .opts<{ readonly containerd?: readonly ContainerdRelease[] }>();
 
 const say = progressOf('test');
 
@@ -61,9 +74,8 @@ async function unitTests(folder: string, signal: AbortSignal): Promise<Outcome> 
 }
 
 async function main(): Promise<number> {
-  const asked = process.argv.flatMap((argument, at, all) => (argument === '--containerd' ? [all[at + 1]] : []));
   const releases: readonly ContainerdRelease[] =
-    asked.length === 0 ? packagedReleases : containerdReleases.filter((release) => asked.includes(release));
+    asked === undefined ? packagedReleases : containerdReleases.filter((release) => asked.includes(release));
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-test-'));
   try {

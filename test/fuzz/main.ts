@@ -1,12 +1,12 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Worker, isMainThread, parentPort, workerData } from 'node:worker_threads';
-import { parseArgs } from 'node:util';
+import { Command } from 'commander';
 import type { Tally } from './engine.ts';
 import { emptyTally, inputOf, play } from './engine.ts';
 
 /**
- * npm run fuzz [-- --runs N --seed S --only INDEX]: mutated conversations through the frame switch. Ends with 0 when there was
+ * npm run fuzz: mutated conversations through the frame switch. Ends with 0 when there was
  * no crash, no hang and no growth of memory; otherwise with 1, and with what it takes to see it again.
  */
 
@@ -77,9 +77,13 @@ async function work({ seed, runs, only, progress }: Job): Promise<void> {
 }
 
 function main(): void {
-  const { values } = parseArgs({
-    options: { runs: { type: 'string' }, seed: { type: 'string' }, only: { type: 'string' } },
-  });
+  const values = new Command('fuzz')
+    .description('Plays mutated HTTP/2 conversations through the frame switch: no crash, no hang, no growth of memory.')
+    .option('--runs <count>', 'how many (default: 1000000)')
+    .option('--seed <number>', 'from which they are made (default: another each time)')
+    .option('--only <index>', 'that one alone, to see it again')
+    .parse()
+    .opts<{ readonly runs?: string; readonly seed?: string; readonly only?: string }>();
   const runs = number(values.runs, 1_000_000);
   const seed = number(values.seed, Date.now() % 2 ** 31);
   const only = values.only === undefined ? undefined : number(values.only, 0);
