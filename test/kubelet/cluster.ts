@@ -1,15 +1,19 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { stringify } from 'yaml';
 import type { Manifest } from '../deploy/manifests.ts';
+import { CONFIG, UNIT } from '../e2e/kubelet-unit.ts';
 import { Api } from './api.ts';
 
 export const NODE = 'node1';
 /** An address of its own, on lo: neither kubelet nor API server take 127.0.0.1 for theirs. */
 const ADDRESS = '10.1.1.1';
-const SERVER = `https://${ADDRESS}:6443`;
+const SERVER = `https://${ADDRESS}:443`;
+/** Of the service `kubernetes`, by which pods find the API server: nobody forwards services here, so the server is at it itself. */
+const SERVICE_ADDRESS = '10.0.0.1';
 const TOKEN = 'of-the-tests';
 
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';
@@ -38,6 +42,11 @@ export class Cluster {
     return this.#writeKubeconfig(`kubeconfig-${account}`, status.token);
   }
 
+  /** What the API server shows for its own: a certificate that it has made itself. */
+  certificate(): string {
+    return readFileSync(join(this.folder, 'certificates', 'apiserver.crt'), 'utf8');
+  }
+
   /** Makes an object of a manifest. Rejects where the API server knows one of its fields not. */
   async apply(manifest: Manifest): Promise<void> {
     const { apiVersion, kind, metadata } = manifest;
@@ -60,8 +69,11 @@ export class Cluster {
     return status.allowed;
   }
 
-  /** The control plane alone; a kubelet comes by {@link startKubelet}. */
-  static async start(folder: string): Promise<Cluster> {
+  /**
+   * The control plane alone; a kubelet comes by {@link startKubelet} or {@link startKubeletUnit}.
+   * @param hasAccounts whether pods get the token of their account, which has to be there then: no controller manager makes accounts here
+   */
+  static async start(folder: string, { hasAccounts = false } = {}): Promise<Cluster> {
     mkdirSync(folder, { recursive: true });
     const cluster = new Cluster(folder);
     prepareNode(folder);
@@ -70,7 +82,7 @@ export class Cluster {
     cluster.#run('kube-apiserver', [
       '--etcd-servers=http://127.0.0.1:2379',
       '--service-cluster-ip-range=10.0.0.0/24',
-      '--secure-port=6443',
+      '--secure-port=443',
       `--advertise-address=${ADDRESS}`,
       `--cert-dir=${join(folder, 'certificates')}`,
       `--token-auth-file=${join(folder, 'tokens.csv')}`,
@@ -80,8 +92,7 @@ export class Cluster {
       '--authorization-mode=RBAC',
       // As every distribution of Kubernetes has it.
       '--allow-privileged=true',
-      // No controller manager makes accounts here.
-      '--disable-admission-plugins=ServiceAccount',
+      ...(hasAccounts ? [] : ['--disable-admission-plugins=ServiceAccount']),
       '--endpoint-reconciler-type=none',
     ]);
     await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server is ready', 120);
@@ -93,27 +104,30 @@ export class Cluster {
 
   /** @param endpoint where the runtime is: `unix:///...` */
   async startKubelet(endpoint: string): Promise<void> {
-    const config = {
-      apiVersion: 'kubelet.config.k8s.io/v1beta1',
-      kind: 'KubeletConfiguration',
-      authentication: { anonymous: { enabled: true }, webhook: { enabled: false } },
-      authorization: { mode: 'AlwaysAllow' },
-      cgroupDriver: 'cgroupfs',
-      containerRuntimeEndpoint: endpoint,
-      failSwapOn: false,
-      // The machine outside is not ours to judge.
-      evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
-      makeIPTablesUtilChains: false,
-      resolvConf: '',
-      syncFrequency: '5s',
-    };
-    const file = join(this.folder, 'kubelet.json');
-    writeFileSync(file, JSON.stringify(config));
-    this.#run('kubelet', [
-      ...['--config', file, '--kubeconfig', this.kubeconfig],
-      ...['--hostname-override', NODE, '--node-ip', ADDRESS, '-v', '4'],
-    ]);
+    const file = join(this.folder, 'kubelet.yaml');
+    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs'));
+    this.#run('kubelet', this.#kubeletFlags(file));
     await until(() => this.isNodeReady(), 'the node is ready', 120);
+  }
+
+  /** kubelet as systemd's unit, with its configuration where most distributions have it. */
+  async startKubeletUnit(endpoint: string): Promise<void> {
+    mkdirSync(dirname(CONFIG), { recursive: true });
+    writeFileSync(CONFIG, kubeletConfig(endpoint, 'systemd'));
+    const command = [join(programs, 'kubelet'), ...this.#kubeletFlags(CONFIG)].join(' ');
+    const log = `append:${join(logs, 'kubelet.log')}`;
+    const service = [`ExecStart=${command}`, 'Restart=always', `StandardOutput=${log}`, `StandardError=${log}`];
+    writeFileSync(UNIT, ['[Unit]', 'StartLimitIntervalSec=0', '[Service]', ...service, ''].join('\n'));
+    execFileSync('systemctl', ['daemon-reload']);
+    execFileSync('systemctl', ['start', 'kubelet.service']);
+    await until(() => this.isNodeReady(), 'the node is ready', 120);
+  }
+
+  #kubeletFlags(config: string): readonly string[] {
+    return [
+      ...['--config', config, '--kubeconfig', this.kubeconfig],
+      ...['--hostname-override', NODE, '--node-ip', ADDRESS, '-v', '4'],
+    ];
   }
 
   async isNodeReady(): Promise<boolean> {
@@ -158,6 +172,22 @@ export class Cluster {
   }
 }
 
+const kubeletConfig = (endpoint: string, cgroupDriver: 'cgroupfs' | 'systemd'): string =>
+  stringify({
+    apiVersion: 'kubelet.config.k8s.io/v1beta1',
+    kind: 'KubeletConfiguration',
+    authentication: { anonymous: { enabled: true }, webhook: { enabled: false } },
+    authorization: { mode: 'AlwaysAllow' },
+    cgroupDriver,
+    containerRuntimeEndpoint: endpoint,
+    failSwapOn: false,
+    // The machine outside is not ours to judge.
+    evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
+    makeIPTablesUtilChains: false,
+    resolvConf: '',
+    syncFrequency: '5s',
+  });
+
 /** What a machine has and User Mode Linux does not: a clock speed, an address, a default route. */
 function prepareNode(folder: string): void {
   const cpus = readFileSync('/proc/cpuinfo', 'utf8');
@@ -167,7 +197,7 @@ function prepareNode(folder: string): void {
     execFileSync('mount', ['--bind', file, '/proc/cpuinfo']);
   }
   execFileSync('hostname', [NODE]);
-  execFileSync('ip', ['addr', 'add', `${ADDRESS}/32`, 'dev', 'lo']);
+  for (const address of [ADDRESS, SERVICE_ADDRESS]) execFileSync('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
   execFileSync('ip', ['route', 'add', 'default', 'dev', 'lo']);
 }
 

@@ -30,21 +30,35 @@ async function main(): Promise<number> {
   try {
     const programs = await obtainKubernetes(say);
     const kubectl = await prepareKubectl(say);
+    const node = {
+      project: 'kubelet',
+      runtime: 'runc',
+      env: { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl },
+      timeoutMs: 20 * 60_000,
+      say,
+      signal,
+    } as const;
     const outcomes = [];
     for (const release of containerd)
       outcomes.push(
         await testsInNode({
+          ...node,
           what: `kubelet ${kubeletVersion}, containerd ${release}`,
-          project: 'kubelet',
           containerd: release,
-          runtime: 'runc',
           outDir: join(folder, release),
-          env: { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl },
-          timeoutMs: 20 * 60_000,
-          say,
-          signal,
+          only: ['test/kubelet/kubelet.test.ts'],
         }),
       );
+    outcomes.push(
+      await testsInNode({
+        ...node,
+        what: `kubelet ${kubeletVersion} under systemd, and the installer`,
+        containerd: '2.1',
+        init: 'systemd',
+        outDir: join(folder, 'systemd'),
+        only: ['test/kubelet/installer.test.ts'],
+      }),
+    );
     return report('kubelet', outcomes, say);
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
