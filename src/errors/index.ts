@@ -90,6 +90,9 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** What grpc-js says of a failed call, without the empty note that ends what it says of a connection. */
+export const wordsOfCall = (details: string): string => details.replace(/\. Resolution note: $/, '');
+
 /** What may be logged of an unexpected error: its name, errno and where it was thrown. Its message may quote a request. */
 export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
   if (!(error instanceof Error)) return { error: typeof error };

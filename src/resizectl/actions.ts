@@ -1,4 +1,5 @@
 import { version } from '../config/index.ts';
+import { messageOf, wordsOfCall } from '../errors/index.ts';
 import type { CommandOptions, Context } from './context.ts';
 import { type CommandName, Exit } from './commands.ts';
 import { completionScript, isShell } from './completion.ts';
@@ -54,7 +55,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     // grpc.health.v1.HealthCheckRequest of the process itself: an empty message.
     const answers = await client.raw('/grpc.health.v1.Health/Check', Buffer.alloc(0), 5000).then(
       () => 'answers',
-      (error: unknown) => `does not answer: ${printable(error instanceof Error ? error.message : String(error))}`,
+      (error: unknown) => `does not answer: ${printable(wordsOfCall(messageOf(error)))}`,
     );
     print(`resize API at ${client.endpoint}: ${answers}\n`);
     return Exit.done;

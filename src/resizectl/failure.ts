@@ -1,5 +1,5 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reason } from '../errors/index.ts';
+import { Reason, wordsOfCall } from '../errors/index.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../server/error-info.ts';
 import { Exit } from './commands.ts';
 import { cureOf } from './cures.ts';
@@ -34,7 +34,7 @@ export function tell(error: unknown, endpoint: string): Told {
 /** Nothing was reached, or something that is not the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
   const name = status[code];
-  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(details)}`];
+  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(wordsOfCall(details))}`];
   if (code !== status.UNAVAILABLE) return lines;
   return [
     ...lines,

@@ -235,7 +235,7 @@ describe('resizectl resize', () => {
     [
       ['get', 'pods', '--endpoint=/run/none.sock'],
       1,
-      /\/run\/none\.sock did not answer: UNAVAILABLE(?:.|\n)*what to do: look whether/,
+      /\/run\/none\.sock did not answer: UNAVAILABLE: .* connect ENOENT \/run\/none\.sock\n.*what to do: look whether/,
     ],
   ])('%j: exit code %i, and what to do', async (args, code, text) => {
     const ran = await resizectl(...args);
