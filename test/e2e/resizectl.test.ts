@@ -218,8 +218,9 @@ describe('resizectl resize', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as { state: { state: string }; time: string });
-    // On a slow node it is tried again before it is cancelled.
-    expect(seen.map(({ state }) => state.state).join(' ')).toMatch(/^PROPOSED(?: IN_PROGRESS DEFERRED)+ CANCELED$/);
+    // On a slow node it is tried again before it is cancelled, or just then.
+    const states = seen.map(({ state }) => state.state).join(' ');
+    expect(states).toMatch(/^PROPOSED(?: IN_PROGRESS DEFERRED)+(?: IN_PROGRESS)? CANCELED$/);
     expect(seen[0]?.time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
     expect(cell((await watch.until(/Canceled/)).trim().split('\n').at(-1)).at(-1)).toBe('Canceled');
   });
@@ -261,8 +262,8 @@ test('Prometheus is told of it: directions, states, steps; no name of a pod', as
   const states = (name: string): number => value('resize_states_total', { state: name });
   expect(states('Proposed')).toBe(states('Completed') + states('Infeasible') + states('Canceled'));
   expect(states('Deferred')).toBeGreaterThanOrEqual(1);
-  // Those that were not to be tried again, too.
-  expect(value('resizes_total', { state: 'Deferred', direction: 'down' })).toBe(states('Deferred'));
+  // Those that were not to be tried again, too; and perhaps the try in which one was cancelled.
+  expect([0, 1]).toContain(value('resizes_total', { state: 'Deferred', direction: 'down' }) - states('Deferred'));
   expect(value('step_duration_seconds', { kind: 'volume', le: '+Inf' })).toBe(1);
   expect(value('volumes', {})).toBe(2);
   expect(value('volumes_size_bytes', {})).toBe((80 + 32) * MI);
