@@ -46,7 +46,7 @@ const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
   ],
   '1.7': [
-    ...['matrix', 'tmpfs', 'own-mounts', 'volume-attacks'],
+    ...['matrix', 'tmpfs', 'own-mounts', 'volume-attacks', 'foreign-remount'],
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
   ],
   '2.1': ['matrix'],
