@@ -37,7 +37,7 @@ const say = progressOf('test');
 
 /**
  * Tests that a release of containerd does without. Each node takes minutes, so what does not depend on the release is seen on some:
- * what is between kernel and shim on two, what is between Kubernetes, systemd or a person and the shim on one; and `npm run matrix` has
+ * what is between kernel and shim on two or one, what is between Kubernetes, systemd or a person and the shim on one; and `npm run matrix` has
  * more than the matrix here, of all releases but 1.6.
  */
 const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
