@@ -74,11 +74,14 @@ export class ShimProcess {
     throw new Error(`the shim ended with ${code ?? 'a signal'}: ${this.log.map((line) => line.msg).join('\n')}`);
   }
 
-  /** The first line that fits, now or when it comes. */
-  async waitForLog(fits: (line: LogLine) => boolean, timeoutMs = 30_000): Promise<LogLine> {
+  /**
+   * The first, second, ... line that fits, now or when it comes. Lines are counted since the shim started, so a line that is already
+   * there is never taken for the next one.
+   */
+  async waitForLog(fits: (line: LogLine) => boolean, number = 1, timeoutMs = 30_000): Promise<LogLine> {
     const deadline = AbortSignal.timeout(timeoutMs);
     for (;;) {
-      const line = this.log.find(fits);
+      const line = this.log.filter(fits)[number - 1];
       if (line !== undefined) return line;
       await new Promise<void>((resolve, reject) => {
         const wake = (): void => {

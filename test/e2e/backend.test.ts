@@ -49,6 +49,9 @@ test('socket and folder have the rights of the backend', () => {
 test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, everything goes on', async () => {
   const pod = await makePod();
   const pid = await cri.pidOf(pod.id('a'));
+  const compared = (times: number): Promise<unknown> =>
+    shim.waitForLog(({ msg }) => msg === 'registry compared with the backend', times);
+  await compared(1);
   const containers = cri.stream('GetContainerEvents', {});
   // 1.6 does not have the call: then there is no stream that could be cut.
   const ended = once(containers, 'error').then(([error]) => (error as { code: number }).code);
@@ -59,8 +62,7 @@ test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, 
   await cri.ready(30_000);
   expect((await cri.version()).runtime_name).toBe('containerd');
   // The registry has been compared with the new backend, and the pod of before is resized as any other.
-  const compared = (): number => shim.log.filter(({ msg }) => msg === 'registry compared with the backend').length;
-  await shim.waitForLog(() => compared() >= 2);
+  await compared(2);
   await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
   expect(pod.read('memory.max')).toBe(String(96 * MI));
   expect(pod.read('memory.max', 'a')).toBe(String(96 * MI));

@@ -29,10 +29,7 @@ async function start(): Promise<void> {
 }
 const stop = (): Promise<void> => served.stop();
 const compared = (times: number): Promise<unknown> =>
-  shim.waitForLog(
-    () => shim.log.filter(({ msg }) => msg === 'registry compared with the backend').length >= times,
-    60_000,
-  );
+  shim.waitForLog(({ msg }) => msg === 'registry compared with the backend', times, 60_000);
 
 beforeEach(async () => {
   state = mkdtempSync(join(tmpdir(), 'remount-'));
@@ -158,8 +155,10 @@ describe('a volume that somebody else remounts', () => {
     expect(await told(running)).toMatchObject({ allocated: 48 * MI, actual: 48 * MI, policy: '48Mi' });
     await cri.updateContainer(running.id('a'), limit(160));
     expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MI), 48]);
-    const line = await shim.waitForLog(({ msg }) => msg.startsWith('volume was remounted by somebody else'));
-    expect(line).toMatchObject({ pod: running.sandboxId, volume: 'cache', to: 48 * MI });
+    const line = await shim.waitForLog(
+      ({ msg, pod: id }) => msg.startsWith('volume was remounted by somebody else') && id === running.sandboxId,
+    );
+    expect(line).toMatchObject({ volume: 'cache', to: 48 * MI });
 
     // The registry is compared with a containerd that has been started anew.
     await execa('node-containerd', ['kill']);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient, type Resources } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
-import { ShimProcess } from '../cri/shim.ts';
+import { type LogLine, ShimProcess } from '../cri/shim.ts';
 import { Tenant, cgroupOf } from './tenant.ts';
 
 const MI = 1024 * 1024;
@@ -96,11 +96,13 @@ test('200 MiB of page cache and 40 MiB of anonymous memory: from 256 to 64 MiB, 
   await tenant.tell('read', big);
   expect(useOf(pod)).toBeGreaterThan(220 * MI);
 
+  const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MI;
+  const earlier = shim.log.filter(isReclaimed).length;
   await cri.updateContainer(pod.id('a'), memory(64));
   expect(stateOf(pod)).toEqual(lowered(64));
   expect(useOf(pod)).toBeLessThan(64 * MI);
   expect(pod.oomKills()).toBe(0);
-  const line = await shim.waitForLog(({ msg, reached }) => msg === 'memory reclaimed' && Number(reached) < 64 * MI);
+  const line = await shim.waitForLog(isReclaimed, earlier + 1);
   expect(line).toMatchObject({ container: 'a', target: 64 * MI });
 
   const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(32)));

@@ -62,13 +62,10 @@ async function storedBy(client: CriClient, sandboxId: string): Promise<unknown> 
   return { ...(resources && { resources }), ...(overhead && { overhead }) };
 }
 
-/** The steps of the last resize of a pod, as the log tells them. */
-async function stepsOf(running: RunningPod): Promise<string[]> {
-  const fits = (line: { msg: string; [key: string]: unknown }): boolean =>
-    line.msg === 'pod resized' && line.pod === running.sandboxId;
-  await shim.waitForLog(fits);
-  const line = shim.log.findLast(fits);
-  return (line?.steps as { step: string }[]).map(({ step }) => step);
+/** The steps of a pod's first, second, ... resize, as the log tells them. */
+async function stepsOf(running: RunningPod, number = 1): Promise<string[]> {
+  const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId, number);
+  return (line['steps'] as { step: string }[]).map(({ step }) => step);
 }
 
 const refusal = (promise: Promise<unknown>): Promise<{ code: number; details: string }> =>
@@ -288,7 +285,7 @@ describe('volumes', () => {
     expect((await stepsOf(running)).map((step) => step.split(' ')[0])).toEqual(['pod', 'runtime', 'volume']);
     await cri.updateContainer(running.id('a'), limits(64, 10_000));
     expect(running.volume('cache').size).toBe(192 * MI);
-    expect((await stepsOf(running)).map((step) => step.split(' ')[0])).toEqual(['volume', 'runtime', 'pod']);
+    expect((await stepsOf(running, 2)).map((step) => step.split(' ')[0])).toEqual(['volume', 'runtime', 'pod']);
     expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s192\s/);
   });
 

@@ -134,9 +134,11 @@ test('ten upgrades under load: no call fails, and each resize is completed or cl
 
 test('a call that is long under way when the upgrade begins is answered; calls meanwhile wait, and are answered then', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
+  const processes = (): number => running.read('cgroup.procs', 'app').trim().split('\n').length;
+  await expect.poll(processes).toBe(1);
   const long = cri.tryExec(running.id('app'), 'sh', '-c', 'echo begun; sleep 3; echo done');
   // It has got to containerd once its process is there.
-  await expect.poll(() => running.read('cgroup.procs', 'app').trim().split('\n').length).toBeGreaterThan(1);
+  await expect.poll(processes).toBeGreaterThan(1);
   const upgraded = upgrade();
   const old = shim;
   await old.waitForLog(({ msg }) => msg === 'stopping');

@@ -5,7 +5,7 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, createContainer } from '../cri/pod.ts';
-import type { ShimProcess } from '../cri/shim.ts';
+import type { LogLine, ShimProcess } from '../cri/shim.ts';
 import { type ResizeClient, refusal } from '../server/resize-api-client.ts';
 import { isKnownOption } from '../tmpfs/kubelet-folder.ts';
 import { CACHE, MI, SLEEP, VolumeStage, limit, sizeOf } from './volume-stage.ts';
@@ -25,7 +25,7 @@ afterEach(() => stage.removePods());
 afterAll(async () => {
   await stage.served.stop();
   // By what all these tests have done, without a pod's name.
-  const told = shim.log.find(({ msg }) => msg === 'stopped')?.['remounts'] as string[];
+  const told = (await shim.waitForLog(({ msg }) => msg === 'stopped'))['remounts'] as string[];
   for (const wanted of [/^grow done \d+$/, /^shrink done \d+$/, /^shrink refused \d+$/])
     expect(told).toContainEqual(expect.stringMatching(wanted));
 });
@@ -107,7 +107,10 @@ describe('every other option and flag', () => {
 
 test('a volume that is larger than the limit: allowed, with a warning in the status, in GetPod and in the log', async () => {
   const running = await stage.pod();
-  const warnings = (): number => shim.log.filter(({ msg }) => msg.startsWith('volume has 160Mi, more than')).length;
+  const isWarning = ({ msg, pod: id }: LogLine): boolean =>
+    msg.startsWith('volume has 160Mi, more than') && id === running.sandboxId;
+  const warnings = (): readonly LogLine[] => shim.log.filter(isWarning);
+  const warned = (number: number): Promise<LogLine> => shim.waitForLog(isWarning, number);
   await stage.resize(running, { cache: '160Mi' });
   expect(sizeOf(running)).toBe(160);
   const warning = 'has 160Mi, more than the memory limit of the pod, 128Mi: a process may be killed before';
@@ -115,13 +118,14 @@ test('a volume that is larger than the limit: allowed, with a warning in the sta
   expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
     pod: { values: { volumes: [{ warning: expect.stringContaining(warning) as string }] } },
   });
-  expect(await shim.waitForLog(({ msg }) => msg.startsWith('volume has 160Mi'))).toMatchObject({
-    ...{ level: 'warn', pod: running.sandboxId, volume: 'cache', size: 160 * MI, memoryLimit: 128 * MI },
+  expect(await warned(1)).toMatchObject({
+    ...{ level: 'warn', volume: 'cache', size: 160 * MI, memoryLimit: 128 * MI },
   });
   // The limit that goes below a volume is as good a reason, and one that goes past it none.
   await cri.updateContainer(running.id('a'), limit(96));
   await cri.updateContainer(running.id('a'), limit(192));
-  expect(warnings()).toBe(2);
+  await warned(2);
+  expect(warnings()).toHaveLength(2);
   expect((await info(running)).volumes['cache']).not.toHaveProperty('warning');
 });
 
@@ -219,8 +223,8 @@ describe('in kubelet’s flow', () => {
     const running = await two();
     await cri.updateContainer(running.id('a'), limit(32));
     expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MI)]);
-    const line = shim.log.findLast(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId);
-    const steps = (line?.['steps'] as { step: string }[]).map(({ step }) => step.split(' ')[0]);
+    const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId);
+    const steps = (line['steps'] as { step: string }[]).map(({ step }) => step.split(' ')[0]);
     expect(steps).toEqual(['volume', 'runtime', 'pod']);
     writeFileSync(join(running.volumePath('cache'), 'file'), Buffer.alloc(80 * MI));
     await expect(cri.updateContainer(running.id('b'), limit(32))).rejects.toMatchObject({

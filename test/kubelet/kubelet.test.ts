@@ -81,6 +81,10 @@ const done = (name: string, memory: string, cpu: string, seconds = 60): Promise<
 const waitsFor = async (): Promise<string> =>
   (await pod()).status.conditions?.find(({ type }) => type === 'PodResizeInProgress')?.message ?? '';
 
+/** The message of an earlier resize is gone: what comes is the next one's. */
+const waitsForNothing = (): Promise<void> =>
+  until(async () => (await waitsFor()) === '', 'kubelet has nothing to wait for');
+
 /** What the kernel has, in MiB: the pod, its two containers, the volume. */
 const sizes = async (): Promise<readonly number[]> => {
   const [a, b] = [await idOf('a'), await idOf('b')];
@@ -174,6 +178,7 @@ test('a volume that is in use refuses a decrease, with nothing changed; done onc
   await done('a', '192Mi', '100m');
   await until(() => sizeOf() === 320 * MI, 'the volume has grown');
   writeFileSync(join(volume(), 'file'), Buffer.alloc(250 * MI, 'x'));
+  await waitsForNothing();
   await resize('a', '96Mi', '100m');
   await until(async () => (await waitsFor()) !== '', 'kubelet says what it waits for');
   expect(await sizes()).toEqual([320, 192, 128, 320]);
@@ -197,6 +202,7 @@ describe('page cache in the way of a decrease', () => {
     const tenant = await Tenant.in(join(folder(), await idOf('a')));
     await tenant.tell('read', big);
     expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MI);
+    await waitsForNothing();
     await resize('a', '96Mi', '200m');
     await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet refuses');
     // It has tried again, and again.
@@ -236,10 +242,13 @@ test('an annotation resizes the volume, and says so in an event', async () => {
   });
   await until(() => sizeOf() === 48 * MI, 'the volume has its new size');
   await until(async () => {
-    const { items } = await cluster.api.get<{ items: { reason: string; involvedObject: { name: string } }[] }>(
-      '/api/v1/namespaces/default/events',
+    const { items } = await cluster.api.get<{
+      items: { reason: string; message: string; involvedObject: { name: string } }[];
+    }>('/api/v1/namespaces/default/events');
+    return items.some(
+      ({ reason, message, involvedObject: { name } }) =>
+        reason === 'VolumeResized' && name === 'web' && message.endsWith('as asked (48Mi)'),
     );
-    return items.some(({ reason, involvedObject }) => reason === 'VolumeResized' && involvedObject.name === 'web');
   }, 'there is an event');
 });
 
