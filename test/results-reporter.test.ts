@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Results } from './results-reporter.ts';
-import { count, report, vitest } from './vitest-run.ts';
+import type { Progress, Results } from './results-reporter.ts';
+import { count, progressText, report, vitest } from './vitest-run.ts';
 
 let folder: string;
 
@@ -17,11 +17,11 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const results = (): string => join(folder, 'results.json');
 
 /** What vitest's results are when it runs these files. */
-async function run(files: Readonly<Record<string, string>>): Promise<Results> {
+async function run(files: Readonly<Record<string, string>>, ...more: readonly string[]): Promise<Results> {
   const begin = `import { afterAll, beforeAll, describe, expect, test } from 'vitest';\n`;
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), begin + text);
   const reporter = `--reporter=${resolve('test/results-reporter.ts')}`;
-  const flags = ['run', '--root', folder, reporter, `--outputFile.results=${results()}`];
+  const flags = ['run', '--root', folder, reporter, `--outputFile.results=${results()}`, ...more];
   await execa(resolve(vitest), flags, { reject: false });
   return JSON.parse(readFileSync(results(), 'utf8')) as Results;
 }
@@ -73,6 +73,43 @@ test('a run without a test, and one that leaves no results, have failed', async 
     passed: 0,
     failures: [{ name: 'all', what: 'the run has left no results' }],
   });
+});
+
+test('each file is told when it has ended, and each failure once, before its file', async () => {
+  const file = join(folder, 'progress');
+  await run(
+    {
+      'a.test.ts': `
+        test('good', () => {});
+        test('bad', () => expect(1).toBe(2));
+        describe('none', () => {
+          beforeAll(() => { throw new Error('cannot begin'); });
+          test('never', () => {});
+        });`,
+      'b.test.ts': `test('good', () => {});`,
+    },
+    '--no-file-parallelism',
+    `--outputFile.progress=${file}`,
+  );
+  const told = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => progressText(JSON.parse(line) as Progress));
+  const [first, second] = told.filter((line) => line.endsWith(' files)'));
+  expect(first).toMatch(/^[ab]\.test\.ts: .* \(1 of 2 files\)$/);
+  expect(second).toMatch(/^[ab]\.test\.ts: .* \(2 of 2 files\)$/);
+  expect([first, second].map((line) => line?.replace(/ \(.*/, '')).toSorted()).toEqual([
+    'a.test.ts: 1 passed, 3 failed',
+    'b.test.ts: 1 passed',
+  ]);
+  const failures = told.filter((line) => line.startsWith('FAILED'));
+  expect(failures).toEqual([
+    'FAILED a.test.ts: bad: expected 1 to be 2 // Object.is equality',
+    'FAILED none: cannot begin',
+    'FAILED a.test.ts: none > never: was skipped',
+  ]);
+  const end = told.findIndex((line) => line.startsWith('a.test.ts'));
+  expect(told.findLastIndex((line) => line.startsWith('FAILED'))).toBe(end - 1);
 });
 
 test('what has failed is said last, before how many', () => {

@@ -1,69 +1,120 @@
-import { writeFileSync } from 'node:fs';
+import { appendFileSync, writeFileSync } from 'node:fs';
 import { stripVTControlCharacters } from 'node:util';
-import type { Reporter, SerializedError, TestCase, TestModule, Vitest } from 'vitest/node';
+import type { Reporter, SerializedError, TestCase, TestModule, TestSpecification, Vitest } from 'vitest/node';
 
-/** What came of a run of vitest. */
+/** The outcome of a run of vitest. */
 export interface Results {
   readonly passed: number;
-  /** What did not pass, by name, and what it said. */
+  /** Tests that did not pass, and errors outside of tests. */
   readonly failures: readonly Failure[];
 }
 
 export interface Failure {
   readonly name: string;
-  /** In lines. */
+  /** The error message; it may have several lines. */
   readonly what: string;
 }
 
-/** Of a comparison: more than this is no longer read at a glance. */
+/** What the progress file has in a line, as JSON: a failure as soon as it happens, or a file of tests that has ended. */
+export type Progress = { readonly failure: Failure } | { readonly file: FileProgress };
+
+export interface FileProgress {
+  readonly name: string;
+  readonly passed: number;
+  readonly failed: number;
+  /** Files that have ended, including this one. */
+  readonly ended: number;
+  /** Files of the whole run. */
+  readonly files: number;
+}
+
+/** A longer comparison is cut: nobody reads it at a glance. */
 const LINES = 24;
 
 /**
- * vitest's reporter `--reporter=<this file> --outputFile.results=<file>`: Results as JSON. A test that was skipped or never came to run
- * counts as failed, for it proves nothing; so does what failed outside of tests, and a run without any.
+ * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it writes Results as
+ * JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was skipped or never ran counts as failed,
+ * because it proves nothing. So do errors outside of tests, and a run without tests.
  */
 export default class ResultsReporter implements Reporter {
-  #file = '';
+  #results = '';
+  #progress: string | undefined;
+  #files = 0;
+  #ended = 0;
+  readonly #told = new Set<string>();
 
   onInit({ config: { outputFile } }: Vitest): void {
-    const file = typeof outputFile === 'object' ? outputFile['results'] : undefined;
-    if (file === undefined) throw new Error('--outputFile.results is missing');
-    this.#file = file;
+    const files: Readonly<Record<string, string | undefined>> = typeof outputFile === 'object' ? outputFile : {};
+    const { results, progress } = files;
+    if (results === undefined) throw new Error('--outputFile.results is missing');
+    this.#results = results;
+    this.#progress = progress;
+  }
+
+  onTestRunStart(specifications: readonly TestSpecification[]): void {
+    this.#files = specifications.length;
+  }
+
+  onTestCaseResult(test: TestCase): void {
+    if (test.result().state === 'failed') this.#tell(failureOf(test));
+  }
+
+  onTestModuleEnd(module: TestModule): void {
+    const { passed, failures } = resultsOf([module]);
+    // Errors outside of tests, and tests that did not run.
+    for (const failure of failures) this.#tell(failure);
+    this.#ended += 1;
+    const counts = { passed, failed: failures.length, ended: this.#ended, files: this.#files };
+    this.#append({ file: { name: module.relativeModuleId, ...counts } });
   }
 
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
-    writeFileSync(this.#file, JSON.stringify(resultsOf(modules, unhandled)));
+    const { passed, failures } = resultsOf(modules);
+    const all = [...failures, ...unhandled.map((error) => ({ name: 'outside of all tests', what: messageOf(error) }))];
+    const isEmpty = passed === 0 && all.length === 0;
+    const results: Results = { passed, failures: isEmpty ? [{ name: 'all', what: 'there were no tests' }] : all };
+    writeFileSync(this.#results, JSON.stringify(results));
+  }
+
+  #tell(failure: Failure): void {
+    const key = JSON.stringify(failure);
+    if (this.#told.has(key)) return;
+    this.#told.add(key);
+    this.#append({ failure });
+  }
+
+  #append(progress: Progress): void {
+    if (this.#progress !== undefined) appendFileSync(this.#progress, `${JSON.stringify(progress)}\n`);
   }
 }
 
-function resultsOf(modules: readonly TestModule[], unhandled: readonly SerializedError[]): Results {
+function resultsOf(modules: readonly TestModule[]): Results {
   const tests = modules.flatMap(({ children }) => [...children.allTests()]);
   const passed = tests.filter((test) => test.result().state === 'passed').length;
   const failures = [
     ...modules.flatMap(outsideOfTests),
     ...tests.filter((test) => test.result().state !== 'passed').map(failureOf),
-    ...unhandled.map((error) => ({ name: 'outside of all tests', what: told(error) })),
   ];
-  const isEmpty = passed === 0 && failures.length === 0;
-  return { passed, failures: isEmpty ? [{ name: 'all', what: 'there were no tests' }] : failures };
+  return { passed, failures };
 }
 
-/** A file that could not be loaded, or what was to be done before or after its tests. */
+/** Errors of a file that could not be loaded, and of hooks before or after all tests. */
 function outsideOfTests(module: TestModule): Failure[] {
   const suites = [...module.children.allSuites()].map((suite) => [suite.fullName, suite.errors()] as const);
   return [[module.relativeModuleId, module.errors()] as const, ...suites].flatMap(([name, errors]) =>
-    errors.map((error) => ({ name, what: told(error) })),
+    errors.map((error) => ({ name, what: messageOf(error) })),
   );
 }
 
 function failureOf(test: TestCase): Failure {
   const { state, errors } = test.result();
-  const what = state === 'failed' ? errors.map(told).join('\n') : state === 'skipped' ? 'was skipped' : 'was not run';
+  const what =
+    state === 'failed' ? errors.map(messageOf).join('\n') : state === 'skipped' ? 'was skipped' : 'was not run';
   return { name: `${test.module.relativeModuleId}: ${test.fullName}`, what };
 }
 
-/** What it says, and in what the values differ: `-` what was expected, `+` what was there. */
-function told({ message, diff }: SerializedError): string {
+/** The message, and the lines in which the values differ: `-` is expected, `+` is what was found. */
+function messageOf({ message, diff }: SerializedError): string {
   const lines = stripVTControlCharacters(typeof diff === 'string' ? diff : '').split('\n');
   const different = lines.filter((line) => /^[-+]/.test(line) && !/^[-+] (Expected|Received)/.test(line));
   const more = different.length > LINES ? [`and ${different.length - LINES} lines more`] : [];

@@ -1,10 +1,11 @@
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { LineFollower } from './line-follower.ts';
 import { type ContainerdRelease, type Init, type Runtime, runInNode } from './node/index.ts';
-import type { Failure, Results } from './results-reporter.ts';
+import type { Failure, Progress, Results } from './results-reporter.ts';
 
-/** Runs of vitest on this machine or in a test node, and how many of their tests have passed. */
+/** Runs of vitest on this machine or in a test node, and how many of their tests passed. */
 
 export interface Outcome {
   readonly what: string;
@@ -42,7 +43,10 @@ export interface NodeRun {
   readonly signal: AbortSignal;
 }
 
-/** Runs a project's tests in a node. Output is shown when it is done, since two run side by side. */
+/**
+ * Runs a project's tests in a node. Says each file when it has ended and each failure at once. The output of vitest itself is shown at the
+ * end, because several nodes run at a time.
+ */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
   const {
     what,
@@ -58,8 +62,11 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     say,
     signal,
   } = run;
-  const excluded = exclude.map((file) => `--exclude=${file}`);
-  const vitestFlags = [...flags(project, '$NODE_OUT/results.json'), ...excluded, ...only];
+  const vitestFlags = [
+    ...flags(project, '$NODE_OUT/results.json'),
+    '--outputFile.progress=$NODE_OUT/progress',
+    ...exclude.map((file) => `--exclude=${file}`),
+  ];
   say(`${what} ...`);
   const output: Buffer[] = [];
   const sink = new Writable({
@@ -68,13 +75,17 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       done();
     },
   });
+  await mkdir(outDir, { recursive: true });
+  const follower = new LineFollower(join(outDir, 'progress'), (line) => {
+    say(`${what}: ${progressText(JSON.parse(line) as Progress)}`);
+  });
   try {
     await runInNode({
       containerd,
       runtime,
       init,
       env,
-      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')}`],
+      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...only],
       stdio: { stdout: sink, stderr: sink },
       progress: say,
       timeoutMs,
@@ -83,9 +94,22 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     });
   } catch (error) {
     say(`${what}: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    follower.close();
   }
   process.stdout.write(Buffer.concat(output));
   return count(what, join(outDir, 'results.json'));
+}
+
+/** Progress as a line for people. Of a failure the first line only: the report at the end has all. */
+export function progressText(progress: Progress): string {
+  if ('failure' in progress) {
+    const { name, what } = progress.failure;
+    return `FAILED ${name}: ${what.split('\n', 1).join()}`;
+  }
+  const { name, passed, failed, ended, files } = progress.file;
+  const counts = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} failed`;
+  return `${name}: ${counts} (${ended} of ${files} files)`;
 }
 
 /** A run that leaves no results counts as one failure. */
