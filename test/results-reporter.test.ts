@@ -112,6 +112,20 @@ test('each file is told when it has ended, and each failure once, before its fil
   expect(told.findLastIndex((line) => line.startsWith('FAILED'))).toBe(end - 1);
 });
 
+test('with a test name pattern, other tests are not part of the run', async () => {
+  const files = {
+    'some.test.ts': `
+      describe('of two', () => { test('this', () => {}); test('that', () => {}); });
+      test.skip('of two this is left out', () => {});`,
+  };
+  expect(await run(files, '--testNamePattern=two that')).toEqual({ passed: 1, failures: [] });
+  expect(await run(files, '--testNamePattern=two this')).toEqual({
+    passed: 1,
+    failures: [{ name: 'some.test.ts: of two this is left out', what: 'was skipped' }],
+  });
+  expect(await run(files, '--testNamePattern=no such')).toEqual({ passed: 0, failures: [] });
+});
+
 test('what has failed is said last, before how many', () => {
   const output = vi.spyOn(process.stdout, 'write').mockReturnValue(true);
   const said: string[] = [];

@@ -34,21 +34,24 @@ const LINES = 24;
 /**
  * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it writes Results as
  * JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was skipped or never ran counts as failed,
- * because it proves nothing. So do errors outside of tests, and a run without tests.
+ * because it proves nothing. So do errors outside of tests, and a run without tests. With a test name pattern, tests that do not match
+ * are not part of the run.
  */
 export default class ResultsReporter implements Reporter {
   #results = '';
   #progress: string | undefined;
+  #pattern: RegExp | undefined;
   #files = 0;
   #ended = 0;
   readonly #told = new Set<string>();
 
-  onInit({ config: { outputFile } }: Vitest): void {
+  onInit({ config: { outputFile, testNamePattern } }: Vitest): void {
     const files: Readonly<Record<string, string | undefined>> = typeof outputFile === 'object' ? outputFile : {};
     const { results, progress } = files;
     if (results === undefined) throw new Error('--outputFile.results is missing');
     this.#results = results;
     this.#progress = progress;
+    this.#pattern = testNamePattern;
   }
 
   onTestRunStart(specifications: readonly TestSpecification[]): void {
@@ -60,7 +63,7 @@ export default class ResultsReporter implements Reporter {
   }
 
   onTestModuleEnd(module: TestModule): void {
-    const { passed, failures } = resultsOf([module]);
+    const { passed, failures } = resultsOf([module], this.#pattern);
     // Errors outside of tests, and tests that did not run.
     for (const failure of failures) this.#tell(failure);
     this.#ended += 1;
@@ -69,9 +72,9 @@ export default class ResultsReporter implements Reporter {
   }
 
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
-    const { passed, failures } = resultsOf(modules);
+    const { passed, failures } = resultsOf(modules, this.#pattern);
     const all = [...failures, ...unhandled.map((error) => ({ name: 'outside of all tests', what: messageOf(error) }))];
-    const isEmpty = passed === 0 && all.length === 0;
+    const isEmpty = passed === 0 && all.length === 0 && this.#pattern === undefined;
     const results: Results = { passed, failures: isEmpty ? [{ name: 'all', what: 'there were no tests' }] : all };
     writeFileSync(this.#results, JSON.stringify(results));
   }
@@ -88,14 +91,23 @@ export default class ResultsReporter implements Reporter {
   }
 }
 
-function resultsOf(modules: readonly TestModule[]): Results {
-  const tests = modules.flatMap(({ children }) => [...children.allTests()]);
+function resultsOf(modules: readonly TestModule[], pattern: RegExp | undefined): Results {
+  const tests = modules
+    .flatMap(({ children }) => [...children.allTests()])
+    .filter((test) => pattern === undefined || pattern.test(fullNameOf(test)));
   const passed = tests.filter((test) => test.result().state === 'passed').length;
   const failures = [
     ...modules.flatMap(outsideOfTests),
     ...tests.filter((test) => test.result().state !== 'passed').map(failureOf),
   ];
   return { passed, failures };
+}
+
+/** As vitest matches it with a test name pattern: the names of the suites and of the test, separated by spaces. */
+function fullNameOf({ name, parent }: TestCase): string {
+  const names = [name];
+  for (let suite = parent; suite.type === 'suite'; suite = suite.parent) names.unshift(suite.name);
+  return names.join(' ');
 }
 
 /** Errors of a file that could not be loaded, and of hooks before or after all tests. */

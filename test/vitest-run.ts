@@ -4,6 +4,7 @@ import { Writable } from 'node:stream';
 import { LineFollower } from './line-follower.ts';
 import { type ContainerdRelease, type Init, type Runtime, runInNode } from './node/index.ts';
 import type { Failure, Progress, Results } from './results-reporter.ts';
+import { titlePattern } from './selection.ts';
 
 /** Runs of vitest on this machine or in a test node, and how many of their tests passed. */
 
@@ -36,6 +37,8 @@ export interface NodeRun {
   readonly only?: readonly string[];
   /** Files of tests that are left to other nodes. */
   readonly exclude?: readonly string[];
+  /** Only tests with this text in their title. */
+  readonly title?: string | undefined;
   /** What the tests are told. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
@@ -58,6 +61,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     env = {},
     only = [],
     exclude = [],
+    title,
     timeoutMs,
     say,
     signal,
@@ -85,7 +89,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       runtime,
       init,
       env,
-      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...only],
+      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...titleFlags(title), ...only],
       stdio: { stdout: sink, stderr: sink },
       progress: say,
       timeoutMs,
@@ -100,6 +104,10 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
   process.stdout.write(Buffer.concat(output));
   return count(what, join(outDir, 'results.json'));
 }
+
+/** The flags for vitest that select tests by title. */
+export const titleFlags = (title: string | undefined): string[] =>
+  title === undefined ? [] : [`--testNamePattern=${titlePattern(title)}`];
 
 /** Progress as a line for people. Of a failure the first line only: the report at the end has all. */
 export function progressText(progress: Progress): string {
