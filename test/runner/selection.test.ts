@@ -18,7 +18,7 @@ const nothing = { unit: [], plain: [], systemd: [], installing: [], needsExecuta
 describe('files', () => {
   test('run where they belong, each once', () => {
     const words = [
-      './test/e2e/resize.test.ts',
+      './test/e2e/resize/resize.test.ts',
       join(root, 'test/e2e/resize/resize.test.ts'),
       'test/e2e/systemd/units.test.ts',
       'test/e2e/foresight/foresight.test.ts',
@@ -35,7 +35,7 @@ describe('files', () => {
   test('that install the executable have it built first', () => {
     const file = 'test/e2e/install/executable.test.ts';
     expect(selectFiles([file], root)).toEqual({ ...nothing, installing: [file], needsExecutable: true });
-    const unit = 'test/packaging/executable.test.ts';
+    const unit = 'test/tools/packaging/executable.test.ts';
     expect(selectFiles([unit], root)).toEqual({ ...nothing, unit: [unit], needsExecutable: true });
   });
 
@@ -52,8 +52,8 @@ describe('files', () => {
       'test/crash/crash.test.ts is not run by npm test: use npm run crash -- --containerd 2.1',
     ],
     [
-      'test/kubelet/kubelet.test.ts',
-      'test/kubelet/kubelet.test.ts is not run by npm test: use npm run kubelet -- --containerd 2.1',
+      'test/real-kubelet/kubelet.test.ts',
+      'test/real-kubelet/kubelet.test.ts is not run by npm test: use npm run kubelet -- --containerd 2.1',
     ],
   ])('%s is refused', (file, message) => {
     expect(() => selectFiles(['test/e2e/resize/resize.test.ts', file], root)).toThrow(message);

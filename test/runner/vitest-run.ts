@@ -21,7 +21,7 @@ export const flags = (project: string, results: string): string[] => [
   '--project',
   project,
   '--reporter=default',
-  '--reporter=./test/results-reporter.ts',
+  '--reporter=./test/runner/results-reporter.ts',
   `--outputFile.results=${results}`,
 ];
 

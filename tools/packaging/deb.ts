@@ -51,7 +51,7 @@ export async function makeDeb(facts: Facts, { tree, sbom, target }: DebParts): P
     write('usr/share/doc/cri-resize-shim/copyright', readFileSync(join(tree, 'LICENSE')));
     write('usr/share/doc/cri-resize-shim/sbom.cdx.json.gz', gzipped(readFileSync(sbom)));
     for (const script of ['postinst', 'prerm', 'postrm'])
-      write(`DEBIAN/${script}`, readFileSync(join(facts.root, 'packaging/debian', script)), 0o755);
+      write(`DEBIAN/${script}`, readFileSync(join(facts.root, 'tools/packaging/debian', script)), 0o755);
     write('DEBIAN/conffiles', '/etc/cri-resize-shim/config.yaml\n/etc/default/cri-resize-shim\n');
     write('DEBIAN/control', control(facts));
     const file = join(target, `${facts.name}_${facts.version}_${architectureOf(facts)}.deb`);
