@@ -1,13 +1,7 @@
+import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { ShimError, tracesOf } from '../core/errors/index.ts';
-import {
-  type Family,
-  type Log,
-  type NodeReadings,
-  type ReadinessReport,
-  expositionOf,
-  expositionType,
-} from '../observe/index.ts';
+import { type Family, type Log, type NodeReadings, type ReadinessReport } from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';

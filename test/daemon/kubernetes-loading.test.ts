@@ -31,7 +31,7 @@ it('the client of the Kubernetes API is in a file that is read with --kubeconfig
     .filter((name) => name.endsWith('.js'))
     .map((name) => `chunks/${name}`)
     .filter((name) => text(name).includes('loadFromCluster'));
-  expect(withClient).toEqual([expect.stringMatching(/^chunks\/kubernetes-/)]);
+  expect(withClient).toEqual([expect.stringMatching(/^chunks\/annotations-/)]);
   expect(atStart).not.toContain(withClient[0]);
   expect(atStart.filter((name) => /loadFromCluster|events\.k8s\.io/.test(text(name)))).toEqual([]);
 });

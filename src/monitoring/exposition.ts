@@ -1,4 +1,4 @@
-import { type Description, type Family, type Series, bounds } from './family.ts';
+import { type Description, type Family, type Series, bounds } from '../observe/index.ts';
 
 /** The content type of Prometheus' text format. */
 export const expositionType = 'text/plain; version=0.0.4; charset=utf-8';

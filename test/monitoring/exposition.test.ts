@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { expositionOf } from '../../src/observe/exposition.ts';
+import { expositionOf } from '../../src/monitoring/exposition.ts';
 import { Counter, Histogram, Reading } from '../../src/observe/family.ts';
 
 const described = <const Labels extends readonly string[]>(
