@@ -295,7 +295,7 @@ describe('--help and --version', () => {
   });
 });
 
-it('docs/configuration.md is what the schema says', () => {
+it('docs/configuration.md matches the schema', () => {
   const page = new URL('../../docs/configuration.md', import.meta.url);
   if (process.env['UPDATE_DOCS'] === '1') writeFileSync(page, configurationPage());
   expect(readFileSync(page, 'utf8'), 'run the test with UPDATE_DOCS=1 to update it').toBe(configurationPage());
