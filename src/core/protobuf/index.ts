@@ -5,6 +5,7 @@
  * A field on the wire is a key (field number and wire type) and a value (https://protobuf.dev/programming-guides/encoding).
  */
 import protobuf from 'protobufjs/minimal.js';
+import { messageOf } from '../errors/index.ts';
 
 export type FieldReader = protobuf.Reader;
 export type FieldWriter = protobuf.Writer;
@@ -28,7 +29,13 @@ export type TakeField = (key: number, reader: FieldReader, keyStart: number) => 
 /** Reads the fields of a message in order. Throws RangeError if the bytes are not a protobuf message. */
 export function readFields(message: Uint8Array, take: TakeField): void {
   const reader = protobuf.Reader.create(message);
-  readUpTo(reader, reader.len, take);
+  try {
+    readUpTo(reader, reader.len, take);
+  } catch (error) {
+    // protobufjs throws plain errors for varints of more than ten bytes.
+    if (error instanceof RangeError) throw error;
+    throw new RangeError(`not a protobuf message: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 /** Reads the fields of a sub-message whose key has just been read. Throws RangeError as {@link readFields} does. */

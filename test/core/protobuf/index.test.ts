@@ -47,6 +47,11 @@ describe('reading fields', () => {
     expect(read).toThrow(/a field ends at byte 7, past 4/);
   });
 
+  it('rejects varints of more than ten bytes with RangeError', () => {
+    for (const head of [[], [delimitedKey(1)]])
+      expect(() => contentsOf(Buffer.from([...head, ...Array<number>(11).fill(0xff), 1]), 1)).toThrow(RangeError);
+  });
+
   it('rejects any other bytes with RangeError, and never reads past their end', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
