@@ -126,7 +126,7 @@ function dieLoudly(log: Log): void {
 
 /** Says on stderr why the shim ends; gives the exit code. */
 function complain(error: unknown): number {
-  const lines = error instanceof ConfigError ? error.faults : [messageOf(error)];
+  const lines = error instanceof ConfigError ? error.problems : [messageOf(error)];
   for (const line of lines) process.stderr.write(`cri-resize-shim: ${line}\n`);
   if (!(error instanceof ConfigError) || error.source !== 'usage') return Exit.failed;
   process.stderr.write('cri-resize-shim: --help lists the flags\n');

@@ -1,5 +1,5 @@
-import protobuf from 'protobufjs/minimal.js';
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { contentsOf, createWriter, textOf, varintKey } from '../core/protobuf/index.ts';
 import type { ReadinessReport } from '../observe/index.ts';
 import type { RawUnaryHandler } from '../grpc/index.ts';
 import { PACKAGE } from './wire/index.ts';
@@ -15,7 +15,10 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE = `${PACKAGE}.ResizeService`;
 
-/** One field each: `service` (1) asked, `status` (1) answered. Not worth a parser of .proto files. */
+/** The only field of both messages: `service` in HealthCheckRequest, `status` in HealthCheckResponse. */
+const FIELD = 1;
+
+/** Serves Health/Check. */
 export function healthCheck(readiness: () => Promise<ReadinessReport>): RawUnaryHandler {
   return async (call, trace) => {
     const service = readService(call.request);
@@ -30,14 +33,7 @@ export function healthCheck(readiness: () => Promise<ReadinessReport>): RawUnary
 
 function readService(request: Buffer): string {
   try {
-    const reader = protobuf.Reader.create(request);
-    let service = '';
-    while (reader.pos < reader.len) {
-      const tag = reader.uint32();
-      if (tag === ((1 << 3) | 2)) service = reader.string();
-      else reader.skipType(tag & 7);
-    }
-    return service;
+    return textOf(contentsOf(request, FIELD).at(-1));
   } catch (error) {
     const message = `HealthCheckRequest: ${request.length} bytes that are no such message`;
     const context = { field: 'HealthCheckRequest' };
@@ -45,13 +41,7 @@ function readService(request: Buffer): string {
   }
 }
 
-const answer = (status: number): Buffer =>
-  Buffer.from(
-    protobuf.Writer.create()
-      .uint32(1 << 3)
-      .int32(status)
-      .finish(),
-  );
+const answer = (status: number): Buffer => Buffer.from(createWriter().uint32(varintKey(FIELD)).int32(status).finish());
 
 /** As the health checking protocol wants it: NOT_FOUND. */
 function unknownService(service: string): ShimError {

@@ -1,13 +1,13 @@
 import { fromText } from './from-text.ts';
 
 const milliseconds = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
-/** What setTimeout takes: 24 days. A longer one would fire at once. */
+/** The maximum delay of setTimeout: 24 days. A longer one fires immediately. */
 const longest = 2 ** 31 - 1;
 
-/** What a duration looks like, for errors and documentation. */
-export const durationForm = 'a number with a unit (ms, s, m, h), as in 500ms, 30s or 2m, at most 596h';
+/** The form of a duration, for errors and documentation. */
+export const durationForm = 'a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h';
 
-/** Reads `500ms`, `30s`, `2m`, `1h` and `1m30s`, gives milliseconds; undefined when it is no duration. */
+/** Reads durations such as `500ms`, `30s`, `1h` and `1m30s`. Returns milliseconds; undefined if the text is not a duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   if (!/^(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+$/.test(text)) return undefined;
@@ -18,5 +18,5 @@ export function parseDuration(text: string): number | undefined {
   return total <= longest ? Math.round(total) : undefined;
 }
 
-/** A duration as Go writes them; the output is in milliseconds. */
+/** A duration in Go's notation. Reads as milliseconds. */
 export const duration = fromText((text, refuse) => parseDuration(text) ?? refuse(`must be ${durationForm}`));

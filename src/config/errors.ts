@@ -1,12 +1,12 @@
-/** What is wrong with the settings, one line for each fault. */
+/** Invalid settings, with one line per problem. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
-  /** `usage`: the command line is wrong; `file`: the configuration file is. */
+  /** `usage`: the command line is invalid; `file`: the configuration file is invalid. */
   constructor(
     readonly source: 'usage' | 'file',
-    readonly faults: readonly string[],
+    readonly problems: readonly string[],
     options?: { cause?: unknown },
   ) {
-    super(faults.join('\n'), options);
+    super(problems.join('\n'), options);
   }
 }

@@ -1,9 +1,9 @@
 import * as z from 'zod/mini';
 
-/** Says what is wrong with a value, to be returned in the place of what it is read as. */
+/** Reports an invalid value. A reader returns the result in place of a value. */
 export type Refuse = (message: string) => never;
 
-/** A setting that is written as a text, and read as something else. */
+/** A setting that is written as a string and read as another type. */
 export const fromText = <Value>(read: (text: string, refuse: Refuse) => Value) =>
   z.pipe(
     z.string(),

@@ -1,4 +1,4 @@
-/** Flags and configuration file, through one schema. */
+/** Settings from flags and the configuration file, defined by one schema. */
 export { parseDuration } from './duration.ts';
 export { ConfigError } from './errors.ts';
 export { type Invocation, loadConfig } from './load.ts';

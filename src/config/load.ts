@@ -4,15 +4,16 @@ import { readFlags } from './flags.ts';
 import { type Config, type ConfigKey, flagOf, schema } from './schema.ts';
 import { version } from './version.ts';
 
-/** What the user wants of this process. */
+/** What the command line asks this process to do. */
 export type Invocation =
   | { readonly ask: 'run'; readonly config: Config }
-  /** Print this to stdout, and end. */
+  /** Print `text` to stdout and exit. */
   | { readonly ask: 'print'; readonly text: string };
 
 /**
- * Settings from the command line (without program name) and the file that it names: flag before file before default.
- * Throws ConfigError, which says every fault of one source with its key, value and what is allowed.
+ * Reads the settings from the command line (without the program name) and from the file that it names. Flags take precedence
+ * over the file, and the file over defaults. Throws ConfigError, which lists every problem of one source with its key, value
+ * and the allowed values.
  */
 export async function loadConfig(argv: readonly string[]): Promise<Invocation> {
   const commandLine = readFlags(argv, version);
@@ -23,7 +24,7 @@ export async function loadConfig(argv: readonly string[]): Promise<Invocation> {
   if (config.listen === config.containerRuntimeEndpoint) {
     const flags = `${flagOf('listen')} and ${flagOf('containerRuntimeEndpoint')}`;
     throw new ConfigError('usage', [
-      `${flags} are both ${config.listen}: the shim would call itself; give the first a path of its own`,
+      `${flags} are both ${config.listen}, so the shim would call itself; use different paths`,
     ]);
   }
   assertOwnSocket('resizeListen', config.resizeListen, config, ['listen', 'containerRuntimeEndpoint']);
@@ -38,8 +39,6 @@ type SocketKey = 'listen' | 'containerRuntimeEndpoint' | 'resizeListen';
 function assertOwnSocket(key: ConfigKey, path: string, config: Config, others: readonly SocketKey[]): void {
   for (const other of others) {
     if (path !== config[other]) continue;
-    throw new ConfigError('usage', [
-      `${flagOf(key)} and ${flagOf(other)} are both ${path}; give the first a path of its own`,
-    ]);
+    throw new ConfigError('usage', [`${flagOf(key)} and ${flagOf(other)} are both ${path}; use different paths`]);
   }
 }

@@ -1,9 +1,9 @@
 import { fromText } from './from-text.ts';
 
-/** What a file mode looks like, for errors and documentation. A text: YAML takes 0600 for six hundred. */
-export const modeForm = 'an octal mode as a text, as in "0600" or "0660"';
+/** The form of a file mode, for errors and documentation. A string, because YAML reads 0600 as the number 600. */
+export const modeForm = 'an octal mode as a string, such as "0600" or "0660"';
 
-/** Permission bits in octal; the output is their number. */
+/** Permission bits in octal. Reads as a number. */
 export const mode = fromText((text, refuse) =>
   /^0?[0-7]{3}$/.test(text) ? Number.parseInt(text, 8) : refuse(`must be ${modeForm}`),
 );

@@ -1,9 +1,9 @@
 import * as z from 'zod/mini';
 import { fromText } from './from-text.ts';
 
-export const optionalPidForm = 'the id of a process, as in 1; empty for none';
+export const optionalPidForm = 'a process ID, such as 1, or empty for none';
 
-/** The id of a process; undefined for none. PID_MAX_LIMIT of the kernel is 2^22. YAML takes it for a number. */
+/** A process ID; undefined for none. At most 2^22, the kernel's PID_MAX_LIMIT. YAML reads it as a number. */
 export const optionalPid = z.pipe(
   z.pipe(
     z.union([z.string(), z.number()]),

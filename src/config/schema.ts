@@ -19,162 +19,161 @@ export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
 export const alternatives = (values: readonly string[]): string =>
   values.length === 1 ? values.join() : `one of ${values.join(', ')}`;
 
-interface Words {
-  /** The name of the value in --help. */
+/** How --help and the documentation describe a setting. */
+interface SettingText {
+  /** Name of the value in --help. */
   readonly placeholder: string;
-  /** Completes "must be". */
+  /** The allowed values: completes "must be". */
   readonly allowed: string;
   readonly description: string;
 }
 
-const wordsOf = z.registry<Words>();
+const settingTexts = z.registry<SettingText>();
 
-/** A setting with its default, written as a user would. */
+/** A setting with its default value as a user writes it. */
 function setting<Type extends z.core.SomeType>(
   type: Type,
   fallback: z.core.input<Type>,
-  words: Words,
+  text: SettingText,
 ): z.ZodMiniPrefault<Type> {
-  const made = z.prefault(type, fallback);
-  wordsOf.add(made, words);
-  return made;
+  const withDefault = z.prefault(type, fallback);
+  settingTexts.add(withDefault, text);
+  return withDefault;
 }
 
-const switchForm = 'true or false';
+const booleanForm = 'true or false';
 
 /**
- * Every setting, once: keys are those of the file, flags are the same in kebab case. Help and docs/configuration.md are made
- * from this. By zod's mini variant: kubelet waits for our first answer, and the other one takes several times as long to load.
+ * All settings. The keys are those of the configuration file; flags are the same in kebab case. Help and docs/configuration.md
+ * are generated from this. Uses zod/mini: kubelet waits for our first response, and full zod takes several times as long to load.
  */
 export const schema = z.strictObject({
   listen: setting(socketPath, 'unix:///run/cri-resize-shim/cri-resize-shim.sock', {
     placeholder: 'ADDRESS',
     allowed: addressForm,
-    description: 'Socket to serve the CRI on.',
+    description: 'Socket on which the shim serves the CRI.',
   }),
   containerRuntimeEndpoint: setting(socketPath, 'unix:///run/containerd/containerd.sock', {
     placeholder: 'ADDRESS',
     allowed: addressForm,
-    description: 'Socket of containerd, to which calls go on.',
+    description: 'CRI socket of containerd, to which the shim forwards calls.',
   }),
   kubeletRoot: setting(absolutePath, '/var/lib/kubelet', {
     placeholder: 'FOLDER',
     allowed: pathForm,
-    description: "Kubelet's root folder, under which the volumes of pods are mounted.",
+    description: 'Root folder of kubelet, which contains the volumes of pods.',
   }),
   mountsOfPid: setting(optionalPid, '', {
     placeholder: 'PID',
     allowed: optionalPidForm,
     description:
-      'A process in whose mount namespace the volumes of pods are, where they do not come into ours: `1` in a container of its own.',
+      'Process in whose mount namespace to find the volumes of pods if mounts of the node do not propagate to the shim: `1` if the shim runs in a container.',
   }),
   cgroupRoot: setting(absolutePath, '/sys/fs/cgroup', {
     placeholder: 'FOLDER',
     allowed: pathForm,
-    description: 'Where the cgroup v2 hierarchy is mounted.',
+    description: 'Mount point of the cgroup v2 hierarchy.',
   }),
   cgroupDriver: setting(z.enum(cgroupDrivers), 'auto', {
     placeholder: 'DRIVER',
     allowed: alternatives(cgroupDrivers),
     description:
-      'Who sets the limits of pods: we in the files of their cgroups, or systemd, which owns these; `auto`: as the runtime is set up.',
+      'How to set the limits of pods: `cgroupfs` writes the files of their cgroups, `systemd` asks systemd over D-Bus, `auto` does as the runtime does.',
   }),
   stateFolder: setting(absolutePath, '/var/lib/cri-resize-shim', {
     placeholder: 'FOLDER',
     allowed: pathForm,
-    description: 'Where resizes under way are journalled, for a restart to finish or undo. On a disk; for us alone.',
+    description:
+      'Folder of the journal, from which a restart finishes or rolls back unfinished resizes. Must be on a disk and used by nothing else.',
   }),
   intercept: setting(z.boolean(), true, {
     placeholder: 'BOOL',
-    allowed: switchForm,
-    description: 'Act on resizes. With `false` every call passes untouched: the way out in an incident.',
+    allowed: booleanForm,
+    description:
+      'Whether to act on resizes. With `false`, the shim forwards every call unchanged: use this in an incident.',
   }),
   resizeListen: setting(optionalSocketPath, 'unix:///run/cri-resize-shim/resize.sock', {
     placeholder: 'ADDRESS',
     allowed: optionalAddressForm,
-    description: 'Socket to serve the resize API on.',
+    description: 'Socket on which the shim serves the resize API.',
   }),
   resizeSocketMode: setting(mode, '0600', {
     placeholder: 'MODE',
     allowed: modeForm,
-    description: 'Who may connect to the resize API: whoever can resizes any pod.',
+    description: 'File mode of the resize API socket. Any user who can connect can resize any pod.',
   }),
   metricsBind: setting(bind, '', {
     placeholder: 'ADDRESS',
     allowed: bindForm,
-    description: 'Where to serve metrics, health checks and a page over HTTP (docs/metrics.md); empty: nowhere.',
+    description:
+      'Address on which the shim serves metrics, health checks and a status page over HTTP (docs/metrics.md). If empty, it does not serve them.',
   }),
   kubeconfig: setting(kubeconfig, '', {
     placeholder: 'FILE',
     allowed: kubeconfigForm,
-    description: 'How to reach the Kubernetes API, to take changed annotations of pods as requests; empty: not at all.',
+    description:
+      'Credentials for the Kubernetes API, needed to resize pods through their annotations. If empty, the shim does not connect to the API.',
   }),
   nodeName: setting(nodeName, '', {
     placeholder: 'NAME',
     allowed: nodeNameForm,
-    description: "This node's name in Kubernetes; empty: the host name in lower case, as kubelet has it.",
+    description: 'Name of this node in Kubernetes. If empty, the host name in lower case, like kubelet.',
   }),
   foresight: setting(z.boolean(), true, {
     placeholder: 'BOOL',
-    allowed: switchForm,
-    description: 'Read what kubelet (1.33 and later) has admitted, where it writes that down, and prepare for it.',
+    allowed: booleanForm,
+    description:
+      'Whether to read the resizes that kubelet (1.33 and later) has admitted from its state files, and to prepare for them.',
   }),
   logLevel: setting(z.enum(logLevels), 'info', {
     placeholder: 'LEVEL',
     allowed: alternatives(logLevels),
-    description: 'The lowest level that is logged.',
+    description: 'Lowest level to log.',
   }),
   logPassedCalls: setting(z.boolean(), false, {
     placeholder: 'BOOL',
-    allowed: switchForm,
-    description: 'Also log a line for each call that passes untouched.',
+    allowed: booleanForm,
+    description: 'Whether to log each call that is forwarded unchanged.',
   }),
   reclaimTimeout: setting(duration, '30s', {
     placeholder: 'DURATION',
     allowed: durationForm,
     description:
-      'How long memory may be reclaimed at most before a limit is lowered; less if the caller waits less long.',
+      'Maximum time to reclaim memory before a limit is lowered. A shorter deadline of the call takes precedence.',
   }),
   shutdownTimeout: setting(duration, '30s', {
     placeholder: 'DURATION',
     allowed: durationForm,
-    description: 'How long running calls may take to finish after SIGTERM, before they are cut.',
+    description: 'Maximum time for running calls to finish after SIGTERM. The shim then cancels them.',
   }),
 });
 
-/** The shim's settings, checked. Sockets and folders are absolute paths, durations are milliseconds. */
+/** The shim's validated settings. Sockets and folders are absolute paths, durations are milliseconds. */
 export type Config = Readonly<z.output<typeof schema>>;
 export type ConfigKey = keyof Config;
 
 /** The settings in the order of the schema. */
 export const configKeys = Object.keys(schema.shape) as ConfigKey[];
 
-/** `containerRuntimeEndpoint` is `--container-runtime-endpoint`. */
+/** The flag of a setting: `--container-runtime-endpoint` for `containerRuntimeEndpoint`. */
 export const flagOf = (key: ConfigKey): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
-/** A setting's default, as a user would write it. */
+/** A setting's default value as a user writes it. */
 export const defaultOf = (key: ConfigKey): string => settingOf(key).fallback;
 
-/** What the schema says about a key, in words. */
-export interface Setting {
-  readonly description: string;
-  readonly placeholder: string;
-  readonly allowed: string;
-  /** The default as a user would write it. */
+/** How --help and the documentation show a setting. */
+export interface Setting extends SettingText {
+  /** The default value as a user writes it. */
   readonly fallback: string;
-  /** Whether this is true or false. */
-  readonly isSwitch: boolean;
+  readonly isBoolean: boolean;
 }
 
 export function settingOf(key: ConfigKey): Setting {
-  const made = schema.shape[key];
-  const { description, placeholder, allowed } = wordsOf.get(made) ?? { description: '', placeholder: '', allowed: '' };
-  const fallback = made.def.defaultValue;
+  const type = schema.shape[key];
+  const fallback = type.def.defaultValue;
   return {
-    description,
-    placeholder,
-    allowed,
+    ...(settingTexts.get(type) ?? { description: '', placeholder: '', allowed: '' }),
     fallback: String(fallback),
-    isSwitch: typeof fallback === 'boolean',
+    isBoolean: typeof fallback === 'boolean',
   };
 }

@@ -1,4 +1,12 @@
-import { Reader, Writer } from 'protobufjs/minimal.js';
+import {
+  contentsOf,
+  createWriter,
+  delimitedKey,
+  textOf,
+  varintKey,
+  writeMapEntry,
+  writeString,
+} from '../core/protobuf/index.ts';
 
 export const ERROR_DOMAIN = 'cri-resize-shim.io';
 const ERROR_INFO_TYPE = 'type.googleapis.com/google.rpc.ErrorInfo';
@@ -8,52 +16,33 @@ export interface ErrorInfo {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/**
- * A google.rpc.Status with one google.rpc.ErrorInfo, as bytes for the trailer grpc-status-details-bin. Written field by
- * field (numbers are those of proto/google/rpc): two messages that never change are not worth a parser at start.
- */
+// Field numbers, from proto/google/rpc and google/protobuf/any.proto.
+const STATUS = { code: 1, message: 2, details: 3 } as const;
+const ANY = { typeUrl: 1, value: 2 } as const;
+const INFO = { reason: 1, domain: 2, metadata: 3 } as const;
+
+/** Encodes a google.rpc.Status with one google.rpc.ErrorInfo, for the trailer grpc-status-details-bin. */
 export function encodeStatusDetails(code: number, message: string, info: ErrorInfo): Buffer {
-  const detail = Writer.create()
-    .uint32(lengthDelimited(1))
-    .string(info.reason)
-    .uint32(lengthDelimited(2))
-    .string(ERROR_DOMAIN);
-  for (const [key, value] of Object.entries(info.metadata)) {
-    detail.uint32(lengthDelimited(3)).fork();
-    detail.uint32(lengthDelimited(1)).string(key).uint32(lengthDelimited(2)).string(value).ldelim();
-  }
-  const status = Writer.create().uint32(varint(1)).int32(code).uint32(lengthDelimited(2)).string(message);
-  status.uint32(lengthDelimited(3)).fork();
-  status.uint32(lengthDelimited(1)).string(ERROR_INFO_TYPE).uint32(lengthDelimited(2)).bytes(detail.finish()).ldelim();
+  const detail = writeString(createWriter(), INFO.reason, info.reason);
+  writeString(detail, INFO.domain, ERROR_DOMAIN);
+  for (const [key, value] of Object.entries(info.metadata)) writeMapEntry(detail, INFO.metadata, key, value);
+  const status = createWriter().uint32(varintKey(STATUS.code)).int32(code);
+  writeString(status, STATUS.message, message);
+  writeString(status.uint32(delimitedKey(STATUS.details)).fork(), ANY.typeUrl, ERROR_INFO_TYPE);
+  status.uint32(delimitedKey(ANY.value)).bytes(detail.finish()).ldelim();
   return Buffer.from(status.finish());
 }
 
-/** The ErrorInfo in such bytes; undefined where they are none: then another sender has written them. */
+/** Decodes the ErrorInfo of such a status; undefined if there is none, because another sender has written the trailer. */
 export function decodeStatusDetails(details: Uint8Array): ErrorInfo | undefined {
   try {
-    const any = fieldsOf(details).get(3)?.at(0);
-    const info = any === undefined ? undefined : fieldsOf(any).get(2)?.at(0);
+    const [any] = contentsOf(details, STATUS.details);
+    const [info] = any === undefined ? [] : contentsOf(any, ANY.value);
     if (info === undefined) return undefined;
-    const fields = fieldsOf(info);
-    const pairs = (fields.get(3) ?? []).map(fieldsOf).map((pair) => [text(pair.get(1)), text(pair.get(2))] as const);
-    return { reason: text(fields.get(1)), metadata: Object.fromEntries(pairs) };
+    const textIn = (message: Uint8Array, field: number): string => textOf(contentsOf(message, field)[0]);
+    const pairs = contentsOf(info, INFO.metadata).map((entry) => [textIn(entry, 1), textIn(entry, 2)] as const);
+    return { reason: textIn(info, INFO.reason), metadata: Object.fromEntries(pairs) };
   } catch {
     return undefined;
   }
 }
-
-/** The fields of a message that hold bytes, by number. Throws when it is none. */
-function fieldsOf(message: Uint8Array): ReadonlyMap<number, readonly Uint8Array[]> {
-  const reader = Reader.create(message);
-  const fields = new Map<number, Uint8Array[]>();
-  while (reader.pos < reader.len) {
-    const tag = reader.uint32();
-    if ((tag & 7) !== 2) reader.skipType(tag & 7);
-    else fields.set(tag >>> 3, [...(fields.get(tag >>> 3) ?? []), reader.bytes()]);
-  }
-  return fields;
-}
-
-const text = (values: readonly Uint8Array[] | undefined): string => Buffer.from(values?.at(0) ?? []).toString('utf8');
-const varint = (field: number): number => field << 3;
-const lengthDelimited = (field: number): number => (field << 3) | 2;

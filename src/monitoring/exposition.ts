@@ -4,8 +4,8 @@ import { type Description, type Family, type Series, bounds } from '../observe/i
 export const expositionType = 'text/plain; version=0.0.4; charset=utf-8';
 
 /**
- * Families in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats). A family without any series
- * is there with its help and type.
+ * Formats families in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats). A family without
+ * series appears with its help and type.
  */
 export function expositionOf(families: Iterable<Family>): string {
   const lines: string[] = [];
@@ -42,5 +42,5 @@ const braced = (pairs: readonly Pair[]): string =>
 const escaped = (value: string): string =>
   value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 
-/** Past nanoseconds nothing is known, and nothing read. */
+/** Rounds fractions to nanoseconds, the resolution of the measured times. */
 const numberText = (value: number): string => String(Number.isInteger(value) ? value : Number(value.toFixed(9)));

@@ -11,12 +11,12 @@ import type {
   UndoOutcome,
 } from './interfaces.ts';
 
-/** What was counted since the start, for the last line of the log. */
+/** Totals since the start, for the last line of the log. */
 export interface CountersSnapshot {
   readonly failOpen: Readonly<Record<string, number>>;
   readonly interceptedCalls: readonly {
     readonly method: string;
-    /** gRPC's name of it. */
+    /** Name of the gRPC status code. */
     readonly code: string;
     readonly count: number;
     /** Sum of the durations. */
@@ -33,90 +33,106 @@ export interface CountersSnapshot {
   readonly foresightReclaimedBytes: number;
 }
 
-export interface KeptCounters extends Counters {
+export interface CountersInMemory extends Counters {
   snapshot(): CountersSnapshot;
-  /** The same and more, for Prometheus. */
+  /** All counters and histograms, for Prometheus. */
   readonly families: readonly Family[];
 }
 
 const seconds = (milliseconds: number): number => milliseconds / 1000;
 
 /**
- * What alerts go by is told as 0 from the start: of a series that begins with its first event, Prometheus would not see that
- * event (`increase` knows no sample before it). Records, so that the compiler misses none.
+ * The label values whose series start at 0. Prometheus does not see the first event of a series that starts with it
+ * (`increase` has no earlier sample), so this covers every counter that alerts use. A record, so that the compiler reports
+ * missing values.
  */
-const told = <Value extends string>(values: Readonly<Record<Value, true>>): readonly (readonly [Value])[] =>
+const fromStart = <Value extends string>(values: Readonly<Record<Value, true>>): readonly (readonly [Value])[] =>
   (Object.keys(values) as Value[]).map((value) => [value]);
 
-const failOpenReasons = told<FailOpenReason>({
-  ...{ unknown_pod: true, unreadable_state: true, undecodable: true, amend_failed: true },
+const failOpenReasons = fromStart<FailOpenReason>({
+  unknown_pod: true,
+  unreadable_state: true,
+  undecodable: true,
+  amend_failed: true,
 });
-const undoOutcomes = told<UndoOutcome>({ undone: true, failed: true });
-const recoveryOutcomes = told<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
-const journalFaultKinds = told<JournalFault>({ bad_record: true, unavailable: true });
-const foresightEvents = told<ForesightEvent>({
-  ...{ unreadable: true, stuck: true, unstuck: true, deferred: true, given_up: true },
+const undoOutcomes = fromStart<UndoOutcome>({ undone: true, failed: true });
+const recoveryOutcomes = fromStart<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
+const journalFaultKinds = fromStart<JournalFault>({ bad_record: true, unavailable: true });
+const foresightEvents = fromStart<ForesightEvent>({
+  unreadable: true,
+  stuck: true,
+  unstuck: true,
+  deferred: true,
+  given_up: true,
 });
 
-/** Counters in memory. */
-export function createCounters(): KeptCounters {
-  const callDuration = new Histogram(families.callDuration);
-  const callAdded = new Histogram(families.callAdded);
-  const passedCalls = new Counter(families.passedCalls);
-  const failOpen = new Counter(families.failOpen, failOpenReasons);
-  const protocolErrors = new Counter(families.protocolErrors);
-  const resizes = new Counter(families.resizes);
-  const resizeStates = new Counter(families.resizeStates);
-  const stepDuration = new Histogram(families.stepDuration);
-  const undos = new Counter(families.undos, undoOutcomes);
-  const recoveries = new Counter(families.recoveries, recoveryOutcomes);
-  const reclaimDuration = new Histogram(families.reclaimDuration);
-  const oomKills = new Counter(families.oomKills);
-  const journalFaults = new Counter(families.journalFaults, journalFaultKinds);
-  const notifyFaults = new Counter(families.notifyFaults);
-  const remounts = new Counter(families.remounts);
-  const foresight = new Counter(families.foresight, foresightEvents);
-  const foresightReclaimed = new Counter(families.foresightReclaimed);
-
+/** Creates the shim's counters in memory. */
+export function createCounters(): CountersInMemory {
+  const fed = createFamilies();
   return {
     interceptedCall(method, code, milliseconds, backendMs) {
-      callDuration.observe([method, grpcCodeName(code)], seconds(milliseconds));
-      if (backendMs !== undefined) callAdded.observe([method], seconds(Math.max(0, milliseconds - backendMs)));
+      fed.callDuration.observe([method, grpcCodeName(code)], seconds(milliseconds));
+      if (backendMs !== undefined) fed.callAdded.observe([method], seconds(Math.max(0, milliseconds - backendMs)));
     },
-    passedCall: (method, outcome) => passedCalls.add([method, outcome]),
-    failOpen: (reason) => failOpen.add([reason]),
-    protocolError: (code) => protocolErrors.add([code]),
-    resize: (state, direction) => resizes.add([state, direction]),
-    resizeState: (state) => resizeStates.add([state]),
-    step: (kind, milliseconds) => stepDuration.observe([kind], seconds(milliseconds)),
-    undo: (outcome) => undos.add([outcome]),
-    recovery: (outcome) => recoveries.add([outcome]),
-    reclaim: (outcome, milliseconds) => reclaimDuration.observe([outcome], seconds(milliseconds)),
-    oomKills: (count) => oomKills.add([], count),
-    journalFault: (fault) => journalFaults.add([fault]),
-    notifyFault: () => notifyFaults.add([]),
-    remount: (direction, result) => remounts.add([direction, result]),
-    foresight: (event) => foresight.add([event]),
-    foresightReclaimed: (bytes) => foresightReclaimed.add([], bytes),
-    families: [
-      ...[callDuration, callAdded, passedCalls, failOpen, protocolErrors],
-      ...[resizes, resizeStates, stepDuration, undos, recoveries, reclaimDuration, oomKills, remounts, journalFaults],
-      ...[notifyFaults, foresight, foresightReclaimed],
-    ],
-    snapshot: () => ({
-      failOpen: byLabels(failOpen),
-      interceptedCalls: callDuration.distributions.map(({ labels: [method = '', code = ''], count, sum }) => ({
-        ...{ method, code, count },
-        milliseconds: sum * 1000,
-      })),
-      passedCalls: totalOf(passedCalls),
-      protocolErrors: byLabels(protocolErrors),
-      journalFaults: byLabels(journalFaults),
-      resizes: byLabels(resizes),
-      remounts: byLabels(remounts),
-      foresight: byLabels(foresight),
-      foresightReclaimedBytes: totalOf(foresightReclaimed),
-    }),
+    passedCall: (method, outcome) => fed.passedCalls.add([method, outcome]),
+    failOpen: (reason) => fed.failOpen.add([reason]),
+    protocolError: (code) => fed.protocolErrors.add([code]),
+    resize: (state, direction) => fed.resizes.add([state, direction]),
+    resizeState: (state) => fed.resizeStates.add([state]),
+    step: (kind, milliseconds) => fed.stepDuration.observe([kind], seconds(milliseconds)),
+    undo: (outcome) => fed.undos.add([outcome]),
+    recovery: (outcome) => fed.recoveries.add([outcome]),
+    reclaim: (outcome, milliseconds) => fed.reclaimDuration.observe([outcome], seconds(milliseconds)),
+    oomKills: (count) => fed.oomKills.add([], count),
+    journalFault: (fault) => fed.journalFaults.add([fault]),
+    notifyFault: () => fed.notifyFaults.add([]),
+    remount: (direction, result) => fed.remounts.add([direction, result]),
+    foresight: (event) => fed.foresight.add([event]),
+    foresightReclaimed: (bytes) => fed.foresightReclaimed.add([], bytes),
+    families: Object.values(fed),
+    snapshot: () => snapshotOf(fed),
+  };
+}
+
+/** Counters and histograms, in the order of the exposition. */
+function createFamilies() {
+  return {
+    callDuration: new Histogram(families.callDuration),
+    callAdded: new Histogram(families.callAdded),
+    passedCalls: new Counter(families.passedCalls),
+    failOpen: new Counter(families.failOpen, failOpenReasons),
+    protocolErrors: new Counter(families.protocolErrors),
+    resizes: new Counter(families.resizes),
+    resizeStates: new Counter(families.resizeStates),
+    stepDuration: new Histogram(families.stepDuration),
+    undos: new Counter(families.undos, undoOutcomes),
+    recoveries: new Counter(families.recoveries, recoveryOutcomes),
+    reclaimDuration: new Histogram(families.reclaimDuration),
+    oomKills: new Counter(families.oomKills),
+    remounts: new Counter(families.remounts),
+    journalFaults: new Counter(families.journalFaults, journalFaultKinds),
+    notifyFaults: new Counter(families.notifyFaults),
+    foresight: new Counter(families.foresight, foresightEvents),
+    foresightReclaimed: new Counter(families.foresightReclaimed),
+  };
+}
+
+function snapshotOf(fed: ReturnType<typeof createFamilies>): CountersSnapshot {
+  return {
+    failOpen: byLabels(fed.failOpen),
+    interceptedCalls: fed.callDuration.distributions.map(({ labels: [method = '', code = ''], count, sum }) => ({
+      method,
+      code,
+      count,
+      milliseconds: sum * 1000,
+    })),
+    passedCalls: totalOf(fed.passedCalls),
+    protocolErrors: byLabels(fed.protocolErrors),
+    journalFaults: byLabels(fed.journalFaults),
+    resizes: byLabels(fed.resizes),
+    remounts: byLabels(fed.remounts),
+    foresight: byLabels(fed.foresight),
+    foresightReclaimedBytes: totalOf(fed.foresightReclaimed),
   };
 }
 
@@ -126,7 +142,7 @@ const totalOf = (counter: Pick<Counter<readonly string[]>, 'counts'>): number =>
 const byLabels = (counter: Pick<Counter<readonly string[]>, 'counts'>): Readonly<Record<string, number>> =>
   Object.fromEntries(counter.counts.flatMap(({ labels, value }) => (value === 0 ? [] : [[labels.join(' '), value]])));
 
-/** What was counted, as fields of one log line. */
+/** Formats a snapshot as the fields of one log line. */
 export function countersFields(snapshot: CountersSnapshot): LogFields {
   const pairs = (counts: Readonly<Record<string, number>>): string[] =>
     Object.entries(counts).map(([name, count]) => `${name} ${count}`);

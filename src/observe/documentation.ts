@@ -1,7 +1,7 @@
 import { families } from './families.ts';
 import type { Description } from './family.ts';
 
-/** The table of docs/metrics.md, made from the families: a test fails when the file has become old. */
+/** Returns the table of docs/metrics.md, generated from the families. A test compares it with the file. */
 export function metricsTable(): string {
   const rows = Object.values(families).map(
     ({ name, type, labels, help }: Description) =>

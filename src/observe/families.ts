@@ -7,7 +7,8 @@ const describe = <const Labels extends readonly string[]>(
   help: string,
 ): Description<Labels> => ({ type, name, labels, help });
 
-const ours = <const Labels extends readonly string[]>(
+/** A metric of the shim itself: adds the prefix to its name. */
+const shimMetric = <const Labels extends readonly string[]>(
   type: Description['type'],
   name: string,
   labels: Labels,
@@ -15,158 +16,173 @@ const ours = <const Labels extends readonly string[]>(
 ): Description<Labels> => describe(type, `cri_resize_shim_${name}`, labels, help);
 
 /**
- * Everything that Prometheus is told, in the order in which it is told: docs/metrics.md has the same table. What is counted as it
- * happens is fed by counters.ts; a gauge, and what the process says of itself, is read when somebody asks (src/monitoring).
+ * All metric families, in the order of the exposition; docs/metrics.md has the same table. counters.ts feeds counters and
+ * histograms as events happen. Gauges and process metrics are read at each scrape (src/monitoring).
  */
 export const families = {
-  buildInfo: ours(
+  buildInfo: shimMetric(
     'gauge',
     'build_info',
     ['version', 'node_version'],
-    'Always 1; the labels tell which program this is.',
+    'Always 1; the labels give the versions of the shim and of Node.',
   ),
-  ready: ours(
+  ready: shimMetric(
     'gauge',
     'ready',
     ['check'],
-    '1 where nothing stands in the way of resizes, else 0; /readyz?verbose says what.',
+    'Whether the shim can carry out resizes: 1 if the check passes, otherwise 0. /readyz?verbose gives the cause.',
   ),
-  connections: ours('gauge', 'client_connections', [], 'Connections of CRI clients that are open.'),
-  pods: ours('gauge', 'pods', [], 'Pods that the shim knows of.'),
-  volumes: ours('gauge', 'volumes', [], 'Memory-backed volumes that may be resized.'),
-  volumeSize: ours('gauge', 'volumes_size_bytes', [], 'What all of them together may hold.'),
-  volumeUse: ours('gauge', 'volumes_used_bytes', [], 'What is stored in all of them together.'),
-  unfinished: ours(
+  connections: shimMetric('gauge', 'client_connections', [], 'Open connections of CRI clients.'),
+  pods: shimMetric('gauge', 'pods', [], 'Pods known to the shim.'),
+  volumes: shimMetric('gauge', 'volumes', [], 'Memory-backed volumes that the shim can resize.'),
+  volumeSize: shimMetric(
+    'gauge',
+    'volumes_size_bytes',
+    [],
+    'Total size of the memory-backed volumes that the shim can resize, in bytes.',
+  ),
+  volumeUse: shimMetric(
+    'gauge',
+    'volumes_used_bytes',
+    [],
+    'Total bytes stored in the memory-backed volumes that the shim can resize.',
+  ),
+  unfinished: shimMetric(
     'gauge',
     'unfinished_resizes',
     ['state'],
-    'Resizes of the resize API and of annotations that have not ended, by state.',
+    'Unfinished resizes requested through the resize API or pod annotations, by state.',
   ),
-  foresightPresent: ours(
+  foresightPresent: shimMetric(
     'gauge',
     'foresight_present',
     [],
-    '1 where there is a file of what kubelet has admitted, and it is read, else 0.',
+    'Whether the shim reads the resizes that kubelet has admitted from its state files: 1 if so, otherwise 0.',
   ),
 
-  callDuration: ours(
+  callDuration: shimMetric(
     'histogram',
     'call_duration_seconds',
     ['method', 'code'],
-    'Calls that the shim acts on or serves itself, by gRPC code: from their arrival to their answer.',
+    'Duration of calls that the shim intercepts or serves itself, in seconds from request to response, by method and gRPC code.',
   ),
-  callAdded: ours(
+  callAdded: shimMetric(
     'histogram',
     'call_added_seconds',
     ['method'],
-    "How much of that the shim has added: the time that was not the backend's.",
+    'Time that the shim added to intercepted calls, in seconds without the time spent in the backend, by method.',
   ),
-  passedCalls: ours(
+  passedCalls: shimMetric(
     'counter',
     'passed_calls_total',
     ['method', 'outcome'],
-    'Calls that only pass, by how they ended for their client: answered (with whatever code), cancelled, reset, unavailable.',
+    'Calls forwarded without changes, by method and outcome for the client: answered (with any gRPC code), cancelled, reset, unavailable.',
   ),
-  failOpen: ours(
+  failOpen: shimMetric(
     'counter',
     'fail_open_total',
     ['reason'],
-    'Requests that were meant to be acted on and went on as they came.',
+    'Requests forwarded unchanged because the shim could not act on them, by reason.',
   ),
-  protocolErrors: ours(
+  protocolErrors: shimMetric(
     'counter',
     'protocol_errors_total',
     ['code'],
-    'Connections that were ended because their peer broke HTTP/2, by HTTP/2 error code.',
+    'Connections closed because the peer violated HTTP/2, by HTTP/2 error code.',
   ),
 
-  resizes: ours(
+  resizes: shimMetric(
     'counter',
     'resizes_total',
     ['state', 'direction'],
-    'Requests to resize a pod, of whatever origin, by how they ended (Completed, Deferred, Infeasible) and where limits and sizes were to go (up, down, both, same; unknown where they were refused before the pod was read). Each try of a deferred one counts.',
+    'Attempts to resize a pod, from any source, by resulting state (Completed, Deferred, Infeasible) and direction (up, down, both, same; unknown if rejected before the pod was read). Each retry of a deferred resize counts.',
   ),
-  resizeStates: ours(
+  resizeStates: shimMetric(
     'counter',
     'resize_states_total',
     ['state'],
-    'States that resizes of the resize API and of annotations have entered, as KEP-1287 counts them: with nothing under way or deferred, Proposed is the sum of Completed, Infeasible and Canceled.',
+    'State transitions of resizes requested through the resize API or pod annotations, by state entered, as defined in KEP-1287. When no resize is in progress or deferred, Proposed equals the sum of Completed, Infeasible and Canceled.',
   ),
-  stepDuration: ours(
+  stepDuration: shimMetric(
     'histogram',
     'step_duration_seconds',
     ['kind'],
-    "Steps that were carried out: a remount, a write to the pod's cgroup, a call to the runtime.",
+    'Duration of resize steps, in seconds, by kind: a remount, a write to the cgroup of the pod, a call to the runtime.',
   ),
-  undos: ours(
+  undos: shimMetric(
     'counter',
     'undos_total',
     ['outcome'],
-    'Resizes whose steps were taken back after a later one had failed: undone, or failed (the pod is marked until it is mended).',
+    'Rollbacks after a failed resize step, by outcome: undone, failed (the pod is marked until it is recovered).',
   ),
-  recoveries: ours(
+  recoveries: shimMetric(
     'counter',
     'recoveries_total',
     ['outcome'],
-    'Resizes that were found half done, by a restart or a failed undo: finished, undone, gone with their pod, failed.',
+    'Recoveries of resizes that a restart or a failed rollback left unfinished, by outcome: finished, undone, gone (the pod ended), failed.',
   ),
-  reclaimDuration: ours(
+  reclaimDuration: shimMetric(
     'histogram',
     'reclaim_duration_seconds',
     ['outcome'],
-    'Reclaims before a memory limit was lowered: from the first look until use was under it, or was known not to come there.',
+    'Duration of memory reclaim before a memory limit is lowered, in seconds until usage is below the limit or reclaim gives up, by outcome.',
   ),
-  oomKills: ours(
+  oomKills: shimMetric(
     'counter',
     'oom_kills_total',
     [],
-    'Processes that the OOM killer has killed in a cgroup while its limit was lowered. To stay 0.',
+    'Processes killed by the OOM killer in a cgroup while its memory limit was being lowered. Expected to be 0.',
   ),
-  remounts: ours(
+  remounts: shimMetric(
     'counter',
     'remounts_total',
     ['direction', 'result'],
-    'Sizes given to memory-backed volumes: done; refused, where more is stored; failed. Taken back counts, too.',
+    'Remounts of memory-backed volumes, by direction and result: done, refused (the volume stores more than its new size), failed. Rollbacks count.',
   ),
-  journalFaults: ours(
+  journalFaults: shimMetric(
     'counter',
     'journal_faults_total',
     ['fault'],
-    'What the journal could not do: bad_record (one could not be read), unavailable (none could be written).',
+    'Journal faults, by kind: bad_record (a record cannot be read), unavailable (no record can be written). Expected to be 0.',
   ),
-  notifyFaults: ours(
+  notifyFaults: shimMetric(
     'counter',
     'notify_faults_total',
     [],
-    'Whether systemd could be told how the shim is (1 where it could not, and then only once); only where systemd asks for it.',
+    'Failures to notify systemd of the status of the shim, counted once per run. Expected to be 0.',
   ),
 
-  foresight: ours(
+  foresight: shimMetric(
     'counter',
     'foresight_events_total',
     ['event'],
-    'What has come of it: unreadable (a file or a part of one), stuck (a memory limit that kubelet does not lower, since more is in use), unstuck (lowered since), deferred (waiting for what cannot be reclaimed), given_up (after ten minutes).',
+    'Events of memory decreases admitted by kubelet, by event: unreadable (a kubelet state file or a part of it), stuck (usage keeps kubelet from lowering the limit), unstuck (kubelet has lowered it), deferred (memory cannot be reclaimed), given_up (after ten minutes).',
   ),
-  foresightReclaimed: ours(
+  foresightReclaimed: shimMetric(
     'counter',
     'foresight_reclaimed_bytes_total',
     [],
-    'Memory that was reclaimed for limits which kubelet is about to lower.',
+    'Bytes of memory reclaimed for limits that kubelet is about to lower.',
   ),
 
-  eventLoopLag: ours(
+  eventLoopLag: shimMetric(
     'histogram',
     'event_loop_lag_seconds',
     [],
-    'How late a timer was that is due five times in a second: what any call may have to wait.',
+    'Delay of a timer that fires five times per second, in seconds: how long a call may wait for the event loop.',
   ),
-  processCpu: describe('counter', 'process_cpu_seconds_total', [], 'CPU time of the process, user and system.'),
-  processMemory: describe('gauge', 'process_resident_memory_bytes', [], 'Resident memory of the process.'),
-  processFiles: describe('gauge', 'process_open_fds', [], 'File descriptors that are open.'),
+  processCpu: describe(
+    'counter',
+    'process_cpu_seconds_total',
+    [],
+    'User and system CPU time of the process, in seconds.',
+  ),
+  processMemory: describe('gauge', 'process_resident_memory_bytes', [], 'Resident memory of the process, in bytes.'),
+  processFiles: describe('gauge', 'process_open_fds', [], 'Open file descriptors of the process.'),
   processStart: describe(
     'gauge',
     'process_start_time_seconds',
     [],
-    'When the process was started, in seconds since the epoch.',
+    'Start time of the process, in seconds since the Unix epoch.',
   ),
 } as const;

@@ -1,41 +1,42 @@
-/** A metric with all its series, as Prometheus knows it. */
+/** Name, type, labels and help of a Prometheus metric. */
 export interface Description<Labels extends readonly string[] = readonly string[]> {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly labels: Labels;
-  /** One line for people. */
+  /** One sentence: what is counted, in which unit, by which label. */
   readonly help: string;
 }
 
-/** Values of a description's labels, in its order. */
+/** Values of a description's labels, in the same order. */
 export type LabelValues<Labels extends readonly string[]> = { readonly [Index in keyof Labels]: string };
 
-/** One series as it stands. */
+/** The current value of a series. */
 export type Series =
   | { readonly kind: 'number'; readonly labels: readonly string[]; readonly value: number }
   | ({ readonly kind: 'histogram'; readonly labels: readonly string[] } & Distribution);
 
 export interface Distribution {
-  /** How many were at most as large as the bound of the same index in {@link bounds}, and not in an earlier one. */
+  /** For each of {@link bounds}, the number of values up to this bound and above the previous one. */
   readonly counts: readonly number[];
   readonly count: number;
   readonly sum: number;
 }
 
+/** A metric with all its series. */
 export interface Family {
   readonly description: Description;
   series(): Iterable<Series>;
 }
 
-/** Upper bounds of the buckets of every histogram, in seconds: from what an amended call takes to a long reclaim. */
+/** Upper bounds of the buckets of every histogram, in seconds: from the duration of an amended call to a long reclaim. */
 export const bounds = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30] as const;
 
-/** Labels are from small sets; should one not be (any client may call any method), it stays small here. */
+/** Limits the number of series: any client may call any method, so label values are not always from a small set. */
 const MOST_SERIES = 256;
 const LONGEST_LABEL = 128;
 const OTHER = 'other';
 
-/** Series by their labels: a bounded number of them. */
+/** A bounded number of series, by their labels. */
 class SeriesByLabels<State> {
   readonly #states = new Map<string, { readonly labels: readonly string[]; readonly state: State }>();
   readonly #create: () => State;
@@ -44,7 +45,7 @@ class SeriesByLabels<State> {
     this.#create = create;
   }
 
-  /** Past the bound the first label is `other`, far past it all are. */
+  /** Returns the state of a series. Above MOST_SERIES the first label becomes `other`, above twice that all labels do. */
   of(labels: readonly string[]): State {
     const key = labels.join('\0');
     const known = this.#states.get(key);
@@ -64,23 +65,23 @@ class SeriesByLabels<State> {
   }
 }
 
-/** Counts events. One without labels begins at 0, as does what is named in `begun`; the others where they are met. */
+/** Counts events. A counter without labels and the series in `fromStart` start at 0; other series appear with their first event. */
 export class Counter<const Labels extends readonly string[]> implements Family {
   readonly #counts = new SeriesByLabels(() => ({ value: 0 }));
 
   constructor(
     readonly description: Description<Labels>,
-    begun: readonly LabelValues<Labels>[] = [],
+    fromStart: readonly LabelValues<Labels>[] = [],
   ) {
     if (description.labels.length === 0) this.#counts.of([]);
-    for (const labels of begun) this.#counts.of(labels);
+    for (const labels of fromStart) this.#counts.of(labels);
   }
 
   add(labels: LabelValues<Labels>, amount = 1): void {
     this.#counts.of(labels).value += amount;
   }
 
-  /** By the values of the labels. */
+  /** The counts of all series. */
   get counts(): readonly { readonly labels: readonly string[]; readonly value: number }[] {
     return this.#counts.all().map(({ labels, state: { value } }) => ({ labels, value }));
   }
@@ -90,7 +91,7 @@ export class Counter<const Labels extends readonly string[]> implements Family {
   }
 }
 
-/** Counts durations by how long they were. */
+/** Counts durations in buckets. */
 export class Histogram<const Labels extends readonly string[]> implements Family {
   readonly #series = new SeriesByLabels(() => ({ counts: bounds.map(() => 0), count: 0, sum: 0 }));
 
@@ -103,11 +104,11 @@ export class Histogram<const Labels extends readonly string[]> implements Family
     series.count += 1;
     series.sum += seconds;
     const index = bounds.findIndex((bound) => seconds <= bound);
-    // Beyond the last bound: in `count` alone.
+    // A value above the last bound only adds to `count`.
     if (index >= 0) series.counts[index] = (series.counts[index] ?? 0) + 1;
   }
 
-  /** By the values of the labels. */
+  /** The distributions of all series. */
   get distributions(): readonly ({ readonly labels: readonly string[] } & Distribution)[] {
     return this.#series.all().map(({ labels, state }) => ({ labels, ...state, counts: [...state.counts] }));
   }
@@ -117,7 +118,7 @@ export class Histogram<const Labels extends readonly string[]> implements Family
   }
 }
 
-/** What is looked up when it is asked for. */
+/** A gauge whose values are read at each scrape. */
 export class Reading<const Labels extends readonly string[]> implements Family {
   constructor(
     readonly description: Description<Labels>,

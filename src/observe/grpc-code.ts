@@ -1,4 +1,4 @@
-/** gRPC's status codes by number (https://grpc.io/docs/guides/status-codes). */
+/** Names of gRPC status codes, by number (https://grpc.io/docs/guides/status-codes). */
 const names = [
   'OK',
   'CANCELLED',
@@ -19,5 +19,5 @@ const names = [
   'UNAUTHENTICATED',
 ] as const;
 
-/** The name of a code; its number where it has none. */
+/** Returns the name of a status code; its number if it is unknown. */
 export const grpcCodeName = (code: number): string => names[code] ?? String(code);

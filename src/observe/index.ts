@@ -1,3 +1,4 @@
+/** Log, counters and metric families: how the shim reports what it does. */
 export type * from './interfaces.ts';
 export { noCounters, noLog } from './interfaces.ts';
 export { oncePerKey } from './once.ts';

@@ -1,9 +1,9 @@
 /**
- * What the shim says about itself, behind small interfaces with a no-op each: the other folders report, and do not know
- * who listens.
+ * The interfaces through which other folders log and count, each with a no-op. Other folders do not know where their
+ * events go.
  */
 
-/** Field values that may appear in a log line. Never environment values, annotations or credentials. */
+/** Fields of a log line. They never contain environment variables, annotations or credentials. */
 export type LogFields = Readonly<Record<string, LogValue | undefined | readonly string[] | readonly LogRow[]>>;
 type LogValue = string | number | boolean;
 type LogRow = Readonly<Record<string, LogValue>>;
@@ -16,78 +16,78 @@ export interface Log {
 }
 
 /**
- * Events that are counted, timed and shown to Prometheus. Labels are from small closed sets: never the name of a pod. A new one
- * is a method here, a no-op below, a family in families.ts and a line in counters.ts.
+ * Events that are counted, timed and exposed to Prometheus. Labels come from small closed sets and never contain a pod name.
+ * A new event needs a method here, a no-op below, a family in families.ts and a line in counters.ts.
  */
 export interface Counters {
-  /** A request that was meant to be acted on went on as it came, because acting was not possible. */
+  /** The shim could not act on a request and forwarded it unchanged. */
   failOpen(reason: FailOpenReason): void;
   /**
-   * A call that the shim acts on or serves itself ended.
-   * @param code gRPC's
-   * @param backendMs how much of the time was the backend's; undefined where that is not known
+   * A call that the shim intercepts or serves itself ended.
+   * @param code gRPC status code
+   * @param backendMs time spent in the backend; undefined if unknown
    */
   interceptedCall(method: string, code: number, milliseconds: number, backendMs?: number): void;
-  /** A call ended that only passed. */
+  /** A call that was forwarded unchanged ended. */
   passedCall(method: string, outcome: PassedOutcome): void;
-  /** A connection ended because a peer broke HTTP/2. */
+  /** A connection was closed because the peer violated HTTP/2. */
   protocolError(code: string): void;
-  /** The journal could not do its work. */
+  /** The journal could not read or write a record. */
   journalFault(fault: JournalFault): void;
-  /** A request to resize a pod ended, wherever it came from. */
+  /** An attempt to resize a pod ended, from any source. */
   resize(state: ResizeEnd, direction: ResizeDirection): void;
-  /** A resize of the resize API, or of annotations, entered a state (KEP-1287). */
+  /** A resize requested through the resize API or annotations entered a state (KEP-1287). */
   resizeState(state: string): void;
-  /** A step was carried out. */
+  /** A step was applied. */
   step(kind: string, milliseconds: number): void;
-  /** Steps were taken back after a later one had failed. */
+  /** Steps were rolled back after a later one failed. */
   undo(outcome: UndoOutcome): void;
-  /** A resize was met that an earlier shim, or an undo that failed, had left half done. */
+  /** A resize that a restart or a failed rollback had left unfinished was recovered, or recovery failed. */
   recovery(outcome: RecoveryOutcome): void;
-  /** Memory was reclaimed for a lower limit, or could not be. */
+  /** Reclaim before lowering a memory limit ended. */
   reclaim(outcome: ReclaimOutcome, milliseconds: number): void;
-  /** The OOM killer was at work while a limit was lowered. */
+  /** The OOM killer killed processes while a limit was being lowered. */
   oomKills(count: number): void;
-  /** systemd has asked to be told how we are, and could not be. */
+  /** A notification to systemd failed. */
   notifyFault(): void;
-  /** A volume was given another size, or was to be: also where an earlier remount is taken back. */
+  /** A remount of a volume ended. Counts rollbacks as well. */
   remount(direction: RemountDirection, result: RemountResult): void;
-  /** Something has come of what kubelet has written down. */
+  /** An event of a memory decrease that kubelet has admitted. */
   foresight(event: ForesightEvent): void;
-  /** So many bytes were reclaimed for a limit that kubelet is about to lower. */
+  /** Bytes were reclaimed for a limit that kubelet is about to lower. */
   foresightReclaimed(bytes: number): void;
 }
 
 export type ForesightEvent =
-  /** A file of kubelet's, or a part of it, cannot be read. */
+  /** A kubelet state file, or a part of it, cannot be read. */
   | 'unreadable'
-  /** kubelet has admitted a lower memory limit, and more than that is in use: it does not even call. */
+  /** kubelet has admitted a lower memory limit, but does not apply it because usage is above it. */
   | 'stuck'
-  /** It has been carried out since. */
+  /** kubelet has applied a stuck limit. */
   | 'unstuck'
-  /** What is in use cannot be reclaimed, so it waits. */
+  /** The memory in use cannot be reclaimed, so the decrease waits. */
   | 'deferred'
-  /** It still was not carried out when the time was up. */
+  /** kubelet had not applied the limit when the time was up. */
   | 'given_up';
 
-/** How a call that only passed ended, as its client saw it. */
+/** How a call that was forwarded unchanged ended for its client. */
 export type PassedOutcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
 
-/** How a request to resize ended: done, refused for now, refused. */
+/** Result of an attempt to resize: done, rejected for now, rejected. */
 export type ResizeEnd = 'Completed' | 'Deferred' | 'Infeasible';
 
-/** Where limits and sizes were to go; `unknown` where a request was refused before the pod was read. */
+/** Direction of limits and sizes; `unknown` if the request was rejected before the pod was read. */
 export type ResizeDirection = 'up' | 'down' | 'both' | 'same' | 'unknown';
 
 export type UndoOutcome = 'undone' | 'failed';
 
-/** `finished`: it had all been done. `gone`: the pod had ended meanwhile. */
+/** `finished`: all steps had been applied. `undone`: the steps were rolled back. `gone`: the pod has ended. */
 export type RecoveryOutcome = 'finished' | 'undone' | 'gone' | 'failed';
 
 export type ReclaimOutcome = 'done' | 'not_reclaimable' | 'timeout' | 'failed';
 
 export type FailOpenReason =
-  /** The pod or container is not in the registry, nor does the backend describe it. */
+  /** The pod or container is not in the registry, and the backend does not describe it. */
   | 'unknown_pod'
   /** cgroup files could not be read. */
   | 'unreadable_state'
@@ -100,26 +100,26 @@ export type RemountDirection = 'grow' | 'shrink';
 
 export type RemountResult =
   | 'done'
-  /** It stores more than its new size; nothing was changed, and often nothing was begun. */
+  /** The volume stores more than its new size. Nothing was changed. */
   | 'refused'
   | 'failed';
 
 export type JournalFault =
-  /** A record cannot be read: torn, of another version, or none. */
+  /** A record cannot be read: incomplete, of another version or not a record. */
   | 'bad_record'
-  /** The state folder takes no records: the disk is full, read-only or gone. */
+  /** No record can be written: the disk of the state folder is full, read-only or gone. */
   | 'unavailable';
 
-/** One thing that resizes need. `says` is for people: how it is done, or what stands in the way. */
+/** A prerequisite of resizes. `says` explains the result to users: how the shim does it, or what prevents it. */
 export interface ReadinessCheck {
   readonly name: string;
   readonly ready: boolean;
   readonly says: string;
-  /** Resizes are carried out without it too: it does not count to {@link ReadinessReport.ready}. */
+  /** Resizes work without it, so it does not affect {@link ReadinessReport.ready}. */
   readonly isOptional?: true;
 }
 
-/** Whether resizes can be carried out: when all checks say so. Calls pass all the same. */
+/** Whether the shim can carry out resizes: all mandatory checks are ready. It forwards calls either way. */
 export interface ReadinessReport {
   readonly ready: boolean;
   readonly checks: readonly ReadinessCheck[];

@@ -2,15 +2,15 @@ import { type DestinationStream, destination, pino, stdTimeFunctions } from 'pin
 import type { Log } from './interfaces.ts';
 
 export interface LogOptions {
-  /** The lowest level that is written. */
+  /** Lowest level to write. */
   readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error';
-  /** Where lines go; stderr without it, since stdout is for what the user asked to be printed. */
+  /** Destination of the lines. Default: stderr, because stdout is for the output of --help and --version. */
   readonly destination?: DestinationStream;
 }
 
 /**
- * One JSON object a line: `level` by name, `time` in ISO 8601, the fields, `msg`. Written synchronously: a worker or a
- * buffer would lose the last lines before a crash, the ones that are needed.
+ * Creates the log: one JSON object per line with `level` as a name, `time` in ISO 8601, the fields and `msg`. Writes
+ * synchronously: a worker or a buffer would lose the last lines before a crash, which matter most.
  */
 export function createLog({ level, destination: given }: LogOptions): Log {
   return pino(
@@ -26,7 +26,7 @@ export function createLog({ level, destination: given }: LogOptions): Log {
 
 function stderr(): DestinationStream {
   const stream = destination({ dest: 2, sync: true });
-  // Whoever read our log has gone (EPIPE), or its disk is full: calls must go on nevertheless.
+  // The reader of the log is gone (EPIPE) or its disk is full: the shim must continue to serve calls.
   stream.on('error', () => undefined);
   return stream;
 }

@@ -1,10 +1,10 @@
-/** What is looked up when metrics are asked for, and not counted as it happens. */
+/** Values that are read at each scrape instead of being counted as events happen. */
 export interface NodeReadings {
   readonly pods: number;
-  /** Of all memory-backed volumes together; bytes. */
+  /** Totals over all memory-backed volumes, in bytes. */
   readonly volumes: { readonly count: number; readonly size: number; readonly used: number };
-  /** The states of resizes that have not ended. */
+  /** The state of each unfinished resize. */
   readonly unfinished: readonly string[];
-  /** Whether there is a file of what kubelet has admitted. */
+  /** Whether kubelet's state files with admitted resizes exist and are read. */
   readonly foresight: boolean;
 }

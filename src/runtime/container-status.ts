@@ -1,12 +1,18 @@
-import protobuf from 'protobufjs/minimal.js';
+/**
+ * Reads and changes an encoded ContainerStatusResponse. kubelet asks for the status of every container all the time, and
+ * decoding the whole message, of which the shim reads seven fields, took longer than everything else the shim did for the call.
+ */
+import {
+  type FieldReader,
+  createWriter,
+  delimitedKey,
+  readFields,
+  readSubMessage,
+  varintKey,
+} from '../core/protobuf/index.ts';
 import { spliceInto } from './splice.ts';
 
-/**
- * ContainerStatusResponse, read and changed where it lies. kubelet asks for the status of every container all the time,
- * and making objects of a whole message, of which the shim reads seven fields, cost more than all else it did for it.
- */
-
-/** The limits in a container's status, by their names on the wire. 0: not given. Past 2^53 not exact to the last digit. */
+/** The limits in a container's status, by their names on the wire. 0 means absent. Values above 2^53 are inexact. */
 export interface ReportedResources {
   readonly cpu_period: number;
   readonly cpu_quota: number;
@@ -17,54 +23,58 @@ export interface ReportedResources {
 
 export interface ReportedStatus {
   readonly id: string;
-  /** See ContainerState. */
+  /** A value of ContainerState. */
   readonly state: number;
-  /** Undefined when the response says nothing about resources. */
+  /** Undefined if the response has no resources. */
   readonly resources: ReportedResources | undefined;
 }
 
-/** Field numbers of LinuxContainerResources. */
-const NUMBER_OF: Readonly<Record<keyof ReportedResources, number>> = {
-  cpu_period: 1,
-  cpu_quota: 2,
-  cpu_shares: 3,
-  memory_limit_in_bytes: 4,
-  memory_swap_limit_in_bytes: 10,
+/** Keys of LinuxContainerResources. */
+const KEY_OF: Readonly<Record<keyof ReportedResources, number>> = {
+  cpu_period: varintKey(1),
+  cpu_quota: varintKey(2),
+  cpu_shares: varintKey(3),
+  memory_limit_in_bytes: varintKey(4),
+  memory_swap_limit_in_bytes: varintKey(10),
 };
-const NAME_OF = new Map(Object.entries(NUMBER_OF).map(([name, field]) => [field, name as keyof ReportedResources]));
+const NAME_OF = new Map(Object.entries(KEY_OF).map(([name, key]) => [key, name as keyof ReportedResources]));
 
+// Field numbers: ContainerStatusResponse.status, and below it the fields of ContainerStatus and ContainerResources.
 const STATUS = 1;
 const ID = 1;
 const STATE = 3;
 const RESOURCES = 16;
 const LINUX = 1;
-const VARINT = 0;
-const DELIMITED = 2;
 
 type Fields = Partial<Record<keyof ReportedResources, number>>;
 
-/** What the shim reads of a ContainerStatusResponse. Throws when the bytes are no such message. */
+interface MutableStatus {
+  id: string;
+  state: number;
+  resources: Fields | undefined;
+}
+
+/** Reads the fields that the shim needs from a ContainerStatusResponse. Throws RangeError if the bytes are not a message. */
 export function readContainerStatus(response: Uint8Array): ReportedStatus {
-  const status = { id: '', state: 0, resources: undefined as Fields | undefined };
-  const reader = protobuf.Reader.create(response);
-  eachField(reader, reader.len, (field, type) => {
-    if (field !== STATUS || type !== DELIMITED) return false;
-    eachField(reader, endOf(reader), (inner, innerType) => readStatusField(reader, inner, innerType, status));
+  const status: MutableStatus = { id: '', state: 0, resources: undefined };
+  readFields(response, (key, reader) => {
+    if (key !== delimitedKey(STATUS)) return false;
+    readSubMessage(reader, (inner) => readStatusField(inner, reader, status));
     return true;
   });
   const { id, state, resources } = status;
-  return { id, state, resources: resources && { ...nothing, ...resources } };
+  return { id, state, resources: resources && { ...noResources, ...resources } };
 }
 
-/** The same response with these values in the place of those it has, and every other byte as it was. */
+/** Returns the response with these resources in place of its own, and all other bytes as they are. */
 export function withResources(response: Uint8Array, changes: Readonly<Fields>): Buffer {
-  const writer = protobuf.Writer.create();
+  const writer = createWriter();
   for (const [name, value] of Object.entries(changes) as [keyof ReportedResources, number][])
-    writer.uint32(NUMBER_OF[name] * 8 + VARINT).int64(value);
+    writer.uint32(KEY_OF[name]).int64(value);
   return spliceInto(response, [STATUS, RESOURCES, LINUX], writer.finish());
 }
 
-const nothing: ReportedResources = {
+const noResources: ReportedResources = {
   cpu_period: 0,
   cpu_quota: 0,
   cpu_shares: 0,
@@ -72,41 +82,30 @@ const nothing: ReportedResources = {
   memory_swap_limit_in_bytes: 0,
 };
 
-function readStatusField(
-  reader: protobuf.Reader,
-  field: number,
-  type: number,
-  status: { id: string; state: number; resources: Fields | undefined },
-): boolean {
-  if (field === ID && type === DELIMITED) status.id = reader.string();
-  else if (field === STATE && type === VARINT) status.state = reader.int32();
-  else if (field === RESOURCES && type === DELIMITED)
-    eachField(reader, endOf(reader), (inner, innerType) => {
-      if (inner !== LINUX || innerType !== DELIMITED) return false;
-      const resources = (status.resources ??= {});
-      eachField(reader, endOf(reader), (number, numberType) => {
-        const name = numberType === VARINT ? NAME_OF.get(number) : undefined;
-        if (name === undefined) return false;
-        resources[name] = Number(reader.int64());
+function readStatusField(key: number, reader: FieldReader, status: MutableStatus): boolean {
+  switch (key) {
+    case delimitedKey(ID):
+      status.id = reader.string();
+      return true;
+    case varintKey(STATE):
+      status.state = reader.int32();
+      return true;
+    case delimitedKey(RESOURCES):
+      readSubMessage(reader, (inner) => {
+        if (inner !== delimitedKey(LINUX)) return false;
+        const resources = (status.resources ??= {});
+        readSubMessage(reader, (limit) => readLimit(limit, reader, resources));
         return true;
       });
       return true;
-    });
-  else return false;
-  return true;
-}
-
-/** Hands over each field up to a place; what is not taken is skipped. */
-function eachField(reader: protobuf.Reader, end: number, take: (field: number, type: number) => boolean): void {
-  while (reader.pos < end) {
-    const tag = reader.uint32();
-    if (!take(tag >>> 3, tag & 7)) reader.skipType(tag & 7);
+    default:
+      return false;
   }
-  if (reader.pos > end) throw new RangeError(`no protobuf message: a field ends at ${reader.pos}, past ${end}`);
 }
 
-/** Where the sub-message that is about to be read ends. */
-function endOf(reader: protobuf.Reader): number {
-  const length = reader.uint32();
-  return reader.pos + length;
+function readLimit(key: number, reader: FieldReader, resources: Fields): boolean {
+  const name = NAME_OF.get(key);
+  if (name === undefined) return false;
+  resources[name] = Number(reader.int64());
+  return true;
 }

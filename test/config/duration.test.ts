@@ -65,6 +65,6 @@ describe('a duration', () => {
   it('in a setting is read, or refused with what it should look like', () => {
     expect(duration.parse('2m')).toBe(120_000);
     expect(duration.safeParse('soon').error?.issues).toMatchObject([{ message: `must be ${durationForm}` }]);
-    expect(durationForm).toBe('a number with a unit (ms, s, m, h), as in 500ms, 30s or 2m, at most 596h');
+    expect(durationForm).toBe('a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h');
   });
 });

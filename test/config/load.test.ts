@@ -22,10 +22,10 @@ async function load(...argv: string[]): Promise<Config> {
 }
 const loadFile = (text: string, ...argv: string[]): Promise<Config> => load('--config', file(text), ...argv);
 
-async function faults(loading: Promise<unknown>): Promise<{ source: string; lines: string[] }> {
+async function problems(loading: Promise<unknown>): Promise<{ source: string; lines: string[] }> {
   const error: unknown = await loading.catch((reason: unknown) => reason);
   if (!(error instanceof ConfigError)) throw new Error(`no ConfigError: ${String(error)}`);
-  return { source: error.source, lines: error.faults.map((line) => line.replaceAll(folder, '')) };
+  return { source: error.source, lines: error.problems.map((line) => line.replaceAll(folder, '')) };
 }
 
 const defaults: Config = {
@@ -152,64 +152,64 @@ describe('a bad command line', () => {
   it.each([
     [['--log-level', 'loud'], '--log-level: "loud" must be one of trace, debug, info, warn, error'],
     [['--intercept=no'], '--intercept: "no" must be true or false'],
-    [['--kubeconfig', 'kube/config'], /^--kubeconfig: "kube\/config" must be an absolute path, or in-cluster/],
-    [['--node-name', 'Node,spec.x=y'], /^--node-name: "Node,spec.x=y" must be the name of a node/],
-    [['--mounts-of-pid', '0'], '--mounts-of-pid: "0" must be the id of a process, as in 1; empty for none'],
-    [['--mounts-of-pid', '4194305'], /^--mounts-of-pid: "4194305" must be the id of a process/],
-    [['--mounts-of-pid', '1/root'], /^--mounts-of-pid: "1\/root" must be the id of a process/],
+    [['--kubeconfig', 'kube/config'], /^--kubeconfig: "kube\/config" must be an absolute path, in-cluster/],
+    [['--node-name', 'Node,spec.x=y'], /^--node-name: "Node,spec.x=y" must be a node name/],
+    [['--mounts-of-pid', '0'], '--mounts-of-pid: "0" must be a process ID, such as 1, or empty for none'],
+    [['--mounts-of-pid', '4194305'], /^--mounts-of-pid: "4194305" must be a process ID/],
+    [['--mounts-of-pid', '1/root'], /^--mounts-of-pid: "1\/root" must be a process ID/],
     [['--kubelet-root', 'var/lib'], '--kubelet-root: "var/lib" must be an absolute path'],
-    [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be unix:\/\/ and an absolute path/],
-    [['--listen', 'unix://run/x.sock'], /^--listen: "unix:\/\/run\/x.sock" must be unix/],
-    [['--listen', `/${'x'.repeat(107)}`], /^--listen: .* has 108 bytes; a socket's path may have at most 107$/],
-    [['--shutdown-timeout', '30'], /^--shutdown-timeout: "30" must be a number with a unit/],
+    [['--listen', 'tcp://0.0.0.0:1'], /^--listen: "tcp:\/\/0.0.0.0:1" must be a unix:\/\/ address/],
+    [['--listen', 'unix://run/x.sock'], /^--listen: "unix:\/\/run\/x.sock" must be a unix:/],
+    [['--listen', `/${'x'.repeat(107)}`], /^--listen: .* is 108 bytes long; a socket path has at most 107 bytes$/],
+    [['--shutdown-timeout', '30'], /^--shutdown-timeout: "30" must be a duration such as 500ms/],
     [['--shutdown-timeout', '597h'], /^--shutdown-timeout: "597h" must be .* at most 596h$/],
     [['--shutdown-timeout=-1s'], /^--shutdown-timeout: "-1s" must be/],
     [
       ['--resize-socket-mode=0680'],
-      '--resize-socket-mode: "0680" must be an octal mode as a text, as in "0600" or "0660"',
+      '--resize-socket-mode: "0680" must be an octal mode as a string, such as "0600" or "0660"',
     ],
     [['--resize-socket-mode=rw'], /^--resize-socket-mode: "rw" must be an octal mode/],
-    [['--resize-listen', 'resize.sock'], /^--resize-listen: "resize.sock" must be unix:\/\/ and an absolute path/],
+    [['--resize-listen', 'resize.sock'], /^--resize-listen: "resize.sock" must be a unix:\/\/ address/],
     [
       ['--resize-listen=/run/x.sock', '--listen=/run/x.sock'],
-      /^--resize-listen and --listen are both \/run\/x.sock; give/,
+      /^--resize-listen and --listen are both \/run\/x.sock; use different paths$/,
     ],
     [
       ['--resize-listen=/run/containerd/containerd.sock'],
-      /^--resize-listen and --container-runtime-endpoint are both .*; give the first a path of its own$/,
+      /^--resize-listen and --container-runtime-endpoint are both .*; use different paths$/,
     ],
     [
       ['--metrics-bind', '0.0.0.0:9467'],
-      /^--metrics-bind: "0.0.0.0:9467" is not this machine alone: whoever gets there/,
+      /^--metrics-bind: "0.0.0.0:9467" is not a loopback address, and access is not authenticated/,
     ],
-    [['--metrics-bind', '[::]:9467'], /^--metrics-bind: .* is not this machine alone/],
-    [['--metrics-bind', '10.1.2.3:9467'], /^--metrics-bind: .* is not this machine alone/],
-    [['--metrics-bind', '127.0.0.1.example.org:9467'], /^--metrics-bind: .* is not this machine alone/],
-    [['--metrics-bind', '[::ffff:8.8.8.8]:9467'], /^--metrics-bind: .* is not this machine alone/],
-    [['--metrics-bind', ':9467'], /^--metrics-bind: .* is not this machine alone/],
+    [['--metrics-bind', '[::]:9467'], /^--metrics-bind: .* is not a loopback address/],
+    [['--metrics-bind', '10.1.2.3:9467'], /^--metrics-bind: .* is not a loopback address/],
+    [['--metrics-bind', '127.0.0.1.example.org:9467'], /^--metrics-bind: .* is not a loopback address/],
+    [['--metrics-bind', '[::ffff:8.8.8.8]:9467'], /^--metrics-bind: .* is not a loopback address/],
+    [['--metrics-bind', ':9467'], /^--metrics-bind: .* is not a loopback address/],
     [['--metrics-bind', '127.0.0.1'], /^--metrics-bind: "127.0.0.1" must be a loopback address with a port/],
     [['--metrics-bind', '127.0.0.1:65536'], /^--metrics-bind: .* must be a loopback address with a port/],
     [['--metrics-bind', 'http://127.0.0.1:1/'], /^--metrics-bind: .* must be a loopback address with a port/],
-    [['--metrics-bind', 'unix://m.sock'], /^--metrics-bind: .* must be unix:\/\/ and an absolute path/],
+    [['--metrics-bind', 'unix://m.sock'], /^--metrics-bind: .* must be a unix:\/\/ address/],
     [
       ['--metrics-bind=/run/cri-resize-shim/resize.sock'],
-      '--metrics-bind and --resize-listen are both /run/cri-resize-shim/resize.sock; give the first a path of its own',
+      '--metrics-bind and --resize-listen are both /run/cri-resize-shim/resize.sock; use different paths',
     ],
     [['--intercpt'], "unknown option '--intercpt' (Did you mean --intercept?)"],
     [['--log-level'], /option '--log-level <LEVEL>' argument missing/],
     [['serve'], /too many arguments/],
     [
       ['--listen=/run/containerd/containerd.sock'],
-      /^--listen and --container-runtime-endpoint are both .*: the shim would call itself/,
+      /^--listen and --container-runtime-endpoint are both .*, so the shim would call itself; use different paths$/,
     ],
   ])('%j', async (argv, text) => {
-    const { source, lines } = await faults(load(...argv));
+    const { source, lines } = await problems(load(...argv));
     expect(source).toBe('usage');
     expect(lines).toEqual([typeof text === 'string' ? text : expect.stringMatching(text)]);
   });
 
-  it('says every fault', async () => {
-    expect((await faults(load('--log-level=x', '--intercept=y'))).lines).toHaveLength(2);
+  it('reports every problem', async () => {
+    expect((await problems(load('--log-level=x', '--intercept=y'))).lines).toHaveLength(2);
   });
 });
 
@@ -218,17 +218,17 @@ describe('a bad file', () => {
     ['logLevel: loud', '/config.yaml:1:1: logLevel: "loud" must be one of trace, debug, info, warn, error'],
     ['# x\n\nintercept: no', '/config.yaml:3:1: intercept: "no" must be true or false'],
     ['intercept: "true"', '/config.yaml:1:1: intercept: "true" must be true or false'],
-    ['shutdownTimeout: 30', /^\/config.yaml:1:1: shutdownTimeout: 30 must be a number with a unit/],
-    ['resizeSocketMode: 0600', /^\/config.yaml:1:1: resizeSocketMode: 600 must be an octal mode as a text/],
-    ['resizeListen:', /^\/config.yaml:1:1: resizeListen: an empty value must be unix/],
-    ['listen:', /^\/config.yaml:1:1: listen: an empty value must be unix/],
+    ['shutdownTimeout: 30', /^\/config.yaml:1:1: shutdownTimeout: 30 must be a duration such as 500ms/],
+    ['resizeSocketMode: 0600', /^\/config.yaml:1:1: resizeSocketMode: 600 must be an octal mode as a string/],
+    ['resizeListen:', /^\/config.yaml:1:1: resizeListen: an empty value must be a unix:/],
+    ['listen:', /^\/config.yaml:1:1: listen: an empty value must be a unix:/],
     ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
     [
       'kubletRoot: /x',
-      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed are .*cgroupRoot/,
+      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed keys: .*cgroupRoot/,
     ],
     ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
-    ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed are/],
+    ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed keys:/],
     ['__proto__: {intercept: false}', /^\/config.yaml:1:1: __proto__: unknown key/],
     ['kind: Pod', '/config.yaml:1:1: kind: "Pod" must be ShimConfiguration'],
     ['apiVersion: v2', '/config.yaml:1:1: apiVersion: "v2" must be cri-resize-shim.io/v1alpha1'],
@@ -239,39 +239,39 @@ describe('a bad file', () => {
     ['intercept: !wild true', /^\/config.yaml:1:12: not valid YAML: Unresolved tag/],
     ['a: 1\n---\nb: 2', /^\/config.yaml:\d+:1: not valid YAML: /],
   ])('%j', async (text, expected) => {
-    const { source, lines } = await faults(loadFile(text));
+    const { source, lines } = await problems(loadFile(text));
     expect(source).toBe('file');
     expect(lines).toEqual([typeof expected === 'string' ? expected : expect.stringMatching(expected)]);
   });
 
-  it('says every fault, in the order of the file', async () => {
-    const { lines } = await faults(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
+  it('reports every problem, in the order of the file', async () => {
+    const { lines } = await problems(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
     expect(lines.map((line) => line.split(': ')[0])).toEqual([1, 2, 3].map((line) => `/config.yaml:${line}:1`));
   });
 
   it('is at its line after comments, however they stand', async () => {
     const text = '# one\n#two: 2\n\nlisten: unix:///run/a.sock # three\n  # four\n#five\nlisten2: 6\n';
-    expect(await faults(loadFile(text))).toMatchObject({
+    expect(await problems(loadFile(text))).toMatchObject({
       lines: [expect.stringMatching(/^\/config.yaml:7:1: listen2/)],
     });
   });
 
   it('is one where a text goes on in the first column, as a comment does', async () => {
     for (const text of ['listen: "unix:///run/a\n#b"\n', 'listen: |-\n#b\n  unix:///run/a\n']) {
-      const { lines } = await faults(loadFile(text));
+      const { lines } = await problems(loadFile(text));
       expect(lines[0]).toMatch(/^\/config.yaml:/);
     }
   });
 
   it('is one even where a flag goes before the value', async () => {
-    expect((await faults(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
+    expect((await problems(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
   });
 
   it('says what is wrong with the file itself', async () => {
-    expect((await faults(load('--config=/none/x.yaml'))).lines).toEqual([
-      '/none/x.yaml: no such file; give --config an existing YAML file',
+    expect((await problems(load('--config=/none/x.yaml'))).lines).toEqual([
+      '/none/x.yaml: no such file; --config expects an existing YAML file',
     ]);
-    expect((await faults(load('--config', folder))).lines[0]).toMatch(/is a folder/);
+    expect((await problems(load('--config', folder))).lines[0]).toMatch(/is a folder/);
   });
 
   it('cannot grow without bound by aliases', async () => {
@@ -279,7 +279,7 @@ describe('a bad file', () => {
       { length: 12 },
       (_, level) => `l${level + 1}: &l${level + 1} [*l${level}, *l${level}, *l${level}]`,
     );
-    const { lines } = await faults(loadFile(`l0: &l0 x\n${levels.join('\n')}`));
+    const { lines } = await problems(loadFile(`l0: &l0 x\n${levels.join('\n')}`));
     expect(lines[0]).toMatch(/Excessive alias count|unknown key/);
   });
 });
@@ -295,8 +295,8 @@ describe('--help and --version', () => {
   });
 });
 
-it('docs/configuration.md is what the schema says', () => {
+it('docs/configuration.md matches the schema', () => {
   const page = new URL('../../docs/configuration.md', import.meta.url);
   if (process.env['UPDATE_DOCS'] === '1') writeFileSync(page, configurationPage());
-  expect(readFileSync(page, 'utf8'), 'run the test with UPDATE_DOCS=1 to write it anew').toBe(configurationPage());
+  expect(readFileSync(page, 'utf8'), 'run the test with UPDATE_DOCS=1 to update it').toBe(configurationPage());
 });

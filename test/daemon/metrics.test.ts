@@ -145,7 +145,7 @@ describe('a program with --metrics-bind', () => {
   it('refuses to be seen from elsewhere', async () => {
     const program = await start('--metrics-bind', '0.0.0.0:9467');
     expect(await program.exited).toMatchObject({ code: 2 });
-    expect(program.stderr).toMatch(/--metrics-bind: "0\.0\.0\.0:9467" is not this machine alone/);
+    expect(program.stderr).toMatch(/--metrics-bind: "0\.0\.0\.0:9467" is not a loopback address/);
   });
 });
 

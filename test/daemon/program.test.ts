@@ -273,7 +273,7 @@ describe('the command line', () => {
     expect(program.stderr.split('\n')).toEqual([
       `cri-resize-shim: ${config}:2:1: logLevel: "loud" must be one of trace, debug, info, warn, error`,
       expect.stringContaining(
-        `cri-resize-shim: ${config}:3:1: shutdownTimeout: 3 must be a number with a unit`,
+        `cri-resize-shim: ${config}:3:1: shutdownTimeout: 3 must be a duration such as`,
       ) as unknown,
       '',
     ]);

@@ -80,7 +80,7 @@ describe('counters', () => {
     });
   });
 
-  it('tell what alerts go by from the start: the first event is seen as one more', () => {
+  it('start at 0 for what alerts use, so that the first event is an increase', () => {
     const begun = createCounters().families.flatMap((family) =>
       [...family.series()].map(({ labels }) =>
         [family.description.name.replace('cri_resize_shim_', ''), ...labels].join(' '),

@@ -1,12 +1,12 @@
-/** What time it is, and what is done later. Injected, so that tests need not wait. */
+/** The current time and timers. Injected, so that tests do not have to wait. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Runs `action` after so many milliseconds, unless the function that it gives is called before. */
+  /** Runs `action` after `ms` milliseconds. Returns a function that cancels it. */
   after(ms: number, action: () => void): () => void;
 }
 
-/** The real one. What waits does not keep the process alive. */
+/** The system clock. Pending timers do not keep the process alive. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, action) {

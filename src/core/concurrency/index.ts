@@ -1,3 +1,4 @@
+/** Locks, slots, time limits and timers. */
 export { systemClock } from './clock.ts';
 export type { Clock } from './clock.ts';
 export { KeyedLock } from './lock.ts';

@@ -1,6 +1,6 @@
-/** Which request a waiting one may be overtaken by. */
+/** Identifies a request that a later one may replace while it waits. */
 export interface Slot {
-  /** Requests of one name are about the same thing: a container, by its id. */
+  /** The object that the request changes, such as a container ID. Only requests of the same name replace each other. */
   readonly name: string;
   /** The fields that the request sets. */
   readonly sets: ReadonlySet<string>;
@@ -13,46 +13,46 @@ interface Waiting {
   readonly start: () => Promise<void>;
 }
 
-/** One at a time for each key; keys side by side. A key takes no room once nobody holds it or waits for it. */
+/** Runs one action at a time per key. Different keys run concurrently. An idle key uses no memory. */
 export class KeyedLock {
-  /** Who waits, for each key that is held. */
+  /** The waiting actions of each held key. */
   readonly #queues = new Map<string, Waiting[]>();
 
   /**
-   * Runs `action` after all that came before it for `key` have ended, however they ended. Gives what it gives.
+   * Runs `action` after all earlier actions for `key` have ended, with or without success. Returns its result.
    *
-   * With a slot: while it waits, a later request of the same name that sets all that it sets takes its place, and both
-   * callers get that one's outcome. (One that sets less would lose what the other asked for: it waits its turn.)
+   * With a slot: while the action waits, a later request of the same name that sets at least the same fields replaces it, and
+   * both callers get the later result. A request that sets fewer fields would lose some of the changes, so it waits.
    */
   run<Result>(key: string, action: () => Promise<Result>, slot?: Slot): Promise<Result> {
     const queue = this.#queues.get(key);
-    const overtaken = queue?.findLast((waiting) => slot !== undefined && waiting.slot?.name === slot.name);
-    if (overtaken !== undefined && slot !== undefined && isCovered(overtaken.slot, slot)) {
-      overtaken.slot = slot;
-      overtaken.action = action;
-      return overtaken.outcome as Promise<Result>;
+    const replaced = queue?.findLast((waiting) => slot !== undefined && waiting.slot?.name === slot.name);
+    if (replaced !== undefined && slot !== undefined && setsAllOf(slot, replaced.slot)) {
+      replaced.slot = slot;
+      replaced.action = action;
+      return replaced.outcome as Promise<Result>;
     }
     const waiting = waitingFor(action, slot);
     if (queue === undefined) {
       this.#queues.set(key, []);
-      void this.#work(key, waiting);
+      void this.#runQueue(key, waiting);
     } else {
       queue.push(waiting);
     }
     return waiting.outcome as Promise<Result>;
   }
 
-  /** Whether something runs for a key. */
+  /** Whether an action is running for a key. */
   isHeld(key: string): boolean {
     return this.#queues.has(key);
   }
 
-  /** Requests that wait for a key. */
+  /** The number of actions that wait for a key. */
   waiting(key: string): number {
     return this.#queues.get(key)?.length ?? 0;
   }
 
-  async #work(key: string, first: Waiting): Promise<void> {
+  async #runQueue(key: string, first: Waiting): Promise<void> {
     for (let next: Waiting | undefined = first; next !== undefined; next = this.#queues.get(key)?.shift())
       await next.start();
     this.#queues.delete(key);
@@ -62,12 +62,13 @@ export class KeyedLock {
 function waitingFor(action: () => Promise<unknown>, slot: Slot | undefined): Waiting {
   let start = (): Promise<void> => Promise.resolve();
   const outcome = new Promise<unknown>((resolve, reject) => {
-    // Ends when the action has ended, and never rejects: that is for the callers.
+    // Resolves when the action has ended. Never rejects: the callers get the error through `outcome`.
     start = () => new Promise((run) => run(waiting.action())).then(resolve, reject);
   });
   const waiting: Waiting = { slot, action, outcome, start };
   return waiting;
 }
 
-const isCovered = (earlier: Slot | undefined, later: Slot): boolean =>
+/** Whether the later request sets every field of the earlier one. */
+const setsAllOf = (later: Slot, earlier: Slot | undefined): boolean =>
   earlier !== undefined && [...earlier.sets].every((field) => later.sets.has(field));

@@ -1,4 +1,4 @@
-/** At most so many at a time; the others wait in the order in which they came. */
+/** Runs at most `count` actions at a time. Others wait in order of arrival. */
 export class Slots {
   #free: number;
   readonly #waiting = new Set<() => void>();
@@ -8,13 +8,14 @@ export class Slots {
   }
 
   /**
-   * Runs `action` once a slot is free, and keeps the slot until it has ended, however long nobody waits for it any more.
-   * Rejects with the signal's reason, and never runs it, when that aborts first; without a signal it waits for as long as it takes.
+   * Runs `action` when a slot is free and holds the slot until the action has ended, even if its caller has stopped waiting.
+   * If the signal aborts before a slot is free, rejects with its reason and does not run the action. Without a signal, waits
+   * indefinitely.
    */
   async run<Result>(action: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
     signal?.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
-    else await this.#turn(signal);
+    else await this.#waitForSlot(signal);
     try {
       return await action();
     } finally {
@@ -22,7 +23,7 @@ export class Slots {
     }
   }
 
-  #turn(signal: AbortSignal | undefined): Promise<void> {
+  #waitForSlot(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const begin = (): void => {
         signal?.removeEventListener('abort', leave);
@@ -37,7 +38,7 @@ export class Slots {
     });
   }
 
-  /** The slot goes straight to who has waited longest, so that nobody who comes later gets in between. */
+  /** Passes the slot to the longest waiting action, so that later arrivals cannot take it first. */
   #release(): void {
     const [next] = this.#waiting;
     if (next === undefined) this.#free += 1;

@@ -1,16 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** What setTimeout takes: 24 days. A longer one would fire at once. */
+/** The maximum delay of setTimeout: 24 days. A longer one fires immediately. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-/** The end of an undertaking: when its time is up, or when its caller has lost interest. */
+/** Limits the time of an operation: it ends at a deadline or when its caller cancels it. */
 export class TimeLimit {
   readonly #ended = new AbortController();
   readonly #timer: NodeJS.Timeout;
   readonly #caller: AbortSignal | undefined;
   readonly #end = (): void => this.#ended.abort(new Error('the time is up'));
 
-  /** `deadline` in milliseconds since the epoch. */
+  /**
+   * @param deadline milliseconds since the epoch
+   * @param caller aborts when the caller cancels the operation
+   */
   constructor(deadline: number, caller?: AbortSignal) {
     const left = deadline - Date.now();
     this.#timer = setTimeout(this.#end, Math.min(Math.max(left, 0), LONGEST_MS));
@@ -23,17 +26,17 @@ export class TimeLimit {
     return this.#ended.signal.aborted;
   }
 
-  /** Aborts at the end. */
+  /** Aborts at the deadline or when the caller cancels. */
   get signal(): AbortSignal {
     return this.#ended.signal;
   }
 
-  /** Throws the caller's reason when it was the caller who ended it. */
+  /** Throws the caller's reason if the caller has cancelled. */
   throwIfAborted(): void {
     this.#caller?.throwIfAborted();
   }
 
-  /** Waits for `work`, but not past the end: undefined then, whatever becomes of the work. Rejects as the work does. */
+  /** Waits for `work` and rejects if it does. Returns undefined at the end of the time limit, without waiting for the work. */
   async orOver<Result>(work: Promise<Result>): Promise<Result | undefined> {
     const { signal } = this.#ended;
     let leave = (): void => undefined;
@@ -52,14 +55,14 @@ export class TimeLimit {
     }
   }
 
-  /** Lets so many milliseconds pass, or fewer at the end. */
+  /** Waits for some milliseconds, or until the end of the time limit if that is earlier. */
   async pause(milliseconds: number): Promise<void> {
     const waiting = new AbortController();
     await this.orOver(delay(milliseconds, undefined, { signal: waiting.signal }).catch(() => undefined));
     waiting.abort();
   }
 
-  /** Takes timer and listener away. */
+  /** Removes timer and listener. */
   close(): void {
     clearTimeout(this.#timer);
     this.#caller?.removeEventListener('abort', this.#end);

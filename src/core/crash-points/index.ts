@@ -1,9 +1,10 @@
+/** Points at which tests kill the process, to prove that a restart recovers. */
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 
-/** Set by the bundler: true in the test build that may be stopped anywhere, false in the one that is shipped. */
+/** Set by the bundler: true in the test build with crash points, false in the shipped build. */
 declare const __CRASH_POINTS__: boolean | undefined;
 
-/** Where the process may die: before and after each change that outlives it. */
+/** The crash points: before and after each change that outlives the process. */
 export const crashPoints = [
   'serving',
   'journal-write-before',
@@ -24,19 +25,18 @@ export const crashPoints = [
 export type CrashPoint = (typeof crashPoints)[number];
 
 /**
- * A place where the process may die. Each has a name: the point, and what it is about (`cgroup-write-before memory.max`).
+ * Marks a place where tests can kill the process. Its name is the point and its subject (`cgroup-write-before memory.max`).
  *
- * In the test build (`dist/tools/cri-resize-shim-crash.js`) CRI_RESIZE_SHIM_CRASH_LOG names a file that gets a line with the
- * name of each point passed, and CRI_RESIZE_SHIM_CRASH a file that says where it ends, read at each point so that a process
- * can be armed while it runs. Each line `name#N` in it is counted down as the point is passed, and gone when the process ends
- * there by SIGKILL; with `name#N SIGSTOP` it halts there instead, until SIGCONT.
- * Nothing anywhere else: the shipped build does not contain it.
+ * In the test build (`dist/tools/cri-resize-shim-crash.js`), each point passed appends its name to the file in
+ * CRI_RESIZE_SHIM_CRASH_LOG. The file in CRI_RESIZE_SHIM_CRASH has lines `name#N`: the Nth pass of that point kills the process
+ * with SIGKILL. `name#N SIGSTOP` stops it there until SIGCONT. The file is read at each point, so that a test can write it while
+ * the process runs; each pass decrements N, and the signal removes the line. The shipped build contains none of this.
  */
 export function crashPoint(point: CrashPoint, about = ''): void {
   if (typeof __CRASH_POINTS__ !== 'undefined' && __CRASH_POINTS__) {
     const name = about === '' ? point : `${point} ${about}`;
     const { CRI_RESIZE_SHIM_CRASH: armed = '', CRI_RESIZE_SHIM_CRASH_LOG: log = '' } = process.env;
-    // Before the end, and synchronously: the last line is the point where it ended.
+    // Synchronously and before the signal, so that the last line is the point where the process died.
     if (log !== '') appendFileSync(log, `${name}\n`);
     if (armed !== '') endIfArmed(armed, name);
   }
@@ -55,6 +55,6 @@ function endIfArmed(file: string, name: string): void {
   });
   if (!lines.some((line) => line.startsWith(`${name}#`))) return;
   writeFileSync(file, rest.join('\n'));
-  // The kernel does not return from either signal (signal(7)) before it is over.
+  // kill(2) does not return before the signal to our own process has taken effect (signal(7)).
   for (const signal of signals) process.kill(process.pid, signal);
 }

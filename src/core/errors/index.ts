@@ -1,9 +1,9 @@
 /**
- * The shim's own errors. Whoever finds that something is wrong throws a {@link ShimError} that says where and what; one
- * place (src/server) turns it into a gRPC status.
+ * The shim's own errors. Code that detects a problem throws a {@link ShimError} with the place and the values; src/grpc maps
+ * it to a gRPC status.
  */
 
-/** gRPC status codes that the shim gives by itself. Numbers as on the wire. */
+/** gRPC status codes of the shim's own errors, by their numbers on the wire. */
 export const Code = {
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
@@ -15,7 +15,7 @@ export const Code = {
 } as const;
 export type Code = (typeof Code)[keyof typeof Code];
 
-/** Stable, documented in docs/errors.md, sent as google.rpc.ErrorInfo.reason. Once released, never renamed. */
+/** Stable reasons, sent as google.rpc.ErrorInfo.reason and documented in docs/errors.md. Released reasons are never renamed. */
 export const Reason = {
   INVALID_VALUE: 'INVALID_VALUE',
   UNKNOWN_POD: 'UNKNOWN_POD',
@@ -49,20 +49,20 @@ export const Reason = {
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];
 
-/** What an error is about. Values are strings as a person would read them ("67108864", "max"). */
+/** The object and the values of an error. Values are in the form that users read ("67108864", "max"). */
 export interface ErrorContext {
   readonly pod?: string;
   readonly container?: string;
   readonly volume?: string;
-  /** The id of a resize, by which the resize API tells more. */
+  /** ID of a resize, for GetResize of the resize API. */
   readonly resize?: string;
-  /** Where in a request of the resize API: `containers["web"].limits.memory`. */
+  /** Path in a request of the resize API: `containers["web"].limits.memory`. */
   readonly field?: string;
-  /** The file that was read or written: memory.max, with its folder. */
+  /** The file that was read or written, such as memory.max, with its folder. */
   readonly file?: string;
   readonly asked?: string;
   readonly found?: string;
-  /** The kernel's name of the error: EBUSY, EINVAL. */
+  /** Name of the kernel's error, such as EBUSY or EINVAL. */
   readonly errno?: string;
 }
 
@@ -79,21 +79,21 @@ export class ShimError extends Error {
   }
 }
 
-/** The errno name of a Node system error (`ENOENT`), or undefined when it is none. */
+/** Returns the errno name of a Node system error, such as ENOENT; undefined for other errors. */
 export function errnoOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;
 }
 
-/** A message for any thrown value. */
+/** Returns the message of any thrown value. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What grpc-js says of a failed call, without the empty note that ends what it says of a connection. */
+/** Returns the details of a failed gRPC call without the empty note that grpc-js appends to connection errors. */
 export const wordsOfCall = (details: string): string => details.replace(/\. Resolution note: $/, '');
 
-/** What may be logged of an unexpected error: its name, errno and where it was thrown. Its message may quote a request. */
+/** Returns the fields to log for an unexpected error: name, errno and stack. Not its message, which may contain a request. */
 export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
   if (!(error instanceof Error)) return { error: typeof error };
   const errno = errnoOf(error);

@@ -1,2 +1,3 @@
+/** Branded numbers for amounts and limits, and Kubernetes quantities. */
 export * from './numbers.ts';
 export * from './kubernetes.ts';

@@ -1,7 +1,7 @@
-/** Amounts as Kubernetes writes them (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
+/** Quantities in the notation of Kubernetes (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
 import { type Bytes, bytes } from './numbers.ts';
 
-/** A unit's factor: a power of 10 or of 1024. */
+/** The factor of a suffix: a power of 10 or of 1024. */
 interface Factor {
   readonly base: bigint;
   readonly exponent: number;
@@ -29,13 +29,13 @@ const SUFFIXES = new Map<string, Factor>([
   ['Ei', binary(6)],
 ]);
 
-/** Nobody writes more, and a parser of untrusted text needs an end. */
+/** Bounds the work for untrusted input. Real quantities are far shorter. */
 const LONGEST_QUANTITY = 64;
 const LARGEST_EXPONENT = 64;
 
 /**
- * Reads a quantity as whole bytes, fractions rounded up as Kubernetes does. Undefined when it is no quantity, negative, or
- * more than can be told exactly (2^53 - 1).
+ * Reads a quantity as bytes, rounding fractions up like Kubernetes. Returns undefined for text that is not a quantity, for
+ * negative values and for values above 2^53 - 1, which a number cannot represent exactly.
  */
 export function parseQuantity(text: string): Bytes | undefined {
   const value = parseWhole(text, 1n);
@@ -43,8 +43,8 @@ export function parseQuantity(text: string): Bytes | undefined {
 }
 
 /**
- * Reads a quantity of CPUs as whole thousandths (`500m` is 500, `1.5` is 1500), fractions rounded up as Kubernetes does.
- * Undefined as with {@link parseQuantity}.
+ * Reads a quantity of CPUs as millicores (`500m` is 500, `1.5` is 1500), rounding fractions up like Kubernetes. Returns
+ * undefined like {@link parseQuantity}.
  */
 export function parseMilli(text: string): number | undefined {
   return parseWhole(text, 1000n);
@@ -56,7 +56,7 @@ function parseWhole(text: string, times: bigint): number | undefined {
     /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([a-zA-Z]*))$/.exec(text) ?? [];
   const factor = suffix === undefined ? powerOfTen(exponent) : SUFFIXES.get(suffix);
   if (whole + fraction === '' || factor === undefined) return undefined;
-  // As a fraction, so that nothing is lost on the way.
+  // Computes with an exact fraction of integers, without loss of precision.
   const up = factor.base ** BigInt(Math.max(factor.exponent, 0)) * times;
   const over = factor.base ** BigInt(Math.max(-factor.exponent, 0)) * 10n ** BigInt(fraction.length);
   const value = (BigInt(whole + fraction) * up + over - 1n) / over;

@@ -1,10 +1,10 @@
 /**
- * Numbers that must not be confused with each other. All are checked safe integers: what does not fit is refused where
- * it comes in, so that no arithmetic further in can lose a digit.
+ * Branded numbers, so that the compiler reports a mix-up of different quantities. All are safe integers, checked at creation, so
+ * that later arithmetic is exact.
  */
 
-declare const unit: unique symbol;
-type Branded<Name extends string> = number & { readonly [unit]: Name };
+declare const brand: unique symbol;
+type Branded<Name extends string> = number & { readonly [brand]: Name };
 
 /** A size or an amount of memory, in bytes. */
 export type Bytes = Branded<'bytes'>;
@@ -15,8 +15,8 @@ export type CpuShares = Branded<'shares'>;
 /** cgroup v2 cpu.weight, 1 to 10000. */
 export type CpuWeight = Branded<'weight'>;
 
-/** A limit, or the absence of one: what the kernel writes as `max`. */
-export type Limit<Unit extends number> = Unit | 'max';
+/** A limit, or `max` for no limit, as in the kernel's files. */
+export type Limit<Amount extends number> = Amount | 'max';
 
 /** cpu.max: `quota` of CPU time in each `period`. */
 export interface CpuMax {
@@ -24,13 +24,13 @@ export interface CpuMax {
   readonly period: Microseconds;
 }
 
-/** Takes a checked integer as a size in bytes. Throws RangeError when it is negative or not a safe integer. */
+/** Returns a number as bytes. Throws RangeError if it is negative or not a safe integer. */
 export const bytes = (value: number): Bytes => natural(value, 'bytes') as Bytes;
-/** Takes a checked integer as microseconds. Throws RangeError when it is negative or not a safe integer. */
+/** Returns a number as microseconds. Throws RangeError if it is negative or not a safe integer. */
 export const microseconds = (value: number): Microseconds => natural(value, 'microseconds') as Microseconds;
-/** Takes a checked integer as CPU shares. Throws RangeError when it is negative or not a safe integer. */
+/** Returns a number as CPU shares. Throws RangeError if it is negative or not a safe integer. */
 export const cpuShares = (value: number): CpuShares => natural(value, 'shares') as CpuShares;
-/** Takes a checked integer as a cpu.weight. Throws RangeError when it is negative or not a safe integer. */
+/** Returns a number as a cpu.weight. Throws RangeError if it is negative or not a safe integer. */
 export const cpuWeight = (value: number): CpuWeight => natural(value, 'weight') as CpuWeight;
 
 function natural(value: number, name: string): number {

@@ -4,9 +4,9 @@ import { getAsset, isSea } from 'node:sea';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The text of a file that is shipped with the program: an asset of the single executable, or a file beside package.json, wherever
- * this code was bundled to.
- * @param path `proto/runtime/v1/cri.proto`
+ * Returns the text of a file that ships with the program: an asset of the single executable, or a file in the installation
+ * folder, found from the location of the bundled code upwards.
+ * @param path relative to the installation folder, such as `proto/runtime/v1/cri.proto`
  */
 export function readShipped(path: string): string {
   if (isSea()) return getAsset(path, 'utf8');

@@ -1,1 +1,2 @@
+/** Files that ship with the program. */
 export { readShipped } from './files.ts';

@@ -2,35 +2,35 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { getRawAsset } from 'node:sea';
 
-/** asm-generic/fcntl.h; with it a folder is opened, and a file without a name made there (open(2)). */
+/** O_TMPFILE of asm-generic/fcntl.h: opening a folder creates an unnamed file in it (open(2)). */
 const TMPFILE = 0o20000000;
 
 /**
- * The first that takes such a file and lets it be executed. What is in memory comes first; where all of it is mounted noexec, the state
- * folder is not.
+ * Candidate folders; the first that supports an unnamed file and allows execution is used. Folders in memory come first; where
+ * they are mounted noexec, the state folder usually is not.
  */
 const folders: readonly string[] = ['/run', '/dev/shm', '/var/lib/cri-resize-shim', tmpdir()];
 
 /**
- * Loads a library that is an asset of the single executable, and gives what it exports. The loader wants a file: it gets one that has
- * no name and cannot be given one (O_EXCL), so nobody else can put another in its place, and nothing is left of it when the process
- * ends. Throws when no folder will do.
+ * Loads a native addon that is an asset of the single executable, and returns its exports. The dynamic loader needs a file. This
+ * one is unnamed and cannot be linked (O_EXCL), so that no other process can replace it and nothing remains when the process ends.
+ * Throws if no folder works.
  */
 export function loadNativePart(asset: string): unknown {
-  const faults: string[] = [];
+  const problems: string[] = [];
   for (const folder of folders) {
     try {
-      return loadBy(folder, asset);
+      return loadFrom(folder, asset);
     } catch (error) {
-      faults.push(`${folder}: ${String(error)}`);
+      problems.push(`${folder}: ${String(error)}`);
     }
   }
-  throw new Error(`${asset} cannot be loaded from the executable: ${faults.join('; ')}`);
+  throw new Error(`${asset} cannot be loaded from the executable: ${problems.join('; ')}`);
 }
 
-function loadBy(folder: string, asset: string): unknown {
+function loadFrom(folder: string, asset: string): unknown {
   const content = getRawAsset(asset);
-  if (typeof content === 'string') throw new Error(`${asset} is no file`);
+  if (typeof content === 'string') throw new Error(`${asset} is not a binary asset`);
   const flags = TMPFILE | constants.O_DIRECTORY | constants.O_RDWR | constants.O_EXCL;
   const file = openSync(folder, flags, 0o600);
   try {
@@ -40,7 +40,7 @@ function loadBy(folder: string, asset: string): unknown {
     process.dlopen(library, `/proc/self/fd/${file}`);
     return library.exports;
   } finally {
-    // Once it is mapped it stays.
+    // The mapping stays valid after the file is closed.
     closeSync(file);
   }
 }

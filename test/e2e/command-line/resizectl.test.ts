@@ -262,9 +262,9 @@ describe('resizectl resize', () => {
 
   test.each([
     [['get', 'pod', 'no-such'], 2, /no pod of this node is named "no-such"/],
-    [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: look at crictl pods/],
+    [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: check crictl pods/],
     [['resize', 'web', 'app.disk=1Gi'], 2, /"app\.disk=1Gi" is no wish/],
-    [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: look at crictl ps/],
+    [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: check crictl ps/],
     [['resize', 'web', 'app.memory=1000Ti'], 3, /EXCEEDS_NODE: .*\n.*what to do: ask for less/],
     [['resize', 'web', 'volume.cache=half'], 3, /INVALID_(?:ANNOTATION|VALUE): /],
     [['cancel', 'f00'], 2, /UNKNOWN_RESIZE: /],

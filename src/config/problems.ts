@@ -1,29 +1,29 @@
 import type * as z from 'zod/mini';
 import { type ConfigKey, alternatives, configKeys, settingOf } from './schema.ts';
 
-/** A fault of the settings: which key, and what is wrong with its value. */
-export interface Fault {
-  /** Path of the key; empty when the whole is meant. */
+/** An invalid setting. */
+export interface Problem {
+  /** Path of the key. Empty for the settings as a whole. */
   readonly path: readonly PropertyKey[];
   readonly text: string;
 }
 
-/** Says each of zod's issues as a person would: the value, and what is allowed. */
-export function faultsOf(error: z.core.$ZodError, input: unknown, allowedKeys: readonly string[]): Fault[] {
-  return error.issues.flatMap((issue): Fault[] => {
+/** Describes each of zod's issues for users: the value and the allowed values. */
+export function problemsOf(error: z.core.$ZodError, input: unknown, allowedKeys: readonly string[]): Problem[] {
+  return error.issues.flatMap((issue): Problem[] => {
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((key) => ({
         path: [...issue.path, key],
-        text: `unknown key${suggestion(key, allowedKeys)}; allowed are ${allowedKeys.join(', ')}`,
+        text: `unknown key${suggestion(key, allowedKeys)}; allowed keys: ${allowedKeys.join(', ')}`,
       }));
     }
     const key = issue.path[0];
     const value = valueAt(input, issue.path);
-    return [{ path: issue.path, text: `${shown(value)} ${demandOf(issue, key)}` }];
+    return [{ path: issue.path, text: `${shown(value)} ${requirementOf(issue, key)}` }];
   });
 }
 
-function demandOf(issue: z.core.$ZodIssue, key: PropertyKey | undefined): string {
+function requirementOf(issue: z.core.$ZodIssue, key: PropertyKey | undefined): string {
   if (issue.code === 'custom') return issue.message;
   if (issue.code === 'invalid_value') return `must be ${alternatives(issue.values.map(String))}`;
   return `must be ${isConfigKey(key) ? settingOf(key).allowed : 'a mapping of settings'}`;
@@ -38,7 +38,7 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-/** A value as it stands in an error: short, on one line. */
+/** Formats a value for an error: short, on one line. */
 function shown(value: unknown): string {
   if (value === undefined || value === null) return 'an empty value';
   const text = JSON.stringify(value) as string | undefined;
@@ -46,14 +46,14 @@ function shown(value: unknown): string {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 }
 
-/** `; did you mean "kubeletRoot"?` when a known key differs in little. */
+/** ` (did you mean kubeletRoot?)` if a known key is similar. */
 function suggestion(key: string, known: readonly string[]): string {
   const simple = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
   const near = known.find((name) => distance(simple(name), simple(key)) <= Math.max(1, Math.floor(name.length / 5)));
   return near === undefined ? '' : ` (did you mean ${near}?)`;
 }
 
-/** Levenshtein's distance. */
+/** Levenshtein distance. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (const [index, letter] of Array.from(a).entries()) {
