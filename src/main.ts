@@ -21,7 +21,7 @@ import {
   listenOnPassed,
   openFrontDoor,
   serveConnection,
-  switchReport,
+  proxyReport,
 } from './server/index.ts';
 import { tracesOf } from './grpc/index.ts';
 
@@ -55,7 +55,7 @@ async function run(config: Config): Promise<void> {
   const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
   const local = createLocalServer(resizing.handlers, { log, counters });
   const isFirst = oncePerKey();
-  const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
+  const observer = proxyReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
   const frontDoor = openFrontDoor({
     serve: (client, options) => serveConnection(client, { ...options, observer }),
     backendPath: config.containerRuntimeEndpoint,

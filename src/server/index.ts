@@ -10,5 +10,5 @@ export {
 export type { Interceptors } from './handlers/index.ts';
 export { listen, listenOnPassed } from './listener/index.ts';
 export type { Listener } from './listener/index.ts';
-export { switchReport } from './proxy-report.ts';
+export { proxyReport } from './proxy-report.ts';
 export { serveConnection } from './proxy/index.ts';

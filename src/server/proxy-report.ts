@@ -1,12 +1,12 @@
 import { status } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
-import type { SwitchObserver } from './proxy/index.ts';
+import type { ProxyObserver } from './proxy/index.ts';
 import { ErrorCode } from './http2/index.ts';
 import { tracesOf } from '../grpc/index.ts';
 
 const OK: number = status.OK;
 
-export interface SwitchReportOptions {
+export interface ProxyReportOptions {
   readonly log: Log;
   readonly counters: Counters;
   /** Whether calls that only pass leave a line too. */
@@ -16,7 +16,7 @@ export interface SwitchReportOptions {
 }
 
 /** Turns what the switch sees into lines of the log and counts. */
-export function switchReport({ log, counters, logPassedCalls, isFirst }: SwitchReportOptions): SwitchObserver {
+export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyReportOptions): ProxyObserver {
   let isLost = false;
   return {
     wantsStatus: logPassedCalls,

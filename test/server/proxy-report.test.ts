@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Log } from '../../src/observe/index.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
-import { switchReport } from '../../src/server/proxy-report.ts';
+import { proxyReport } from '../../src/server/proxy-report.ts';
 
 let lines: object[];
 let counters = createCounters();
@@ -17,7 +17,7 @@ function report(logPassedCalls = false) {
     (fields, msg) =>
       void lines.push({ level, ...fields, msg });
   const log: Log = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
-  return switchReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
+  return proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
 }
 
 it('passed calls leave a line only when asked for, handled ones leave theirs elsewhere', () => {
