@@ -18,7 +18,7 @@ import {
   createLocalServer,
   interceptionOf,
   listen,
-  listenOnPassed,
+  listenOnInherited,
   openFrontDoor,
   serveConnection,
   proxyReport,
@@ -77,7 +77,7 @@ async function run(config: Config): Promise<void> {
           onConnection,
           log,
         })
-      : await listenOnPassed({ ...passed.cri, onConnection });
+      : await listenOnInherited({ ...passed.cri, onConnection });
   const path = passed.cri?.path ?? config.listen;
   log.info(
     {

@@ -251,7 +251,7 @@ describe('a fault of the shim', () => {
     expect((await call()).error?.code).toBe(13);
     const fault = lines.find(({ level }) => level === 'error');
     expect(fault).toMatchObject({ error: 'TypeError', method: '/s/Call' });
-    expect(String(fault?.['stack'])).toContain('local.test.ts');
+    expect(String(fault?.['stack'])).toContain('local-server.test.ts');
   });
 });
 
