@@ -18,10 +18,10 @@ import {
   createLocalServer,
   interceptionOf,
   listen,
-  listenOnPassed,
+  listenOnInherited,
   openFrontDoor,
   serveConnection,
-  switchReport,
+  proxyReport,
 } from './server/index.ts';
 import { tracesOf } from './grpc/index.ts';
 
@@ -55,7 +55,7 @@ async function run(config: Config): Promise<void> {
   const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
   const local = createLocalServer(resizing.handlers, { log, counters });
   const isFirst = oncePerKey();
-  const observer = switchReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
+  const observer = proxyReport({ log, counters, logPassedCalls: config.logPassedCalls, isFirst });
   const frontDoor = openFrontDoor({
     serve: (client, options) => serveConnection(client, { ...options, observer }),
     backendPath: config.containerRuntimeEndpoint,
@@ -77,7 +77,7 @@ async function run(config: Config): Promise<void> {
           onConnection,
           log,
         })
-      : await listenOnPassed({ ...passed.cri, onConnection });
+      : await listenOnInherited({ ...passed.cri, onConnection });
   const path = passed.cri?.path ?? config.listen;
   log.info(
     {

@@ -3,7 +3,7 @@ import type { Config } from '../config/index.ts';
 import type { Counters, Log, ReadinessReport } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { openResizeApi } from '../api/index.ts';
-import { listen, listenOnPassed } from '../server/index.ts';
+import { listen, listenOnInherited } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
@@ -34,7 +34,7 @@ export async function startResizeApi(config: Config, parts: ResizeApiParts): Pro
     listen: (onConnection) =>
       passed === undefined
         ? listen({ path, rights: { mode }, onConnection, log })
-        : listenOnPassed({ ...passed, onConnection }),
+        : listenOnInherited({ ...passed, onConnection }),
     ...{ pods, resizes, clock: systemClock, readiness, log, counters },
   });
 }

@@ -13,7 +13,7 @@ import {
   type Interceptors,
   type Listener,
   createInterceptors,
-  listenOnPassed,
+  listenOnInherited,
   localHandlers,
   noInterceptors,
 } from '../server/index.ts';
@@ -63,7 +63,7 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
     handlers: new Map(),
     async begin() {
       if (passed !== undefined)
-        refusing = await listenOnPassed({ ...passed, onConnection: (connection) => connection.destroy() });
+        refusing = await listenOnInherited({ ...passed, onConnection: (connection) => connection.destroy() });
     },
     readiness: () =>
       Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),

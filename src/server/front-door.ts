@@ -3,17 +3,17 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Interception } from './proxy/index.ts';
 
-/** One client's connection in the switch. */
+/** One proxied client connection. */
 export interface Connection {
-  /** Tells the client that no new streams are taken; closes when the running ones have ended. */
+  /** Starts a graceful shutdown: no new streams; closes when the running ones have ended. */
   shutdown(): void;
-  /** Ends it at once. */
+  /** Closes at once. */
   destroy(): void;
   readonly closed: Promise<void>;
   readonly activeStreams: number;
 }
 
-/** What the switch needs to serve a connection. */
+/** What the proxy needs to serve a connection. */
 export interface ConnectionOptions {
   readonly connectBackend: (onread: OnReadOpts) => Socket;
   readonly connectLocal: () => Duplex;
@@ -21,24 +21,26 @@ export interface ConnectionOptions {
 }
 
 export interface FrontDoorOptions {
-  /** The switch: gives each accepted connection its way. */
+  /** Starts the proxy for an accepted connection. */
   readonly serve: (client: Socket, options: ConnectionOptions) => Connection;
   /** Absolute path of the backend's socket. */
   readonly backendPath: string;
   /** Opens a connection to the local server. */
   readonly connectLocal: () => Duplex;
   readonly interception: Interception;
-  /** A connection to the backend has come about. */
+  /** Called when a connection to the backend has been established. */
   readonly onBackend: () => void;
 }
 
-/** All connections of clients, from the first to the last. */
+/** All client connections of the CRI socket. */
 export interface FrontDoor {
+  /** Serves a client connection. During a shutdown the connection is shut down at once. */
   accept(client: Socket): void;
+  /** The number of open client connections. */
   readonly connections: number;
   /**
-   * Takes no new streams, and resolves when the running ones have ended: by themselves, or cut after `timeout`
-   * milliseconds. Gives the number of streams that were cut.
+   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves with the
+   * number of those.
    */
   shutdown(timeout: number): Promise<number>;
 }

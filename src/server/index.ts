@@ -1,3 +1,4 @@
+/** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
 export { openFrontDoor } from './front-door.ts';
 export {
   callFields,
@@ -8,7 +9,7 @@ export {
   noInterceptors,
 } from './handlers/index.ts';
 export type { Interceptors } from './handlers/index.ts';
-export { listen, listenOnPassed } from './listener/index.ts';
+export { listen, listenOnInherited } from './listener/index.ts';
 export type { Listener } from './listener/index.ts';
-export { switchReport } from './proxy-report.ts';
+export { proxyReport } from './proxy-report.ts';
 export { serveConnection } from './proxy/index.ts';

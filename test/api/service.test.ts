@@ -607,7 +607,7 @@ describe('the socket', () => {
 
   it('has its mode, and is not taken from one that lives', async () => {
     expect((lstatSync(path).mode & 0o777).toString(8)).toBe('600');
-    await expect(open(0o600)).rejects.toThrow(/already listens there; stop it, or give another path$/);
+    await expect(open(0o600)).rejects.toThrow(/already listens there; stop it or use another path$/);
     expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);
     await api.close(0);
     api = await open(0o660);

@@ -213,7 +213,7 @@ describe('the socket', () => {
     const second = start();
     expect(await second.exited).toEqual({ code: 1, signal: null });
     expect(second.stderr).toBe(
-      `cri-resize-shim: cannot listen on ${listen}: pid ${first.process.pid} (node) already listens there; stop it, or give another path\n`,
+      `cri-resize-shim: cannot listen on ${listen}: pid ${first.process.pid} (node) already listens there; stop it or use another path\n`,
     );
     expect(await connect().call('/s/Echo', 'x')).toBe('x');
   });
@@ -242,7 +242,7 @@ describe('the socket', () => {
     const program = startWith({ uid: 65_534 }, '--listen', join(folder, 'x.sock'));
     expect(await program.exited).toEqual({ code: 1, signal: null });
     expect(program.stderr).toBe(
-      `cri-resize-shim: cannot listen on ${folder}/x.sock: no right to make a socket in ${folder}; run as root, or give a path in a folder of your own\n`,
+      `cri-resize-shim: cannot listen on ${folder}/x.sock: no permission to create a socket in ${folder}; run as root or use a path in a folder of your own\n`,
     );
   });
 });

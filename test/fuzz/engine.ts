@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
-import type { SwitchObserver } from '../../src/server/proxy/index.ts';
+import type { ProxyObserver } from '../../src/server/proxy/index.ts';
 import type { Exchange } from '../../src/server/proxy/interception.ts';
 import { LIMITS, NO_OBSERVER } from '../../src/server/proxy/index.ts';
-import { Switch } from '../../src/server/proxy/connection.ts';
+import { ProxyConnection } from '../../src/server/proxy/connection.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../support/http2/wire.ts';
 import { CORPUS } from './corpus.ts';
 import type { Step } from './corpus.ts';
@@ -58,7 +58,7 @@ class Run {
   asked = false;
   readonly #random: Random;
   readonly #tally: Tally;
-  readonly #core: Switch;
+  readonly #core: ProxyConnection;
   readonly #ends = new Map<string, FakeTransport>();
   readonly #all: FakeTransport[] = [];
   #clock = 0;
@@ -68,7 +68,7 @@ class Run {
   constructor(random: Random, tally: Tally) {
     this.#random = random;
     this.#tally = tally;
-    const observer: SwitchObserver = {
+    const observer: ProxyObserver = {
       ...NO_OBSERVER,
       wantsStatus: random.chance(2),
       protocolError: (side, code, message) => {
@@ -77,7 +77,7 @@ class Run {
         tally[`${side}Errors`] += 1;
       },
     };
-    this.#core = new Switch(
+    this.#core = new ProxyConnection(
       {
         ...LIMITS,
         // Small, so that small inputs reach them.
@@ -85,7 +85,7 @@ class Run {
         requestLimit: 200,
         responseLimit: 20_000,
         heldLimit: 25_000,
-        unhurriedDelay: random.below(2),
+        deferredWriteDelay: random.below(2),
         readAhead: random.below(2) * 100_000,
         observer,
         interception: { route: routeOf, amend: (exchange) => this.#amend(exchange) },
@@ -124,7 +124,7 @@ class Run {
     this.#look();
     if (this.#core.state.kind !== 'closed') throw new Finding(`ended in the state ${this.#core.state.kind}`);
     if (this.#core.streams.running > 0) throw new Finding('streams are left');
-    if (this.#core.amender.kept !== 0) throw new Finding(`${this.#core.amender.kept} bytes are left`);
+    if (this.#core.amender.heldBytes !== 0) throw new Finding(`${this.#core.amender.heldBytes} bytes are left`);
   }
 
   #amend({ response }: Exchange): Promise<Uint8Array | undefined> {

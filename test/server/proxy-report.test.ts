@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Log } from '../../src/observe/index.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
-import { switchReport } from '../../src/server/proxy-report.ts';
+import { proxyReport } from '../../src/server/proxy-report.ts';
 
 let lines: object[];
 let counters = createCounters();
@@ -17,10 +17,10 @@ function report(logPassedCalls = false) {
     (fields, msg) =>
       void lines.push({ level, ...fields, msg });
   const log: Log = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
-  return switchReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
+  return proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
 }
 
-it('passed calls leave a line only when asked for, handled ones leave theirs elsewhere', () => {
+it('logs forwarded calls only if configured, and handled calls elsewhere', () => {
   report().streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   expect(lines).toEqual([]);
   const asked = report(true);
@@ -36,9 +36,9 @@ it('passed calls leave a line only when asked for, handled ones leave theirs els
       outcome: 'answered',
       code: 'NOT_FOUND',
       ms: 1.235,
-      msg: 'passed call',
+      msg: 'forwarded call',
     },
-    { level: 'info', method: '/a/C', route: 'amend', outcome: 'cancelled', ms: 2, msg: 'passed call' },
+    { level: 'info', method: '/a/C', route: 'amend', outcome: 'cancelled', ms: 2, msg: 'forwarded call' },
   ]);
 });
 
@@ -69,7 +69,7 @@ it('an outage of the backend leaves two lines, however many clients try', () => 
   observer.backendLost('connect ENOENT');
   expect(lines).toMatchObject([
     { level: 'warn', error: 'connect ECONNREFUSED' },
-    { level: 'info', msg: 'the backend is back' },
+    { level: 'info', msg: 'backend connected again' },
     { level: 'warn', error: 'connect ENOENT' },
   ]);
 });

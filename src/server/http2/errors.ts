@@ -1,4 +1,4 @@
-/** HTTP/2 error codes (RFC 9113 section 7). Numbers as on the wire. */
+/** HTTP/2 error codes, as on the wire (RFC 9113 7). */
 export const ErrorCode = {
   NO_ERROR: 0,
   PROTOCOL_ERROR: 1,
@@ -14,8 +14,8 @@ export const ErrorCode = {
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
 
 /**
- * A peer broke the protocol in a way that ends its connection (RFC 9113 section 5.4.1). Thrown while a frame is read,
- * caught in one place, never leaves the switch.
+ * A peer's violation of the protocol that ends its connection (RFC 9113 5.4.1). Thrown while a frame is read; ProxyConnection
+ * catches it.
  */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';

@@ -1,25 +1,25 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Frame } from './frame.ts';
-import { LentMemory } from './memory.ts';
+import { ReusedMemory } from './memory.ts';
 
-/** A frame of the usual size, which may straddle chunks, fits in one. */
-const SLAB_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
+/** Size in bytes of the reused buffers for split frames; fits one default-size frame. */
+const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 
 /**
- * Splits a byte stream into frames, whatever the chunks it comes in. A frame that lies whole in a chunk is handed out in
- * place; only one that straddles chunks is copied, once. What is handed out may be used until {@link recycle}.
+ * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is split
+ * across chunks is copied once. The bytes of frames that were handed out are valid until {@link recycle}.
  */
 export class FrameReader {
-  /** Payload bytes that this side told its peer it takes: a longer frame is an error (RFC 9113 section 4.2). */
+  /** The longest payload that was announced to the peer: a longer frame is an error (RFC 9113 4.2). */
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   readonly #frame = new Frame();
   readonly #handle: (frame: Frame) => void;
-  /** A frame that is not whole yet: its first `#filled` bytes. Before the header is whole, of header size. */
+  /** An incomplete frame, of which the first `#filled` bytes are set. It has header size until its header is complete. */
   #partial: Buffer | undefined;
   #filled = 0;
-  /** Memory for straddling frames. */
-  readonly #slabs = new LentMemory(SLAB_SIZE);
-  #slab: Buffer | undefined;
+  /** Memory for split frames. */
+  readonly #memory = new ReusedMemory(BUFFER_SIZE);
+  #buffer: Buffer | undefined;
   #stopped = false;
   #rest: Buffer[] = [];
 
@@ -27,7 +27,7 @@ export class FrameReader {
     this.#handle = handle;
   }
 
-  /** @throws ConnectionError when a frame is too long, and whatever the handler throws */
+  /** @throws ConnectionError when a frame is too long, and what the handler throws */
   push(chunk: Buffer): void {
     if (this.#stopped) {
       this.#rest.push(Buffer.from(chunk));
@@ -35,23 +35,23 @@ export class FrameReader {
     }
     let at = 0;
     while (this.#partial !== undefined && at < chunk.length) at = this.#fill(this.#partial, chunk, at);
-    at = this.#whole(chunk, at);
+    at = this.#completeFrames(chunk, at);
     if (at === chunk.length) return;
     if (this.#isStopped()) this.#rest.push(Buffer.from(chunk.subarray(at)));
-    else this.#keep(chunk, at);
+    else this.#startPartial(chunk, at);
   }
 
-  /** Nobody looks at the bytes of the frames handed out so far any more. */
+  /** Reuses the memory of the frames handed out so far. Their bytes become invalid. */
   recycle(): void {
-    this.#slabs.giveBack(this.#slab);
+    this.#memory.giveBack(this.#buffer);
   }
 
-  /** For whoever handles a frame: leaves what follows for {@link resume}. */
+  /** Leaves the frames that follow for {@link resume}. May be called while a frame is handled. */
   stop(): void {
     this.#stopped = true;
   }
 
-  /** Goes on after {@link stop}, with what has come meanwhile. */
+  /** Continues after {@link stop} with what has arrived since. */
   resume(): void {
     this.#stopped = false;
     const rest = this.#rest;
@@ -63,17 +63,17 @@ export class FrameReader {
     return this.#stopped;
   }
 
-  /** Bytes of a frame that has not come whole, or that were left by {@link stop}. */
+  /** Bytes of an incomplete frame, or left by {@link stop}. */
   get pending(): number {
     return this.#filled + this.#rest.reduce((sum, chunk) => sum + chunk.length, 0);
   }
 
-  /** A call, since a handler may have changed it. */
+  /** A method, so that TypeScript does not assume that a handler left the value unchanged. */
   #isStopped(): boolean {
     return this.#stopped;
   }
 
-  #whole(chunk: Buffer, from: number): number {
+  #completeFrames(chunk: Buffer, from: number): number {
     let at = from;
     while (!this.#isStopped() && chunk.length - at >= FRAME_HEADER_SIZE) {
       const end = at + this.#sizeOf(chunk, at);
@@ -84,32 +84,35 @@ export class FrameReader {
     return at;
   }
 
-  /** Size of the frame whose header is at `at`, header included. */
+  /** Returns the size of the frame whose header is at `at`, header included. */
   #sizeOf(bytes: Buffer, at: number): number {
     const length = bytes.readUInt32BE(at) >>> 8;
     if (length > this.maxFrameSize)
-      throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `frame of ${length} bytes, more than ${this.maxFrameSize}`);
+      throw new ConnectionError(
+        ErrorCode.FRAME_SIZE_ERROR,
+        `frame of ${length} bytes exceeds the maximum of ${this.maxFrameSize}`,
+      );
     return FRAME_HEADER_SIZE + length;
   }
 
-  #keep(chunk: Buffer, at: number): void {
+  #startPartial(chunk: Buffer, at: number): void {
     const rest = chunk.length - at;
     const size = rest < FRAME_HEADER_SIZE ? FRAME_HEADER_SIZE : this.#sizeOf(chunk, at);
-    // The whole size at once, and not more: a peer that announces a long frame and sends nothing holds maxFrameSize.
+    // Allocates the exact size at once: a peer that announces a long frame and sends nothing occupies at most maxFrameSize.
     const partial = this.#allocate(size);
     chunk.copy(partial, 0, at);
     this.#partial = partial;
     this.#filled = rest;
   }
 
-  /** Large buffers come from the garbage collector dear: one for each burst would be most of what a long list costs. */
+  /** Reuses buffers: one new large buffer for each burst would be most of the cost of a long list. */
   #allocate(size: number): Buffer {
-    if (size <= FRAME_HEADER_SIZE || size > SLAB_SIZE) return Buffer.allocUnsafe(size);
-    this.#slab = this.#slabs.take();
-    return this.#slab.subarray(0, size);
+    if (size <= FRAME_HEADER_SIZE || size > BUFFER_SIZE) return Buffer.allocUnsafe(size);
+    this.#buffer = this.#memory.take();
+    return this.#buffer.subarray(0, size);
   }
 
-  /** Copies what the partial frame still needs, and hands it out when it is whole. Returns how far it read. */
+  /** Completes the partial frame from the chunk, and hands it out when it is complete. Returns the position after the bytes read. */
   #fill(partial: Buffer, chunk: Buffer, at: number): number {
     const copied = chunk.copy(partial, this.#filled, at);
     this.#filled += copied;
@@ -123,7 +126,7 @@ export class FrameReader {
     }
     this.#partial = undefined;
     this.#filled = 0;
-    this.#slab = undefined;
+    this.#buffer = undefined;
     this.#emit(partial, 0, partial.length);
     return at + copied;
   }

@@ -1,6 +1,6 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 
-/** Frame types (RFC 9113 section 6). Others are ignored, as section 4.1 asks. */
+/** Frame types (RFC 9113 6). Other types are ignored (RFC 9113 4.1). */
 export const FrameType = {
   DATA: 0,
   HEADERS: 1,
@@ -14,36 +14,38 @@ export const FrameType = {
   CONTINUATION: 9,
 } as const;
 
-/** Frame flags. END_STREAM and ACK are the same bit of different frames. */
+/** Frame flags. END_STREAM and ACK are the same bit in different frame types. */
 export const Flag = { END_STREAM: 0x1, ACK: 0x1, END_HEADERS: 0x4, PADDED: 0x8, PRIORITY: 0x20 } as const;
 
 export const FRAME_HEADER_SIZE = 9;
-/** SETTINGS_MAX_FRAME_SIZE before anyone says otherwise, and its upper limit (RFC 9113 section 6.5.2). */
+/** Initial value of SETTINGS_MAX_FRAME_SIZE (RFC 9113 6.5.2). */
 export const DEFAULT_MAX_FRAME_SIZE = 16_384;
+/** Largest value of SETTINGS_MAX_FRAME_SIZE (RFC 9113 6.5.2). */
 export const LARGEST_MAX_FRAME_SIZE = 16_777_215;
-/** Connection window, and SETTINGS_INITIAL_WINDOW_SIZE before anyone says otherwise (section 6.9.2). */
+/** Initial connection window and initial value of SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 6.9.2). */
 export const DEFAULT_WINDOW = 65_535;
-/** Of a stream's number: 31 bits, and odd, as those of clients are. */
+/** Largest stream id: 31 bits (RFC 9113 4.1). It is odd, as the ids of clients' streams are. */
 export const LARGEST_STREAM = 0x7fff_ffff;
+/** Largest window (RFC 9113 6.9.1). */
 export const LARGEST_WINDOW = 2 ** 31 - 1;
-/** What a client sends first (section 3.4). */
+/** The client connection preface (RFC 9113 3.4). */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 const NOTHING = Buffer.alloc(0);
 
-/** One frame, in place in the bytes it was read into. The reader uses one object again and again: do not keep it. */
+/** One frame, in place in the bytes it was read into. The reader reuses one object: do not store it. */
 export class Frame {
   buffer: Buffer = NOTHING;
-  /** Where the frame's header begins. */
+  /** Position of the frame's header. */
   start = 0;
-  /** Where its payload begins, padding and priority included. */
+  /** Position of its payload, padding and priority included. */
   payload = 0;
   end = 0;
   type = 0;
   flags = 0;
   streamId = 0;
 
-  /** Payload length: what flow control counts for DATA (RFC 9113 section 6.9.1). */
+  /** Payload length: what flow control counts for DATA (RFC 9113 6.9.1). */
   get length(): number {
     return this.end - this.payload;
   }
@@ -52,12 +54,12 @@ export class Frame {
     return (this.flags & flag) !== 0;
   }
 
-  /** The whole frame as bytes of its own lifetime: a view, not a copy. */
+  /** Returns the frame's bytes: a view, not a copy. */
   bytes(): Buffer {
     return this.buffer.subarray(this.start, this.end);
   }
 
-  /** The DATA or HEADERS content without padding and priority fields (sections 6.1, 6.2). */
+  /** Returns the DATA or HEADERS content without padding and priority fields (RFC 9113 6.1, RFC 9113 6.2). */
   content(): Buffer {
     let from = this.payload;
     let to = this.end;
@@ -73,7 +75,7 @@ export class Frame {
 }
 
 /**
- * The rules about a single frame that need no state: stream zero or not, and fixed lengths (RFC 9113 section 6).
+ * Checks the rules for a single frame that need no state: stream 0 or not, and fixed lengths (RFC 9113 6).
  * @throws ConnectionError
  */
 export function checkFrame(frame: Frame): void {
@@ -85,38 +87,32 @@ export function checkFrame(frame: Frame): void {
       return;
     case FrameType.PRIORITY:
       onStream(frame);
-      // A stream error by section 6.3; a connection error may take its place (section 5.4.1), and does for a frame
-      // that no gRPC peer sends.
-      {
-        exactly(frame, 5);
-        return;
-      }
+      // RFC 9113 6.3 makes this a stream error; RFC 9113 5.4.1 allows a connection error instead. No gRPC peer sends PRIORITY.
+      exactly(frame, 5);
+      return;
     case FrameType.RST_STREAM:
       onStream(frame);
-      {
-        exactly(frame, 4);
-        return;
-      }
+      exactly(frame, 4);
+      return;
     case FrameType.SETTINGS:
       onConnection(frame);
       if (frame.has(Flag.ACK)) {
         exactly(frame, 0);
         return;
       }
-      if (frame.length % 6 !== 0) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS of a broken length');
+      if (frame.length % 6 !== 0)
+        throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS length is not a multiple of 6');
       return;
     case FrameType.PUSH_PROMISE:
-      // Clients may not push, and servers are told by SETTINGS_ENABLE_PUSH 0 that they may not either.
+      // Clients may not push, and the proxy sends SETTINGS_ENABLE_PUSH 0 to servers.
       throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'PUSH_PROMISE is not allowed');
     case FrameType.PING:
       onConnection(frame);
-      {
-        exactly(frame, 8);
-        return;
-      }
+      exactly(frame, 8);
+      return;
     case FrameType.GOAWAY:
       onConnection(frame);
-      if (frame.length < 8) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'GOAWAY too short');
+      if (frame.length < 8) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'GOAWAY is shorter than 8 bytes');
       return;
     case FrameType.WINDOW_UPDATE:
       exactly(frame, 4);
@@ -140,11 +136,11 @@ function exactly(frame: Frame, length: number): void {
   if (frame.length === length) return;
   throw new ConnectionError(
     ErrorCode.FRAME_SIZE_ERROR,
-    `frame of type ${frame.type} has ${frame.length} bytes, not ${length}`,
+    `frame of type ${frame.type} has ${frame.length} bytes, expected ${length}`,
   );
 }
 
-/** Writes the 9 bytes before a payload at `at`. */
+/** Writes a frame header at `at`. */
 export function writeFrameHeader(
   into: Buffer,
   at: number,
@@ -158,7 +154,7 @@ export function writeFrameHeader(
   into.writeUInt32BE(streamId, at + 5);
 }
 
-/** The 9 bytes before a payload. */
+/** Returns a frame header. */
 export function frameHeader(length: number, type: number, flags: number, streamId: number): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_HEADER_SIZE);
   writeFrameHeader(bytes, 0, length, type, flags, streamId);
@@ -188,16 +184,17 @@ export function rstStream(streamId: number, code: number): Buffer {
   return frameOfNumber(FrameType.RST_STREAM, streamId, code);
 }
 
-/** @param opaque the 8 bytes of the PING that is answered */
+/** @param opaque 8 bytes that the acknowledgement repeats */
 export function ping(opaque: Uint8Array): Buffer {
   return frameOf(FrameType.PING, 0, 0, opaque);
 }
 
+/** @param opaque the 8 bytes of the PING that is acknowledged */
 export function pingAck(opaque: Uint8Array): Buffer {
   return frameOf(FrameType.PING, Flag.ACK, 0, opaque);
 }
 
-/** @param debug any bytes; a text for people, as a rule */
+/** @param debug additional debug data: usually a text for people */
 export function goaway(lastStreamId: number, code: number, debug: Uint8Array): Buffer {
   const payload = Buffer.allocUnsafe(8 + debug.length);
   payload.writeUInt32BE(lastStreamId, 0);
@@ -210,7 +207,7 @@ export function settingsAck(): Buffer {
   return frameHeader(0, FrameType.SETTINGS, Flag.ACK, 0);
 }
 
-/** A SETTINGS frame with these (identifier, value) pairs, in order. */
+/** Returns a SETTINGS frame with these (identifier, value) pairs, in order. */
 export function settingsFrame(settings: readonly (readonly [id: number, value: number])[]): Buffer {
   const payload = Buffer.allocUnsafe(6 * settings.length);
   settings.forEach(([id, value], index) => {
@@ -221,7 +218,7 @@ export function settingsFrame(settings: readonly (readonly [id: number, value: n
 }
 
 /**
- * A header block as HEADERS, and CONTINUATION where it is longer than the receiver takes in one frame (section 6.10).
+ * Returns a header block as HEADERS, with CONTINUATION if it does not fit the receiver's maximum frame size (RFC 9113 6.10).
  * @param maxFrameSize the receiver's SETTINGS_MAX_FRAME_SIZE
  */
 export function headersFrames(streamId: number, block: Uint8Array, endStream: boolean, maxFrameSize: number): Buffer {
@@ -240,13 +237,14 @@ export function headersFrames(streamId: number, block: Uint8Array, endStream: bo
 }
 
 /**
- * The same for a block that has room for a frame header before it.
- * @param roomy the block, and {@link FRAME_HEADER_SIZE} bytes before it that are written over
+ * Returns a header block as HEADERS without copying it, if it fits one frame.
+ * @param padded the block, preceded by {@link FRAME_HEADER_SIZE} bytes that the frame header overwrites
  */
-export function headersInPlace(streamId: number, roomy: Buffer, endStream: boolean, maxFrameSize: number): Buffer {
-  const length = roomy.length - FRAME_HEADER_SIZE;
-  if (length > maxFrameSize) return headersFrames(streamId, roomy.subarray(FRAME_HEADER_SIZE), endStream, maxFrameSize);
+export function headersInPlace(streamId: number, padded: Buffer, endStream: boolean, maxFrameSize: number): Buffer {
+  const length = padded.length - FRAME_HEADER_SIZE;
+  if (length > maxFrameSize)
+    return headersFrames(streamId, padded.subarray(FRAME_HEADER_SIZE), endStream, maxFrameSize);
   const flags = Flag.END_HEADERS | (endStream ? Flag.END_STREAM : 0);
-  writeFrameHeader(roomy, 0, length, FrameType.HEADERS, flags, streamId);
-  return roomy;
+  writeFrameHeader(padded, 0, length, FrameType.HEADERS, flags, streamId);
+  return padded;
 }

@@ -2,26 +2,26 @@ import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
 import { Flag, FrameType } from './frame.ts';
 
-/** CONTINUATION frames for one header block. A block of the largest size needs 64 of the smallest maximum size. */
-const MOST_CONTINUATIONS = 1024;
+/** Limit of frames for one header block. A block of the largest accepted size needs 64 frames of the smallest maximum size. */
+const MAX_FRAMES = 1024;
 
-/** A header block that is whole, and the frames that it came in. */
+/** A complete header block and the frames that carried it. */
 export interface HeaderBlock {
   readonly streamId: number;
   readonly endStream: boolean;
-  /** It came in one frame, without padding and priority. */
+  /** Whether one frame without padding and priority carried it. */
   readonly bare: boolean;
-  /** Without padding and priority: what HPACK decodes. */
+  /** The HPACK-encoded fields, without padding and priority. */
   readonly block: Buffer;
-  /** The frames as they came, as a place in `buffer`. */
+  /** The received frames, from `start` to `end`. */
   readonly buffer: Buffer;
   readonly start: number;
   readonly end: number;
 }
 
 /**
- * Puts HEADERS and the CONTINUATION frames after it together (RFC 9113 section 6.10): a block passes whole or not at all, so that
- * nothing else gets between its frames, and a peer that goes away leaves no half of one behind.
+ * Joins HEADERS and the CONTINUATION frames after it (RFC 9113 6.10). Only complete blocks are forwarded, so no other frame
+ * gets between their frames, and a peer that disconnects leaves no partial block behind.
  */
 export class HeaderAssembly {
   #parts: { block: Buffer; frame: Buffer }[] = [];
@@ -36,8 +36,8 @@ export class HeaderAssembly {
   }
 
   /**
-   * Looks at every frame, in order. Returns the block when the frame completes one.
-   * @throws ConnectionError for frames between, and for a block that is too long
+   * Takes every frame of the connection, in order. Returns the block if the frame completes one.
+   * @throws ConnectionError for a frame inside another stream's header block, and for a block that is too long
    */
   take(frame: Frame): HeaderBlock | undefined {
     const isContinuation = frame.type === FrameType.CONTINUATION;
@@ -71,12 +71,12 @@ export class HeaderAssembly {
 
   #add(frame: Frame, block: Buffer): HeaderBlock | undefined {
     this.#size += block.length;
-    // Copies: the rest of the block may come with another chunk.
+    // Copies, because the rest of the block may come with another chunk.
     this.#parts.push({ block: Buffer.from(block), frame: Buffer.from(frame.bytes()) });
-    if (this.#size > this.#limit || this.#parts.length > MOST_CONTINUATIONS) throw tooLarge();
+    if (this.#size > this.#limit || this.#parts.length > MAX_FRAMES) throw tooLarge();
     if (!frame.has(Flag.END_HEADERS)) return undefined;
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));
-    const whole = {
+    const complete = {
       streamId: this.#streamId,
       endStream: this.#endStream,
       bare: false,
@@ -88,7 +88,7 @@ export class HeaderAssembly {
     this.#parts = [];
     this.#streamId = 0;
     this.#size = 0;
-    return whole;
+    return complete;
   }
 }
 

@@ -1,3 +1,4 @@
+/** The HTTP/2 wire format: frames, header compression, settings and error codes, without connection state. */
 export { ConnectionError, ErrorCode } from './errors.ts';
 export { FrameReader } from './frame-reader.ts';
 export {
@@ -25,6 +26,6 @@ export {
 export { HeaderAssembly } from './header-assembly.ts';
 export type { HeaderBlock } from './header-assembly.ts';
 export { DEFAULT_TABLE_SIZE, HeaderField, HpackDecoder, HpackEncoder, staticField } from './hpack/index.ts';
-export { LentMemory } from './memory.ts';
+export { ReusedMemory } from './memory.ts';
 export { NO_TABLE_NO_PUSH, readSettings, settingsForClient, settingsForServer } from './settings.ts';
 export type { Settings } from './settings.ts';

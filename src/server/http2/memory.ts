@@ -1,33 +1,33 @@
-/** Buffers of one size that are kept for a while when they are not in use; more are left to the garbage collector. */
-const MOST_KEPT = 4;
+/** The most buffers that are tracked for reuse. Further ones are left to the garbage collector. */
+const MAX_TRACKED = 4;
 
 /**
- * Memory that is lent and comes back all at once, when the switch has nothing more of it in hand. Large buffers are dear: what
- * Node allocates for each read, and what it takes to collect that, was half of what a list of 500 containers cost.
+ * Large buffers of one size that are handed out one by one and reused all at once, when the proxy holds no bytes of them any
+ * more. Allocating a buffer for each read and collecting it again was half of the cost of a list of 500 containers.
  */
-export class LentMemory {
+export class ReusedMemory {
   readonly #size: number;
   readonly #free: Buffer[] = [];
-  #lent: Buffer[] = [];
+  #inUse: Buffer[] = [];
 
   /** @param size of each buffer, in bytes */
   constructor(size: number) {
     this.#size = size;
   }
 
-  /** A buffer of the full size, in use until {@link giveBack}. Its bytes are what they were. */
+  /** Returns a buffer of the full size, in use until {@link giveBack}. Its bytes are not cleared. */
   take(): Buffer {
     const memory = this.#free.pop() ?? Buffer.allocUnsafeSlow(this.#size);
-    // Those that were lent first may be in use for long, if the peer reads slowly: forgotten here, they live while needed.
-    if (this.#lent.length >= MOST_KEPT) this.#lent.shift();
-    this.#lent.push(memory);
+    // If the peer reads slowly, the oldest buffers may stay in use for long. Untracked, they live as long as needed.
+    if (this.#inUse.length >= MAX_TRACKED) this.#inUse.shift();
+    this.#inUse.push(memory);
     return memory;
   }
 
-  /** Nothing that was taken is in use any more, but for what `except` says. */
+  /** Marks all buffers but `except` as free. */
   giveBack(except?: Buffer): void {
-    if (this.#lent.length === 0) return;
-    for (const memory of this.#lent) if (memory !== except) this.#free.push(memory);
-    this.#lent = except === undefined ? [] : [except];
+    if (this.#inUse.length === 0) return;
+    for (const memory of this.#inUse) if (memory !== except) this.#free.push(memory);
+    this.#inUse = except === undefined ? [] : [except];
   }
 }

@@ -8,17 +8,17 @@ import {
   settingsFrame,
 } from './frame.ts';
 
-/** Identifiers (RFC 9113 section 6.5.2). Those that are not here pass without a look. */
+/** Identifiers of settings (RFC 9113 6.5.2). Others are forwarded unread. */
 export const Setting = { HEADER_TABLE_SIZE: 1, ENABLE_PUSH: 2, INITIAL_WINDOW_SIZE: 4, MAX_FRAME_SIZE: 5 } as const;
 
-/** One SETTINGS frame: its values in order, and those that the switch acts on. */
+/** One SETTINGS frame: its values in order, and those that the proxy acts on. */
 export interface Settings {
   readonly all: readonly (readonly [id: number, value: number])[];
   readonly initialWindow: number | undefined;
   readonly maxFrameSize: number | undefined;
 }
 
-/** @throws ConnectionError for values out of range (RFC 9113 section 6.5.2) */
+/** @throws ConnectionError for values out of range (RFC 9113 6.5.2) */
 export function readSettings(frame: Frame): Settings {
   const all: [number, number][] = [];
   let initialWindow: number | undefined;
@@ -44,11 +44,11 @@ export function readSettings(frame: Frame): Settings {
 }
 
 /**
- * A client's SETTINGS as a server behind the switch gets them. The servers may not use a dynamic table: so each of
- * their header blocks stands for itself, and blocks of several servers can go to the client in any order. And they may
- * not push: the switch knows only streams that the client opened.
- * @param first the first frame says so, and what the client says on this later is left out
- * @param ahead bytes that the server may send on each stream beyond what the client takes
+ * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table: each of their header blocks
+ * is then self-contained, and blocks of several servers can reach the client in any order. They may not push either: the
+ * proxy knows only streams that the client opened. The client's own values of these settings are left out.
+ * @param first whether this is the client's first SETTINGS frame, to which these restrictions are added
+ * @param ahead bytes that the server may send on each stream beyond the client's window
  */
 export function settingsForServer(settings: Settings, first: boolean, ahead: number): Buffer {
   const own = new Set<number>([Setting.HEADER_TABLE_SIZE, Setting.ENABLE_PUSH, Setting.INITIAL_WINDOW_SIZE]);
@@ -59,15 +59,15 @@ export function settingsForServer(settings: Settings, first: boolean, ahead: num
   return settingsFrame([...(first ? NO_TABLE_NO_PUSH : []), ...wider, ...passed]);
 }
 
-/** What every server behind the switch is told. */
+/** The settings that every server behind the proxy gets; see {@link settingsForServer}. */
 export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [
   [Setting.HEADER_TABLE_SIZE, 0],
   [Setting.ENABLE_PUSH, 0],
 ];
 
 /**
- * The backend's SETTINGS as the client gets them. The client's header blocks end at the switch's decoder, whose table has
- * the default size, whatever the backend's has.
+ * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of its own
+ * table applies, which is the default, and not the backend's.
  */
 export function settingsForClient(settings: Settings): Buffer {
   return settingsFrame(settings.all.filter(([id]) => id !== Setting.HEADER_TABLE_SIZE));

@@ -2,26 +2,27 @@ import { mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
 
-/** The folder of our socket. */
+/** The folder of the shim's socket. */
 export interface Folder {
   readonly path: string;
-  /** Whether it is there for our socket alone, so that its rights are ours to set. */
+  /** Whether it holds only the shim's sockets, so that the shim may set its permissions. */
   readonly isOurs: boolean;
 }
 
 /**
- * Makes the folder of a socket, for us alone. A folder that was there is taken as ours when it holds nothing but our
- * sockets and belongs to us, as systemd's RuntimeDirectory= makes it; /run or the backend's own folder keep their rights.
- * @param socketNames this socket's name, and those of others of ours that may lie there, left by a shim that was killed
+ * Creates the folder of a socket, with access for the shim's user only. An existing folder counts as the shim's if the user
+ * owns it and it holds only the shim's sockets, as systemd's RuntimeDirectory= creates it. /run and the backend's folder keep
+ * their permissions.
+ * @param socketNames the name of this socket, and of other sockets that a killed shim may have left there
  */
 export function prepareFolder(path: string, socketNames: readonly string[], backendFolder: string | undefined): Folder {
   mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
   const isBackends = backendFolder !== undefined && realPath(path) === realPath(backendFolder);
-  const isOurs = made(path) || (!isBackends && isForSocketsAlone(path, socketNames));
+  const isOurs = created(path) || (!isBackends && holdsOnlySockets(path, socketNames));
   return { path, isOurs };
 }
 
-function made(path: string): boolean {
+function created(path: string): boolean {
   try {
     mkdirSync(path, { mode: 0o700 });
     return true;
@@ -31,9 +32,9 @@ function made(path: string): boolean {
   }
 }
 
-function isForSocketsAlone(path: string, names: readonly string[]): boolean {
+function holdsOnlySockets(path: string, names: readonly string[]): boolean {
   const { uid, mode } = statSync(path);
-  // A folder that others may write to is a meeting place (/tmp), be it empty.
+  // A folder that others may write to (/tmp) is shared, even if it is empty.
   if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) return false;
   return readdirSync(path).every((entry) => names.some((name) => entry === name || entry.startsWith(`.${name}.`)));
 }
@@ -42,7 +43,7 @@ function realPath(path: string): string {
   try {
     return realpathSync(path);
   } catch {
-    // Not there yet: then it is not the folder that is.
+    // A path that does not exist is not the backend's folder.
     return path;
   }
 }

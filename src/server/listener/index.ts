@@ -1,3 +1,4 @@
-export { listenOnPassed } from './inherited.ts';
+/** Listening unix sockets: created with the backend's permissions, or inherited from systemd. */
+export { listenOnInherited } from './inherited.ts';
 export { listen } from './listener.ts';
 export type { Listener } from './listener.ts';

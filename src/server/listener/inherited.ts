@@ -3,31 +3,32 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
 import { ListenError, type Listener } from './listener.ts';
 
-export interface PassedListenOptions {
-  /** A listening unix socket that this process was started with. */
+export interface InheritedListenOptions {
+  /** The file descriptor of a listening unix socket that this process inherited. */
   readonly descriptor: number;
-  /** Where it is bound, for errors. */
+  /** The socket's path, for errors. */
   readonly path: string;
-  /** Takes each accepted connection. */
+  /** Receives each accepted connection. */
   readonly onConnection: (socket: Socket) => void;
 }
 
 /**
- * Accepts on a socket that somebody else has made and keeps: its path, its rights and its folder are theirs, so nothing of that
- * is touched. Who connects once we have stopped waits in its queue for the next one of us. Rejects with ListenError.
+ * Accepts connections on a socket that another process (systemd) created and keeps open. Its path, its permissions and its
+ * folder are not changed. Clients that connect after the shim has stopped wait in its queue for the next shim. Rejects with
+ * ListenError.
  */
-export async function listenOnPassed({ descriptor, path, onConnection }: PassedListenOptions): Promise<Listener> {
+export async function listenOnInherited({ descriptor, path, onConnection }: InheritedListenOptions): Promise<Listener> {
   const server = createServer(onConnection);
   try {
     await accepting(server, descriptor);
   } catch (error) {
-    throw new ListenError(`cannot listen on ${path}, which was passed on: ${messageOf(error)}`, { cause: error });
+    throw new ListenError(`cannot listen on inherited socket ${path}: ${messageOf(error)}`, { cause: error });
   }
   return {
     mirrorBackend: () => undefined,
     failure: new Promise((resolve) => server.once('error', resolve)),
     async close() {
-      // No turn before: who has not been accepted by now is the next one's. One after: who has been is told that we go.
+      // Clients not accepted by now belong to the next shim. The turn lets accepted connections start their graceful shutdown.
       server.close();
       await turn();
     },

@@ -6,10 +6,10 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { type Folder, prepareFolder } from './folder.ts';
-import { type Rights, backendRights, forUsAlone, mirrored, reachOf, rightsOf, setRights } from './rights.ts';
+import { type Rights, backendRights, ownedByShim, mirrored, reachOf, rightsOf, setRights } from './rights.ts';
 import { listenerAt, occupantOf, removeStale } from './stale.ts';
 
-/** Why it is not possible to listen: one sentence with the path and what to do. */
+/** Why listening is not possible: one sentence with the path and what to do. */
 export class ListenError extends Error {
   override readonly name = 'ListenError';
 }
@@ -18,47 +18,49 @@ export interface ListenOptions {
   /** Absolute path of the socket to listen on. */
   readonly path: string;
   readonly rights: SocketRights;
-  /** Names of further sockets of ours that may lie in the same folder, left by a shim that was killed. */
+  /** Names of the shim's other sockets that may exist in the same folder, left by a shim that was killed. */
   readonly neighbours?: readonly string[];
-  /** Takes each accepted connection. */
+  /** Receives each accepted connection. */
   readonly onConnection: (socket: Socket) => void;
   readonly log: Log;
 }
 
 /** Who may connect. */
 export type SocketRights =
-  /** Who may connect to the backend, at this absolute path. */
+  /** Those who may connect to the backend's socket at this absolute path. */
   | { readonly like: string }
-  /** Whom this mode lets, with us as the owner: 0o600. */
+  /** Those whom this mode permits, with the shim's user as the owner. For example 0o600. */
   | { readonly mode: number };
 
 export interface Listener {
   /**
-   * Gives socket and folder the backend's owner and mode as they are now. To be called whenever the backend has been
-   * reached. Until its socket is there only we ourselves may connect; the listener looks for it by itself, too. Does nothing
-   * for a socket with a mode of its own.
+   * Copies the current owner and mode of the backend's socket to the shim's socket and folder. To be called whenever a
+   * connection to the backend is established; the listener also polls until the backend's socket exists. Until then only the
+   * shim's user may connect. Does nothing for a socket with a mode of its own.
    */
   mirrorBackend(): void;
-  /** Resolves, should it ever, when listening has failed. */
+  /** Resolves when listening fails. */
   readonly failure: Promise<Error>;
-  /** Stops listening. Accepted connections stay. The path is unlinked if it still is our socket. */
+  /** Stops listening. Accepted connections stay open. Unlinks the path if it still is the shim's socket. */
   close(): Promise<void>;
 }
 
-/** sun_path of unix(7) is 108 bytes, with the closing zero. */
+/** sun_path of unix(7) has 108 bytes, including the terminating zero. */
 const LONGEST_PATH = 107;
 const CLAIM_ATTEMPTS = 10;
-const LOOK_FOR_BACKEND_MS = 1000;
+const POLL_BACKEND_MS = 1000;
 
 /**
- * Listens on a unix socket that is never open to more than it shall be.
+ * Listens on a unix socket whose permissions are never wider than configured.
  *
- * The socket is bound to a name of its own beside the path, gets its rights there, and is then linked to the path. So it
- * appears there complete and listening; linking fails where something is in the way; and Node, which on closing unlinks
- * the name that a socket was bound with, never touches the path, whoever has it by then.
+ * The socket is bound to a temporary name in the same folder, gets its permissions there, and is then hard-linked to the path:
+ * - It appears at the path complete and listening.
+ * - Linking fails if the path exists.
+ * - When a server closes, Node unlinks the name that it was bound with. That is never the path, which may belong to another
+ *   process by then.
  *
- * Rejects with ListenError when another process listens there, when something else is in the way, or when folder or
- * socket cannot be made.
+ * Rejects with ListenError if another process listens there, if the path is occupied otherwise, or if the folder or the socket
+ * cannot be created.
  */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { path } = options;
@@ -72,7 +74,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
 
 async function listenOrThrow({ path, rights, neighbours = [], onConnection, log }: ListenOptions): Promise<Listener> {
   const bound = boundName(path);
-  // Before anything is touched: the folder of a process that runs is not ours to change.
+  // First of all: the folder of a running process must not be changed.
   await refuseIfTaken(path);
   const backendFolder = 'like' in rights ? dirname(rights.like) : undefined;
   const folder = prepareFolder(dirname(path), [basename(path), ...neighbours], backendFolder);
@@ -81,8 +83,8 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
   const server = createServer(onConnection);
   await bind(server, bound);
   try {
-    setRights(bound, forUsAlone(0o600));
-    if (!mirror(bound) && folder.isOurs) setRights(folder.path, forUsAlone(0o700));
+    setRights(bound, ownedByShim(0o600));
+    if (!mirror(bound) && folder.isOurs) setRights(folder.path, ownedByShim(0o700));
     await claim(bound, path);
   } catch (error) {
     server.close();
@@ -96,33 +98,33 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
     return found?.dev === dev && found.ino === ino;
   };
   const mirrorBackend = (): void => {
-    if (!isStillOurs() || mirror(path)) clearInterval(looking);
+    if (!isStillOurs() || mirror(path)) clearInterval(polling);
   };
-  const looking = setInterval(mirrorBackend, LOOK_FOR_BACKEND_MS).unref();
+  const polling = setInterval(mirrorBackend, POLL_BACKEND_MS).unref();
   mirrorBackend();
   return {
     mirrorBackend,
     failure,
     async close() {
-      clearInterval(looking);
-      // As long as we listen, another one that starts finds us alive and leaves the path: so nothing changes between the
-      // look and the unlink.
+      clearInterval(polling);
+      // While this process listens, another shim that starts finds a live socket and leaves the path alone. So nothing changes
+      // between the check and the unlink.
       if (isStillOurs()) unlinkSync(path);
-      // Who connected until now is still accepted, and told that we go.
+      // Clients that have connected by now are still accepted and shut down gracefully.
       await turn();
       server.close();
     },
   };
 }
 
-/** Beside the path, and not too long. The name starts as the path does, for people who read `ss -xl`. */
+/** Returns a temporary name in the path's folder. It contains the socket's name if that fits, for readers of `ss -xl`. */
 function boundName(path: string): string {
   const random = randomBytes(4).toString('hex');
   const fits = (name: string): boolean => Buffer.byteLength(name) <= LONGEST_PATH;
   if (!fits(path)) {
     throw new ListenError(
-      `cannot listen on ${path}: it has ${Buffer.byteLength(path)} bytes, and a socket's path may have at most ` +
-        `${LONGEST_PATH}; give a shorter one`,
+      `cannot listen on ${path}: the path has ${Buffer.byteLength(path)} bytes, a socket's path at most ${LONGEST_PATH}; ` +
+        `use a shorter path`,
     );
   }
   const name = join(dirname(path), `.${basename(path)}.${random}`);
@@ -130,12 +132,12 @@ function boundName(path: string): string {
   const short = join(dirname(path), `.${random}`);
   if (fits(short)) return short;
   throw new ListenError(
-    `cannot listen on ${path}: its folder has ${Buffer.byteLength(dirname(path))} bytes, and may have at most ` +
-      `${LONGEST_PATH - random.length - 2}; give a shorter one`,
+    `cannot listen on ${path}: the folder's path has ${Buffer.byteLength(dirname(path))} bytes, at most ` +
+      `${LONGEST_PATH - random.length - 2} are possible; use a folder with a shorter path`,
   );
 }
 
-/** Binds and listens. The umask is there for the one synchronous call that makes the file. */
+/** Binds and listens. The umask applies to the one synchronous call that creates the file. */
 function bind(server: Server, name: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
@@ -152,7 +154,7 @@ function bind(server: Server, name: string): Promise<void> {
   });
 }
 
-/** Links our socket to the path, past a stale one. */
+/** Links the socket to the path. Removes a stale socket that is there. */
 async function claim(bound: string, path: string): Promise<void> {
   for (let attempt = 0; attempt < CLAIM_ATTEMPTS; attempt += 1) {
     try {
@@ -163,7 +165,9 @@ async function claim(bound: string, path: string): Promise<void> {
     }
     if ((await refuseIfTaken(path)) === 'stale socket') await removeStale(path);
   }
-  throw new ListenError(`cannot listen on ${path}: other processes keep taking it; is the shim started twice?`);
+  throw new ListenError(
+    `cannot listen on ${path}: other processes keep creating sockets there; check whether the shim runs twice`,
+  );
 }
 
 async function refuseIfTaken(path: string): Promise<'nothing' | 'stale socket'> {
@@ -175,24 +179,27 @@ async function refuseIfTaken(path: string): Promise<'nothing' | 'stale socket'> 
     case 'live socket': {
       const ownNames = join(dirname(path), `.${basename(path)}.`);
       const who = listenerAt((name) => name === path || name.startsWith(ownNames)) ?? 'another process';
-      throw new ListenError(`cannot listen on ${path}: ${who} already listens there; stop it, or give another path`);
+      throw new ListenError(`cannot listen on ${path}: ${who} already listens there; stop it or use another path`);
     }
     case 'no socket':
       throw new ListenError(
-        `cannot listen on ${path}: something that is no socket is there; remove it, or give another path`,
+        `cannot listen on ${path}: the path exists and is not a socket; remove it or use another path`,
       );
   }
 }
 
-/** For a socket with a mode of its own; that of a folder of its own lets the same through. Nothing is left to look for. */
+/** Sets a configured mode. The shim's own folder lets the same classes through. Returns true: there is nothing to poll for. */
 function giveMode(target: string, folder: Folder, mode: number): boolean {
   const through = ((mode & 0o060) === 0 ? 0 : 0o010) | ((mode & 0o006) === 0 ? 0 : 0o001);
-  if (folder.isOurs) setRights(folder.path, forUsAlone(0o700 | through));
-  setRights(target, forUsAlone(mode));
+  if (folder.isOurs) setRights(folder.path, ownedByShim(0o700 | through));
+  setRights(target, ownedByShim(mode));
   return true;
 }
 
-/** Whether the backend's rights are known. Where they cannot be given, the narrower ones stay: that serves root. */
+/**
+ * Copies the backend's permissions. Returns false if its socket does not exist yet. If copying fails, the narrower permissions
+ * stay, which are enough for clients that run as root.
+ */
 function mirrorOrWarn(target: string, folder: Folder, backendPath: string, log: Log): boolean {
   try {
     const backend = backendRights(backendPath);
@@ -201,10 +208,11 @@ function mirrorOrWarn(target: string, folder: Folder, backendPath: string, log: 
     const before = rightsOf(target);
     setRights(target, mirrored(backend, reachOf(folder.path, backend.socket.gid)));
     const after = rightsOf(target);
-    if (!isSame(before, after)) log.info({ ...after, mode: octal(after.mode) }, "the socket has the backend's rights");
+    if (!isSame(before, after))
+      log.info({ ...after, mode: octal(after.mode) }, 'socket permissions copied from backend');
     return true;
   } catch (error) {
-    log.warn({ socket: target, error: messageOf(error) }, "the socket cannot be given the backend's rights");
+    log.warn({ socket: target, error: messageOf(error) }, 'socket permissions not copied from backend');
     return true;
   }
 }
@@ -213,12 +221,12 @@ const isSame = (a: Rights, b: Rights): boolean => a.uid === b.uid && a.gid === b
 const octal = (mode: number): string => `0${mode.toString(8)}`;
 
 function explained(error: unknown, folder: string): string {
-  const noRight = `no right to make a socket in ${folder}; run as root, or give a path in a folder of your own`;
-  const noFolder = `${folder} is not a folder; give another path`;
+  const noRight = `no permission to create a socket in ${folder}; run as root or use a path in a folder of your own`;
+  const noFolder = `${folder} is not a folder; use another path`;
   const known: Readonly<Record<string, string>> = {
     EACCES: noRight,
     EPERM: noRight,
-    EROFS: `${folder} is on a read-only file system; give a path that can be written`,
+    EROFS: `${folder} is on a read-only file system; use a path on a writable one`,
     ENOTDIR: noFolder,
     EEXIST: noFolder,
   };

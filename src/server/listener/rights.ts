@@ -9,21 +9,21 @@ export interface Rights {
   readonly mode: number;
 }
 
-/** Who may connect to the backend: the rights of its socket and of the folder that holds it. */
+/** Who may connect to the backend: the permissions of its socket and of the socket's folder. */
 export interface BackendRights {
   readonly socket: Rights;
   readonly folder: Rights;
-  /** Which classes may get to the folder of the socket, through all folders above it. */
+  /** Which permission classes can reach the socket's folder through all folders above it. */
   readonly reach: Reach;
 }
 
-/** Whether members of a socket's group, and everybody else, may search every folder on the way to it. */
+/** Whether the socket's group, and all other users, have search permission for every folder on the path to it. */
 export interface Reach {
   readonly group: boolean;
   readonly other: boolean;
 }
 
-/** Reads the backend's rights; undefined when there is no socket. */
+/** Reads the permissions of the backend's socket. Returns undefined if there is no socket. */
 export function backendRights(socketPath: string): BackendRights | undefined {
   try {
     const path = realpathSync(socketPath);
@@ -37,19 +37,19 @@ export function backendRights(socketPath: string): BackendRights | undefined {
   }
 }
 
-/** Reads a file's rights. */
+/** Reads a file's owner and permissions. */
 export function rightsOf(path: string): Rights {
   const { uid, gid, mode } = statSync(path);
-  // With the sticky bit: a folder for all without it would be more than one with it.
+  // Includes the sticky bit: without it, a folder with mode 1777 would become more permissive.
   return { uid, gid, mode: mode & 0o1777 };
 }
 
-/** This mode, for the user that we are. */
-export function forUsAlone(mode: number): Rights {
+/** Returns this mode with the shim's user and group as owner. */
+export function ownedByShim(mode: number): Rights {
   return { uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0, mode };
 }
 
-/** Reads who may get to a folder, from the root of the file system down to the folder itself. */
+/** Reads who can reach a folder, from the root of the file system down to the folder itself. */
 export function reachOf(folder: string, gid: number): Reach {
   let [group, other] = [true, true];
   for (let path = realpathSync(folder); ; path = dirname(path)) {
@@ -61,8 +61,8 @@ export function reachOf(folder: string, gid: number): Reach {
 }
 
 /**
- * The rights of our socket: the backend's, less what a class could do here that could not get to the backend's socket
- * for its folders. Where the folders are alike these are the backend's own.
+ * Returns the permissions for the shim's socket: the backend's, without those of classes that can reach the shim's socket but,
+ * because of its folders, not the backend's.
  */
 export function mirrored(backend: BackendRights, here: Reach): Rights {
   let { mode } = backend.socket;
@@ -72,8 +72,9 @@ export function mirrored(backend: BackendRights, here: Reach): Rights {
 }
 
 /**
- * Gives a file these rights, without an instant in which it has more than before or after: what the new owner or group
- * is not meant to have is taken off before it changes hands. Where we may not give it away it stays ours, for us alone.
+ * Sets a file's owner and permissions. At no instant are they wider than before or after: permissions that the new owner or
+ * group should not have are removed before the owner changes. If the shim may not change the owner (EPERM), the file keeps its
+ * owner and is accessible to that owner only.
  */
 export function setRights(path: string, wanted: Rights): void {
   const current = rightsOf(path);

@@ -13,10 +13,10 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errnoOf } from '../../core/errors/index.ts';
 
-/** What stands in the way at a path where a socket shall be. */
+/** What exists at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';
 
-/** Looks what is at a path; asks a socket whether somebody listens. Rejects when that cannot be found out. */
+/** Finds out what exists at a path. Connects to a socket to see whether a process listens. Rejects if neither is possible. */
 export async function occupantOf(path: string): Promise<Occupant> {
   try {
     if (!lstatSync(path).isSocket()) return 'no socket';
@@ -35,31 +35,31 @@ function probe(path: string): Promise<Occupant> {
       resolve('live socket');
     });
     socket.once('error', (error) => {
-      const occupant = answers.get(errnoOf(error) ?? '');
+      const occupant = occupantByErrno.get(errnoOf(error) ?? '');
       if (occupant === undefined) reject(error);
       else resolve(occupant);
     });
   });
 }
 
-const answers: ReadonlyMap<string, Occupant> = new Map([
+const occupantByErrno: ReadonlyMap<string, Occupant> = new Map([
   ['ECONNREFUSED', 'stale socket'],
   ['ENOENT', 'nothing'],
-  // Its queue is full: somebody listens, and is slow.
+  // The queue of the listening process is full.
   ['EAGAIN', 'live socket'],
-  // A socket of another type: not for us, but somebody's.
+  // A socket of another type (datagram), in use by another program.
   ['EPROTOTYPE', 'live socket'],
 ]);
 
 const LOCK_EX_NB = 2 | 4;
-/** Whoever holds the lock needs it for one probe. */
+/** The lock is held for one probe, so it is free soon. */
 const LOCK_ATTEMPTS = 100;
 const LOCK_PAUSE_MS = 50;
 
 /**
- * Removes a socket that nobody listens on, and nothing else: of processes that start at the same time and all find it,
- * one after the other looks again under a lock, so that none removes what another has just put there. The kernel drops
- * the lock with its holder; the file stays.
+ * Removes a socket that no process listens on. Processes that start at the same time check again one by one under a lock, so
+ * that none removes a socket that another has just created. The kernel releases the lock when its holder exits; the lock file
+ * stays.
  */
 export async function removeStale(path: string): Promise<void> {
   const { default: koffi } = await import('koffi');
@@ -69,7 +69,9 @@ export async function removeStale(path: string): Promise<void> {
   try {
     for (let attempt = 0; flock(lock, LOCK_EX_NB) !== 0; attempt += 1) {
       if (attempt === LOCK_ATTEMPTS)
-        throw new Error(`${lockFile} has been locked by another process for long; is it hanging?`);
+        throw new Error(
+          `another process has held the lock ${lockFile} for ${(LOCK_ATTEMPTS * LOCK_PAUSE_MS) / 1000} s: check whether it hangs`,
+        );
       await delay(LOCK_PAUSE_MS);
     }
     if ((await occupantOf(path)) === 'stale socket') unlinkSync(path);
@@ -79,8 +81,8 @@ export async function removeStale(path: string): Promise<void> {
 }
 
 /**
- * The process that listens at a path, as `pid 123 (containerd)`; undefined when it cannot be seen from here. The kernel
- * knows a socket by the name that it was bound with, `bound`, of which there may be several.
+ * Returns the process that listens on a socket, as `pid 123 (containerd)`, or undefined if it cannot be seen from here.
+ * @param bound tells whether a name is the socket's: the kernel lists sockets by the name they were bound with
  */
 export function listenerAt(bound: (name: string) => boolean): string | undefined {
   try {
@@ -92,19 +94,19 @@ export function listenerAt(bound: (name: string) => boolean): string | undefined
     const pid = readdirSync('/proc').find((entry) => /^\d+$/.test(entry) && holdsAny(entry, inodes));
     return pid === undefined ? undefined : `pid ${pid} (${programOf(pid)})`;
   } catch {
-    // Only makes an error clearer; without /proc it is less clear.
+    // The process only adds detail to an error message. Without /proc the message goes without it.
     return undefined;
   }
 }
 
-/** By its executable: the name that a process gives itself says little (`MainThread` with Node 24). */
+/** Returns the name of the executable: the process name may be unspecific (`MainThread` with Node 24). */
 const programOf = (pid: string): string => basename(readlinkSync(`/proc/${pid}/exe`).replace(/ \(deleted\)$/, ''));
 
 function holdsAny(pid: string, inodes: readonly string[]): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => inodes.includes(readlinkSync(`/proc/${pid}/fd/${fd}`)));
   } catch {
-    // It has ended meanwhile, or its descriptors are closed.
+    // The process has ended, or its descriptors may not be read.
     return false;
   }
 }

@@ -1,6 +1,3 @@
-import { FloodMeter } from './flood-meter.ts';
-import type { PassStream, Stream } from './stream.ts';
-import type { Switch } from './connection.ts';
 import {
   ConnectionError,
   DEFAULT_TABLE_SIZE,
@@ -26,27 +23,50 @@ import {
   settingsForServer,
   windowUpdate,
 } from '../http2/index.ts';
+import type { Amender } from './amending/index.ts';
+import type { BackendSide } from './backend-side.ts';
+import { FloodMeter } from './flood-meter.ts';
+import type { FlowControl } from './flow-control/index.ts';
+import type { GracefulShutdown } from './graceful-shutdown.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import type { PassStream, Stream, Streams } from './streams/index.ts';
+import type { Outbox } from './transport/index.ts';
 
-/** Frames of one kind in a second that answer nothing of ours; see {@link FloodMeter}. */
+/** What {@link ClientSide} uses of the connection. */
+export interface ClientSidePorts {
+  readonly options: ProxyConnectionOptions;
+  readonly lifecycle: Lifecycle;
+  readonly toClient: Outbox;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  readonly streams: Streams;
+  readonly amender: Amender;
+  readonly backend: BackendSide;
+  readonly gracefulShutdown: GracefulShutdown;
+}
+
+/** Unsolicited frames of one kind per second; see {@link FloodMeter}. */
 const FLOOD_LIMIT = 10_000;
 
-/** What the client sends: read, checked, and led to whoever owns the stream. */
+/** Reads and checks what the client sends, and forwards it to the server of its stream. */
 export class ClientSide {
   readonly reader = new FrameReader((frame) => this.#frame(frame));
-  /** The client's SETTINGS that have not been acknowledged to it, oldest first. */
+  /** The client's SETTINGS that have not been acknowledged, oldest first. */
   readonly unacknowledged: Settings[] = [];
-  /** SETTINGS_INITIAL_WINDOW_SIZE of the client, as far as it was acknowledged. */
+  /** The client's SETTINGS_INITIAL_WINDOW_SIZE, as last acknowledged. */
   initialWindow = DEFAULT_WINDOW;
-  /** The client's SETTINGS, as the local server gets them. Undefined until they have come. */
-  greeted = false;
-  /** The highest stream that the client has opened. */
+  /** Whether the client's first SETTINGS have come. */
+  settingsReceived = false;
+  /** The highest stream id that the client has opened. */
   lastStreamId = 0;
-  /** Bytes of the connection window to give back to the client, for DATA that the backend does not get. */
-  #owed = 0;
+  /** Bytes of the connection window to return to the client, for DATA that is not forwarded to the backend. */
+  #windowToReturn = 0;
   #prefaceLeft = PREFACE.length;
-  /** {@link Gate.passed} at the last ping. */
-  #passed = 0;
-  readonly #switch: Switch;
+  /** {@link FlowControl.sentFrames} at the last PING. */
+  #sentFramesAtPing = 0;
+  readonly #ports: ClientSidePorts;
   readonly #assembly: HeaderAssembly;
   readonly #decoder: HpackDecoder;
   readonly #encoder = new HpackEncoder();
@@ -54,9 +74,9 @@ export class ClientSide {
   readonly #settings: FloodMeter;
   readonly #resets: FloodMeter;
 
-  constructor(core: Switch) {
-    this.#switch = core;
-    const { headerListLimit, now } = core.options;
+  constructor(ports: ClientSidePorts) {
+    this.#ports = ports;
+    const { headerListLimit, now } = ports.options;
     this.#assembly = new HeaderAssembly(headerListLimit);
     this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, headerListLimit);
     this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
@@ -76,39 +96,35 @@ export class ClientSide {
     if (expected < chunk.length) this.reader.push(expected === 0 ? chunk : chunk.subarray(expected));
   }
 
-  /** The client gets these bytes of its connection window back, with the next {@link settle}. */
-  owe(bytes: number): void {
-    this.#owed += bytes;
+  /** Returns connection window to the client. */
+  returnWindow(): void {
+    if (this.#windowToReturn === 0) return;
+    this.#ports.toClient.push(windowUpdate(0, this.#windowToReturn));
+    this.#windowToReturn = 0;
   }
 
-  settle(): void {
-    if (this.#owed === 0) return;
-    this.#switch.toClient.push(windowUpdate(0, this.#owed));
-    this.#owed = 0;
-  }
-
-  /** The oldest of the client's SETTINGS takes effect, now that its acknowledgement is on its way (section 6.5.3). */
+  /** Acknowledges the oldest of the client's SETTINGS, which takes effect with that (RFC 9113 6.5.3). */
   acknowledge(): void {
     const settings = this.unacknowledged.shift();
     if (settings === undefined) return;
-    const core = this.#switch;
-    core.toClient.push(settingsAck());
-    core.gate.maxFrameSize = settings.maxFrameSize ?? core.gate.maxFrameSize;
+    const ports = this.#ports;
+    ports.toClient.push(settingsAck());
+    ports.flowControl.maxFrameSize = settings.maxFrameSize ?? ports.flowControl.maxFrameSize;
     if (settings.initialWindow === undefined) return;
     const change = settings.initialWindow - this.initialWindow;
     this.initialWindow = settings.initialWindow;
-    core.streams.shiftWindows(change);
-    if (change > 0) core.gate.pump();
+    ports.streams.shiftWindows(change);
+    if (change > 0) ports.flowControl.pump();
   }
 
-  /** Nobody else will. */
+  /** Acknowledges all pending SETTINGS: the backend, which normally does, is gone. */
   acknowledgeAll(): void {
     while (this.unacknowledged.length > 0) this.acknowledge();
   }
 
   #frame(frame: Frame): void {
     checkFrame(frame);
-    if (!this.greeted && (frame.type !== FrameType.SETTINGS || frame.has(Flag.ACK)))
+    if (!this.settingsReceived && (frame.type !== FrameType.SETTINGS || frame.has(Flag.ACK)))
       throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'the first frame is not SETTINGS');
     const block = this.#assembly.take(frame);
     switch (frame.type) {
@@ -123,54 +139,54 @@ export class ClientSide {
         this.#reset(frame);
         return;
       case FrameType.SETTINGS:
-        if (frame.has(Flag.ACK)) this.#switch.backend.acknowledged(frame);
+        if (frame.has(Flag.ACK)) this.#ports.backend.acknowledged(frame);
         else this.#readSettings(frame);
         return;
       case FrameType.PING:
         this.#ping(frame);
         return;
       case FrameType.GOAWAY:
-        this.#switch.toBackend.pass(frame.buffer, frame.start, frame.end);
+        this.#ports.toBackend.pass(frame.buffer, frame.start, frame.end);
         return;
       case FrameType.WINDOW_UPDATE:
         this.#windowUpdate(frame);
         return;
       default:
-        // PRIORITY is only advice, and to be ignored where it is not understood (RFC 9113 section 5.3.2), like unknown frames.
+        // RFC 9113 5.3.2 deprecates PRIORITY, and RFC 9113 4.1 requires that unknown frames are ignored.
         return;
     }
   }
 
   #data(frame: Frame): void {
-    const core = this.#switch;
-    const stream = core.streams.get(frame.streamId);
+    const ports = this.#ports;
+    const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
       this.#refuseIdle(frame);
-      // For a stream that is over on our side: the client may not have known yet.
-      this.#owed += frame.length;
+      // The stream has ended here; the client may not have known that yet.
+      this.#windowToReturn += frame.length;
       return;
     }
     if (stream.clientEnded || stream.reset) {
-      this.#owed += frame.length;
-      if (stream.clientEnded) core.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      this.#windowToReturn += frame.length;
+      if (stream.clientEnded) ports.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (frame.has(Flag.PADDED)) frame.content();
     stream.clientEnded = frame.has(Flag.END_STREAM);
     if (stream.kind === 'handle') {
-      this.#owed += frame.length;
-      stream.side.request(stream, frame);
+      this.#windowToReturn += frame.length;
+      stream.peer.request(stream, frame);
     } else {
-      if (core.backend.gone) this.#owed += frame.length;
-      if (stream.kind === 'amend') core.amender.request(stream, frame.content());
-      core.toBackend.pass(frame.buffer, frame.start, frame.end);
+      if (ports.backend.gone) this.#windowToReturn += frame.length;
+      if (stream.kind === 'amend') ports.amender.request(stream, frame.content());
+      ports.toBackend.pass(frame.buffer, frame.start, frame.end);
     }
-    core.streams.closeIfOver(stream);
+    ports.streams.closeIfOver(stream);
   }
 
   #headers(headers: HeaderBlock): void {
     const fields = this.#decoder.decode(headers.block);
-    const stream = this.#switch.streams.get(headers.streamId);
+    const stream = this.#ports.streams.get(headers.streamId);
     if (stream !== undefined) {
       this.#trailers(stream, fields, headers.endStream);
       return;
@@ -182,142 +198,147 @@ export class ClientSide {
       this.#open(headers, fields);
       return;
     }
-    // Trailers of a stream that is over on our side may be under way; anything else opens a stream twice.
+    // Trailers of a stream that has ended here may still arrive; any other HEADERS open a stream twice.
     if (!headers.endStream || fields.some(({ name }) => name === ':path'))
       throw new ConnectionError(ErrorCode.STREAM_CLOSED, `HEADERS for stream ${headers.streamId}, which is closed`);
   }
 
   #trailers(stream: Stream, fields: readonly HeaderField[], endStream: boolean): void {
-    const core = this.#switch;
+    const ports = this.#ports;
     if (stream.reset) return;
     if (stream.clientEnded) {
-      core.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      ports.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (!endStream) {
-      core.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      ports.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     stream.clientEnded = true;
-    if (stream.kind === 'handle') stream.side.trailers(stream, fields);
+    if (stream.kind === 'handle') stream.peer.trailers(stream, fields);
     else this.#toBackend(stream.id, fields, true);
-    core.streams.closeIfOver(stream);
+    ports.streams.closeIfOver(stream);
   }
 
   #open(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const core = this.#switch;
+    const ports = this.#ports;
     const { streamId, endStream } = headers;
-    if (!core.admits(streamId)) return;
+    if (!ports.lifecycle.admits(streamId, ports.flowControl.maxFrameSize)) return;
     let path = '';
     let encoding = 'identity';
     for (const { name, value } of fields) {
       if (name === ':path') path = value;
       else if (name === 'grpc-encoding') encoding = value;
     }
-    const stream = core.streams.open(streamId, path, encoding !== 'identity');
+    const stream = ports.streams.open(streamId, path, encoding !== 'identity');
     stream.clientEnded = endStream;
-    if (stream.kind === 'handle') stream.side.open(stream, fields, endStream);
-    else if (core.backend.takes(streamId)) this.#forward(headers, fields);
-    else core.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
+    if (stream.kind === 'handle') stream.peer.open(stream, fields, endStream);
+    else if (ports.backend.accepts(streamId)) this.#forward(headers, fields);
+    else ports.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
   }
 
-  /** As it came, where the backend understands it like that: most clients repeat fields from their dynamic table. */
+  /**
+   * Forwards a request's headers. They are forwarded unchanged only if they do not use the client's dynamic table, which the
+   * backend does not have; most clients repeat fields from it.
+   */
   #forward(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const fits = headers.block.length <= this.#switch.backend.maxFrameSize;
+    const fits = headers.block.length <= this.#ports.backend.maxFrameSize;
     if (headers.bare && fits && this.#decoder.plain && this.#encoder.announced)
-      this.#switch.toBackend.pass(headers.buffer, headers.start, headers.end);
+      this.#ports.toBackend.pass(headers.buffer, headers.start, headers.end);
     else this.#toBackend(headers.streamId, fields, headers.endStream);
   }
 
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
-    const roomy = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
-    this.#switch.toBackend.push(headersInPlace(id, roomy, endStream, this.#switch.backend.maxFrameSize));
+    const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
+    this.#ports.toBackend.push(headersInPlace(id, padded, endStream, this.#ports.backend.maxFrameSize));
   }
 
   #reset(frame: Frame): void {
     this.#resets.count();
-    const core = this.#switch;
-    const stream = core.streams.get(frame.streamId);
+    const ports = this.#ports;
+    const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
       this.#refuseIdle(frame);
       return;
     }
-    const to = stream.kind === 'handle' ? stream.side.outbox : core.toBackend;
+    const to = stream.kind === 'handle' ? stream.peer.outbox : ports.toBackend;
     to.pass(frame.buffer, frame.start, frame.end);
     stream.outcome = 'cancelled';
-    core.streams.close(stream);
+    ports.streams.close(stream);
   }
 
   #readSettings(frame: Frame): void {
     this.#settings.count();
     const settings = readSettings(frame);
     this.unacknowledged.push(settings);
-    const first = !this.greeted;
-    this.greeted = true;
-    const core = this.#switch;
-    core.toBackend.push(settingsForServer(settings, first, core.options.readAhead));
-    if (first) core.backend.flow.readAhead(core.options.readAhead);
-    // Nobody else is there to acknowledge them.
-    if (core.backend.gone) this.acknowledge();
-    // The client hears the backend's SETTINGS first, as it must (RFC 9113 section 3.4); until then the rest waits.
-    if (core.state.kind === 'opening') this.reader.stop();
+    const first = !this.settingsReceived;
+    this.settingsReceived = true;
+    const ports = this.#ports;
+    ports.toBackend.push(settingsForServer(settings, first, ports.options.readAhead));
+    if (first) ports.backend.flow.readAhead(ports.options.readAhead);
+    // Otherwise the backend acknowledges them.
+    if (ports.backend.gone) this.acknowledge();
+    // The backend's SETTINGS must reach the client first (RFC 9113 3.4); until then the rest waits.
+    if (ports.lifecycle.state.kind === 'opening') this.reader.stop();
   }
 
   #ping(frame: Frame): void {
     if (frame.has(Flag.ACK)) {
-      this.#switch.farewell.heard(frame.buffer.subarray(frame.payload, frame.end));
+      this.#ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end));
       return;
     }
-    // A Go client pings about every burst that it gets, to measure: those have a reason.
-    if (this.#passed !== this.#switch.gate.passed) this.#pings.reset();
-    this.#passed = this.#switch.gate.passed;
+    // A Go client sends a PING for about every burst it receives, to measure bandwidth: those are not a flood.
+    const { sentFrames } = this.#ports.flowControl;
+    if (this.#sentFramesAtPing !== sentFrames) this.#pings.reset();
+    this.#sentFramesAtPing = sentFrames;
     this.#pings.count();
-    this.#switch.acknowledgePing(this.#switch.toClient, frame);
-    this.#switch.options.observer.pingAnswered('client');
+    this.#ports.toClient.acknowledgePing(frame);
+    this.#ports.options.observer.pingAnswered('client');
   }
 
   #windowUpdate(frame: Frame): void {
-    const core = this.#switch;
+    const ports = this.#ports;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
     if (frame.streamId === 0) {
       if (increment === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
-      if (!core.gate.grow(increment)) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'window too large');
-      core.gate.pump();
+      if (!ports.flowControl.grow(increment))
+        throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'window too large');
+      ports.flowControl.pump();
       return;
     }
-    const stream = core.streams.get(frame.streamId);
+    const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
       this.#refuseIdle(frame);
       return;
     }
     if (increment === 0) {
-      core.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      ports.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     if (stream.down.window + increment > LARGEST_WINDOW) {
-      core.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+      ports.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
     stream.down.window += increment;
-    if (!stream.down.idle) core.gate.drain(stream.down);
+    if (!stream.down.idle) ports.flowControl.drain(stream.down);
     if (stream.kind === 'pass') this.#widen(stream, increment, frame);
-    else if (stream.kind === 'amend') core.backend.grantStream(stream);
+    else if (stream.kind === 'amend') ports.backend.grantStream(stream);
   }
 
-  /** The backend hears what the client takes, as long as that and what it may send ahead make a window. */
+  /** Forwards a stream's WINDOW_UPDATE to the backend. Read-ahead shrinks if both together exceed the largest window. */
   #widen(stream: PassStream, increment: number, frame: Frame): void {
-    const { toBackend } = this.#switch;
+    const { toBackend } = this.#ports;
     const { down } = stream;
-    const tooMuch = down.window - down.charged + stream.ahead - LARGEST_WINDOW;
-    if (tooMuch <= 0) {
+    const excess = down.window - down.charged + stream.ahead - LARGEST_WINDOW;
+    if (excess <= 0) {
       toBackend.pass(frame.buffer, frame.start, frame.end);
       return;
     }
-    stream.ahead -= tooMuch;
-    if (increment > tooMuch) toBackend.push(windowUpdate(stream.id, increment - tooMuch));
+    stream.ahead -= excess;
+    if (increment > excess) toBackend.push(windowUpdate(stream.id, increment - excess));
   }
 
-  /** A frame for a stream that nobody opened is an error; one for a stream that is over is not (section 5.1). */
+  /** Throws for a frame of an idle stream. A frame of a closed stream is not an error (RFC 9113 5.1). */
   #refuseIdle(frame: Frame): void {
     if (frame.streamId % 2 === 0 || frame.streamId > this.lastStreamId)
       throw new ConnectionError(

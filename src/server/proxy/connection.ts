@@ -1,76 +1,83 @@
 import { messageOf } from '../../core/errors/index.ts';
-import { Amender } from './amender.ts';
-import { BackendSide } from './backend-side.ts';
-import { ClientSide } from './client-side.ts';
-import { Farewell } from './graceful-shutdown.ts';
-import { Gate } from './flow-control.ts';
-import { unavailableBlock } from './grpc.ts';
+import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../http2/index.ts';
+import { Amender, type AmenderPorts } from './amending/index.ts';
+import { BackendSide, type BackendSidePorts } from './backend-side.ts';
+import { ClientSide, type ClientSidePorts } from './client-side.ts';
+import { FlowControl } from './flow-control/index.ts';
+import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
+import { Lifecycle, type State } from './lifecycle.ts';
+import { LocalConnections, type LocalConnectionsPorts } from './local-connections.ts';
 import { LocalSide } from './local-side.ts';
 import type { Side } from './observer.ts';
-import type { SwitchCoreOptions } from './options.ts';
-import type { State, Until } from './state.ts';
-import { Streams } from './streams.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import { Streams, type StreamsPorts } from './streams/index.ts';
 import { Outbox, type Transport, type TransportEvents, balance } from './transport/index.ts';
-import {
-  ConnectionError,
-  ErrorCode,
-  type Frame,
-  PREFACE,
-  goaway,
-  headersFrames,
-  pingAck,
-  settingsFrame,
-} from '../http2/index.ts';
+
+type AllPorts = AmenderPorts &
+  BackendSidePorts &
+  ClientSidePorts &
+  GracefulShutdownPorts &
+  LocalConnectionsPorts &
+  StreamsPorts;
 
 /**
- * One client connection, its backend connection, and what is between. Driven by transports; everything that comes from
- * outside runs in {@link run}, at the end of which all that has gathered is written.
+ * One client connection and its backend connection. Wires the parts together: each part declares what it uses of the others
+ * as its ports, and this class provides them. Every event from outside goes through {@link run} or {@link receive}, which
+ * write what has gathered when the event has been handled.
  */
-export class Switch {
-  readonly toClient = new Outbox();
-  readonly toBackend = new Outbox();
-  readonly gate = new Gate(this.toClient);
-  readonly options: SwitchCoreOptions;
+export class ProxyConnection implements AllPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly lifecycle = new Lifecycle();
+  readonly toClient: Outbox;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
   readonly streams: Streams;
+  readonly amender: Amender;
   readonly client: ClientSide;
   readonly backend: BackendSide;
-  readonly amender: Amender;
-  readonly farewell = new Farewell(this);
+  readonly locals: LocalConnections;
+  readonly gracefulShutdown: GracefulShutdown;
   readonly #clientTransport: Transport;
   readonly #backendTransport: Transport;
-  readonly #locals = new Map<LocalSide, Transport>();
-  /** Where new streams go, of {@link #locals}. */
-  #local: LocalSide | undefined;
-  #state: State = { kind: 'opening' };
-  #hurry: NodeJS.Timeout | undefined;
-  /** The transports have said that nothing more comes. */
-  #clientOver = false;
-  #backendOver = false;
+  #deferredWrites: NodeJS.Timeout | undefined;
+  /** The transport has reported `closed`. */
+  #clientClosed = false;
+  #backendClosed = false;
 
-  /** @param connect wires a side up: its transport tells the given events from now on, though not before it returns */
-  constructor(options: SwitchCoreOptions, connect: (side: 'client' | 'backend', events: TransportEvents) => Transport) {
+  /** @param connect opens a side's transport, which reports to `events`, but not before `connect` returns */
+  constructor(
+    options: ProxyConnectionOptions,
+    connect: (side: 'client' | 'backend', events: TransportEvents) => Transport,
+  ) {
     this.options = options;
+    const defersWrites = options.deferredWriteDelay > 0;
+    this.toClient = new Outbox(defersWrites);
+    this.toBackend = new Outbox(defersWrites);
+    this.flowControl = new FlowControl(this.toClient);
     this.streams = new Streams(this);
     this.amender = new Amender(this);
     this.client = new ClientSide(this);
     this.backend = new BackendSide(this);
+    this.locals = new LocalConnections(this);
+    this.gracefulShutdown = new GracefulShutdown(this);
     this.#clientTransport = connect('client', {
-      data: (chunk) => this.#receive('client', this.client, chunk),
-      drained: () => this.#balance(),
+      data: (chunk) => this.receive('client', this.client, chunk),
+      drained: () => this.balance(),
       closed: () => {
-        this.#clientOver = true;
+        this.#clientClosed = true;
         this.#close();
         this.#clientTransport.destroy();
-        this.#closed();
+        this.#destroyIfBothClosed();
       },
     });
     this.#backendTransport = connect('backend', {
-      data: (chunk) => this.backend.gone || this.#receive('backend', this.backend, chunk),
-      drained: () => this.#balance(),
+      data: (chunk) => this.backend.gone || this.receive('backend', this.backend, chunk),
+      drained: () => this.balance(),
       closed: (error) => {
-        this.#backendOver = true;
+        this.#backendClosed = true;
         this.run('backend', () => this.#backendLost(error?.message ?? 'it closed the connection'));
-        this.#closed();
+        this.#destroyIfBothClosed();
       },
     });
     this.toClient.open(this.#clientTransport);
@@ -79,33 +86,34 @@ export class Switch {
   }
 
   get state(): State {
-    return this.#state;
+    return this.lifecycle.state;
   }
 
-  /** The client is to go; the connection closes when what runs has ended. */
+  /** Starts a graceful shutdown: the connection closes when the running streams have ended. */
   shutdown(): void {
-    this.run('client', () => this.farewell.say());
+    this.run('client', () => this.gracefulShutdown.request());
   }
 
+  /** Closes both connections at once. */
   destroy(): void {
-    if (this.#state.kind === 'closed') return;
+    if (this.lifecycle.state.kind === 'closed') return;
     this.#end({ kind: 'closed' });
     this.#clientTransport.destroy();
     this.#backendTransport.destroy();
   }
 
-  /** Runs what came from a side. What is wrong with it ends this connection, and nothing else. */
+  /** Handles an event of a side, then writes what has gathered. An error in it ends this connection and no other. */
   run(side: Side, action: () => void): void {
-    if (this.#isOver()) return;
+    if (this.lifecycle.isOver) return;
     try {
       action();
     } catch (error) {
       this.#failed(side, error);
     }
-    this.#settled(side);
+    this.#finishTurn(side);
   }
 
-  /** Runs, while something else is in work, what is the client's fault if it is wrong. */
+  /** Runs an action during work for another side. An error in it is the client's. */
   asClient(action: () => void): void {
     try {
       action();
@@ -114,124 +122,65 @@ export class Switch {
     }
   }
 
-  /** The backend's SETTINGS have come: the client may go on. */
-  opened(): void {
-    if (this.#state.kind !== 'opening') return;
-    this.#state = { kind: 'open' };
-    this.options.observer.connected();
-    if (this.farewell.isWished) this.farewell.say();
-    this.asClient(() => this.client.reader.resume());
-  }
-
   /**
-   * Answers a PING, in one write with what goes there next: Go's peers ping on every burst of data, so that each call
-   * would cost two writes more, and a write costs more than all else that we do for a call.
+   * Handles a chunk from a side, then writes what has gathered.
+   * @returns whether nothing refers to the chunk's bytes any more, so that its memory can be reused
    */
-  acknowledgePing(outbox: Outbox, frame: Frame): void {
-    this.sendUnhurried(outbox, pingAck(frame.buffer.subarray(frame.payload, frame.end)));
-  }
-
-  /** Sends what nobody waits for, with whatever goes there next. */
-  sendUnhurried(outbox: Outbox, bytes: Buffer): void {
-    if (this.options.unhurriedDelay === 0) outbox.push(bytes);
-    else outbox.pushUnhurried(bytes);
-  }
-
-  /** Whether a new stream is to be opened; if not, the client has its answer, or knows that there will be none. */
-  admits(id: number): boolean {
-    const state = this.#state;
-    if (state.kind === 'refusing') {
-      state.answers.push(headersFrames(id, unavailableBlock(state.message, false), true, this.gate.maxFrameSize));
-      return false;
-    }
-    return state.kind !== 'draining' || id <= state.lastStreamId;
-  }
-
-  /** The client was told to go, and that streams up to this one are served. */
-  drain(lastStreamId: number, until: Until): void {
-    const before = this.#state;
-    if (before.kind === 'open') this.#state = { kind: 'draining', lastStreamId, until };
-    if (before.kind !== 'draining') return;
-    const last = Math.min(before.lastStreamId, lastStreamId);
-    this.#state = { kind: 'draining', lastStreamId: last, until: before.until === 'streams' ? 'streams' : until };
-  }
-
-  /** The connection to the local server, made when the first stream needs it. */
-  local(): LocalSide {
-    if (this.#local !== undefined) return this.#local;
-    const side = new LocalSide(this);
-    const transport = this.options.connectLocal({
-      data: (chunk) => !this.#locals.has(side) || this.#receive('local', side, chunk),
-      drained: () => this.#balance(),
-      closed: () => this.run('local', () => this.#localLost(side)),
-    });
-    side.outbox.open(transport);
-    this.#local = side;
-    this.#locals.set(side, transport);
-    return side;
-  }
-
-  /** A local server takes no new streams: the next one gets a new connection. */
-  retire(side: LocalSide): void {
-    if (this.#local === side) this.#local = undefined;
-  }
-
-  /** Returns whether the chunk's bytes, or slices of them, are nowhere any more: whoever keeps some copies them. */
-  #receive(name: Side, side: ClientSide | BackendSide | LocalSide, chunk: Buffer): boolean {
-    if (this.#isOver()) return true;
+  receive(name: Side, side: ClientSide | BackendSide | LocalSide, chunk: Buffer): boolean {
+    if (this.lifecycle.isOver) return true;
     try {
       side.push(chunk);
     } catch (error) {
-      if (side instanceof LocalSide && error instanceof ConnectionError) this.#localFailed(side, error);
+      if (side instanceof LocalSide && error instanceof ConnectionError) this.locals.fail(side, error);
       else this.#failed(name, error);
     }
-    this.#settled(name);
-    const reusable = this.#backlog() === 0;
-    if (reusable) {
+    this.#finishTurn(name);
+    const isReusable = this.#backlog() === 0;
+    if (isReusable) {
       side.reader.recycle();
-      this.gate.recycle();
-      for (const local of this.#locals.keys()) local.gate.recycle();
+      this.flowControl.recycle();
+      this.locals.recycle();
     }
-    return reusable;
+    return isReusable;
   }
 
-  /** Bytes that were written and are still in this process. */
+  /** The backend's SETTINGS have come: forwarding starts. */
+  opened(): void {
+    if (!this.lifecycle.open()) return;
+    this.options.observer.connected();
+    if (this.gracefulShutdown.isRequested) this.gracefulShutdown.request();
+    this.asClient(() => this.client.reader.resume());
+  }
+
+  /** Sends GOAWAY with the last stream that the client has opened. Streams up to that one are served. */
+  goAway(message: string): void {
+    const { kind } = this.lifecycle.state;
+    if (kind !== 'open' && kind !== 'draining') return;
+    const last = this.client.lastStreamId;
+    this.toClient.push(goaway(last, ErrorCode.NO_ERROR, Buffer.from(message)));
+    this.lifecycle.drain(last, 'streams');
+  }
+
+  /** Pauses and resumes reading, so that no side is read faster than the others take the data. */
+  balance(): void {
+    if (this.lifecycle.isOver) return;
+    const backend = this.backend.gone ? undefined : this.#backendTransport;
+    balance(this.#clientTransport, backend, this.locals.transports(), !this.client.reader.stopped);
+  }
+
+  /** Bytes that were written and have not left the process. */
   #backlog(): number {
-    let bytes = this.#clientTransport.backlog + this.#backendTransport.backlog;
-    for (const transport of this.#locals.values()) bytes += transport.backlog;
-    return bytes;
-  }
-
-  #settled(side: Side): void {
-    try {
-      this.#settle();
-    } catch (error) {
-      this.#failed(side, error);
-    }
-  }
-
-  #localFailed(side: LocalSide, error: ConnectionError): void {
-    this.options.observer.protocolError('local', error.code, error.message);
-    const transport = this.#locals.get(side);
-    this.#localLost(side);
-    transport?.destroy();
-  }
-
-  #localLost(side: LocalSide): void {
-    this.retire(side);
-    this.#locals.delete(side);
-    side.outbox.close();
-    this.streams.localLost(side, 'cri-resize-shim ended the call');
+    return this.#clientTransport.backlog + this.#backendTransport.backlog + this.locals.backlog;
   }
 
   #backendLost(reason: string): void {
-    if (this.#isOver() || this.backend.gone) return;
+    if (this.lifecycle.isOver || this.backend.gone) return;
     const message = `backend unavailable: ${reason}`;
     this.backend.gone = true;
     this.toBackend.close();
     this.#backendTransport.end();
     this.options.observer.backendLost(message);
-    if (this.#state.kind === 'opening') {
+    if (this.lifecycle.state.kind === 'opening') {
       this.#refuse(message);
       return;
     }
@@ -240,10 +189,10 @@ export class Switch {
     this.goAway(message);
   }
 
-  /** Without a backend we are the server, as far as it takes to say so. */
+  /** Acts as the server without a backend, so that the client's first calls are answered UNAVAILABLE. */
   #refuse(message: string): void {
     const timer = setTimeout(() => this.run('client', () => this.#close()), this.options.refuseTimeout);
-    this.#state = { kind: 'refusing', message, answers: [], timer };
+    this.lifecycle.refuse(message, timer);
     this.toClient.push(settingsFrame([]));
     this.asClient(() => {
       this.client.acknowledgeAll();
@@ -251,15 +200,7 @@ export class Switch {
     });
   }
 
-  /** Tells the client to go: it is served up to the last stream that it has opened. */
-  goAway(message: string): void {
-    if (this.#state.kind !== 'open' && this.#state.kind !== 'draining') return;
-    const last = this.client.lastStreamId;
-    this.toClient.push(goaway(last, ErrorCode.NO_ERROR, Buffer.from(message)));
-    this.drain(last, 'streams');
-  }
-
-  /** Whatever was thrown, and whatever its handling throws in turn, stops here: other connections go on. */
+  /** Handles an error, including one thrown by the handling itself: other connections are not affected. */
   #failed(side: Side, error: unknown): void {
     try {
       this.#fail(side, error);
@@ -270,7 +211,7 @@ export class Switch {
   }
 
   #fail(side: Side, error: unknown): void {
-    if (this.#isOver()) return;
+    if (this.lifecycle.isOver) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
     const message = messageOf(error);
     this.options.observer.protocolError(side, code, message);
@@ -279,89 +220,85 @@ export class Switch {
       this.#backendLost(`it broke the protocol: ${message}`);
       return;
     }
-    // RFC 9113 section 3.4 lets us close without a word to someone who does not speak HTTP/2 at all.
-    if (this.client.greeted) this.toClient.push(goaway(this.client.lastStreamId, code, Buffer.from(message)));
+    // RFC 9113 3.4 allows to close without GOAWAY if the peer does not use HTTP/2.
+    if (this.client.settingsReceived) this.toClient.push(goaway(this.client.lastStreamId, code, Buffer.from(message)));
     this.#close();
   }
 
-  /** At the end of everything that happens: gives windows back, writes, and looks whether this was all. */
-  #settle(): void {
-    if (this.#isOver()) return;
-    this.client.settle();
-    this.backend.settle();
-    for (const side of this.#locals.keys()) side.settle();
-    const state = this.#state;
+  #finishTurn(side: Side): void {
+    try {
+      this.#endTurn();
+    } catch (error) {
+      this.#failed(side, error);
+    }
+  }
+
+  /** Ends the handling of an event: returns windows, closes the connection if it is complete, otherwise writes. */
+  #endTurn(): void {
+    if (this.lifecycle.isOver) return;
+    this.client.returnWindow();
+    this.backend.grantConnection();
+    this.locals.flush();
+    const { state } = this.lifecycle;
     const isEnding = state.kind === 'draining' && state.until === 'streams';
-    if (isEnding && this.farewell.isWished && this.streams.ending === 0)
+    if (isEnding && this.gracefulShutdown.isRequested && this.streams.ending === 0)
       this.streams.endWatches('cri-resize-shim is being restarted: call again');
     if (state.kind === 'refusing' && state.answers.length > 0) {
-      // So that the client comes again, and finds the backend if it is back. Before the answers: its next call must not
-      // come this way any more.
+      // GOAWAY makes the client reconnect, and find the backend if it is back. It goes before the answers, so that the
+      // client's next call does not use this connection.
       this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(state.message)));
       for (const answer of state.answers) this.toClient.push(answer);
       this.#close();
     } else if (isEnding && this.streams.running === 0) {
       this.#close();
     } else {
-      if (this.amender.turnIsNear) this.toClient.keep();
-      else this.toClient.flush();
-      this.toBackend.flush();
-      this.#balance();
-      if (this.toClient.unhurried || this.toBackend.unhurried) this.#hurryLater();
+      this.#write();
     }
   }
 
-  #hurryLater(): void {
-    this.#hurry ??= setTimeout(() => {
-      this.#hurry = undefined;
-      for (const outbox of [this.toClient, this.toBackend]) outbox.hurry();
-    }, this.options.unhurriedDelay);
+  #write(): void {
+    if (this.amender.resultsAreDue) this.toClient.coalesce();
+    else this.toClient.flush();
+    this.toBackend.flush();
+    this.balance();
+    if (this.toClient.hasDeferred || this.toBackend.hasDeferred) this.#flushDeferredLater();
   }
 
-  #balance(): void {
-    if (this.#isOver()) return;
-    const backend = this.backend.gone ? undefined : this.#backendTransport;
-    balance(this.#clientTransport, backend, this.#locals.values(), !this.client.reader.stopped);
+  #flushDeferredLater(): void {
+    this.#deferredWrites ??= setTimeout(() => {
+      this.#deferredWrites = undefined;
+      this.toClient.flushDeferred();
+      this.toBackend.flushDeferred();
+    }, this.options.deferredWriteDelay);
   }
 
-  /** Sends what is left to say and closes, without waiting for streams. */
+  /** Sends what is left and closes, without waiting for streams. */
   #close(): void {
-    if (this.#isOver()) return;
+    if (this.lifecycle.isOver) return;
     const timer = setTimeout(() => {
       this.#clientTransport.destroy();
       this.#backendTransport.destroy();
     }, this.options.lingerTimeout);
     this.#end({ kind: 'closing', timer });
-    // What the client still sends is read and dropped: closing on unread bytes would take the last answers from it.
+    // Keep reading and dropping what the client sends: closing a socket with unread bytes would discard the last answers.
     this.#clientTransport.resume();
     this.#clientTransport.end();
     this.#backendTransport.end();
   }
 
-  /** Nobody is left to wait for. */
-  #closed(): void {
-    if (this.#clientOver && this.#backendOver) this.destroy();
+  #destroyIfBothClosed(): void {
+    if (this.#clientClosed && this.#backendClosed) this.destroy();
   }
 
-  /** Leaves the present state for one of the last two. */
-  #end(next: State): void {
-    const state = this.#state;
-    if (state.kind === 'refusing' || state.kind === 'closing') clearTimeout(state.timer);
-    this.#state = next;
-    clearTimeout(this.#hurry);
-    this.farewell.end();
+  /** Enters one of the last two states. */
+  #end(next: Extract<State, { kind: 'closing' | 'closed' }>): void {
+    this.lifecycle.end(next);
+    clearTimeout(this.#deferredWrites);
+    this.gracefulShutdown.end();
     this.streams.cancelAll();
-    // What is still in work, further up the stack, may go on for a while: it reaches nobody.
-    for (const outbox of [this.toClient, this.toBackend]) outbox.close();
-    for (const [side, transport] of this.#locals) {
-      side.outbox.close();
-      transport.end();
-    }
-    this.#locals.clear();
-    this.#local = undefined;
-  }
-
-  #isOver(): boolean {
-    return this.#state.kind === 'closing' || this.#state.kind === 'closed';
+    // Callers further up the stack may still push bytes: a closed outbox drops them.
+    this.toClient.close();
+    this.toBackend.close();
+    this.locals.end();
   }
 }

@@ -1,8 +1,9 @@
 import { ConnectionError, ErrorCode } from '../http2/index.ts';
 
 /**
- * Refuses a peer that sends frames which cost us work and cost it nothing (pings, settings, resets) faster than anyone has
- * a use for. Far above what a busy Go client does; memory is bounded by pausing, so this only guards the processor.
+ * Ends the connection of a peer that sends frames which cost the proxy work but the peer nothing (PING, SETTINGS,
+ * RST_STREAM) at an abusive rate. The limit is far above what a busy Go client sends. It only protects CPU time: memory is
+ * bounded by backpressure.
  */
 export class FloodMeter {
   #count = 0;
@@ -21,7 +22,7 @@ export class FloodMeter {
     this.#now = now;
   }
 
-  /** One more. @throws ConnectionError ENHANCE_YOUR_CALM */
+  /** Counts one frame. @throws ConnectionError ENHANCE_YOUR_CALM */
   count(): void {
     if (this.#count === 0) this.#since = this.#now();
     this.#count += 1;
@@ -31,7 +32,7 @@ export class FloodMeter {
     this.#count = 0;
   }
 
-  /** There was a reason for those that came. */
+  /** Starts over: the frames counted so far had a reason. */
   reset(): void {
     this.#count = 0;
   }

@@ -1,44 +1,66 @@
-import type { Switch } from './connection.ts';
 import { ErrorCode, LARGEST_STREAM, goaway, ping } from '../http2/index.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import type { Side } from './observer.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import type { Outbox } from './transport/index.ts';
 
-/** What our PING carries; any eight bytes that nobody else would choose. */
-const MARK = Buffer.from('farewell');
+/** Opaque data of the PING that follows the first GOAWAY: eight bytes that no other PING is likely to carry. */
+const PING_DATA = Buffer.from('shutdown');
+const SHUTTING_DOWN = 'shutting down';
+
+/** What {@link GracefulShutdown} uses of the connection. */
+export interface GracefulShutdownPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly lifecycle: Lifecycle;
+  readonly toClient: Outbox;
+  run(side: Side, action: () => void): void;
+  /** Sends GOAWAY with the last stream that the client has opened. */
+  goAway(message: string): void;
+}
 
 /**
- * A shutdown in the two steps of RFC 9113 section 6.8. A client is first told to go, without a last stream: calls that it has begun
- * before it heard of that are served. Once it has heard, which its answer to a PING shows, it is told the last one.
+ * A shutdown in the two steps of RFC 9113 6.8. The first GOAWAY names no last stream, so calls that the client began
+ * before it received that GOAWAY are served. The client's answer to a PING shows that it has received it; the second GOAWAY
+ * then names the last stream.
  */
-export class Farewell {
-  #state: 'none' | 'wished' | 'said' | 'over' = 'none';
+export class GracefulShutdown {
+  #state: 'none' | 'requested' | 'announced' | 'over' = 'none';
   #timer: NodeJS.Timeout | undefined;
-  readonly #switch: Switch;
+  readonly #ports: GracefulShutdownPorts;
 
-  constructor(core: Switch) {
-    this.#switch = core;
+  constructor(ports: GracefulShutdownPorts) {
+    this.#ports = ports;
   }
 
-  /** Whether the client is to go, because we do. */
-  get isWished(): boolean {
+  /** Whether the shim has asked for a shutdown of this connection. */
+  get isRequested(): boolean {
     return this.#state !== 'none';
   }
 
-  /** Begins, or is to begin once the connection is open: before the backend's SETTINGS the client may not be told anything. */
-  say(): void {
-    if (this.#state !== 'none' && this.#state !== 'wished') return;
-    this.#state = 'wished';
-    const core = this.#switch;
-    // It goes anyway: the backend has told it to, or nobody answers it.
-    if (core.state.kind === 'draining') this.#last();
-    if (core.state.kind !== 'open') return;
-    this.#state = 'said';
-    core.toClient.push(goaway(LARGEST_STREAM, ErrorCode.NO_ERROR, Buffer.from(SHUTTING_DOWN)));
-    core.toClient.push(ping(MARK));
-    this.#timer = setTimeout(() => core.run('client', () => this.#last()), core.options.farewellTimeout);
+  /**
+   * Sends the first GOAWAY. Before the backend's SETTINGS nothing may be sent to the client: the request is then only
+   * recorded, and the connection calls this again when it opens.
+   */
+  request(): void {
+    if (this.#state !== 'none' && this.#state !== 'requested') return;
+    this.#state = 'requested';
+    const { lifecycle, options, toClient } = this.#ports;
+    const { kind } = lifecycle.state;
+    // A draining client has received a GOAWAY already.
+    if (kind === 'draining') this.#announceLast();
+    if (kind !== 'open') return;
+    this.#state = 'announced';
+    toClient.push(goaway(LARGEST_STREAM, ErrorCode.NO_ERROR, Buffer.from(SHUTTING_DOWN)));
+    toClient.push(ping(PING_DATA));
+    this.#timer = setTimeout(
+      () => this.#ports.run('client', () => this.#announceLast()),
+      options.gracefulShutdownTimeout,
+    );
   }
 
-  /** The client has answered a PING with these bytes. */
-  heard(opaque: Uint8Array): void {
-    if (this.#state === 'said' && MARK.equals(opaque)) this.#last();
+  /** The client has acknowledged a PING with these bytes. */
+  pingAcknowledged(opaque: Uint8Array): void {
+    if (this.#state === 'announced' && PING_DATA.equals(opaque)) this.#announceLast();
   }
 
   /** The connection has ended. */
@@ -47,11 +69,9 @@ export class Farewell {
     this.#state = 'over';
   }
 
-  #last(): void {
+  #announceLast(): void {
     clearTimeout(this.#timer);
     this.#state = 'over';
-    this.#switch.goAway(SHUTTING_DOWN);
+    this.#ports.goAway(SHUTTING_DOWN);
   }
 }
-
-const SHUTTING_DOWN = 'shutting down';

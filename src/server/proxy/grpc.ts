@@ -1,13 +1,16 @@
 import { HeaderField, HpackDecoder, staticField } from '../http2/index.ts';
 
-/** gRPC's UNAVAILABLE: what a client sees when a server is gone, and knows to try again on. */
+/** gRPC's status UNAVAILABLE: the server is gone, and clients retry. */
 export const UNAVAILABLE = 14;
+/** Index of `content-type` in the static table (RFC 7541 Appendix A). */
 const CONTENT_TYPE = 31;
+/** Index of `:status 200` in the static table (RFC 7541 Appendix A). */
+const STATUS_200 = 8;
 
-/** The 5 octets before a gRPC message: compressed or not, and its length (gRPC over HTTP/2, Length-Prefixed-Message). */
+/** Bytes before a gRPC message: compressed flag and length (gRPC over HTTP/2, Length-Prefixed-Message). */
 export const MESSAGE_PREFIX_SIZE = 5;
 
-/** The prefix of an uncompressed message of this many bytes. */
+/** Returns the prefix of an uncompressed message of this many bytes. */
 export function messagePrefix(length: number): Buffer {
   const prefix = Buffer.alloc(MESSAGE_PREFIX_SIZE);
   prefix.writeUInt32BE(length, 1);
@@ -15,21 +18,22 @@ export function messagePrefix(length: number): Buffer {
 }
 
 /**
- * A header block that ends a call with UNAVAILABLE: trailers, or the whole response where no headers were sent. It uses no dynamic table.
- * @param answered headers were sent already
+ * Returns a header block that ends a call with UNAVAILABLE: trailers, or Trailers-Only if no headers were sent (gRPC over
+ * HTTP/2, Responses). It uses no dynamic table.
+ * @param answered whether headers were sent already
  */
 export function unavailableBlock(message: string, answered: boolean): Buffer {
   const fields = [
     new HeaderField('grpc-status', String(UNAVAILABLE), 0, 0, false),
     new HeaderField('grpc-message', percentEncode(message), 0, 0, false),
   ];
-  const ok = staticField(8);
+  const ok = staticField(STATUS_200);
   if (!answered && ok !== undefined)
     fields.unshift(ok, new HeaderField('content-type', 'application/grpc', CONTENT_TYPE, 0, false));
   return Buffer.concat(fields.map((field) => field.wire));
 }
 
-/** gRPC over HTTP/2, Status-Message: UTF-8 with everything but printable ASCII, and `%`, percent-encoded. */
+/** Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded but for printable ASCII without `%`. */
 function percentEncode(message: string): string {
   return Buffer.from(message, 'utf8')
     .toString('latin1')
@@ -37,8 +41,8 @@ function percentEncode(message: string): string {
 }
 
 /**
- * The grpc-status in a server's header block that uses no dynamic table.
- * @returns undefined where there is none, or the block is broken: its receiver will say so
+ * Reads the grpc-status from a server's header block that uses no dynamic table.
+ * @returns undefined if there is none or the block is malformed, which is for its receiver to report
  */
 export function statusOf(block: Buffer): number | undefined {
   try {

@@ -1,64 +1,66 @@
+/** The HTTP/2 proxy: forwards the frames of one client connection to the backend or to the local server. */
 import type { OnReadOpts, Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
+import { ProxyConnection } from './connection.ts';
 import type { Interception } from './interception.ts';
-import { NO_OBSERVER, type SwitchObserver } from './observer.ts';
-import type { SwitchCoreOptions } from './options.ts';
-import { Switch } from './connection.ts';
+import { NO_OBSERVER, type ProxyObserver } from './observer.ts';
+import type { ProxyConnectionOptions } from './options.ts';
 import { PairTransport, ReusedReads, SocketTransport } from './transport/index.ts';
 
-export type { Outcome, Side, SkipReason, SwitchObserver } from './observer.ts';
+export type { Exchange, Interception, MaybePromise } from './interception.ts';
 export { NO_OBSERVER } from './observer.ts';
+export type { Outcome, ProxyObserver, Side, SkipReason } from './observer.ts';
 
-export interface SwitchOptions {
+export interface ServeOptions {
   /**
-   * A new socket that is connecting to the backend.
-   * @param onread to be given to `net.connect`, beside the path; the switch works without, and long responses cost more
+   * Opens a socket to the backend.
+   * @param onread for `net.connect`: it reuses memory for reads. Without it long responses cost more CPU time
    */
   connectBackend(onread: OnReadOpts): Socket;
-  /** One half of a `duplexPair` whose other half has been injected into the local gRPC server. */
+  /** Returns one half of a `duplexPair` whose other half has been injected into the local gRPC server. */
   connectLocal(): Duplex;
   readonly interception: Interception;
-  readonly observer?: SwitchObserver;
-  /** Milliseconds until a response that is to be amended goes as it came. 2000 unless told. */
+  readonly observer?: ProxyObserver;
+  /** Milliseconds that an amendment may take before the response is sent as received. Default 2000. */
   readonly amendTimeout?: number;
 }
 
-export interface SwitchedConnection {
+export interface ServedConnection {
   /**
-   * Tells the client to go (GOAWAY): once it has heard that, no new streams are taken. The connection closes when those that
-   * run have ended; watches are ended when nothing else runs.
+   * Starts a graceful shutdown: sends GOAWAY, and accepts no new streams once the client has received it. The connection
+   * closes when the running streams have ended. Watches are ended when nothing else runs.
    */
   shutdown(): void;
-  /** Closes at once. Calls that run are cut off. */
+  /** Closes at once and cuts off running calls. */
   destroy(): void;
-  /** Fulfilled when the client's and the backend's sockets are closed. */
+  /** Resolves when the client's and the backend's sockets are closed. */
   readonly closed: Promise<void>;
-  /** Streams whose answer is not complete. */
+  /** Streams whose response is not complete. */
   readonly activeStreams: number;
 }
 
 const MIB = 1_048_576;
-/** Sizes as {@link SwitchCoreOptions} explains them. CRI clients take messages of 16 MiB. */
+/** Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. */
 export const LIMITS = {
   headerListLimit: MIB,
   requestLimit: MIB,
   responseLimit: 16 * MIB,
   heldLimit: 32 * MIB,
   amendTimeout: 2000,
-  unhurriedDelay: 5,
+  deferredWriteDelay: 5,
   readAhead: MIB / 4,
   refuseTimeout: 3000,
-  farewellTimeout: 1000,
+  gracefulShutdownTimeout: 1000,
   lingerTimeout: 1000,
-} as const satisfies Partial<SwitchCoreOptions>;
+} as const satisfies Partial<ProxyConnectionOptions>;
 
-/** Serves one client: connects it to a backend of its own, and its intercepted streams to the local server. */
-export function serveConnection(client: Socket, options: SwitchOptions): SwitchedConnection {
+/** Serves one client connection: opens a backend connection for it, and leads intercepted streams to the local server. */
+export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
   const reads = new ReusedReads();
   const backend = options.connectBackend(reads.options);
   const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
-  const core = new Switch(
+  const connection = new ProxyConnection(
     {
       ...LIMITS,
       interception: options.interception,
@@ -71,11 +73,11 @@ export function serveConnection(client: Socket, options: SwitchOptions): Switche
       side === 'client' ? new SocketTransport(client, events) : new SocketTransport(backend, events, reads),
   );
   return {
-    shutdown: () => core.shutdown(),
-    destroy: () => core.destroy(),
+    shutdown: () => connection.shutdown(),
+    destroy: () => connection.destroy(),
     closed,
     get activeStreams() {
-      return core.streams.running;
+      return connection.streams.running;
     },
   };
 }
@@ -86,5 +88,3 @@ function whenClosed(socket: Socket): Promise<void> {
     else socket.once('close', () => resolve());
   });
 }
-
-export type { Exchange, Interception, MaybePromise } from './interception.ts';

@@ -1,21 +1,21 @@
 /**
- * What the frame switch asks about a stream, and what it hands over. The switch knows frames, the interceptors know
- * CRI, and this file is all that they know of each other.
+ * The interface between the proxy, which knows frames, and the interceptors, which know CRI. Neither side knows anything
+ * else of the other.
  */
 
 /**
- * - `pass`: frames go to the backend and back as they are.
- * - `handle`: the stream ends in our own gRPC server, which may call the backend.
- * - `amend`: the stream passes, its request is read on the way, and of a successful unary response the message is held
- *   until {@link Interception.amend} has said what it shall be.
+ * - `pass`: frames are forwarded unchanged in both directions.
+ * - `handle`: the stream ends in the local gRPC server, which may call the backend.
+ * - `amend`: the request is forwarded and copied; the message of a successful unary response is held until
+ *   {@link Interception.amend} has answered.
  */
 export type Route = 'pass' | 'handle' | 'amend';
 
 export type MaybePromise<Result> = Result | Promise<Result>;
 
-/** A unary call whose response has arrived, and is held. Both messages are whole, without gRPC's prefix. */
+/** A unary call whose response has arrived and is held. Both messages are complete, without their gRPC prefix. */
 export interface Exchange {
-  /** `/runtime.v1.RuntimeService/ContainerStatus`, say. */
+  /** For example `/runtime.v1.RuntimeService/ContainerStatus`. */
   readonly path: string;
   readonly request: Uint8Array;
   readonly response: Uint8Array;
@@ -24,14 +24,14 @@ export interface Exchange {
 }
 
 export interface Interception {
-  /** What is done with a stream whose `:path` is this. Must not throw. */
+  /** Returns the route of a stream with this `:path`. Must not throw. */
   route(path: string): Route;
-  /** Whether a call never ends by itself: a shutdown does not wait for it. None does without this. */
+  /** Whether a call never ends by itself: a shutdown does not wait for it. Without this method no call is a watch. */
   isWatch?(path: string): boolean;
   /**
-   * What goes to the client in the place of the response. Undefined, or a rejection, sends the response as it came; a
-   * rejection is also counted by the switch. Without a promise where the answer is known at once: most are, and a promise
-   * costs a turn of the event loop.
+   * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also counts a
+   * rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of the event
+   * loop.
    */
   amend(exchange: Exchange): MaybePromise<Uint8Array | undefined>;
 }

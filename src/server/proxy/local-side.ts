@@ -1,7 +1,3 @@
-import { Gate, type Lane, type LaneSource } from './flow-control.ts';
-import { statusOf } from './grpc.ts';
-import { type LocalStream, serverEnded } from './stream.ts';
-import type { Switch } from './connection.ts';
 import {
   DEFAULT_WINDOW,
   ErrorCode,
@@ -24,42 +20,61 @@ import {
   settingsFrame,
   windowUpdate,
 } from '../http2/index.ts';
+import { FlowControl, type Lane, type LaneSource } from './flow-control/index.ts';
+import { statusOf } from './grpc.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import { type LocalPeer, type LocalStream, type Streams, serverEnded } from './streams/index.ts';
 import { Outbox } from './transport/index.ts';
 
+/** What {@link LocalSide} uses of the connection. */
+export interface LocalSidePorts {
+  readonly options: ProxyConnectionOptions;
+  readonly toClient: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  readonly streams: Streams;
+  /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, in bytes: the current value and the largest so far. */
+  readonly backend: { readonly initialWindow: number; readonly largestInitialWindow: number };
+  readonly locals: {
+    /** Opens no new streams on this connection. */
+    retire(side: LocalSide): void;
+  };
+}
+
 /**
- * One connection to the server in this process. To it the switch is an ordinary client, with windows of its own: what that
- * server sends waits here for the real client's windows, and is bounded by one initial window for each stream.
+ * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server sends
+ * waits here for the client's windows; one initial window for each stream bounds it.
  */
-export class LocalSide implements LaneSource {
+export class LocalSide implements LocalPeer {
   readonly reader = new FrameReader((frame) => this.#frame(frame));
-  readonly outbox = new Outbox();
-  /** Requests towards the server: the client follows the backend's windows, which this server does not know. */
-  readonly gate = new Gate(this.outbox);
-  /** Bytes of the connection window to give back to the server. */
-  #owed = 0;
+  readonly outbox: Outbox;
+  /** Requests towards the server. The client follows the backend's windows, which this server does not know. */
+  readonly flowControl: FlowControl;
+  /** Bytes of the connection window to return to the server. */
+  #windowToReturn = 0;
   #initialWindow = DEFAULT_WINDOW;
-  readonly #switch: Switch;
+  readonly #ports: LocalSidePorts;
   readonly #assembly: HeaderAssembly;
   readonly #encoder = new HpackEncoder();
   readonly #requests: LaneSource;
 
-  constructor(core: Switch) {
-    this.#switch = core;
-    this.#assembly = new HeaderAssembly(core.options.headerListLimit);
+  constructor(ports: LocalSidePorts) {
+    this.#ports = ports;
+    this.#assembly = new HeaderAssembly(ports.options.headerListLimit);
     this.#requests = {
-      left: (lane, bytes) => this.#creditClient(lane.id, bytes),
+      released: (lane, bytes) => this.#returnClientWindow(lane.id, bytes),
       finished: () => undefined,
     };
+    this.outbox = new Outbox(ports.options.deferredWriteDelay > 0);
+    this.flowControl = new FlowControl(this.outbox);
     this.outbox.push(PREFACE);
     this.outbox.push(settingsFrame(NO_TABLE_NO_PUSH));
   }
 
-  /** The window of a new stream towards the server, in bytes. */
   get initialWindow(): number {
     return this.#initialWindow;
   }
 
-  /** Who is told how requests go. */
   get requests(): LaneSource {
     return this.#requests;
   }
@@ -70,52 +85,52 @@ export class LocalSide implements LaneSource {
   }
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    this.#headersTo(stream, fields, endStream);
-    // The backend's initial window may be small, and it will never widen a stream that it does not know.
-    const missing = DEFAULT_WINDOW - this.#switch.backend.initialWindow;
-    if (missing > 0 && !endStream) this.#switch.toClient.push(windowUpdate(stream.id, missing));
+    this.#sendHeaders(stream, fields, endStream);
+    // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does not know.
+    const missing = DEFAULT_WINDOW - this.#ports.backend.initialWindow;
+    if (missing > 0 && !endStream) this.#ports.toClient.push(windowUpdate(stream.id, missing));
   }
 
   trailers(stream: LocalStream, fields: readonly HeaderField[]): void {
-    this.#headersTo(stream, fields, true);
+    this.#sendHeaders(stream, fields, true);
   }
 
-  /** DATA of a request. */
   request(stream: LocalStream, frame: Frame): void {
-    if (this.gate.pass(stream.up, frame)) {
-      this.#creditClient(stream.id, frame.length);
+    if (this.flowControl.pass(stream.up, frame)) {
+      this.#returnClientWindow(stream.id, frame.length);
       return;
     }
-    this.gate.data(stream.up, frame.content(), frame.length, stream.clientEnded);
-    const allowed = DEFAULT_WINDOW + this.#switch.backend.largestInitialWindow;
-    if (stream.up.charged > allowed) this.#switch.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+    this.flowControl.data(stream.up, frame.content(), frame.length, stream.clientEnded);
+    const allowed = DEFAULT_WINDOW + this.#ports.backend.largestInitialWindow;
+    if (stream.up.charged > allowed) this.#ports.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
   }
 
-  settle(): void {
-    if (this.#owed > 0) this.outbox.push(windowUpdate(0, this.#owed));
-    this.#owed = 0;
-    // Its pings are answered at once: it costs no system call.
-    this.outbox.hurry();
+  /** Returns connection window to the server and writes what waits for it. */
+  flush(): void {
+    if (this.#windowToReturn > 0) this.outbox.push(windowUpdate(0, this.#windowToReturn));
+    this.#windowToReturn = 0;
+    // Deferred bytes included: a write to the local server costs no system call.
+    this.outbox.flushDeferred();
   }
 
-  left(lane: Lane, bytes: number): void {
-    const stream = this.#switch.streams.get(lane.id);
+  released(lane: Lane, bytes: number): void {
+    const stream = this.#ports.streams.get(lane.id);
     if (stream !== undefined && !stream.serverEnded) this.outbox.push(windowUpdate(lane.id, bytes));
   }
 
   finished(lane: Lane): void {
-    this.#switch.streams.delivered(lane);
+    this.#ports.streams.delivered(lane);
   }
 
-  #headersTo(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const roomy = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
-    const frames = headersInPlace(stream.id, roomy, endStream, this.gate.maxFrameSize);
-    this.gate.frames(stream.up, frames, 0, frames.length, false);
+  #sendHeaders(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
+    const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
+    const frames = headersInPlace(stream.id, padded, endStream, this.flowControl.maxFrameSize);
+    this.flowControl.frames(stream.up, frames, 0, frames.length, false);
   }
 
-  #creditClient(id: number, bytes: number): void {
-    const stream = this.#switch.streams.get(id);
-    if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#switch.toClient.push(windowUpdate(id, bytes));
+  #returnClientWindow(id: number, bytes: number): void {
+    const stream = this.#ports.streams.get(id);
+    if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(id, bytes));
   }
 
   #frame(frame: Frame): void {
@@ -131,7 +146,7 @@ export class LocalSide implements LaneSource {
         return;
       case FrameType.RST_STREAM: {
         const stream = this.#stream(frame.streamId);
-        if (stream !== undefined && !stream.reset) this.#switch.streams.resetByServer(stream, frame);
+        if (stream !== undefined && !stream.reset) this.#ports.streams.resetByServer(stream, frame);
         return;
       }
       case FrameType.SETTINGS:
@@ -139,12 +154,12 @@ export class LocalSide implements LaneSource {
         return;
       case FrameType.PING:
         if (frame.has(Flag.ACK)) return;
-        this.#switch.acknowledgePing(this.outbox, frame);
-        this.#switch.options.observer.pingAnswered('local');
+        this.outbox.acknowledgePing(frame);
+        this.#ports.options.observer.pingAnswered('local');
         return;
       case FrameType.GOAWAY:
-        // What runs goes on; the next stream gets a new connection.
-        this.#switch.retire(this);
+        // Running streams continue; the next stream gets a new connection.
+        this.#ports.locals.retire(this);
         return;
       case FrameType.WINDOW_UPDATE:
         this.#windowUpdate(frame);
@@ -155,61 +170,61 @@ export class LocalSide implements LaneSource {
   }
 
   #stream(id: number): LocalStream | undefined {
-    const stream = this.#switch.streams.get(id);
-    return stream?.kind === 'handle' && stream.side === this ? stream : undefined;
+    const stream = this.#ports.streams.get(id);
+    return stream?.kind === 'handle' && stream.peer === this ? stream : undefined;
   }
 
   #data(frame: Frame): void {
     const size = frame.length;
-    this.#owed += size;
+    this.#windowToReturn += size;
     const stream = this.#stream(frame.streamId);
     if (stream === undefined || stream.serverEnded) return;
     const last = frame.has(Flag.END_STREAM);
     if (last) serverEnded(stream);
-    const { gate } = this.#switch;
-    if (!gate.pass(stream.down, frame)) {
-      gate.data(stream.down, frame.content(), size, last);
+    const { flowControl } = this.#ports;
+    if (!flowControl.pass(stream.down, frame)) {
+      flowControl.data(stream.down, frame.content(), size, last);
       return;
     }
-    if (last) this.#switch.streams.delivered(stream.down);
+    if (last) this.#ports.streams.delivered(stream.down);
     else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
   }
 
   #headers(headers: HeaderBlock): void {
     const stream = this.#stream(headers.streamId);
     if (stream === undefined || stream.serverEnded) return;
-    const core = this.#switch;
+    const ports = this.#ports;
     if (headers.endStream) {
       serverEnded(stream);
-      if (core.options.observer.wantsStatus) stream.status = statusOf(headers.block);
+      if (ports.options.observer.wantsStatus) stream.status = statusOf(headers.block);
     }
     stream.answered = true;
-    core.gate.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
+    ports.flowControl.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
   }
 
   #settings(frame: Frame): void {
     const settings = readSettings(frame);
-    this.gate.maxFrameSize = settings.maxFrameSize ?? this.gate.maxFrameSize;
+    this.flowControl.maxFrameSize = settings.maxFrameSize ?? this.flowControl.maxFrameSize;
     if (settings.initialWindow !== undefined) {
       const change = settings.initialWindow - this.#initialWindow;
       this.#initialWindow = settings.initialWindow;
-      for (const stream of this.#switch.streams.all())
-        if (stream.kind === 'handle' && stream.side === this) stream.up.shift(change);
+      for (const stream of this.#ports.streams.all())
+        if (stream.kind === 'handle' && stream.peer === this) stream.up.shift(change);
     }
     this.outbox.push(settingsAck());
-    this.gate.pump();
+    this.flowControl.pump();
   }
 
   #windowUpdate(frame: Frame): void {
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
     if (frame.streamId === 0) {
-      this.gate.grow(increment);
-      this.gate.pump();
+      this.flowControl.grow(increment);
+      this.flowControl.pump();
       return;
     }
     const stream = this.#stream(frame.streamId);
     if (stream === undefined) return;
     stream.up.window += increment;
-    this.gate.drain(stream.up);
+    this.flowControl.drain(stream.up);
   }
 }

@@ -1,42 +1,49 @@
 import type { Route } from './interception.ts';
 
-/** A side of the switch. */
+/** A side of the proxy. */
 export type Side = 'client' | 'backend' | 'local';
 
 /**
  * How a stream ended, as the client saw it:
- * - `answered`: with its last frame from the server.
- * - `cancelled`: by the client, or because its connection went.
+ * - `answered`: with the server's last frame.
+ * - `cancelled`: by the client, or with its connection.
  * - `reset`: by the server, without a last frame.
- * - `unavailable`: by the switch, since the server was not there.
+ * - `unavailable`: by the proxy, because the server was gone.
  */
 export type Outcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
 
-/** Why a response of an amend stream went as it came. */
+/**
+ * Why a response was not amended:
+ * - `request`, `response`: the message was compressed, too long, incomplete, or one of several.
+ * - `memory`: the total of held messages reached its limit.
+ * - `slow`: the amendment took longer than its timeout.
+ * - `failed`: the amendment threw or rejected.
+ */
 export type SkipReason = 'request' | 'response' | 'memory' | 'slow' | 'failed';
 
-/** What the switch reports: for counters and logs. Called in the middle of the work: must be quick, and not throw. */
-export interface SwitchObserver {
-  /** Whether {@link streamClosed} gets the grpc-status of all streams, not of amended ones alone: it has to be decoded for that. */
+/** Receives the proxy's events, for counters and logs. Called synchronously on the hot path: must be quick and not throw. */
+export interface ProxyObserver {
+  /** Whether {@link streamClosed} needs the grpc-status of all streams, not only of amended ones. It costs decoding. */
   readonly wantsStatus: boolean;
+  /** The backend has sent its SETTINGS. */
   connected(): void;
-  /** The backend could not be reached, or went away. */
+  /** The backend could not be reached, or closed its connection. */
   backendLost(message: string): void;
   streamOpened(path: string, route: Route): void;
   /** @param milliseconds since it was opened */
   streamClosed(path: string, route: Route, outcome: Outcome, status: number | undefined, milliseconds: number): void;
   /** A side broke the protocol, and its connection was ended with this HTTP/2 error code. */
   protocolError(side: Side, code: number, message: string): void;
-  /** @param error what {@link Interception.amend} threw, where the reason is `failed` */
+  /** @param error what {@link Interception.amend} threw, for the reason `failed` */
   amendSkipped(path: string, reason: SkipReason, error: unknown): void;
   pingAnswered(side: Side): void;
 }
 
 function nothing(): void {
-  // Nobody listens.
+  // No observer.
 }
 
-export const NO_OBSERVER: SwitchObserver = {
+export const NO_OBSERVER: ProxyObserver = {
   wantsStatus: false,
   connected: nothing,
   backendLost: nothing,

@@ -1,31 +1,32 @@
 import type { Interception } from './interception.ts';
-import type { SwitchObserver } from './observer.ts';
+import type { ProxyObserver } from './observer.ts';
 import type { Transport, TransportEvents } from './transport/index.ts';
 
-/** What the switch needs to know. Sizes in bytes, times in milliseconds. */
-export interface SwitchCoreOptions {
+/** The settings of one proxied connection. Sizes in bytes, times in milliseconds. */
+export interface ProxyConnectionOptions {
   readonly interception: Interception;
-  readonly observer: SwitchObserver;
-  /** Opens a connection to the local server, which tells `events`. */
+  readonly observer: ProxyObserver;
+  /** Opens a connection to the local server, which reports to `events`. */
   readonly connectLocal: (events: TransportEvents) => Transport;
   readonly now: () => number;
+  /** How long an amendment may take before the response is sent as received. */
   readonly amendTimeout: number;
-  /** How long what nobody waits for (the answer to a ping, say) may wait itself for something else to go the same way. */
-  readonly unhurriedDelay: number;
-  /** Bytes that the backend may send beyond what the client's windows take: kept here until they do. */
+  /** How long a deferred write (an answer to a PING, for example) waits for other data in the same direction. 0: not at all. */
+  readonly deferredWriteDelay: number;
+  /** Bytes that the backend may send beyond the client's windows. They are queued here. */
   readonly readAhead: number;
-  /** A header list from the client, decoded; and any header block, as it comes. */
+  /** The largest decoded header list from the client, and the largest encoded header block from any side. */
   readonly headerListLimit: number;
-  /** A request that is read on the way; a longer one is not amended. */
+  /** The longest request that is copied for an amendment. The response to a longer one is not amended. */
   readonly requestLimit: number;
-  /** A response that is held; a longer one is not amended. */
+  /** The longest response that is held. A longer one is not amended. */
   readonly responseLimit: number;
-  /** All that is held at one time. */
+  /** The total of copied requests and held responses. */
   readonly heldLimit: number;
-  /** How long a connection without a backend waits for a call that it can answer. */
+  /** How long a connection without a backend waits for a call to answer. */
   readonly refuseTimeout: number;
-  /** How long a client may take to answer that it has heard that we go, before it is told which of its calls are served. */
-  readonly farewellTimeout: number;
-  /** How long the other side may take to close, after it was told to. */
+  /** How long the client may take to acknowledge the first GOAWAY of a graceful shutdown. The second one follows then. */
+  readonly gracefulShutdownTimeout: number;
+  /** How long the other side may take to close its direction of a connection that the proxy has closed. */
   readonly lingerTimeout: number;
 }

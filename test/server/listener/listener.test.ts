@@ -128,7 +128,7 @@ describe('the path', () => {
     const before = [rights(path), rights(dirname(path))];
     await expect(start()).rejects.toThrow(
       new RegExp(
-        `^cannot listen on ${path}: pid ${process.pid} \\(.+\\) already listens there; stop it, or give another path$`,
+        `^cannot listen on ${path}: pid ${process.pid} \\(.+\\) already listens there; stop it or use another path$`,
       ),
     );
     expect(await canConnect(path)).toBe(true);
@@ -151,28 +151,26 @@ describe('the path', () => {
     mkdirSync(dirname(path));
     make();
     const before = lstatSync(path).ino;
-    await expect(start()).rejects.toThrow(`cannot listen on ${path}: something that is no socket is there; remove it`);
+    await expect(start()).rejects.toThrow(`cannot listen on ${path}: the path exists and is not a socket; remove it`);
     expect(lstatSync(path).ino).toBe(before);
     expect(readdirSync(dirname(path))).toEqual(['shim.sock']);
   });
 
   it('may have 107 bytes and not one more', async () => {
-    const room = (bytes: number): string => join(folder, 'x'.repeat(bytes - folder.length - 1));
-    path = room(107);
+    const pathOfLength = (bytes: number): string => join(folder, 'x'.repeat(bytes - folder.length - 1));
+    path = pathOfLength(107);
     await start();
     expect(await canConnect(path)).toBe(true);
-    path = room(108);
-    await expect(start()).rejects.toThrow(
-      /has 108 bytes, and a socket's path may have at most 107; give a shorter one/,
-    );
+    path = pathOfLength(108);
+    await expect(start()).rejects.toThrow(/has 108 bytes, a socket's path at most 107; use a shorter path/);
     const deep = join(folder, 'd'.repeat(98 - folder.length - 1));
     path = join(deep, 's');
-    await expect(start()).rejects.toThrow(/its folder has 98 bytes, and may have at most 97/);
+    await expect(start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
   });
 
   it('in what is no folder is refused', async () => {
     writeFileSync(join(folder, 'ours'), '');
-    await expect(start()).rejects.toThrow(`${join(folder, 'ours')} is not a folder; give another path`);
+    await expect(start()).rejects.toThrow(`${join(folder, 'ours')} is not a folder; use another path`);
   });
 
   it('that a newer process has taken is not unlinked on close, nor are its rights touched', async () => {
@@ -192,7 +190,7 @@ describe('the path', () => {
     const results = await Promise.allSettled(Array.from({ length: 12 }, () => start()));
     const refusals = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
     expect(refusals).toHaveLength(11);
-    for (const refusal of refusals) expect(refusal).toMatch(/already listens there|keep taking it/);
+    for (const refusal of refusals) expect(refusal).toMatch(/already listens there|keep creating sockets there/);
     expect(await canConnect(path)).toBe(true);
     expect(readdirSync(dirname(path)).filter((name) => name !== '.shim.sock.lock')).toEqual(['shim.sock']);
   });

@@ -280,7 +280,7 @@ describe('GOAWAY', () => {
 
 describe('shutdown', () => {
   const last = 2 ** 31 - 1;
-  const farewell = frame(PING, 1, 0, Buffer.from('farewell'));
+  const shutdownPing = frame(PING, 1, 0, Buffer.from('shutdown'));
   const numbersOf = (frames: readonly SeenFrame[]) =>
     frames.filter(({ type }) => type === GOAWAY).map(({ payload }) => payload.readUInt32BE(0));
 
@@ -299,7 +299,7 @@ describe('shutdown', () => {
     expect(typesOf(table.backend.take())).toEqual([HEADERS]);
     table.client.send(frame(PING, 1, 0, Buffer.from('12345678')));
     expect(table.client.take()).toEqual([]);
-    table.client.send(farewell);
+    table.client.send(shutdownPing);
     expect(numbersOf(table.client.take())).toEqual([5]);
     table.client.send(headers(7, request('/pass/D'), true));
     expect(table.backend.take()).toEqual([]);
@@ -317,7 +317,7 @@ describe('shutdown', () => {
     table.core.shutdown();
     expect(typesOf(table.client.take())).toEqual([GOAWAY, PING]);
     expect(table.client.ended).toBe(false);
-    table.client.send(farewell);
+    table.client.send(shutdownPing);
     expect(numbersOf(table.client.take())).toEqual([0]);
     expect(table.client.ended).toBe(true);
   });
@@ -341,7 +341,7 @@ describe('shutdown', () => {
     expect(table.client.ended).toBe(false);
     table.backend.send(settings());
     expect(typesOf(table.client.take())).toEqual([SETTINGS, GOAWAY, PING]);
-    table.client.send(farewell);
+    table.client.send(shutdownPing);
     expect(numbersOf(table.client.take())).toEqual([1]);
     table.backend.send(headers(1, RESPONSE), headers(1, OK, true));
     expect(typesOf(table.client.take())).toEqual([HEADERS, HEADERS]);
@@ -353,7 +353,7 @@ describe('shutdown', () => {
     table.client.send(headers(1, request('/pass/Watch'), true), headers(3, request('/pass/A'), true));
     table.backend.send(headers(1, RESPONSE), data(1, message(Buffer.from('event'))));
     table.core.shutdown();
-    table.client.send(farewell);
+    table.client.send(shutdownPing);
     table.client.take();
     expect(table.client.ended).toBe(false);
     table.backend.send(headers(3, RESPONSE), headers(3, OK, true));
@@ -385,7 +385,7 @@ describe('the client goes away', () => {
     vi.useFakeTimers();
     const table = openTable();
     table.core.shutdown();
-    table.client.send(frame(PING, 1, 0, Buffer.from('farewell')));
+    table.client.send(frame(PING, 1, 0, Buffer.from('shutdown')));
     expect([table.client.ended, table.client.destroyed]).toEqual([true, false]);
     vi.advanceTimersByTime(5000);
     expect([table.client.destroyed, table.backend.destroyed]).toEqual([true, true]);

@@ -339,7 +339,7 @@ describe('legal, though rare', () => {
 describe('pings end at the switch, from every side', () => {
   test('an answer goes with the next burst, and alone when there is none', () => {
     vi.useFakeTimers();
-    const table = openTable({ unhurriedDelay: 1 });
+    const table = openTable({ deferredWriteDelay: 1 });
     table.client.send(headers(1, request('/pass/A'), true));
     table.backend.take();
     table.client.writes = 0;

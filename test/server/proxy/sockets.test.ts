@@ -8,7 +8,7 @@ import { duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
-import type { SwitchedConnection } from '../../../src/server/proxy/index.ts';
+import type { ServedConnection } from '../../../src/server/proxy/index.ts';
 import { serveConnection } from '../../../src/server/proxy/index.ts';
 import {
   PREFACE,
@@ -29,7 +29,7 @@ const folder = mkdtempSync(join(tmpdir(), 'switch-'));
 const paths = { front: join(folder, 'front.sock'), backend: join(folder, 'backend.sock') };
 const APPENDED = Buffer.from('+amended');
 const cleanUps: (() => void)[] = [];
-let connections: SwitchedConnection[] = [];
+let connections: ServedConnection[] = [];
 
 async function front(local: http2.Http2Server): Promise<void> {
   const server = net.createServer((socket) => {

@@ -136,7 +136,7 @@ describe('flow control', () => {
           await world.finish(500_000);
           expect(world.backend.window).toBe(world.client.granted + readAhead);
           expect(world.table.core.streams.running).toBe(0);
-          expect(world.table.core.amender.kept).toBe(0);
+          expect(world.table.core.amender.heldBytes).toBe(0);
           expect(world.table.events.filter((event) => !/ (answered|cancelled) /.test(event))).toEqual([]);
         },
       ),

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { duplexPair } from 'node:stream';
 import * as grpc from '@grpc/grpc-js';
 import type { Interception } from '../../../src/server/proxy/interception.ts';
-import type { SwitchedConnection } from '../../../src/server/proxy/index.ts';
+import type { ServedConnection } from '../../../src/server/proxy/index.ts';
 import { serveConnection } from '../../../src/server/proxy/index.ts';
 import { routeOf } from './wire.ts';
 
@@ -37,7 +37,7 @@ function serverOf(methods: Handlers): grpc.Server {
 
 export class Scene {
   readonly folder = mkdtempSync(join(tmpdir(), 'switch-'));
-  readonly connections: SwitchedConnection[] = [];
+  readonly connections: ServedConnection[] = [];
   readonly #clients: grpc.Client[] = [];
   readonly #methods: Handlers;
   readonly #interception: Interception;

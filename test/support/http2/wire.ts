@@ -2,10 +2,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
 import { LIMITS } from '../../../src/server/proxy/index.ts';
-import type { SwitchObserver } from '../../../src/server/proxy/index.ts';
+import type { ProxyObserver } from '../../../src/server/proxy/index.ts';
 import { NO_OBSERVER } from '../../../src/server/proxy/index.ts';
-import { Switch } from '../../../src/server/proxy/connection.ts';
-import type { SwitchCoreOptions } from '../../../src/server/proxy/options.ts';
+import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
+import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
 import { ReferenceEncoder } from './reference-hpack.ts';
 import type { Field } from './reference-hpack.ts';
@@ -167,7 +167,7 @@ export class FakeTransport implements Transport {
 }
 
 export interface Table {
-  readonly core: Switch;
+  readonly core: ProxyConnection;
   readonly client: FakeTransport;
   readonly backend: FakeTransport;
   readonly locals: FakeTransport[];
@@ -177,7 +177,7 @@ export interface Table {
   clock: number;
 }
 
-export interface TableOptions extends Partial<Omit<SwitchCoreOptions, 'interception' | 'observer'>> {
+export interface TableOptions extends Partial<Omit<ProxyConnectionOptions, 'interception' | 'observer'>> {
   readonly route?: (path: string) => Route;
   readonly amend?: Interception['amend'];
 }
@@ -190,7 +190,7 @@ export function routeOf(path: string): Route {
 
 export function layTable(options: TableOptions = {}): Table {
   const events: string[] = [];
-  const observer: SwitchObserver = {
+  const observer: ProxyObserver = {
     ...NO_OBSERVER,
     wantsStatus: true,
     streamClosed: (path, route, outcome, status) => events.push(`${path} ${route} ${outcome} ${status}`),
@@ -201,11 +201,11 @@ export function layTable(options: TableOptions = {}): Table {
   const locals: FakeTransport[] = [];
   const ends = new Map<string, FakeTransport>();
   const table = { clock: 0, locals, events };
-  const core = new Switch(
+  const core = new ProxyConnection(
     {
       ...LIMITS,
       // At once, unless a test is about that.
-      unhurriedDelay: 0,
+      deferredWriteDelay: 0,
       // Likewise: the windows are then the client's own.
       readAhead: 0,
       now: () => table.clock,

@@ -6,10 +6,10 @@ import { readInteger, readOctet } from './integer.ts';
 import type { Cursor } from './integer.ts';
 import { STATIC_TABLE_SIZE, staticField } from './static-table.ts';
 
-/** SETTINGS_HEADER_TABLE_SIZE when nobody says otherwise (RFC 9113 section 6.5.2). */
+/** Initial value of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 6.5.2). */
 export const DEFAULT_TABLE_SIZE = 4096;
 
-/** Reads the header blocks of one direction of one connection (RFC 7541 section 3.2). */
+/** Decodes the header blocks of one direction of one connection (RFC 7541 3.2). */
 export class HpackDecoder {
   readonly #table: DynamicTable;
   readonly #tableLimit: number;
@@ -17,8 +17,8 @@ export class HpackDecoder {
   #plain = true;
 
   /**
-   * @param tableLimit octets: the SETTINGS_HEADER_TABLE_SIZE that the encoder was told
-   * @param listLimit octets of a decoded header list, counted as in RFC 9113 section 6.5.2
+   * @param tableLimit the SETTINGS_HEADER_TABLE_SIZE that the encoder was sent, in octets
+   * @param listLimit the largest decoded header list in octets, counted as in RFC 9113 6.5.2
    */
   constructor(tableLimit: number, listLimit: number) {
     this.#table = new DynamicTable(tableLimit);
@@ -26,15 +26,15 @@ export class HpackDecoder {
     this.#listLimit = listLimit;
   }
 
-  /** Whether the last block neither read nor changed the dynamic table: it means the same to every decoder. */
+  /** Whether the last block neither used nor changed the dynamic table, so that every decoder decodes it alike. */
   get plain(): boolean {
     return this.#plain;
   }
 
   /**
-   * Decodes a whole block. Every block has to come here, in the order of the connection, even of a stream that nobody
-   * wants: the table of the next one depends on it.
-   * @throws ConnectionError COMPRESSION_ERROR for a broken block, ENHANCE_YOUR_CALM for one that is too large
+   * Decodes a complete block. Every block of the connection must be decoded, in order, even if its stream is ignored: the
+   * dynamic table for the next one depends on it.
+   * @throws ConnectionError COMPRESSION_ERROR for a malformed block, ENHANCE_YOUR_CALM for one that is too large
    */
   decode(block: Buffer): HeaderField[] {
     const cursor: Cursor = { bytes: block, at: 0, end: block.length };
@@ -55,7 +55,7 @@ export class HpackDecoder {
     return fields;
   }
 
-  /** Section 6.1 (indexed), 6.2.1 (added to the table), 6.2.2 (not added), 6.2.3 (never to be added by anyone). */
+  /** Decodes a field: indexed (RFC 7541 6.1), with indexing (RFC 7541 6.2.1), without (RFC 7541 6.2.2), never (RFC 7541 6.2.3). */
   #field(cursor: Cursor, first: number): HeaderField {
     if ((first & 0x80) !== 0) return this.#lookUp(readInteger(cursor, first, 7));
     const start = cursor.at - 1;
@@ -66,13 +66,13 @@ export class HpackDecoder {
     return field;
   }
 
-  /** @param start where the field began, if it may be sent on as it came; -1 if it may not */
+  /** @param start position of the field if its encoding may be forwarded unchanged, otherwise -1 */
   #literal(cursor: Cursor, index: number, sensitive: boolean, start: number): HeaderField {
     const named = index === 0 ? undefined : this.#lookUp(index);
     const name = named === undefined ? readString(cursor) : named.name;
     const value = readString(cursor);
-    const asItCame = start >= 0 && index <= STATIC_TABLE_SIZE ? cursor.bytes.subarray(start, cursor.at) : undefined;
-    return new HeaderField(name, value, named?.nameIndex ?? 0, 0, sensitive, asItCame);
+    const received = start >= 0 && index <= STATIC_TABLE_SIZE ? cursor.bytes.subarray(start, cursor.at) : undefined;
+    return new HeaderField(name, value, named?.nameIndex ?? 0, 0, sensitive, received);
   }
 
   #lookUp(index: number): HeaderField {
@@ -87,19 +87,19 @@ export class HpackDecoder {
     if (fieldsBefore > 0)
       throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'table size update inside a header block');
     if (size > this.#tableLimit)
-      throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `table size ${size} is more than ${this.#tableLimit}`);
+      throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `table size ${size} exceeds ${this.#tableLimit}`);
     this.#table.resize(size);
     this.#plain = false;
   }
 }
 
-/** A string literal (section 5.2). */
+/** Reads a string literal (RFC 7541 5.2). */
 function readString(cursor: Cursor): string {
   const first = readOctet(cursor);
   const length = readInteger(cursor, first, 7);
   const start = cursor.at;
   if (length > cursor.end - start)
-    throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'string longer than its block');
+    throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'string is longer than its header block');
   cursor.at += length;
   if ((first & 0x80) !== 0) return decodeHuffman(cursor.bytes, start, cursor.at);
   return cursor.bytes.toString('latin1', start, cursor.at);

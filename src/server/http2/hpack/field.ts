@@ -5,8 +5,8 @@ const NEVER_INDEXED = 0x10;
 const INDEXED = 0x80;
 
 /**
- * One header field. Name and value hold one character for each octet (latin1), so that any octets survive, and are
- * passed on as they came: neither is checked here, the server at the end does that.
+ * One header field. Name and value hold one character for each octet (latin1), so that any octets are preserved. They are
+ * forwarded unchecked: the server validates them.
  */
 export class HeaderField {
   #wire: Buffer | undefined;
@@ -14,8 +14,8 @@ export class HeaderField {
   /**
    * @param nameIndex the static table's index of the name, 0 when it has none
    * @param staticIndex the static table's index of name and value together, 0 when there is none
-   * @param sensitive came as a never-indexed literal, and must be sent on as one (RFC 7541 section 7.1.3)
-   * @param wire the field as it came, if that form neither reads nor changes a dynamic table
+   * @param sensitive received as a never-indexed literal, and to be forwarded as one (RFC 7541 7.1.3)
+   * @param wire the field as received, if that form neither uses nor changes a dynamic table
    */
   constructor(
     readonly name: string,
@@ -28,14 +28,14 @@ export class HeaderField {
     this.#wire = wire;
   }
 
-  /** Size as header list and dynamic table count it (RFC 7541 section 4.1, RFC 9113 section 6.5.2). */
+  /** Size in the header list and the dynamic table (RFC 7541 4.1, RFC 9113 6.5.2). */
   get size(): number {
     return this.name.length + this.value.length + 32;
   }
 
   /**
-   * The field in a form that neither reads nor changes a dynamic table: a static index, or a literal (RFC 7541 section
-   * 6.1, 6.2.2, 6.2.3). Kept, since the fields that a client repeats live on in its dynamic table.
+   * The field in a form that neither uses nor changes a dynamic table: a static index or a literal (RFC 7541 6.1,
+   * RFC 7541 6.2.2, RFC 7541 6.2.3). Cached, because fields that a client repeats stay in its dynamic table.
    */
   get wire(): Buffer {
     this.#wire ??= this.#encode();

@@ -1,8 +1,8 @@
 import { ConnectionError, ErrorCode } from '../errors.ts';
 
 /**
- * Code lengths in bits of the octets 0 to 255 and of EOS (RFC 7541 appendix B), 16 in a row. The code is canonical: codes of one length are
- * consecutive in the order of their symbols, so that the lengths say it all.
+ * Code lengths in bits of the octets 0 to 255 and of EOS (RFC 7541 Appendix B), 16 in a row. The code is canonical: codes of
+ * one length are consecutive in the order of their symbols, so the lengths define all codes.
  */
 // biome-ignore format: a table
 const LENGTHS: readonly number[] = [
@@ -28,11 +28,11 @@ const EOS = 256;
 
 /** The code tree at one depth, where codes of that many bits end. */
 interface Level {
-  /** Those whose codes end here, in the order of their codes: before all inner nodes of this depth, since the code is canonical. */
+  /** Symbols whose codes end at this depth, in order. They precede the inner nodes, because the code is canonical. */
   readonly symbols: number[];
-  /** Inner nodes: what there is room for and does not end here. */
+  /** The number of inner nodes. */
   inner: number;
-  /** States are inner nodes, counted from the root: the first one of this depth. */
+  /** The first state of this depth. States are inner nodes, counted from the root. */
   firstState: number;
 }
 
@@ -41,18 +41,18 @@ const levels = levelsOfCode();
 function levelsOfCode(): readonly Level[] {
   const made = Array.from({ length: 31 }, (): Level => ({ symbols: [], inner: 0, firstState: 0 }));
   LENGTHS.forEach((length, symbol) => made[length]?.symbols.push(symbol));
-  let room = 1;
+  let nodes = 1;
   let firstState = 0;
   for (const level of made) {
-    level.inner = room - level.symbols.length;
+    level.inner = nodes - level.symbols.length;
     level.firstState = firstState;
     firstState += level.inner;
-    room = 2 * level.inner;
+    nodes = 2 * level.inner;
   }
   return made;
 }
 
-/** The code of each symbol, EOS last. Exported for the tests' encoder: the shim itself writes strings as they are. */
+/** Returns the code of each symbol, EOS last. Used by the tests' encoder: the shim itself writes strings uncompressed. */
 export function huffmanCodes(): readonly { readonly code: number; readonly length: number }[] {
   const codes = LENGTHS.map((length) => ({ code: 0, length }));
   let code = 0;
@@ -64,28 +64,28 @@ export function huffmanCodes(): readonly { readonly code: number; readonly lengt
 }
 
 /**
- * The decoder as a machine that takes four bits at a time. A state is an inner node of the code tree; a cell is the next state, in
- * bits 0 to 8, bit 9 when a symbol ended on the way, and that symbol from bit 10 on. No code is shorter than five
- * bits, so that four never end two symbols.
+ * The decoder is a state machine that reads four bits at a time. A state is an inner node of the code tree. A cell holds the
+ * next state in bits 0 to 8, bit 9 if a symbol ended on the way, and that symbol from bit 10 on. No code is shorter than five
+ * bits, so four bits never end two symbols.
  */
 const EMITS = 1 << 9;
 const STATE = EMITS - 1;
-/** A cell on the way to EOS, which no string may contain (RFC 7541 section 5.2). */
-const REFUSED = -1;
-/** A cell that nobody has asked for. Headers need a fraction of them, and making all at the start is what V8 would load its optimiser for. */
+/** A cell that leads to EOS, which no string may contain (RFC 7541 5.2). */
+const INVALID = -1;
+/** A cell that has not been computed. Headers need few cells; computing all of them at start would trigger V8's optimizer. */
 const UNKNOWN = -2;
 
 const states = levels.reduce((sum, { inner }) => sum + inner, 0);
 const cells = new Int32Array(states * 16).fill(UNKNOWN);
 const depths = new Uint8Array(states);
 levels.forEach(({ firstState, inner }, depth) => depths.fill(depth, firstState, firstState + inner));
-/** 1 for the states in which a string may end: at most 7 bits, all ones (the last node of its depth), since the last symbol. */
+/** 1 for states in which a string may end: at most 7 bits after the last symbol, all ones (the last node of its depth). */
 const final = new Uint8Array(states);
 for (const { firstState, inner } of levels.slice(0, 8)) final[firstState + inner - 1] = 1;
 
-/** The cell of a state for these four bits. */
+/** Returns the cell of a state for these four bits. */
 function cellAt(state: number, nibble: number): number {
-  const known = cells[state * 16 + nibble] ?? REFUSED;
+  const known = cells[state * 16 + nibble] ?? INVALID;
   return known === UNKNOWN ? (cells[state * 16 + nibble] = cellOf(state, nibble)) : known;
 }
 
@@ -98,22 +98,22 @@ function cellOf(state: number, nibble: number): number {
     const child = 2 * node + ((nibble >>> bit) & 1);
     const symbols = levels[depth]?.symbols ?? [];
     const symbol = symbols[child];
-    if (symbol === EOS) return REFUSED;
+    if (symbol === EOS) return INVALID;
     if (symbol !== undefined) emitted = EMITS | (symbol << 10);
     [depth, node] = symbol === undefined ? [depth, child - symbols.length] : [0, 0];
   }
   return ((levels[depth]?.firstState ?? 0) + node) | emitted;
 }
 
-/** Strings of ordinary headers decode into this; longer ones get a buffer of their own. */
+/** Decoded strings of ordinary headers fit in this buffer. Longer ones get one of their own. */
 const scratch = Buffer.allocUnsafe(4096);
 
 /**
- * Decodes a Huffman-coded string (RFC 7541 section 5.2) to a string of one character for each octet.
- * @throws ConnectionError when it contains EOS, or its padding is longer than 7 bits or not of ones
+ * Decodes a Huffman-coded string (RFC 7541 5.2) to a string with one character for each octet.
+ * @throws ConnectionError if it contains EOS, or if its padding is longer than 7 bits or not all ones
  */
 export function decodeHuffman(bytes: Buffer, start: number, end: number): string {
-  // Five bits is the shortest code.
+  // The shortest code has five bits.
   const most = Math.ceil(((end - start) * 8) / 5);
   const out = most > scratch.length ? Buffer.allocUnsafe(most) : scratch;
   let written = 0;
@@ -121,10 +121,10 @@ export function decodeHuffman(bytes: Buffer, start: number, end: number): string
   for (let at = start; at < end; at += 1) {
     const octet = bytes[at] ?? 0;
     const high = cellAt(state, octet >>> 4);
-    if (high === REFUSED) throw invalid();
+    if (high === INVALID) throw invalid();
     if ((high & EMITS) !== 0) out[written++] = high >>> 10;
     const low = cellAt(high & STATE, octet & 15);
-    if (low === REFUSED) throw invalid();
+    if (low === INVALID) throw invalid();
     if ((low & EMITS) !== 0) out[written++] = low >>> 10;
     state = low & STATE;
   }
@@ -133,5 +133,5 @@ export function decodeHuffman(bytes: Buffer, start: number, end: number): string
 }
 
 function invalid(): ConnectionError {
-  return new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'Huffman-coded string is broken');
+  return new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'invalid Huffman-coded string');
 }

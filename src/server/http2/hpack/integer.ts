@@ -1,6 +1,6 @@
 import { ConnectionError, ErrorCode } from '../errors.ts';
 
-/** A place in a header block, moved on by whoever reads. */
+/** A position in a header block. Reading advances it. */
 export interface Cursor {
   readonly bytes: Buffer;
   at: number;
@@ -8,19 +8,19 @@ export interface Cursor {
 }
 
 /**
- * The largest integer taken. RFC 7541 section 5.1 leaves the limit to us; nothing in a block that we accept (lengths, indices,
- * table sizes) comes near it, and four more octets hold it, so that a long run of 0x80 is refused early.
+ * The largest integer accepted. RFC 7541 5.1 leaves the limit to the implementation. Lengths, indices and table sizes of
+ * accepted blocks are far below it. It fits in four more octets, so a long run of 0x80 is rejected early.
  */
 const LARGEST = 2 ** 28 - 1;
 
-/** The next octet. @throws ConnectionError at the end of the block */
+/** Reads the next octet. @throws ConnectionError at the end of the block */
 export function readOctet(cursor: Cursor): number {
-  if (cursor.at >= cursor.end) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'header block ends too early');
+  if (cursor.at >= cursor.end) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'header block is truncated');
   return cursor.bytes.readUInt8(cursor.at++);
 }
 
 /**
- * Reads an integer whose first octet has been read (RFC 7541 section 5.1).
+ * Reads an integer whose first octet has been read (RFC 7541 5.1).
  * @param first the first octet, with the bits before the prefix
  * @param prefix 1 to 8 bits
  */
@@ -37,7 +37,7 @@ export function readInteger(cursor: Cursor, first: number, prefix: number): numb
   throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'integer too large');
 }
 
-/** Octets that {@link writeInteger} takes for this value. */
+/** Returns the number of octets that {@link writeInteger} writes for this value. */
 export function integerSize(value: number, prefix: number): number {
   const full = (1 << prefix) - 1;
   if (value < full) return 1;
@@ -47,7 +47,7 @@ export function integerSize(value: number, prefix: number): number {
 }
 
 /**
- * Writes an integer with a prefix (RFC 7541 section 5.1), returns the place after it.
+ * Writes an integer with a prefix (RFC 7541 5.1). Returns the position after it.
  * @param pattern the bits before the prefix
  */
 export function writeInteger(into: Buffer, at: number, value: number, prefix: number, pattern: number): number {

@@ -1,6 +1,6 @@
 import { HeaderField } from './field.ts';
 
-/** RFC 7541 appendix A, in order from index 1. */
+/** The static table (RFC 7541 Appendix A), in order from index 1. */
 const FIELDS: readonly (readonly [name: string, value?: string])[] = [
   [':authority'],
   [':method', 'GET'],
@@ -72,7 +72,7 @@ const TABLE: readonly HeaderField[] = FIELDS.map(([name, value], index) => {
   return new HeaderField(name, value ?? '', nameIndex, index + 1, false);
 });
 
-/** The field at this index, 1 to {@link STATIC_TABLE_SIZE}. */
+/** Returns the field at this index, 1 to {@link STATIC_TABLE_SIZE}. */
 export function staticField(index: number): HeaderField | undefined {
   return TABLE[index - 1];
 }

@@ -1,30 +1,30 @@
 import type { Transport } from './transport.ts';
 
-/** Bytes that a side may be behind before nothing more is read for it: the kernel's buffers are behind already then. */
-const BACKLOG = 65_536;
-/** Bytes of answers to the client itself (pings, settings) before it is not read any more. */
-const OWN_BACKLOG = 1_048_576;
+/** Bytes of backlog at which the proxy stops reading for a side. The kernel's socket buffers are full by then. */
+const BACKLOG_LIMIT = 65_536;
+/** Bytes of backlog at which the proxy stops reading the client itself: answers to its pings and settings pile up. */
+const CLIENT_BACKLOG_LIMIT = 1_048_576;
 
 /**
- * Reads from nobody faster than the others take it.
- * @param wanted whether the client is to be read at all
+ * Pauses and resumes transports, so that the proxy reads from no side faster than the others take the data.
+ * @param readClient whether the client is to be read at all
  */
 export function balance(
   client: Transport,
   backend: Transport | undefined,
   locals: Iterable<Transport>,
-  wanted: boolean,
+  readClient: boolean,
 ): void {
   const { backlog } = client;
-  const forClient = backlog <= BACKLOG;
-  let fromClient = wanted && backlog <= OWN_BACKLOG;
+  const forClient = backlog <= BACKLOG_LIMIT;
+  let fromClient = readClient && backlog <= CLIENT_BACKLOG_LIMIT;
   if (backend !== undefined) {
     setReading(backend, forClient);
-    fromClient &&= backend.backlog <= BACKLOG;
+    fromClient &&= backend.backlog <= BACKLOG_LIMIT;
   }
   for (const local of locals) {
     setReading(local, forClient);
-    fromClient &&= local.backlog <= BACKLOG;
+    fromClient &&= local.backlog <= BACKLOG_LIMIT;
   }
   setReading(client, fromClient);
 }

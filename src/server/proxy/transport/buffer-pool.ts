@@ -1,57 +1,58 @@
-/** Of one slab: several frames of the usual size. */
-const SLAB_SIZE = 65_536;
-/** Slabs that are kept when nothing is in them. */
-const MOST_KEPT = 4;
+/** Block size in bytes; fits several default-size frames. */
+const BLOCK_SIZE = 65_536;
+/** Empty blocks that the pool keeps. */
+const MAX_FREE_BLOCKS = 4;
 
-/** Memory for copies, with the bytes in it that are still to go. */
-export interface Slab {
+/** Memory for copies. */
+export interface PoolBlock {
   readonly memory: Buffer;
+  /** Bytes taken from the start. */
   used: number;
-  /** Copies that have not gone. */
-  live: number;
+  /** Copies in it that have not been sent. */
+  copies: number;
 }
 
 /**
- * Copies of what has to wait, side by side in memory that is used again. A buffer for each would be collected late, and what
- * waits for a client that takes a long list window by window would be most of what the process holds.
+ * Holds copies of data that waits, in blocks of memory that are reused. One buffer for each copy would be collected late:
+ * while a client reads a long list window by window, such buffers would be most of the process's memory.
  */
-export class Slabs {
-  readonly #free: Slab[] = [];
-  /** All copies in them have gone, though perhaps not yet out of the process. */
-  #over: Slab[] = [];
-  #current: Slab | undefined;
+export class BufferPool {
+  readonly #free: PoolBlock[] = [];
+  /** Blocks whose copies have all been handed on. The transport may still use their memory. */
+  #drained: PoolBlock[] = [];
+  #current: PoolBlock | undefined;
 
-  /** A copy, and where it lies: undefined for one too long to be worth it. */
-  copy(bytes: Buffer): { readonly bytes: Buffer; readonly slab: Slab | undefined } {
-    if (bytes.length === 0 || bytes.length > SLAB_SIZE / 2) return { bytes: Buffer.from(bytes), slab: undefined };
-    let slab = this.#current;
-    if (slab === undefined || slab.used + bytes.length > SLAB_SIZE) {
-      slab = this.#free.pop() ?? { memory: Buffer.allocUnsafeSlow(SLAB_SIZE), used: 0, live: 0 };
-      this.#current = slab;
+  /** Copies bytes. Returns the copy and its block, which is undefined for a copy too large to share one. */
+  copy(bytes: Buffer): { readonly bytes: Buffer; readonly block: PoolBlock | undefined } {
+    if (bytes.length === 0 || bytes.length > BLOCK_SIZE / 2) return { bytes: Buffer.from(bytes), block: undefined };
+    let block = this.#current;
+    if (block === undefined || block.used + bytes.length > BLOCK_SIZE) {
+      block = this.#free.pop() ?? { memory: Buffer.allocUnsafeSlow(BLOCK_SIZE), used: 0, copies: 0 };
+      this.#current = block;
     }
-    const from = slab.used;
-    bytes.copy(slab.memory, from);
-    slab.used += bytes.length;
-    slab.live += 1;
-    return { bytes: slab.memory.subarray(from, slab.used), slab };
+    const from = block.used;
+    bytes.copy(block.memory, from);
+    block.used += bytes.length;
+    block.copies += 1;
+    return { bytes: block.memory.subarray(from, block.used), block };
   }
 
-  /** A copy has been handed on, or thrown away. */
-  gone(slab: Slab): void {
-    slab.live -= 1;
-    if (slab.live > 0) return;
-    if (slab === this.#current) this.#current = undefined;
-    if (this.#over.length < MOST_KEPT) this.#over.push(slab);
+  /** Records that one copy in the block has been handed on or dropped. */
+  release(block: PoolBlock): void {
+    block.copies -= 1;
+    if (block.copies > 0) return;
+    if (block === this.#current) this.#current = undefined;
+    if (this.#drained.length < MAX_FREE_BLOCKS) this.#drained.push(block);
   }
 
-  /** Nothing that was handed on is in this process any more. */
+  /** Makes drained blocks available again. Call it when the transports hold no bytes any more. */
   recycle(): void {
-    if (this.#over.length === 0) return;
-    for (const slab of this.#over) {
-      if (this.#free.length >= MOST_KEPT) break;
-      slab.used = 0;
-      this.#free.push(slab);
+    if (this.#drained.length === 0) return;
+    for (const block of this.#drained) {
+      if (this.#free.length >= MAX_FREE_BLOCKS) break;
+      block.used = 0;
+      this.#free.push(block);
     }
-    this.#over = [];
+    this.#drained = [];
   }
 }

@@ -1,6 +1,7 @@
+/** Byte streams of a connection's sides: sockets and in-process pairs, write coalescing, backpressure, buffer reuse. */
 export { balance } from './balance.ts';
-export { Slabs } from './buffer-pool.ts';
-export type { Slab } from './buffer-pool.ts';
+export { BufferPool } from './buffer-pool.ts';
+export type { PoolBlock } from './buffer-pool.ts';
 export { Outbox } from './outbox.ts';
 export { PairTransport } from './pair-transport.ts';
 export { ReusedReads, SocketTransport } from './transport.ts';

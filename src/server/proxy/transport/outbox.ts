@@ -1,36 +1,43 @@
+import { type Frame, pingAck } from '../../http2/index.ts';
 import type { Transport } from './transport.ts';
 
-/** Bytes that are worth a copy, to save them a write of their own. */
-const KEEP_UP_TO = 16_384;
+/** Up to this many bytes, a copy costs less than a write of its own. */
+const COALESCE_LIMIT = 16_384;
 
 /**
- * What goes to one side during one burst of input. Slices that lie behind one another in the same chunk become one, so that
- * frames that pass unchanged leave as they came: in one write, without a copy.
+ * Collects what goes to one side during one burst of input. Adjacent slices of the same chunk are merged, so that frames
+ * that pass unchanged leave as they came: in one write and without a copy.
  */
 export class Outbox {
   #transport: Transport | undefined;
   #shut = false;
   #slices: Buffer[] = [];
   #size = 0;
-  /** What goes with the next burst, whenever that is. */
-  #unhurried: Buffer[] = [];
-  /** The last slice, still open to be made longer. */
+  /** Bytes that wait for the next flush. */
+  #deferred: Buffer[] = [];
+  /** The last slice. It can still be extended. */
   #chunk: Buffer | undefined;
   #from = 0;
   #to = 0;
+  readonly #defers: boolean;
 
-  /** What is sent before this waits. */
+  /** @param defers whether {@link pushDeferred} waits for the next flush */
+  constructor(defers: boolean) {
+    this.#defers = defers;
+  }
+
+  /** Sets the transport. Bytes that are pushed before this wait for it. */
   open(transport: Transport): void {
     this.#transport = transport;
   }
 
-  /** Writes what waits, and takes nothing more. */
+  /** Writes everything that waits. Later bytes are dropped. */
   close(): void {
-    this.hurry();
+    this.flushDeferred();
     this.#shut = true;
   }
 
-  /** A part of a chunk that was read. */
+  /** Adds a part of a chunk without copying it. */
   pass(chunk: Buffer, from: number, to: number): void {
     if (this.#shut) return;
     if (this.#chunk === chunk && this.#to === from) {
@@ -48,25 +55,34 @@ export class Outbox {
     this.pass(bytes, 0, bytes.length);
   }
 
-  /** Bytes that need no burst of their own: they go first in the next one. */
-  pushUnhurried(bytes: Buffer): void {
-    if (!this.#shut) this.#unhurried.push(bytes);
+  /** Adds bytes that cause no write of their own: they go first in the next one. */
+  pushDeferred(bytes: Buffer): void {
+    if (!this.#defers) this.push(bytes);
+    else if (!this.#shut) this.#deferred.push(bytes);
   }
 
-  /** Whether there is something that no burst has taken along. */
-  get unhurried(): boolean {
-    return this.#unhurried.length > 0;
+  /**
+   * Acknowledges a PING, in one write with what goes there next. Go peers ping on every burst of data, so each call would
+   * cost two more writes, and a write costs more than everything else that the proxy does for a call.
+   */
+  acknowledgePing(frame: Frame): void {
+    this.pushDeferred(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
   }
 
-  /** No burst has come: what waited for one goes now. */
-  hurry(): void {
-    for (const bytes of this.#unhurried.splice(0)) this.push(bytes);
+  /** Whether deferred bytes wait. */
+  get hasDeferred(): boolean {
+    return this.#deferred.length > 0;
+  }
+
+  /** Writes everything that waits, deferred bytes included. */
+  flushDeferred(): void {
+    for (const bytes of this.#deferred.splice(0)) this.push(bytes);
     this.flush();
   }
 
-  /** Keeps what waits for the next flush, but for large amounts, and lets go of the chunks that it lies in. */
-  keep(): void {
-    if (this.#size > KEEP_UP_TO) {
+  /** Holds small amounts back for the next flush, as a copy that frees the chunks they lie in. Writes large amounts. */
+  coalesce(): void {
+    if (this.#size > COALESCE_LIMIT) {
       this.flush();
       return;
     }
@@ -74,10 +90,11 @@ export class Outbox {
     if (this.#slices.length > 0) this.#slices = [Buffer.concat(this.#slices, this.#size)];
   }
 
+  /** Writes what waits, with deferred bytes first. Writes nothing if only deferred bytes wait. */
   flush(): void {
     if (this.#size === 0 || this.#transport === undefined) return;
     this.#seal();
-    if (this.#unhurried.length > 0) this.#takeUnhurried();
+    if (this.#deferred.length > 0) this.#takeDeferred();
     const slices = this.#slices;
     const size = this.#size;
     this.#slices = [];
@@ -85,17 +102,17 @@ export class Outbox {
     this.#transport.write(slices, size);
   }
 
-  #takeUnhurried(): void {
-    for (const bytes of this.#unhurried) this.#size += bytes.length;
-    this.#slices.unshift(...this.#unhurried);
-    this.#unhurried = [];
+  #takeDeferred(): void {
+    for (const bytes of this.#deferred) this.#size += bytes.length;
+    this.#slices.unshift(...this.#deferred);
+    this.#deferred = [];
   }
 
   #seal(): void {
     const chunk = this.#chunk;
     if (chunk === undefined) return;
     this.#chunk = undefined;
-    const whole = this.#from === 0 && this.#to === chunk.length;
-    this.#slices.push(whole ? chunk : chunk.subarray(this.#from, this.#to));
+    const isWholeChunk = this.#from === 0 && this.#to === chunk.length;
+    this.#slices.push(isWholeChunk ? chunk : chunk.subarray(this.#from, this.#to));
   }
 }

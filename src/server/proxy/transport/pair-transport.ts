@@ -2,11 +2,11 @@ import type { Duplex } from 'node:stream';
 import type { Transport, TransportEvents } from './transport.ts';
 
 /**
- * Half of a duplex pair, whose other half a server of node:http2 holds, as a {@link Transport}.
+ * One half of a duplex pair as a {@link Transport}. A node:http2 server holds the other half.
  *
- * Nothing here goes through at once. A pair hands bytes over within `write`, so that an answer could reach the session while
- * it is still writing what is answered; node:http2 (20 to 24) then aborts the whole process with "Assertion failed:
- * session->is_reading_stopped()". So both directions wait for the next turn of the event loop, where no session is at work.
+ * Both directions are delayed to the next turn of the event loop, when no session is active. A pair hands bytes over within
+ * `write`, so an answer could reach the session while it is still writing the request; node:http2 (Node 20 to 24) then aborts
+ * the process with "Assertion failed: session->is_reading_stopped()".
  */
 export class PairTransport implements Transport {
   readonly #stream: Duplex;
@@ -17,7 +17,7 @@ export class PairTransport implements Transport {
   #turn: NodeJS.Immediate | undefined;
   #ending = false;
   #destroying = false;
-  /** Nothing more comes in. */
+  /** The other half has ended. */
   #ended = false;
   #closed = false;
   #failure: Error | undefined;
@@ -27,16 +27,16 @@ export class PairTransport implements Transport {
     this.#events = events;
     const ended = (): void => {
       this.#ended = true;
-      this.#later();
+      this.#schedule();
     };
     stream.on('data', (chunk: Buffer) => {
       this.#incoming.push(chunk);
-      this.#later();
+      this.#schedule();
     });
     stream.on('error', (error) => {
       this.#failure ??= error;
     });
-    stream.on('drain', () => this.#later());
+    stream.on('drain', () => this.#schedule());
     stream.on('end', ended);
     stream.on('close', ended);
   }
@@ -46,10 +46,10 @@ export class PairTransport implements Transport {
   }
 
   write(slices: readonly Buffer[], size: number): void {
-    // A copy: the session may look at it long after the pair has taken it.
+    // A copy, because the session may read it long after the pair has accepted it.
     this.#outgoing.push(Buffer.concat(slices, size));
     this.#outgoingSize += size;
-    this.#later();
+    this.#schedule();
   }
 
   pause(): void {
@@ -62,22 +62,22 @@ export class PairTransport implements Transport {
 
   end(): void {
     this.#ending = true;
-    this.#later();
+    this.#schedule();
   }
 
   destroy(): void {
     this.#destroying = true;
-    this.#later();
+    this.#schedule();
   }
 
-  #later(): void {
+  #schedule(): void {
     this.#turn ??= setImmediate(() => {
       this.#turn = undefined;
-      this.#go();
+      this.#transfer();
     });
   }
 
-  #go(): void {
+  #transfer(): void {
     const incoming = this.#incoming;
     this.#incoming = [];
     for (const chunk of incoming) this.#events.data(chunk);

@@ -1,37 +1,38 @@
 import type { OnReadOpts, Socket } from 'node:net';
-import { LentMemory } from '../../http2/index.ts';
+import { ReusedMemory } from '../../http2/index.ts';
 
-/** One side of the switch as a byte stream. The switch is driven through this, by sockets or by a test. */
+/** One side of a proxied connection as a byte stream: a socket, an in-process pair, or a test's fake. */
 export interface Transport {
-  /** Takes bytes in order. They are used until {@link backlog} is 0 again, and no longer. */
+  /** Writes bytes in order. They must not change until {@link backlog} is 0 again. */
   write(slices: readonly Buffer[], size: number): void;
-  /** Bytes taken and not yet out of the process. */
+  /** Bytes that were written and have not left the process. */
   readonly backlog: number;
-  /** Stops and starts the bytes that come in. A chunk may still come after `pause`. */
+  /** Stops reading. One more chunk may still come. */
   pause(): void;
+  /** Continues reading. */
   resume(): void;
   /** Sends what was written, then closes this direction. */
   end(): void;
-  /** Closes at once, both directions. */
+  /** Closes both directions at once. */
   destroy(): void;
 }
 
-/** What a transport tells. After `closed` nothing more comes. */
+/** Receives a transport's events. `closed` is the last one. */
 export interface TransportEvents {
-  /** Returns whether nobody needs the chunk's bytes any more, so that its memory can be used for the next one. */
+  /** Handles a chunk. Returns whether its memory can be reused for the next one. */
   data(chunk: Buffer): boolean;
-  /** The backlog is gone, after it was not. */
+  /** The backlog has become 0. */
   drained(): void;
-  /** The peer will send nothing more. */
+  /** The peer sends nothing more. */
   closed(error: Error | undefined): void;
 }
 
-/** What a socket reads at most at a time. */
+/** The most bytes that a socket reads at a time. */
 const READ_SIZE = 65_536;
 
-/** Reads a socket into the same memory again and again, where the switch is done with it. */
+/** Reads a socket into the same memory again if the proxy no longer uses it. */
 export class ReusedReads {
-  readonly #memory = new LentMemory(READ_SIZE);
+  readonly #memory = new ReusedMemory(READ_SIZE);
   #current = this.#memory.take();
   #data: (chunk: Buffer) => boolean = () => true;
 
@@ -51,13 +52,13 @@ export class ReusedReads {
   }
 }
 
-/** Slices of a burst up to this are copied together: one write costs less than a gathered one. */
-const GATHER_UP_TO = 2 * READ_SIZE;
+/** Bursts up to this many bytes are copied into one buffer: one write costs less than a gathered write. */
+const GATHER_LIMIT = 2 * READ_SIZE;
 
-/** A socket as a {@link Transport}. What a socket has taken without a backlog is with the kernel. */
+/** A socket as a {@link Transport}. Bytes that are not in its backlog have been handed to the kernel. */
 export class SocketTransport implements Transport {
   readonly #stream: Socket;
-  readonly #gathered = new LentMemory(GATHER_UP_TO);
+  readonly #gathered = new ReusedMemory(GATHER_LIMIT);
   #paused = false;
 
   constructor(stream: Socket, events: TransportEvents, reads?: ReusedReads) {
@@ -73,7 +74,7 @@ export class SocketTransport implements Transport {
     stream.on('error', (error) => {
       failure ??= error;
     });
-    // Without chunks where the reads are reused; then it is what makes `end` come.
+    // With reused reads no chunk arrives here, but the listener is still needed for `end` to be emitted.
     stream.on('data', data);
     reads?.listen(data);
     stream.on('drain', () => {
@@ -92,7 +93,7 @@ export class SocketTransport implements Transport {
     const [first] = slices;
     if (!stream.writable || first === undefined) return;
     if (slices.length === 1) stream.write(first);
-    else if (size <= GATHER_UP_TO) this.#gather(slices, size);
+    else if (size <= GATHER_LIMIT) this.#gather(slices, size);
     else {
       stream.cork();
       for (const slice of slices) stream.write(slice);

@@ -1,21 +1,21 @@
-import { MESSAGE_PREFIX_SIZE } from './grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
 
 /**
- * - `more`: no whole message yet.
- * - `whole`: exactly one.
- * - `unfit`: compressed, too long, or more than one message.
+ * - `partial`: the message is not complete yet.
+ * - `complete`: exactly one message.
+ * - `unusable`: compressed, too long, or more than one message.
  */
-export type Collected = 'more' | 'whole' | 'unfit';
+export type Collected = 'partial' | 'complete' | 'unusable';
 
-/** Puts one gRPC message together from the payloads of DATA frames, however they are cut. */
+/** Reassembles one gRPC message from the payloads of DATA frames, however the message is split among them. */
 export class MessageCollector {
   #parts: Buffer[] = [];
   #size = 0;
   #needed = MESSAGE_PREFIX_SIZE;
-  #state: Collected = 'more';
+  #state: Collected = 'partial';
   readonly #limit: number;
 
-  /** @param limit bytes of a message that is kept */
+  /** @param limit the longest message that is collected, in bytes */
   constructor(limit: number) {
     this.#limit = limit;
   }
@@ -24,43 +24,43 @@ export class MessageCollector {
     return this.#state;
   }
 
-  /** Bytes kept. */
+  /** Collected bytes. */
   get size(): number {
     return this.#size;
   }
 
-  /** Bytes that the message still needs, as far as is known. */
+  /** Bytes that the message still needs, as far as known. */
   get missing(): number {
     return this.#needed - this.#size;
   }
 
   add(part: Buffer): Collected {
-    if (part.length === 0 || this.#state === 'unfit') return this.#state;
+    if (part.length === 0 || this.#state === 'unusable') return this.#state;
     this.#parts.push(part);
     const before = this.#size;
     this.#size += part.length;
-    if (before < MESSAGE_PREFIX_SIZE && this.#size >= MESSAGE_PREFIX_SIZE && !this.#readPrefix()) this.#state = 'unfit';
-    else if (this.#size > this.#needed) this.#state = 'unfit';
-    else if (this.#size === this.#needed && this.#size >= MESSAGE_PREFIX_SIZE) this.#state = 'whole';
+    if (before < MESSAGE_PREFIX_SIZE && this.#size >= MESSAGE_PREFIX_SIZE && !this.#readPrefix())
+      this.#state = 'unusable';
+    else if (this.#size > this.#needed) this.#state = 'unusable';
+    else if (this.#size === this.#needed && this.#size >= MESSAGE_PREFIX_SIZE) this.#state = 'complete';
     return this.#state;
   }
 
-  /** Everything that came, prefix included, as it came. */
+  /** The collected bytes as received, prefix included. */
   get parts(): Buffer[] {
     return this.#parts;
   }
 
-  /** The message without its prefix, in one piece. Only of a whole one. */
+  /** Returns the message without its prefix, as one buffer. Requires the state `complete`. */
   message(): Buffer {
-    const whole = this.#joined();
-    return whole.subarray(MESSAGE_PREFIX_SIZE);
+    return this.#joined().subarray(MESSAGE_PREFIX_SIZE);
   }
 
-  /** Lets go of the bytes. */
+  /** Frees the bytes. */
   clear(): void {
     this.#parts = [];
     this.#size = 0;
-    this.#state = 'unfit';
+    this.#state = 'unusable';
   }
 
   #readPrefix(): boolean {

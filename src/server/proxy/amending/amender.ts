@@ -1,0 +1,205 @@
+import { type Frame, windowUpdate } from '../../http2/index.ts';
+import type { BackendFlow, FlowControl, Lane } from '../flow-control/index.ts';
+import type { Side, SkipReason } from '../observer.ts';
+import type { ProxyConnectionOptions } from '../options.ts';
+import type { Outbox } from '../transport/index.ts';
+import type { Amendment } from './amendment.ts';
+
+/** A stream whose response is amended. */
+export interface AmendedStream {
+  readonly id: number;
+  readonly path: string;
+  readonly openedAt: number;
+  readonly down: Lane;
+  readonly serverEnded: boolean;
+  answered: boolean;
+  readonly amendment: Amendment;
+}
+
+/** What {@link Amender} uses of the connection. */
+export interface AmenderPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  readonly backend: {
+    readonly flow: BackendFlow;
+    /** Widens the backend's window of the stream to what the client's allows. */
+    grantStream(stream: AmendedStream): void;
+  };
+  run(side: Side, action: () => void): void;
+}
+
+/** Copies requests, holds responses until they are complete, has them amended and sends them to the client. */
+export class Amender {
+  /** Bytes of requests and responses held for all streams. */
+  #heldBytes = 0;
+  /** Results of amendments that wait for the next tick. */
+  #results: (() => void)[] = [];
+  #resultsAreDue = false;
+  readonly #ports: AmenderPorts;
+
+  constructor(ports: AmenderPorts) {
+    this.#ports = ports;
+  }
+
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  /** Copies a part of the request, which is forwarded meanwhile. */
+  request(stream: AmendedStream, part: Buffer): void {
+    const { request, state } = stream.amendment;
+    if (state.kind === 'passing') return;
+    const before = request.size;
+    const collected = request.add(Buffer.from(part));
+    if (collected === 'unusable' || this.#heldBytes + request.size > this.#ports.options.heldLimit) request.clear();
+    this.#heldBytes += request.size - before;
+  }
+
+  /** Holds the response's first HEADERS. Returns false if they are to be forwarded instead. */
+  head(stream: AmendedStream, bytes: Buffer): boolean {
+    const { amendment } = stream;
+    if (amendment.state.kind !== 'collecting' || stream.answered || amendment.head !== undefined) return false;
+    amendment.head = Buffer.from(bytes);
+    this.#hold(stream);
+    return true;
+  }
+
+  /** Holds a part of the response. */
+  response(stream: AmendedStream, frame: Frame): void {
+    const ports = this.#ports;
+    const { amendment } = stream;
+    this.#hold(stream);
+    ports.backend.flow.queued(frame.length);
+    amendment.charged += frame.length;
+    amendment.last = stream.serverEnded;
+    const { response } = amendment;
+    const before = response.size;
+    const collected = response.add(Buffer.from(frame.content()));
+    this.#heldBytes += response.size - before;
+    if (collected === 'unusable') this.#skip(stream, 'response', undefined);
+    else if (collected === 'complete') this.#amend(stream);
+    else if (amendment.last) this.#skip(stream, 'response', undefined);
+    else if (this.#heldBytes + response.missing > ports.options.heldLimit) this.#skip(stream, 'memory', undefined);
+    else this.#creditBackend(stream);
+  }
+
+  /** Trailers or a reset have come: a message that is still partial stays so. */
+  responseEnds(stream: AmendedStream): void {
+    const { amendment } = stream;
+    if (amendment.state.kind !== 'collecting') return;
+    if (amendment.response.size > 0) this.#skip(stream, 'response', undefined);
+    else if (amendment.holding) this.#release(stream, undefined);
+    else this.finish(stream);
+  }
+
+  /** Frees what is held for a stream. Returns whether that includes any of the response, which is then lost. */
+  finish(stream: AmendedStream): boolean {
+    const { amendment } = stream;
+    const { holding, charged } = amendment;
+    this.#heldBytes -= amendment.request.size + amendment.response.size;
+    amendment.finish();
+    this.#ports.backend.flow.released(stream.down, charged);
+    return holding;
+  }
+
+  /** Whether results run in this turn of the event loop: output for the client is worth holding back until then. */
+  get resultsAreDue(): boolean {
+    return this.#resultsAreDue;
+  }
+
+  #hold(stream: AmendedStream): void {
+    if (stream.amendment.holding) return;
+    stream.amendment.holding = true;
+    this.#ports.flowControl.hold(stream.down);
+  }
+
+  /** Returns window to the backend, so that it completes a held message however small the client's windows are. */
+  #creditBackend(stream: AmendedStream): void {
+    const { amendment } = stream;
+    const { charged } = amendment;
+    if (charged === 0) return;
+    const { backend, toBackend } = this.#ports;
+    amendment.charged = 0;
+    amendment.allowance += charged;
+    backend.flow.credited(charged);
+    toBackend.push(windowUpdate(stream.id, charged));
+    toBackend.push(windowUpdate(0, charged));
+  }
+
+  /** Has a complete response amended. */
+  #amend(stream: AmendedStream): void {
+    const { amendment, path } = stream;
+    if (amendment.state.kind !== 'collecting') return;
+    if (amendment.request.state !== 'complete') {
+      this.#skip(stream, 'request', undefined);
+      return;
+    }
+    const { interception, amendTimeout, now } = this.#ports.options;
+    const later = (action: () => void): void => {
+      this.#results.push(action);
+      this.#runResultsSoon();
+    };
+    const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
+    const exchange = {
+      path,
+      request: amendment.request.message(),
+      response: amendment.response.message(),
+      backendMs: now() - stream.openedAt,
+    };
+    try {
+      const answer = interception.amend(exchange);
+      if (!(answer instanceof Promise)) {
+        this.#release(stream, answer);
+        return;
+      }
+      amendment.state = { kind: 'waiting', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
+      this.#runResultsSoon();
+      answer.then(
+        (amended) => later(() => this.#release(stream, amended)),
+        (error: unknown) => skip('failed', error),
+      );
+    } catch (error) {
+      this.#skip(stream, 'failed', error);
+    }
+  }
+
+  /**
+   * Runs all results together once the promises that are already settled have run. Amendments that take no longer than
+   * that, for all responses that came in one read, leave in one write.
+   */
+  #runResultsSoon(): void {
+    if (this.#resultsAreDue) return;
+    this.#resultsAreDue = true;
+    // A tick requested from a microtask runs after all microtasks; a tick requested here would run before them.
+    queueMicrotask(() =>
+      process.nextTick(() => {
+        this.#resultsAreDue = false;
+        const results = this.#results.splice(0);
+        this.#ports.run('backend', () => {
+          for (const result of results) result();
+        });
+      }),
+    );
+  }
+
+  /** Sends the response as received. */
+  #skip(stream: AmendedStream, reason: SkipReason, error: unknown): void {
+    if (stream.amendment.state.kind === 'passing') return;
+    this.#ports.options.observer.amendSkipped(stream.path, reason, error);
+    this.#release(stream, undefined);
+  }
+
+  #release(stream: AmendedStream, amended: Uint8Array | undefined): void {
+    const { amendment } = stream;
+    if (amendment.state.kind === 'passing') return;
+    const { charged, head, last } = amendment;
+    const parts = amendment.release(amended);
+    amendment.charged = 0;
+    this.finish(stream);
+    if (head !== undefined) stream.answered = true;
+    this.#ports.flowControl.release(stream.down, head, parts, charged, last);
+    this.#ports.backend.grantStream(stream);
+  }
+}

@@ -1,0 +1,99 @@
+import type { HeaderField, Frame } from '../../http2/index.ts';
+import type { Amendment } from '../amending/index.ts';
+import type { FlowControl, Lane, LaneSource } from '../flow-control/index.ts';
+import type { Outcome } from '../observer.ts';
+import type { Outbox } from '../transport/index.ts';
+
+/** A connection to the local server, as its streams use it. It is the source of their lanes towards the client. */
+export interface LocalPeer extends LaneSource {
+  readonly outbox: Outbox;
+  /** Towards the local server. */
+  readonly flowControl: FlowControl;
+  /** The window of a new stream towards the local server, in bytes. */
+  readonly initialWindow: number;
+  /** The source of the lanes towards the local server. */
+  readonly requests: LaneSource;
+  /** Sends the request's headers. */
+  open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void;
+  /** Sends DATA of the request. */
+  request(stream: LocalStream, frame: Frame): void;
+  trailers(stream: LocalStream, fields: readonly HeaderField[]): void;
+}
+
+/** The common part of all streams. A class, because one is made for every call: object literals cost microseconds more. */
+abstract class StreamBase {
+  /** The client has sent its last frame. */
+  clientEnded = false;
+  /** The server's last frame has been received. It may not have been sent to the client yet. */
+  serverEnded = false;
+  /** The server's last frame has been sent to the client. */
+  delivered = false;
+  /** The server has reset the stream: what the client still sends is dropped. */
+  reset = false;
+  /** Response headers have been sent to the client. */
+  answered = false;
+  /** How the stream ends, as far as known. */
+  outcome: Outcome = 'cancelled';
+  /** The grpc-status, if the observer wants it. */
+  status: number | undefined = undefined;
+  readonly id: number;
+  /** The `:path` of its request; empty if there was none. */
+  readonly path: string;
+  /** Milliseconds, by the connection's clock. */
+  readonly openedAt: number;
+  /** Towards the client. */
+  readonly down: Lane;
+
+  constructor(path: string, openedAt: number, down: Lane) {
+    this.id = down.id;
+    this.path = path;
+    this.openedAt = openedAt;
+    this.down = down;
+  }
+}
+
+/** A stream that is forwarded to the backend and back unchanged. */
+export class PassStream extends StreamBase {
+  readonly kind = 'pass';
+  /** Bytes that the backend may send beyond the client's window. */
+  ahead: number;
+
+  constructor(path: string, openedAt: number, down: Lane, ahead: number) {
+    super(path, openedAt, down);
+    this.ahead = ahead;
+  }
+}
+
+/** A stream that is forwarded to the backend; its response is held until it is amended. */
+export class AmendStream extends StreamBase {
+  readonly kind = 'amend';
+  readonly amendment: Amendment;
+
+  constructor(path: string, openedAt: number, down: Lane, amendment: Amendment) {
+    super(path, openedAt, down);
+    this.amendment = amendment;
+  }
+}
+
+/** A stream that the local server handles. */
+export class LocalStream extends StreamBase {
+  readonly kind = 'handle';
+  readonly peer: LocalPeer;
+  /** Towards the local server. */
+  readonly up: Lane;
+
+  constructor(path: string, openedAt: number, down: Lane, up: Lane, peer: LocalPeer) {
+    super(path, openedAt, down);
+    this.peer = peer;
+    this.up = up;
+  }
+}
+
+/** A stream that the client opened and that has not ended. */
+export type Stream = PassStream | AmendStream | LocalStream;
+
+/** Records that the server's last frame has been received. */
+export function serverEnded(stream: Stream): void {
+  stream.serverEnded = true;
+  stream.outcome = 'answered';
+}

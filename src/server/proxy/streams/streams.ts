@@ -1,0 +1,207 @@
+import { ErrorCode, type Frame, LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
+import { Amendment } from '../amending/index.ts';
+import { type BackendFlow, type FlowControl, Lane } from '../flow-control/index.ts';
+import { UNAVAILABLE, unavailableBlock } from '../grpc.ts';
+import type { ProxyConnectionOptions } from '../options.ts';
+import type { Outbox } from '../transport/index.ts';
+import { AmendStream, type LocalPeer, LocalStream, PassStream, type Stream } from './stream.ts';
+
+/** What {@link Streams} uses of the connection. */
+export interface StreamsPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly toClient: Outbox;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  /** The client's initial window for its streams, in bytes. */
+  readonly client: { readonly initialWindow: number };
+  readonly backend: { readonly flow: BackendFlow };
+  readonly amender: {
+    /** Frees what is held for a stream. Returns whether that includes any of the response. */
+    finish(stream: AmendStream): boolean;
+  };
+  readonly locals: {
+    /** Returns the connection to the local server that takes new streams. */
+    current(): LocalPeer;
+  };
+}
+
+/** The streams of a connection: how they begin and the ways in which they end. */
+export class Streams {
+  readonly #ports: StreamsPorts;
+  readonly #open = new Map<number, Stream>();
+
+  constructor(ports: StreamsPorts) {
+    this.#ports = ports;
+  }
+
+  get(id: number): Stream | undefined {
+    return this.#open.get(id);
+  }
+
+  all(): Iterable<Stream> {
+    return this.#open.values();
+  }
+
+  /** The number of streams whose response has not been sent completely. */
+  get running(): number {
+    let count = 0;
+    for (const stream of this.#open.values()) if (!stream.delivered) count += 1;
+    return count;
+  }
+
+  /** The number of running streams that end by themselves: all but watches. */
+  get ending(): number {
+    let count = 0;
+    for (const stream of this.#open.values()) if (!stream.delivered && !this.#isWatch(stream)) count += 1;
+    return count;
+  }
+
+  /**
+   * Opens a new stream of the client on its route.
+   * @param compressed whether its messages are compressed: the local server can read those, an amendment cannot
+   */
+  open(id: number, path: string, compressed: boolean): Stream {
+    const ports = this.#ports;
+    const { interception, now, observer } = ports.options;
+    const route = interception.route(path);
+    const window = ports.client.initialWindow;
+    const ahead = Math.min(ports.options.readAhead, LARGEST_WINDOW - window);
+    let stream: Stream;
+    if (route === 'pass') {
+      stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), ahead);
+    } else if (route === 'amend' && !compressed) {
+      const { requestLimit, responseLimit } = ports.options;
+      const amendment = new Amendment(requestLimit, responseLimit, window + ahead);
+      stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+    } else {
+      const peer = ports.locals.current();
+      const up = new Lane(id, peer.initialWindow, peer.requests);
+      stream = new LocalStream(path, now(), new Lane(id, window, peer), up, peer);
+    }
+    this.#open.set(id, stream);
+    observer.streamOpened(path, stream.kind);
+    return stream;
+  }
+
+  /** Records that the last frame of a stream has been sent to the client. */
+  delivered(lane: Lane): void {
+    const stream = this.#open.get(lane.id);
+    if (stream === undefined) return;
+    stream.delivered = true;
+    this.closeIfOver(stream);
+  }
+
+  closeIfOver(stream: Stream): void {
+    if (stream.delivered && stream.down.idle && (stream.clientEnded || stream.reset)) this.close(stream);
+  }
+
+  /** Removes a stream and drops everything that waits for it. */
+  close(stream: Stream): void {
+    if (!this.#open.delete(stream.id)) return;
+    const ports = this.#ports;
+    if (stream.kind === 'amend') ports.amender.finish(stream);
+    if (stream.kind === 'handle') stream.peer.flowControl.discard(stream.up);
+    ports.flowControl.discard(stream.down);
+    const { observer, now } = ports.options;
+    observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, now() - stream.openedAt);
+  }
+
+  /** Sends the server's RST_STREAM to the client, after what waits for the stream. */
+  resetByServer(stream: Stream, frame: Frame): void {
+    if (!stream.serverEnded) stream.outcome = 'reset';
+    stream.serverEnded = true;
+    stream.reset = true;
+    this.#ports.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
+  }
+
+  /** Resets a stream that no server will answer. */
+  refuse(stream: Stream, code: ErrorCode): void {
+    this.#ports.toClient.push(rstStream(stream.id, code));
+    stream.outcome = 'unavailable';
+    this.close(stream);
+  }
+
+  /** Resets a stream on both ends, after the client has broken its rules (RFC 9113 5.4.2). */
+  resetBoth(stream: Stream, code: ErrorCode): void {
+    const frame = rstStream(stream.id, code);
+    this.#ports.toClient.push(frame);
+    if (stream.kind === 'handle') stream.peer.outbox.push(frame);
+    else this.#ports.toBackend.push(frame);
+    stream.outcome = 'cancelled';
+    this.close(stream);
+  }
+
+  /** Cancels all streams at the local server: the client's connection ends. The backend's connection ends with it. */
+  cancelAll(): void {
+    for (const stream of this.#open.values()) {
+      if (stream.kind === 'handle') stream.peer.outbox.push(rstStream(stream.id, ErrorCode.CANCEL));
+      if (!stream.delivered) stream.outcome = 'cancelled';
+      this.close(stream);
+    }
+  }
+
+  /** Ends the backend's unfinished streams with UNAVAILABLE: the backend is gone. */
+  backendLost(message: string): void {
+    for (const stream of this.#open.values())
+      if (stream.kind !== 'handle' && !stream.serverEnded) this.#endUnavailable(stream, message);
+  }
+
+  /** Ends the unfinished streams of a local connection with UNAVAILABLE: that connection is gone. */
+  localLost(peer: LocalPeer, message: string): void {
+    for (const stream of this.#open.values())
+      if (stream.kind === 'handle' && stream.peer === peer && !stream.serverEnded)
+        this.#endUnavailable(stream, message);
+  }
+
+  /** Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. */
+  endWatches(message: string): void {
+    for (const stream of this.#open.values())
+      if (this.#isWatch(stream) && !stream.serverEnded) this.#endUnavailable(stream, message);
+  }
+
+  #isWatch(stream: Stream): boolean {
+    return this.#ports.options.interception.isWatch?.(stream.path) ?? false;
+  }
+
+  /**
+   * Refuses the backend's streams after this one, which it does not serve.
+   * @returns the highest stream that the local server still serves; 0 for none
+   */
+  backendStopsAfter(lastStreamId: number): number {
+    let highest = 0;
+    for (const stream of this.#open.values()) {
+      if (stream.kind === 'handle') highest = Math.max(highest, stream.id);
+      // The id may be below the last stream announced to the client. REFUSED_STREAM tells it that a retry is safe.
+      else if (stream.id > lastStreamId) this.refuse(stream, ErrorCode.REFUSED_STREAM);
+    }
+    return highest;
+  }
+
+  /** Applies a change of the client's SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 6.9.2). */
+  shiftWindows(change: number): void {
+    for (const stream of this.#open.values()) {
+      stream.down.shift(change);
+      if (stream.kind === 'amend') stream.amendment.allowance += change;
+    }
+  }
+
+  /** The backend has lowered its initial window. Returns the difference to the client on streams the backend does not know. */
+  restoreLocalWindows(bytes: number): void {
+    for (const stream of this.#open.values())
+      if (stream.kind === 'handle' && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, bytes));
+  }
+
+  /** Ends a stream with UNAVAILABLE for a server that is gone. */
+  #endUnavailable(stream: Stream, message: string): void {
+    const { amender, flowControl } = this.#ports;
+    stream.outcome = 'unavailable';
+    stream.status = UNAVAILABLE;
+    stream.serverEnded = true;
+    stream.reset = true;
+    if (stream.kind === 'amend' && amender.finish(stream)) flowControl.discard(stream.down);
+    const block = unavailableBlock(message, stream.answered);
+    const frames = headersFrames(stream.id, block, true, flowControl.maxFrameSize);
+    flowControl.frames(stream.down, frames, 0, frames.length, true);
+  }
+}
