@@ -4,17 +4,17 @@ import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest }
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
 
-/** Questions are answered at once, or something is wrong. */
+/** Deadline of calls that the shim answers from memory, in milliseconds. */
 const ANSWER_MS = 30_000;
 
-/** What happens to resizes, as it happens. */
+/** The stream of WatchResizes. */
 export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
-  /** Resolves when nothing is missed from now on. Rejects with grpc-js's ServiceError. */
+  /** Resolves once the shim has accepted the watch: no later event is missed. Rejects with ServiceError of grpc-js. */
   readonly opened: Promise<void>;
   cancel(): void;
 }
 
-/** A client of the resize API. Calls reject with grpc-js's ServiceError. */
+/** A client of the resize API. Calls reject with ServiceError of grpc-js. */
 export class ResizeClient {
   readonly #client: Client;
 
@@ -40,7 +40,7 @@ export class ResizeClient {
     return decodeResponse<`${Name}Response`>(`${method}Response`, bytes);
   }
 
-  /** A call with bytes as they are. */
+  /** Calls a method with encoded bytes, and returns the encoded response. */
   raw(path: string, request: Buffer, timeoutMs = ANSWER_MS): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const deadline = Date.now() + timeoutMs;
@@ -65,7 +65,7 @@ export class ResizeClient {
       request,
     );
     const opened = once(stream, 'metadata').then(() => undefined);
-    // Who only reads hears of the failure there.
+    // A failure also reaches the reader of the stream.
     opened.catch(() => undefined);
     return { opened, cancel: () => stream.cancel(), [Symbol.asyncIterator]: () => eventsOf(stream) };
   }

@@ -1,21 +1,19 @@
 import { defaultOf } from '../config/index.ts';
 
-/**
- * What resizectl can do, once: --help, the manual page and the shells' completions are made from this.
- */
+/** The commands of resizectl. --help, the manual page and the shell completions are generated from this table. */
 
 export interface OptionText {
-  /** `-o, --output <FORMAT>`, as commander reads it. */
+  /** `-o, --output <FORMAT>`, in commander's syntax. */
   readonly flags: string;
   readonly description: string;
   readonly choices?: readonly string[];
 }
 
 export interface ArgumentText {
-  /** `<POD>`, `[POD]` or `<WISH...>`, as commander reads it. */
+  /** `<POD>`, `[POD]` or `<CHANGE...>`, in commander's syntax. */
   readonly form: string;
   readonly description: string;
-  /** What a shell may complete it with. */
+  /** What a shell completes the argument with. */
   readonly completes?: 'pods' | readonly string[];
 }
 
@@ -25,7 +23,7 @@ export interface CommandText {
   readonly arguments: readonly ArgumentText[];
   readonly options: readonly OptionText[];
   readonly summary: string;
-  /** More, in paragraphs. */
+  /** Further paragraphs. */
   readonly description: readonly string[];
   /** Command lines, each with what it does. */
   readonly examples: readonly (readonly [line: string, what: string])[];
@@ -51,10 +49,10 @@ export type CommandName = (typeof commandNames)[number];
 
 export const programText = {
   name: 'resizectl',
-  summary: 'resize running pods of this node, and see how they are',
+  summary: 'show and resize the running pods of this node',
   description: [
-    'resizectl talks to the resize API of cri-resize-shim on this node: it shows pods as the kernel has them, and resizes their containers, the pod itself and its memory-backed volumes, all or nothing.',
-    'A POD is named by its name, namespace/name, uid, or the beginning of its sandbox id.',
+    'resizectl is a client of the resize API of cri-resize-shim on this node. It shows the limits of pods as the kernel reports them, and resizes their containers, the pod itself and its memory-backed volumes, all or nothing.',
+    'POD is a name, NAMESPACE/NAME, a uid, or a prefix of a sandbox id.',
   ],
 } as const;
 
@@ -64,116 +62,126 @@ export const outputs = ['table', 'json', 'yaml', 'name'] as const;
 export type Output = (typeof outputs)[number];
 
 export const globalOptions: readonly OptionText[] = [
-  { flags: '--endpoint <ADDRESS>', description: `Socket of the resize API (default ${defaultEndpoint})` },
+  { flags: '--endpoint <ADDRESS>', description: `Socket of the resize API (default ${defaultEndpoint}).` },
   {
     flags: '-o, --output <FORMAT>',
-    description: 'table for people, json or yaml for programs, name: namespace/name of pods alone',
+    description: 'Output format: a table for people, json or yaml for programs, or the names of pods only.',
     choices: outputs,
   },
 ];
 
 const pod: ArgumentText = { form: '<POD>', description: 'the pod', completes: 'pods' };
 const podOrAll: ArgumentText = { form: '[POD]', description: 'only this pod', completes: 'pods' };
-const wishes: ArgumentText = { form: '<WISH...>', description: 'what it is to become' };
+const changes: ArgumentText = { form: '<CHANGE...>', description: 'new limits, requests or volume sizes' };
 
-const wishText = [
-  "A WISH is one of: CONTAINER.cpu=500m, CONTAINER.memory=256Mi (limits), CONTAINER.requests.cpu=250m, CONTAINER.requests.memory=128Mi, the same with pod for CONTAINER (the pod's own limits; without any they follow its containers'), and volume.NAME=SIZE, where SIZE is an amount (256Mi), a share of the pod's memory limit (50%) or of a container's (50%/web), follow or fixed. max takes a limit away. Of a container that is itself named pod or volume: container/pod.cpu.",
-  'What is not named stays as it is. Either all of it is carried out, or nothing.',
+const changeText = [
+  "CHANGE sets one value. Limits: CONTAINER.cpu=500m, CONTAINER.memory=256Mi. Requests: CONTAINER.requests.cpu=250m, CONTAINER.requests.memory=128Mi. The pod's own values: pod.cpu, pod.memory, pod.requests.cpu, pod.requests.memory; by default its limits follow those of its containers. Volumes: volume.NAME=SIZE, where SIZE is a quantity (256Mi), a percentage of the pod's memory limit (50%) or of a container's (50%/web), follow or fixed. The value max removes a limit. If a container is named pod or volume, write container/pod.cpu.",
+  'All other values stay unchanged. Either all changes are applied, or none.',
 ] as const;
 
 const timeout: OptionText = {
   flags: '--timeout <DURATION>',
-  description: 'what is not done by then is undone: 500ms, 30s (which it is without), 10m at most',
+  description: 'Roll back anything unfinished after this time (default 30s, maximum 10m).',
 };
 
 const kubeletUnit: OptionText = {
   flags: '--kubelet-unit <UNIT>',
-  description: `systemd's unit of kubelet (default ${defaultKubeletUnit})`,
+  description: `The systemd unit of kubelet (default ${defaultKubeletUnit}).`,
 };
-const installing: readonly OptionText[] = [
-  { flags: '--dry-run', description: 'say what would be done, and do nothing' },
+const installOptions: readonly OptionText[] = [
+  { flags: '--dry-run', description: 'Print the changes without making them.' },
   kubeletUnit,
   {
     flags: '--timeout <DURATION>',
-    description: 'how long the shim may take to be ready, and kubelet to come back: 30s, 2m (1m without)',
+    description: 'Maximum time for the shim to become ready, and for kubelet to come back (default 1m).',
   },
 ];
-const givenConfig: OptionText = {
+const configOption: OptionText = {
   flags: '--config <FILE>',
-  description: "the shim's configuration is to be as in this file (what is there stays, without)",
+  description: 'Replace the configuration of the shim with this file (by default the existing one is kept).',
 };
-const undone =
-  'At the first step that fails, or when it is interrupted, everything is put back as it was. Exits with 0 when all is done or was so already, 2 when nothing was touched, 3 when all was undone, 6 when something could not be undone.';
+const rollback =
+  'If a step fails or the command is interrupted, all changes are rolled back. Exit codes: 0 all steps are done or were done before, 2 nothing was changed, 3 all changes were rolled back, 6 a change could not be rolled back.';
 
 export const commandTexts: readonly CommandText[] = [
   {
-    ...{ name: 'get pods', arguments: [], options: [] },
-    summary: 'list the pods of this node, with limits and use',
+    name: 'get pods',
+    arguments: [],
+    options: [],
+    summary: 'list the pods of this node with their limits and usage',
     description: [],
     examples: [
-      ['resizectl get pods', 'a line for each pod'],
-      ['resizectl get pods -o json | jq .pods[].identity', 'the same for programs'],
+      ['resizectl get pods', 'one line per pod'],
+      ['resizectl get pods -o json | jq .pods[].identity', 'JSON for programs'],
     ],
   },
   {
-    ...{ name: 'get pod', arguments: [pod], options: [] },
+    name: 'get pod',
+    arguments: [pod],
+    options: [],
     summary: 'show one pod and its containers',
     description: [],
-    examples: [['resizectl get pod default/web', 'limits and use of the pod, its containers and volumes']],
+    examples: [['resizectl get pod default/web', 'limits and usage of the pod, its containers and its volumes']],
   },
   {
-    ...{ name: 'describe pod', arguments: [pod], options: [] },
-    summary: 'tell everything about one pod',
-    description: ['Also what was asked for last, what was admitted and written, and how the last resize ended.'],
+    name: 'describe pod',
+    arguments: [pod],
+    options: [],
+    summary: 'show all details of one pod',
+    description: ['Includes the last requested, admitted and applied values, and the result of the last resize.'],
     examples: [['resizectl describe pod web', '']],
   },
   {
-    ...{ name: 'plan', arguments: [pod, wishes], options: [timeout] },
-    summary: 'say what a resize would do, step by step, and change nothing',
-    description: [...wishText],
-    examples: [['resizectl plan web app.memory=1Gi volume.cache=50%', 'the steps in their order']],
+    name: 'plan',
+    arguments: [pod, changes],
+    options: [timeout],
+    summary: 'print the steps of a resize without applying them',
+    description: [...changeText],
+    examples: [['resizectl plan web app.memory=1Gi volume.cache=50%', 'the steps in order']],
   },
   {
     name: 'resize',
-    arguments: [pod, wishes],
+    arguments: [pod, changes],
     options: [
-      { flags: '--dry-run', description: 'as plan' },
-      { flags: '--defer', description: 'what does not fit yet is tried again until it does' },
+      { flags: '--dry-run', description: 'Print the steps without applying them, like plan.' },
+      { flags: '--defer', description: 'Retry a resize that does not fit yet until it fits.' },
       timeout,
     ],
     summary: 'resize a pod',
     description: [
-      ...wishText,
-      'The steps are shown as they are carried out, at the end what has changed. Interrupted, the resize itself goes on: resizectl events tells how.',
+      ...changeText,
+      'Prints each step as it is applied, and the changed values at the end. If resizectl is interrupted, the resize continues: resizectl events shows its progress.',
     ],
     examples: [
-      ['resizectl resize web app.cpu=500m app.memory=256Mi', "limits of one container; the pod's follow"],
-      ['resizectl resize web pod.memory=1Gi volume.cache=50%', "the pod's own limit, and a volume of half of it"],
-      ['resizectl resize --defer web app.memory=128Mi', 'as soon as so little is in use'],
+      ['resizectl resize web app.cpu=500m app.memory=256Mi', "limits of one container; the pod's limits follow"],
+      ['resizectl resize web pod.memory=1Gi volume.cache=50%', "the pod's own limit, and a volume of half that size"],
+      ['resizectl resize --defer web app.memory=128Mi', 'as soon as memory usage is low enough'],
     ],
   },
   {
-    ...{ name: 'watch', arguments: [podOrAll], options: [] },
-    summary: 'list pods, and each again when a resize of it has come to an end',
-    description: ['Until it is interrupted.'],
+    name: 'watch',
+    arguments: [podOrAll],
+    options: [],
+    summary: 'list pods, and print a pod again each time a resize of it ends',
+    description: ['Runs until interrupted.'],
     examples: [['resizectl watch', '']],
   },
   {
-    ...{ name: 'events', arguments: [podOrAll], options: [] },
-    summary: 'tell each state and each step of resizes as it happens',
+    name: 'events',
+    arguments: [podOrAll],
+    options: [],
+    summary: 'print the states and steps of resizes as they happen',
     description: [
-      'First the state of each resize that has not ended, then what happens, until it is interrupted. With -o json one object a line.',
+      'First prints the state of each unfinished resize, then new events, until interrupted. With -o json, prints one object per line.',
     ],
     examples: [['resizectl events -o json', 'for programs']],
   },
   {
-    ...{
-      name: 'cancel',
-      arguments: [{ form: '<ID>', description: 'the id of a resize, as resize and events tell it' }],
-      options: [],
-    },
-    summary: 'end a deferred resize',
-    description: ['One that is being carried out is finished or undone, and not tried again.'],
+    name: 'cancel',
+    arguments: [{ form: '<ID>', description: 'the id of a resize, as printed by resize and events' }],
+    options: [],
+    summary: 'cancel a deferred resize',
+    description: ['A resize that is in progress is finished or rolled back, and not retried.'],
     examples: [],
   },
   {
@@ -182,51 +190,57 @@ export const commandTexts: readonly CommandText[] = [
     options: [
       {
         flags: '--listen <ADDRESS>',
-        description: `Socket on which the shim serves the CRI (default ${defaultOf('listen')})`,
+        description: `Socket on which the shim serves the CRI (default ${defaultOf('listen')}).`,
       },
       {
         flags: '--container-runtime-endpoint <ADDRESS>',
-        description: `Socket of containerd (default ${defaultOf('containerRuntimeEndpoint')})`,
+        description: `Socket of containerd (default ${defaultOf('containerRuntimeEndpoint')}).`,
       },
       {
         flags: '--state-folder <FOLDER>',
-        description: `Where the shim journals (default ${defaultOf('stateFolder')})`,
+        description: `Folder of the journal of the shim (default ${defaultOf('stateFolder')}).`,
       },
       kubeletUnit,
     ],
-    summary: 'look whether this node has what the shim needs, and how it is set up',
+    summary: 'check whether this node meets the requirements of the shim, and how it is set up',
     description: [
-      'Changes nothing. A line for each check, with what was found, and what to do where something is missing.',
-      'Exits with 0 when all is well, 1 when something is less than it could be, 2 when the shim would not work.',
+      'Changes nothing. Prints one line per check with what was found, and what to do if a check does not pass.',
+      'Exit codes: 0 all checks pass, 1 at least one warning, 2 at least one check failed and the shim would not work.',
     ],
     examples: [
-      ['resizectl doctor', 'before and after the shim is set up'],
+      ['resizectl doctor', 'before and after the installation of the shim'],
       ['resizectl doctor -o json', 'for programs'],
     ],
   },
   {
-    ...{ name: 'install', arguments: [], options: [...installing, givenConfig] },
-    summary: 'set this node up for the shim, and kubelet to go through it',
+    name: 'install',
+    arguments: [],
+    options: [...installOptions, configOption],
+    summary: 'install the shim on this node, and point kubelet at it',
     description: [
-      'First what doctor does: where a check has failed, nothing is touched. Then the program goes to /usr/local/lib/cri-resize-shim, the units to /etc/systemd/system, a configuration to /etc/cri-resize-shim where there is none; the shim is started and, once it is ready, kubelet is pointed at it (in its configuration file or by its flag, whichever it has; the file as it was stays beside it) and restarted, and has to call through it. Pods keep running.',
-      undone,
+      'Runs the checks of doctor first; if one fails, nothing is changed. Then copies the program to /usr/local/lib/cri-resize-shim and the units to /etc/systemd/system, and writes a configuration to /etc/cri-resize-shim unless there is one. Starts the shim and, once it is ready, sets the endpoint of kubelet in its configuration file or its flag (the original file is kept next to it), restarts kubelet, and waits until it calls through the shim. Pods keep running.',
+      rollback,
     ],
     examples: [
-      ['resizectl install --dry-run', 'what it comes to on this node'],
-      ['resizectl install', 'also to upgrade: what is so already stays'],
+      ['resizectl install --dry-run', 'the changes on this node'],
+      ['resizectl install', 'also upgrades; what is up to date stays unchanged'],
     ],
   },
   {
-    ...{ name: 'uninstall', arguments: [], options: installing },
-    summary: 'take the shim off this node again, and point kubelet back',
+    name: 'uninstall',
+    arguments: [],
+    options: installOptions,
+    summary: 'remove the shim from this node, and point kubelet back at the runtime',
     description: [
-      'kubelet gets the endpoint that it had before (without the file from then: containerd’s socket, as the shim has it) and is restarted; then sockets, service, units and program go. Configuration and state folder stay. Pods keep running, with the limits and volume sizes that they have.',
-      undone,
+      'Restores the previous endpoint of kubelet (without the saved file: the socket of containerd from the configuration of the shim) and restarts kubelet, then removes the sockets, the service, the units and the program. The configuration and the state folder are kept. Pods keep running with their current limits and volume sizes.',
+      rollback,
     ],
-    examples: [['resizectl uninstall --dry-run', 'what it comes to on this node']],
+    examples: [['resizectl uninstall --dry-run', 'the changes on this node']],
   },
   {
-    ...{ name: 'version', arguments: [], options: [] },
+    name: 'version',
+    arguments: [],
+    options: [],
     summary: 'print the version, and whether the resize API answers',
     description: [],
     examples: [],
@@ -244,7 +258,9 @@ export const commandTexts: readonly CommandText[] = [
     ],
   },
   {
-    ...{ name: 'man', arguments: [], options: [] },
+    name: 'man',
+    arguments: [],
+    options: [],
     summary: 'print the manual page',
     description: [],
     examples: [['resizectl man | man -l -', 'read it']],
@@ -264,11 +280,14 @@ export const Exit = {
 export type Exit = (typeof Exit)[keyof typeof Exit];
 
 export const exitTexts: readonly (readonly [code: Exit, meaning: string])[] = [
-  [Exit.done, 'done: the kernel has the values; of plan: it could be done'],
-  [Exit.failed, 'it is not known how it ended: the resize API cannot be reached, or failed'],
-  [Exit.usage, 'the command line makes no sense, or names no pod'],
-  [Exit.infeasible, 'refused, does not fit yet (without --defer), or failed and undone: the pod is as it was'],
-  [Exit.deferred, 'does not fit yet, and is tried again (--defer)'],
-  [Exit.canceled, 'canceled, superseded by a newer resize, or the pod has gone'],
-  [Exit.undoFailed, 'failed, and could not be undone either: the pod is between two states until it is mended'],
+  [Exit.done, 'done: the kernel has the new values; for plan: the resize is possible'],
+  [Exit.failed, 'result unknown: the resize API cannot be reached or failed'],
+  [Exit.usage, 'invalid command line, or no such pod'],
+  [Exit.infeasible, 'rejected, does not fit yet (without --defer), or failed and rolled back: the pod is unchanged'],
+  [Exit.deferred, 'does not fit yet, and is retried (--defer)'],
+  [Exit.canceled, 'canceled, superseded by a newer resize, or the pod is gone'],
+  [
+    Exit.undoFailed,
+    'failed, and the rollback failed too: the pod has a mix of old and new values until it is recovered',
+  ],
 ];

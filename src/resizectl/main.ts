@@ -1,14 +1,14 @@
 #!/usr/bin/env node
 import { ResizeClient } from './client.ts';
-import { type Invocation, readCommandLine } from './program.ts';
+import { type Invocation, parseCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
 import { type Context, actions } from './commands/index.ts';
-import { tell } from './output/index.ts';
+import { reportOf } from './output/index.ts';
 import { Exit } from './command-table.ts';
 
-/** Writes to stderr what went wrong; gives the exit code. */
-function complain(error: unknown, endpoint: string): Exit {
-  const { lines, exit } = tell(error, endpoint);
+/** Writes an error and its remedy to stderr. Returns the exit code. */
+function printError(error: unknown, endpoint: string): Exit {
+  const { lines, exit } = reportOf(error, endpoint);
   process.stderr.write(lines.map((line) => `resizectl: ${line}\n`).join(''));
   return exit;
 }
@@ -17,9 +17,10 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
   const { command, args, options, output, endpoint } = invocation;
   const client = new ResizeClient(socketPath('--endpoint', endpoint));
   const context: Context = {
-    ...{ client, output },
+    client,
+    output,
     print: (text) => void process.stdout.write(text),
-    complain: (error) => void complain(error, endpoint),
+    printError: (error) => void printError(error, endpoint),
   };
   try {
     return await actions[command](context, args, options);
@@ -28,23 +29,23 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
   }
 }
 
-// Whoever reads our output may have read enough (`| head`).
+// The reader may close the pipe early (`| head`).
 process.stdout.on('error', () => process.exit(process.exitCode ?? Exit.done));
 
-// Not awaited here: the script of the single executable (src/executable.ts) has no await at its top.
+// No top-level await: the single executable (src/executable.ts) is a script, not a module.
 void start();
 
 /** Never rejects. */
 async function start(): Promise<void> {
   let endpoint = '';
   try {
-    const invocation = readCommandLine(process.argv.slice(2));
+    const invocation = parseCommandLine(process.argv.slice(2));
     if (invocation.ask === 'print') process.stdout.write(invocation.text);
     else {
       endpoint = invocation.endpoint;
       process.exitCode = await run(invocation);
     }
   } catch (error) {
-    process.exitCode = complain(error, endpoint);
+    process.exitCode = printError(error, endpoint);
   }
 }

@@ -14,7 +14,7 @@ import {
   programText,
 } from './command-table.ts';
 
-/** What the command line asks for. */
+/** A parsed command line. */
 export type Invocation =
   | {
       readonly ask: 'run';
@@ -26,14 +26,14 @@ export type Invocation =
     }
   | { readonly ask: 'print'; readonly text: string };
 
-/** Reads the arguments after the program's name. Throws UsageError. */
-export function readCommandLine(argv: readonly string[]): Invocation {
+/** Parses the arguments after the program name. Throws UsageError. */
+export function parseCommandLine(argv: readonly string[]): Invocation {
   let printed = '';
   let found: Invocation | undefined;
   const write = { writeOut: (text: string) => (printed += text), writeErr: () => undefined };
-  const program = set(new Command(programText.name), write)
+  const program = configured(new Command(programText.name), write)
     .description(programText.description.join('\n\n'))
-    .version(version, '-V, --version', 'print the version and exit')
+    .version(version, '-V, --version', 'Print the version and exit.')
     .addHelpText('after', `\nExit codes:\n${exitTexts.map(([code, meaning]) => `  ${code}  ${meaning}\n`).join('')}`);
   for (const option of globalOptions) program.addOption(optionOf(option));
   const groups = new Map<string, Command>();
@@ -51,40 +51,39 @@ export function readCommandLine(argv: readonly string[]): Invocation {
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode === 0 && printed !== '') return { ask: 'print', text: printed };
-    const message = error.code === 'commander.help' ? 'which command?' : error.message.replace(/^error: /, '');
+    const message = error.code === 'commander.help' ? 'missing command' : error.message.replace(/^error: /, '');
     throw new UsageError(`${message.replaceAll('\n', ' ')}; resizectl --help lists the commands`, { cause: error });
   }
-  if (found === undefined) throw new UsageError('which command? resizectl --help lists them');
+  if (found === undefined) throw new UsageError('missing command; resizectl --help lists the commands');
   return found;
 }
 
 type Write = Pick<OutputConfiguration, 'writeOut' | 'writeErr'>;
 
-function set(command: Command, write: Write): Command {
+function configured(command: Command, write: Write): Command {
   return command
-    .helpOption('-h, --help', 'print this and exit')
+    .helpOption('-h, --help', 'Print this help and exit.')
     .allowExcessArguments(false)
     .configureHelp({ helpWidth: 100 })
     .configureOutput(write)
     .exitOverride();
 }
 
-/** `get` and `describe`, which do nothing by themselves. */
+/** Returns the parent command of `get pods` or `describe pod`. It is an error to call it without a resource. */
 function groupOf(program: Command, groups: Map<string, Command>, name: string, write: Write): Command {
   const known = groups.get(name);
   if (known !== undefined) return known;
-  const summaries = commandTexts.filter((text) => text.name.startsWith(`${name} `)).map(({ summary }) => summary);
-  const rests = commandTexts.flatMap((text) =>
-    text.name.startsWith(`${name} `) ? [text.name.slice(name.length + 1)] : [],
-  );
-  const group = set(new Command(name), write)
+  const members = commandTexts.filter((text) => text.name.startsWith(`${name} `));
+  const summaries = members.map(({ summary }) => summary);
+  const expected = members.map((text) => text.name).join(' or ');
+  const group = configured(new Command(name), write)
     .description(summaries.join('; '))
     .helpCommand(false)
     .allowExcessArguments(true)
     .action(() => {
       const [other] = group.args;
-      if (other !== undefined) throw new UsageError(`unknown command '${other}'; resizectl ${name} --help lists them`);
-      throw new UsageError(`${name} what? ${rests.join(', ')}; resizectl ${name} --help tells more`);
+      if (other !== undefined) throw new UsageError(`unknown command '${name} ${other}': expected ${expected}`);
+      throw new UsageError(`incomplete command '${name}': expected ${expected}`);
     });
   program.addCommand(group);
   groups.set(name, group);
@@ -101,9 +100,9 @@ function commandOf(
   text: CommandText,
   name: string,
   write: Write,
-  met: (args: readonly string[], given: Given) => void,
+  onParsed: (args: readonly string[], given: Given) => void,
 ): Command {
-  const command = set(new Command(name), write).summary(text.summary).description(paragraphs(text));
+  const command = configured(new Command(name), write).summary(text.summary).description(paragraphs(text));
   for (const { form, description } of text.arguments) command.argument(form, description);
   for (const option of text.options) command.addOption(optionOf(option));
   return command.action(() => {
@@ -112,7 +111,7 @@ function commandOf(
       output = 'table',
       ...options
     } = command.optsWithGlobals<CommandOptions & { endpoint?: string; output?: Output }>();
-    met(command.args, { options, endpoint, output });
+    onParsed(command.args, { options, endpoint, output });
   });
 }
 

@@ -3,23 +3,23 @@ import { Backend } from '../../runtime/index.ts';
 
 const readiness = z.object({
   ready: z.boolean(),
-  // Shims before 0.1.0's installer do not say.
+  // Missing in shims older than the installer of 0.1.0.
   connections: z.optional(z.number()),
   checks: z.array(z.object({ name: z.string(), ready: z.boolean(), says: z.string() })),
 });
 
-/** What answers the CRI on a socket. */
+/** The CRI runtime that answers on a socket. */
 export interface Runtime {
-  /** Of containerd: `containerd`, also through the shim. */
+  /** `containerd`, also through the shim. */
   readonly name: string;
   readonly version: string;
-  /** How the shim itself is; undefined where none answers. */
+  /** Readiness of the shim; undefined if the socket is not served by a shim. */
   readonly shim: z.infer<typeof readiness> | undefined;
 }
 
 const ANSWER_MS = 5000;
 
-/** Asks for version and status. Rejects with grpc-js's ServiceError when nothing answers. */
+/** Calls Version and Status. Rejects with ServiceError of grpc-js if nothing answers. */
 export async function askRuntime(socket: string): Promise<Runtime> {
   const backend = new Backend(`unix://${socket}`);
   const options = { deadline: Date.now() + ANSWER_MS };

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
 
-/** One change of a node that can be taken back. */
+/** One reversible change of a node. */
 export interface Change {
-  /** What it does, in the words of a command: `write /etc/…`. */
+  /** What the change does, in the imperative: `write /etc/…`. */
   readonly says: string;
   do(): Promise<void>;
-  /** Puts back what `do` has changed so far: it is called too when `do` has failed on its way, and not when `do` was not called. */
+  /** Reverts what `do` has changed so far. Also called after a failed `do`, but not without `do`. */
   undo(): Promise<void>;
-  /** Once everything is done: what was kept for `undo` alone goes. */
+  /** Removes what was kept for `undo`. Called once all changes are done. */
   forget?(): Promise<void>;
 }
 
@@ -17,90 +17,93 @@ export type Ended = 'done' | 'undone' | 'undo failed';
 const LONG_MS = 1000;
 
 /**
- * Carries changes out in their order. At the first that fails, it and all before it are undone in reverse, up to one that cannot be:
- * what came before that stays, since it may build upon it (a kubelet that still goes to the shim, say). Tells of each what has become
- * of it. Never rejects.
- * @param signal aborted when a person wants it to end: then all is undone
+ * Applies changes in order. If one fails, it and all changes before it are rolled back in reverse. If a change cannot be rolled
+ * back, the ones before it stay in place, because it may depend on them (a kubelet that still uses the shim, for example).
+ * Reports the result of each change. Never rejects.
+ * @param report receives one line per result
+ * @param signal aborts on an interrupt: then everything is rolled back
  */
 export async function carryOut(
   changes: readonly Change[],
-  tell: (line: string) => void,
+  report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Ended> {
   for (const [index, change] of changes.entries()) {
     if (signal.aborted) {
-      tell(`not begun: ${change.says}: ${messageOf(signal.reason)}`);
-      return undo(changes.slice(0, index), tell);
+      report(`not started: ${change.says}: ${messageOf(signal.reason)}`);
+      return undo(changes.slice(0, index), report);
     }
     try {
-      await announced(change.says, tell, () => change.do());
-      tell(`done: ${change.says}`);
+      await announced(change.says, report, () => change.do());
+      report(`done: ${change.says}`);
     } catch (error) {
-      tell(`failed: ${change.says}: ${messageOf(error)}`);
-      return undo(changes.slice(0, index + 1), tell);
+      report(`failed: ${change.says}: ${messageOf(error)}`);
+      return undo(changes.slice(0, index + 1), report);
     }
   }
   for (const change of changes) {
     try {
       await change.forget?.();
     } catch (error) {
-      tell(`left behind: of "${change.says}": ${messageOf(error)}`);
+      report(`not cleaned up after "${change.says}": ${messageOf(error)}`);
     }
   }
   return 'done';
 }
 
-async function undo(begun: readonly Change[], tell: (line: string) => void): Promise<Ended> {
+async function undo(begun: readonly Change[], report: (line: string) => void): Promise<Ended> {
   for (const [index, change] of [...begun.entries()].toReversed()) {
     try {
-      await announced(`undo: ${change.says}`, tell, () => change.undo());
-      tell(`undone: ${change.says}`);
+      await announced(`roll back: ${change.says}`, report, () => change.undo());
+      report(`rolled back: ${change.says}`);
     } catch (error) {
-      tell(`NOT undone: ${change.says}: ${messageOf(error)}`);
-      for (const { says } of begun.slice(0, index).toReversed()) tell(`stays: ${says}`);
+      report(`NOT rolled back: ${change.says}: ${messageOf(error)}`);
+      for (const { says } of begun.slice(0, index).toReversed()) report(`left in place: ${says}`);
       return 'undo failed';
     }
   }
   return 'undone';
 }
 
-/** Says what is being done when it takes a person's notice. */
-async function announced(says: string, tell: (line: string) => void, work: () => Promise<void>): Promise<void> {
+/** Reports a change that takes longer than a second while it runs. */
+async function announced(says: string, report: (line: string) => void, work: () => Promise<void>): Promise<void> {
   const over = new AbortController();
-  const said = delay(LONG_MS, undefined, { signal: over.signal }).then(
-    () => tell(`${says} ...`),
+  const reported = delay(LONG_MS, undefined, { signal: over.signal }).then(
+    () => report(`${says} ...`),
     () => undefined,
   );
   try {
     await work();
   } finally {
     over.abort();
-    await said;
+    await reported;
   }
 }
 
 /**
- * Several changes as one. @param settle follows when they are done, and again when they are undone: what has to be told of them.
+ * Combines several changes into one.
+ * @param settle runs after the changes, and again after their rollback (`systemctl daemon-reload`, for example)
  */
-export function together(says: string, parts: readonly Change[], settle: () => Promise<void>): Change {
+export function together(says: string, members: readonly Change[], settle: () => Promise<void>): Change {
   const begun: Change[] = [];
   return {
     says,
     async do() {
-      for (const part of parts) {
-        begun.push(part);
-        await part.do();
+      for (const change of members) {
+        begun.push(change);
+        await change.do();
       }
       await settle();
     },
     async undo() {
-      const backs = begun.splice(0).map((part) => () => part.undo());
-      const faults: unknown[] = [];
-      for (const back of [...backs.toReversed(), settle]) await back().catch((error: unknown) => faults.push(error));
-      if (faults.length > 0) throw new Error(faults.map(messageOf).join('; '));
+      const reverts = begun.splice(0).map((change) => () => change.undo());
+      const errors: unknown[] = [];
+      for (const revert of [...reverts.toReversed(), settle])
+        await revert().catch((error: unknown) => errors.push(error));
+      if (errors.length > 0) throw new Error(errors.map(messageOf).join('; '));
     },
     async forget() {
-      for (const part of parts) await part.forget?.();
+      for (const change of members) await change.forget?.();
     },
   };
 }

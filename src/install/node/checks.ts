@@ -9,14 +9,14 @@ import type { Node } from './node.ts';
 import { isAtLeast, numbersOf } from './release.ts';
 import { socketOf } from './site.ts';
 
-/** Looks at one thing, and changes nothing. Rejects only by a fault of its own. */
+/** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
 
 const MI = 1024 * 1024;
-/** A record has a few KiB, and a node a few hundred pods. */
+/** A journal record takes a few KiB, and a node has a few hundred pods. */
 const STATE_BYTES = 16 * MI;
 
-/** All of them, in the order in which they build upon each other. */
+/** All checks, in the order of their dependencies. */
 export const checks: readonly Check[] = [
   checkUser,
   checkNodeVersion,
@@ -31,7 +31,7 @@ export const checks: readonly Check[] = [
   checkStateFolder,
 ];
 
-/** Carries all out, one after the other. A check that cannot be carried out has failed. */
+/** Runs all checks one after the other. */
 export async function diagnose(node: Node): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   for (const check of checks) findings.push(await check(node));
@@ -41,11 +41,11 @@ export async function diagnose(node: Node): Promise<readonly Finding[]> {
 function checkUser({ uid }: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('user');
   return Promise.resolve(
-    uid === 0 ? ok('root') : failed(`uid ${uid}`, 'run it as root: the shim writes cgroups and remounts volumes'),
+    uid === 0 ? ok('root') : failed(`uid ${uid}`, 'run as root: the shim writes to cgroups and remounts volumes'),
   );
 }
 
-/** As package.json says it (engines). */
+/** The versions that package.json requires (engines). */
 function checkNodeVersion({ nodeVersion }: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('node');
   const [major = 0] = numbersOf(nodeVersion);
@@ -61,9 +61,9 @@ function checkKernel({ kernel }: Node): Promise<Finding> {
   const { ok, warning } = findingsOf('kernel');
   if (isAtLeast(kernel, '5.19')) return Promise.resolve(ok(`Linux ${kernel}`));
   const lacks = isAtLeast(kernel, '5.2')
-    ? 'has no memory.reclaim: nothing is reclaimed ahead for kubelet, and lowering memory goes by memory.high alone'
-    : 'has neither memory.reclaim nor fspick: volumes are remounted by mount(8)';
-  return Promise.resolve(warning(`Linux ${kernel} ${lacks}`, 'Linux 5.19 or later does all of it'));
+    ? 'has no memory.reclaim: the shim cannot reclaim in advance for kubelet, and lowers memory limits with memory.high only'
+    : 'has neither memory.reclaim nor fspick: the shim cannot reclaim in advance for kubelet, and remounts volumes with mount(8)';
+  return Promise.resolve(warning(`Linux ${kernel} ${lacks}`, 'use Linux 5.19 or later'));
 }
 
 async function checkCgroups({ cgroupRoot }: Node): Promise<Finding> {
@@ -79,108 +79,112 @@ async function checkCgroups({ cgroupRoot }: Node): Promise<Finding> {
   if (missing.length === 0) return ok(`v2 at ${cgroupRoot}, with ${there.join(', ')}`);
   return failed(
     `v2 at ${cgroupRoot}, without ${missing.join(' and ')}`,
-    'take cgroup_disable= and cgroup_no_v1= off the kernel’s command line, and look that no v1 hierarchy holds them',
+    'remove cgroup_disable= and cgroup_no_v1= from the kernel command line, and check that no cgroup v1 hierarchy uses the controllers',
   );
 }
 
 async function checkSystemd({ systemdFolder }: Node): Promise<Finding> {
   const { ok, warning } = findingsOf('systemd');
-  if (await isThere(systemdFolder)) return ok('runs this node');
-  return warning('does not run this node', 'start the shim before kubelet by what runs this node instead');
+  if (await isThere(systemdFolder)) return ok('init system of this node');
+  return warning('not the init system of this node', 'start the shim before kubelet with the init system of this node');
 }
 
 async function checkContainerd({ containerd }: Node): Promise<Finding> {
   const { ok, warning, failed } = findingsOf('containerd');
-  const cure = 'start containerd, or name its socket with --container-runtime-endpoint';
-  const runtime = await asked(containerd);
-  if ('error' in runtime) return failed(`${containerd}: ${runtime.error}`, cure);
+  const remedy = 'start containerd, or set its socket with --container-runtime-endpoint';
+  const runtime = await answerOf(containerd);
+  if ('error' in runtime) return failed(`${containerd}: ${runtime.error}`, remedy);
   if (runtime.shim !== undefined)
-    return failed(`${containerd} is served by a cri-resize-shim`, 'name containerd’s own socket');
+    return failed(`${containerd} is served by a cri-resize-shim`, 'specify the socket of containerd itself');
   const { name, version } = runtime;
   if (name !== 'containerd')
-    return warning(`${containerd}: ${name} ${version}`, 'the shim is proved with containerd alone');
+    return warning(`${containerd}: ${name} ${version}`, 'the shim is tested with containerd only');
   if (isAtLeast(version.replace(/^v/, ''), '1.6')) return ok(`${version} at ${containerd}`);
   return failed(`${version} at ${containerd} is too old`, 'upgrade containerd to 1.6 or later');
 }
 
-/** What serves the shim's socket, if anything does. */
+/** Checks what serves the socket of the shim. */
 async function checkShim({ listen }: Node): Promise<Finding> {
   const { ok, warning, failed } = findingsOf('shim');
-  if (!(await isThere(listen))) return ok(`not there yet: nothing at ${listen}`);
-  const runtime = await asked(listen);
+  if (!(await isThere(listen))) return ok(`not running: no socket at ${listen}`);
+  const runtime = await answerOf(listen);
   if ('error' in runtime)
-    return warning(`${listen} does not answer: ${runtime.error}`, 'look at the log: journalctl -u cri-resize-shim');
+    return warning(`${listen} does not answer: ${runtime.error}`, 'check the log: journalctl -u cri-resize-shim');
   if (runtime.shim === undefined)
     return failed(
       `${listen} is served by something else (${runtime.name} ${runtime.version})`,
-      'stop it, or name another socket with --listen',
+      'stop it, or set another socket with --listen',
     );
-  const hindrances = runtime.shim.checks.filter(({ ready }) => !ready).map(({ name, says }) => `${name}: ${says}`);
+  const problems = runtime.shim.checks.filter(({ ready }) => !ready).map(({ name, says }) => `${name}: ${says}`);
   if (runtime.shim.ready) return ok(`serves ${listen}, ready`);
-  return failed(
-    `serves ${listen}, and carries out no resizes: ${hindrances.join('; ')}`,
-    'see docs/metrics.md, readiness',
-  );
+  return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
 }
 
 async function checkKubelet(node: Node): Promise<Finding> {
   const { ok, warning, failed } = findingsOf('kubelet');
   const ours = `unix://${node.listen}`;
-  const byHand = 'look at kubelet’s containerRuntimeEndpoint yourself';
-  if (!(await isThere(node.systemdFolder))) return warning('not looked for: systemd does not run this node', byHand);
+  const manually = 'check containerRuntimeEndpoint of kubelet manually';
+  if (!(await isThere(node.systemdFolder)))
+    return warning('not checked: systemd is not the init system of this node', manually);
   try {
     const found = await findKubelet(node);
     switch (found.kind) {
       case 'no unit':
-        return warning(`no unit ${node.kubeletUnit}`, 'name it with --kubelet-unit, if this node has one');
+        return warning(
+          `no unit ${node.kubeletUnit}`,
+          'specify the unit with --kubelet-unit, if this node runs kubelet',
+        );
       case 'stopped':
         return warning(`${node.kubeletUnit} is ${found.state}`, `systemctl start ${node.kubeletUnit}`);
       case 'unclear':
-        return failed(`${node.kubeletUnit} runs, and how is not known: ${found.why}`, 'look at its --config');
+        return failed(
+          `${node.kubeletUnit} runs, but its endpoint is unknown: ${found.why}`,
+          'check the --config flag of kubelet',
+        );
       case 'running': {
         const { endpoint, source } = found.kubelet;
-        const where = source.kind === 'config' ? source.file : source.kind === 'flag' ? 'a flag' : 'its default';
-        if (socketOf(endpoint) === node.listen) return ok(`goes through the shim (by ${where})`);
+        const origin = { config: 'configuration file', flag: 'flag', default: 'default' }[source.kind];
+        if (socketOf(endpoint) === node.listen) return ok(`uses the shim (${origin})`);
         return warning(
-          `goes to ${endpoint} (by ${where}), past the shim`,
+          `uses ${endpoint}, not the shim (${origin})`,
           source.kind === 'flag' ? `set --container-runtime-endpoint=${ours}` : `set containerRuntimeEndpoint: ${ours}`,
         );
       }
     }
   } catch (error) {
-    return warning(`cannot be looked at: ${messageOf(error)}`, byHand);
+    return warning(`cannot be checked: ${messageOf(error)}`, manually);
   }
 }
 
-/** @param least in bytes */
+/** Checks the free disk space. @param least in bytes */
 async function checkRoom(check: string, folder: string, least: number): Promise<Finding> {
   const { ok, failed } = findingsOf(check);
   const at = await nearest(folder);
   const { bavail, bsize } = await statfs(at);
   const free = bavail * bsize;
   const says = `${Math.floor(free / MI)} MiB free for ${folder}`;
-  return free >= least ? ok(says) : failed(says, `make room: ${Math.ceil(least / MI)} MiB are wanted`);
+  return free >= least ? ok(says) : failed(says, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('state folder');
   try {
     const { uid, mode } = await stat(stateFolder);
-    if (uid === 0 && (mode & 0o022) === 0) return ok(`${stateFolder}, for root alone to write`);
-    const says = `${stateFolder} belongs to uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
+    if (uid === 0 && (mode & 0o022) === 0) return ok(`${stateFolder}, writable by root only`);
+    const says = `${stateFolder} is owned by uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
     return failed(says, `chown root ${stateFolder}; chmod 0700 ${stateFolder}`);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return ok(`${stateFolder} is made at the first start`);
-    return failed(messageOf(error), 'the journal has to lie in a folder of root’s');
+    if (errnoOf(error) === 'ENOENT') return ok(`${stateFolder} is created at the first start`);
+    return failed(messageOf(error), 'use a folder that root owns');
   }
 }
 
-type Asked = Runtime | { readonly error: string };
+type Answer = Runtime | { readonly error: string };
 
-const asked = (socket: string): Promise<Asked> =>
-  askRuntime(socket).catch((error: unknown): Asked => ({ error: causeOf(error) }));
+const answerOf = (socket: string): Promise<Answer> =>
+  askRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
 
-/** grpc-js wraps what the system said in words about its own state. */
+/** Extracts the system error from a message of grpc-js, which adds its connection state. */
 const causeOf = (error: unknown): string =>
   /Last error: (?:Error: )?(.*?)\.? Resolution note/.exec(messageOf(error))?.[1] ?? messageOf(error);
 
@@ -191,7 +195,7 @@ async function isThere(path: string): Promise<boolean> {
   );
 }
 
-/** The folder itself, or the first above it that is there. */
+/** Returns the folder itself, or its closest existing parent. */
 async function nearest(folder: string): Promise<string> {
   for (let at = folder; ; at = dirname(at)) if ((await isThere(at)) || at === dirname(at)) return at;
 }

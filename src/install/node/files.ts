@@ -4,16 +4,16 @@ import { dirname } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
 import type { Change } from './change.ts';
 
-/** A file as it was. */
-export interface Kept {
+/** Content, mode and owner of a file. */
+export interface SavedFile {
   readonly content: Buffer;
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
 }
 
-/** What is in a file, and whose it is; undefined when it is not there. */
-export async function keep(path: string): Promise<Kept | undefined> {
+/** Reads a file with its mode and owner; returns undefined if it does not exist. */
+export async function readSaved(path: string): Promise<SavedFile | undefined> {
   try {
     const { mode, uid, gid } = await stat(path);
     return { content: await readFile(path), mode: mode & 0o7777, uid, gid };
@@ -23,8 +23,8 @@ export async function keep(path: string): Promise<Kept | undefined> {
   }
 }
 
-/** Replaces a file as a whole, or not at all: whoever reads it meanwhile has the old one or the new one. */
-export async function replaceFile(path: string, { content, mode, uid, gid }: Kept): Promise<void> {
+/** Replaces a file atomically: readers see either the old or the new content. */
+export async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile): Promise<void> {
   const fresh = `${path}.${randomBytes(4).toString('hex')}`;
   try {
     const file = await open(fresh, 'wx', 0o600);
@@ -43,15 +43,15 @@ export async function replaceFile(path: string, { content, mode, uid, gid }: Kep
   }
 }
 
-/** Writes a file. One that is there keeps its mode and owner; a new one is ours, mode 0644 unless said otherwise. */
+/** Writes a file. An existing file keeps its mode and owner; a new file belongs to us. @param mode of a new file */
 export function writing(path: string, text: string | Buffer, { mode = 0o644 }: { mode?: number } = {}): Change {
-  let before: Kept | undefined;
+  let before: SavedFile | undefined;
   let made: string | undefined;
   let isBegun = false;
   return {
     says: `write ${path}`,
     async do() {
-      before = await keep(path);
+      before = await readSaved(path);
       isBegun = true;
       made = await mkdir(dirname(path), { recursive: true });
       await replaceFile(path, { mode, ...ourselves(), ...before, content: Buffer.from(text) });
@@ -67,13 +67,13 @@ export function writing(path: string, text: string | Buffer, { mode = 0o644 }: {
 
 const ourselves = () => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
 
-/** Removes a file, if it is there. */
+/** Removes a file if it exists. */
 export function removing(path: string): Change {
-  let before: Kept | undefined;
+  let before: SavedFile | undefined;
   return {
     says: `remove ${path}`,
     async do() {
-      before = await keep(path);
+      before = await readSaved(path);
       await rm(path, { force: true });
     },
     async undo() {
@@ -82,13 +82,13 @@ export function removing(path: string): Change {
   };
 }
 
-/** Removes folders that are empty, from the innermost to the outermost. */
+/** Removes empty folders, from the innermost to the outermost. */
 async function removeEmpty(innermost: string, outermost: string): Promise<void> {
   for (let folder = innermost; folder.startsWith(outermost); folder = dirname(folder)) {
     try {
       await rmdir(folder);
     } catch (error) {
-      // Somebody has put something into it since.
+      // Somebody else has added a file.
       if (errnoOf(error) === 'ENOTEMPTY') return;
       throw error;
     }

@@ -1,24 +1,24 @@
-/** What a check of the node has come to. */
+/** The result of one check of the node. */
 export interface Finding {
-  /** What was looked at: `cgroups`, `kubelet`. */
+  /** Name of the check: `cgroups`, `kubelet`. */
   readonly check: string;
-  /** `warning`: the shim works, and something is less than it could be. `failed`: it would not work, or could not be set up. */
+  /** `warning`: the shim works, with restrictions. `failed`: the shim would not work, or could not be installed. */
   readonly result: 'ok' | 'warning' | 'failed';
   /** What was found, with the values. */
   readonly says: string;
-  /** What to do about it; empty when nothing is to be done. */
-  readonly cure: string;
+  /** What to do about it; empty if the check passed. */
+  readonly remedy: string;
 }
 
-/** Of several, the worst. */
+/** Returns the worst result of several checks. */
 export function worstOf(findings: readonly Finding[]): Finding['result'] {
   if (findings.some(({ result }) => result === 'failed')) return 'failed';
   return findings.some(({ result }) => result === 'warning') ? 'warning' : 'ok';
 }
 
-/** Makes the findings of one check. */
+/** Creates the findings of one check. */
 export const findingsOf = (check: string) => ({
-  ok: (says: string): Finding => ({ check, result: 'ok', says, cure: '' }),
-  warning: (says: string, cure: string): Finding => ({ check, result: 'warning', says, cure }),
-  failed: (says: string, cure: string): Finding => ({ check, result: 'failed', says, cure }),
+  ok: (says: string): Finding => ({ check, result: 'ok', says, remedy: '' }),
+  warning: (says: string, remedy: string): Finding => ({ check, result: 'warning', says, remedy }),
+  failed: (says: string, remedy: string): Finding => ({ check, result: 'failed', says, remedy }),
 });

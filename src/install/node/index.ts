@@ -1,4 +1,4 @@
-/** Setting a node up for the shim, and taking it off again: what has to be there, what is changed, and how that is undone. */
+/** Installs the shim on this node and uninstalls it: checks, reversible changes, and their rollback. */
 export { carryOut, type Ended } from './change.ts';
 export { diagnose } from './checks.ts';
 export { copyProgram } from './program.ts';

@@ -3,31 +3,34 @@ import { join } from 'node:path';
 import { readShipped } from '../../core/shipped/index.ts';
 import { type Change, together } from './change.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { keep, removing, writing } from './files.ts';
+import { readSaved, removing, writing } from './files.ts';
 import { pastShim, runningKubelet, throughShim } from './kubelet-change.ts';
 import type { Kubelet } from './kubelet.ts';
 import { Refusal } from './kubelet-setting.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
 import { type Program, originOf, startOf } from './programs.ts';
-import { isUp, keepingOlder, starting, stopping, unitsState } from './service.ts';
+import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
 import { SERVICE, type Site, UNITS, oursOf, socketOf } from './site.ts';
 import { systemctl } from './systemctl.ts';
 
-/** What there is to do, and what is so already. */
+/** The changes to make, and what is in place already. */
 export interface Plan {
   readonly changes: readonly Change[];
   readonly already: readonly string[];
 }
 
-/** Looks at a node, and says what installing the shim comes to. Changes nothing. Throws Refusal. */
+/** Plans the installation of the shim on a node. Changes nothing. Throws Refusal. */
 export async function planInstall(site: Site): Promise<Plan> {
   if (!(await isThere(site.node.systemdFolder)))
-    throw new Refusal('systemd does not run this node', 'start the shim before kubelet by what runs this node instead');
+    throw new Refusal(
+      'systemd is not the init system of this node',
+      'start the shim before kubelet with the init system of this node',
+    );
   const kubelet = await runningKubelet(site);
   const isThrough = socketOf(kubelet.endpoint) === site.node.listen;
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
-  // A package has put both where they belong, and keeps the units elsewhere.
+  // A package has installed the program and the units; its folder has no units.
   const { program: origin } = site;
   const isPackaged = origin.kind === 'folder' && !(await isThere(join(origin.folder, 'systemd')));
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
@@ -37,22 +40,22 @@ export async function planInstall(site: Site): Promise<Plan> {
   const state = await unitsState();
   const isNew = program.length + units.length + settings.length > 0;
   const start = isNew || !(await isUp(site.node, state)) ? [starting(site, state)] : [];
-  const older = isNew && state.active.includes(SERVICE) ? [keepingOlder(site)] : [];
+  const older = isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
   const move = isThrough ? [] : [await throughShim(site, kubelet)];
 
   const already = [
-    ...(isPackaged ? [`the program at ${originOf(origin)}, and its units, are a package's`] : []),
+    ...(isPackaged ? [`the program at ${originOf(origin)} and its units belong to a package`] : []),
     ...(!isPackaged && program.length === 0 ? [`the program is at ${site.to}`] : []),
-    ...(!isPackaged && units.length === 0 ? [`its units are in ${site.unitFolder}`] : []),
+    ...(!isPackaged && units.length === 0 ? [`the units are in ${site.unitFolder}`] : []),
     ...command.already,
-    ...(settings.length === 0 ? [`${site.configFile} and ${site.flagsFile} are there`] : []),
+    ...(settings.length === 0 ? [`${site.configFile} and ${site.flagsFile} exist`] : []),
     ...(start.length === 0 ? [`${UNITS.join(', ')} are enabled, and the shim is ready`] : []),
-    ...(isThrough ? [`${site.node.kubeletUnit} goes to ${oursOf(site)}`] : []),
+    ...(isThrough ? [`${site.node.kubeletUnit} uses ${oursOf(site)}`] : []),
   ];
   return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
 }
 
-/** The same backwards. What a person has written (configuration) and what the shim has (state) stay. Throws Refusal. */
+/** Plans the removal of the shim. The configuration and the state folder are kept. Throws Refusal. */
 export async function planUninstall(site: Site): Promise<Plan> {
   const state = await unitsState();
   const files = UNITS.map((unit) => join(site.unitFolder, unit));
@@ -64,7 +67,7 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const units = written.length === 0 ? [] : [together(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = await removingCommand(site);
   const changes = [...move, ...stop, ...units, ...command, ...(hasProgram ? [removingProgram(site.to)] : [])];
-  return { changes, already: changes.length === 0 ? ['nothing of it is installed here'] : [] };
+  return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
 }
 
 async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]> {
@@ -72,19 +75,19 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
     const kubelet = await runningKubelet(site);
     return socketOf(kubelet.endpoint) === site.node.listen ? [await pastShim(site, kubelet)] : [];
   } catch (error) {
-    // Nothing would be taken from under a kubelet that is not seen.
+    // Without an installed shim there is nothing that kubelet could still use.
     if (error instanceof Refusal && !isHere) return [];
     throw error;
   }
 }
 
-/** A shim in front of another containerd than kubelet has now would show it a node without its pods. */
+/** Throws Refusal if the shim would use another containerd than kubelet does now: kubelet would lose sight of its pods. */
 async function refuseOtherRuntime({ node, configFile }: Site, { endpoint }: Kubelet): Promise<void> {
   const itself = (path: string): Promise<string> => realpath(path).catch(() => path);
   const [now, behind] = [socketOf(endpoint), node.containerd];
   if ((await itself(now)) === (await itself(behind))) return;
   throw new Refusal(
-    `kubelet goes to ${endpoint}, and the shim would go to unix://${behind}`,
+    `kubelet uses ${endpoint}, but the shim would use unix://${behind}`,
     `write "containerRuntimeEndpoint: ${endpoint}" to ${configFile}, and try again`,
   );
 }
@@ -93,12 +96,12 @@ async function reload(): Promise<void> {
   await systemctl(['daemon-reload']);
 }
 
-/** The units as this machine needs them: starting the program where and as it is put. */
+/** Plans the units, adapted to the place of the program on this machine. */
 async function unitChanges({ program, to, unitFolder }: Site): Promise<readonly Change[]> {
   const changes: Change[] = [];
   for (const unit of UNITS) {
     const text = unitText(await shippedUnit(program, unit), { program, to });
-    const there = await keep(join(unitFolder, unit));
+    const there = await readSaved(join(unitFolder, unit));
     if (there?.content.toString('utf8') !== text) changes.push(writing(join(unitFolder, unit), text));
   }
   if (changes.length === 0) return [];
@@ -110,7 +113,7 @@ async function shippedUnit(program: Program, unit: string): Promise<string> {
   return program.kind === 'folder' ? readFile(join(program.folder, path), 'utf8') : readShipped(path);
 }
 
-/** A unit as it is shipped, starting this program in its place. */
+/** Adapts a shipped unit so that it starts this program. */
 export function unitText(shipped: string, { program, to }: Pick<Site, 'program' | 'to'>): string {
   return shipped
     .replace(SHIPPED_START, () => `ExecStart=${startOf(program, to)}`)
@@ -119,10 +122,10 @@ export function unitText(shipped: string, { program, to }: Pick<Site, 'program' 
 
 const SHIPPED_START = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/cri-resize-shim\.js/m;
 
-/** What a person may have written stays, unless the person says now what it shall be. */
+/** Plans the configuration files. Existing files are kept, unless a configuration is given. */
 async function missingSettings({ configFile, configText, isConfigGiven, flagsFile }: Site): Promise<readonly Change[]> {
   const flags = `CRI_RESIZE_SHIM_FLAGS="--config ${configFile}"\n`;
-  const config = (await keep(configFile))?.content.toString('utf8');
+  const config = (await readSaved(configFile))?.content.toString('utf8');
   const isOther = config === undefined || (isConfigGiven && config !== configText);
   return [
     ...(isOther ? [writing(configFile, configText)] : []),

@@ -5,32 +5,34 @@ import { Refusal, flagsIn, withEndpoint, withFlag } from './kubelet-setting.ts';
 import type { Node } from './node.ts';
 import { unitProperties } from './systemctl.ts';
 
-/** The one file that says where kubelet finds the runtime. */
+/** The one file that sets the endpoint of kubelet. */
 export interface Setting {
-  /** Itself, where a link leads to it. */
+  /** The real path, symbolic links resolved. */
   readonly file: string;
   readonly text: string;
-  /** Whether systemd has to read it anew. */
+  /** Whether a change needs `systemctl daemon-reload`. */
   readonly isOfUnit: boolean;
-  /** What a text of this file says; undefined: nothing. */
+  /** The endpoint in a text of this file; undefined if there is none. */
   readonly endpointOf: (text: string) => string | undefined;
   /** The text with another endpoint. Throws Refusal. */
   readonly edited: (text: string, endpoint: string | undefined) => string;
 }
 
-/** Finds it. Throws Refusal where a person has to change it. @param wanted for what it says then */
+/** Finds the file. Throws Refusal if it has to be changed manually. @param wanted the new endpoint, for the error message */
 export async function settingOf(node: Node, { source, endpoint }: Kubelet, wanted: string): Promise<Setting> {
   if (source.kind === 'flag') return flagSetting(node, endpoint, wanted);
   if (source.file === undefined)
     throw new Refusal(
       `${node.kubeletUnit} has neither --config nor ${FLAG}`,
-      `give it --config with a KubeletConfiguration, or ${FLAG}=${endpoint}, and try again`,
+      `start kubelet with --config and a KubeletConfiguration, or with ${FLAG}=${endpoint}, and try again`,
     );
   if (!source.file.startsWith('/'))
-    throw new Refusal(`${node.kubeletUnit} has --config=${source.file}, which is relative`, 'make it absolute');
+    throw new Refusal(`${node.kubeletUnit} has a relative path: --config=${source.file}`, 'use an absolute path');
   const file = await realpath(source.file);
   return {
-    ...{ file, text: await readFile(file, 'utf8'), isOfUnit: false },
+    file,
+    text: await readFile(file, 'utf8'),
+    isOfUnit: false,
     endpointOf: (text) => endpointIn(text, file),
     edited: (text, other) => withEndpoint(text, other, file),
   };
@@ -41,17 +43,19 @@ async function flagSetting(node: Node, endpoint: string, wanted: string): Promis
   const found = files.flatMap(({ file, text, isOfUnit }) =>
     flagsIn(text).map((flag) => ({ file, text, isOfUnit, flag })),
   );
-  const cure = `set ${FLAG}=${wanted} there yourself, and restart ${node.kubeletUnit}`;
+  const remedy = `set ${FLAG}=${wanted} manually, and restart ${node.kubeletUnit}`;
   const [one, ...others] = found;
   const all = files.map(({ file }) => file).join(', ');
-  if (one === undefined) throw new Refusal(`${FLAG} is in none of ${node.kubeletUnit}'s files: ${all}`, cure);
-  const [places] = [found.map(({ file }) => file).join(', ')];
-  if (others.length > 0) throw new Refusal(`${FLAG} is in several places of ${node.kubeletUnit}: ${places}`, cure);
+  if (one === undefined) throw new Refusal(`${FLAG} is in none of ${node.kubeletUnit}'s files: ${all}`, remedy);
+  const places = found.map(({ file }) => file).join(', ');
+  if (others.length > 0) throw new Refusal(`${FLAG} is in several places of ${node.kubeletUnit}: ${places}`, remedy);
   if (one.flag.endpoint !== endpoint)
-    throw new Refusal(`${one.file} says ${FLAG}=${one.flag.endpoint}, and kubelet runs with ${endpoint}`, cure);
+    throw new Refusal(`${one.file} has ${FLAG}=${one.flag.endpoint}, but kubelet runs with ${endpoint}`, remedy);
   const { file, text, isOfUnit } = one;
   return {
-    ...{ file, text, isOfUnit },
+    file,
+    text,
+    isOfUnit,
     endpointOf: (other) => flagsIn(other)[0]?.endpoint,
     edited: (other, to) => withFlag(other, to ?? endpoint, file),
   };
@@ -63,11 +67,11 @@ interface UnitFile {
   readonly isOfUnit: boolean;
 }
 
-/** The files that a unit is made of, and where its environment comes from. */
+/** Returns the unit file, its drop-ins and its environment files. */
 async function filesOf(unit: string): Promise<readonly UnitFile[]> {
   const property = await unitProperties(unit, ['FragmentPath', 'DropInPaths', 'EnvironmentFiles']);
   const ofUnit = [...property('FragmentPath'), ...property('DropInPaths').flatMap((paths) => paths.split(' '))];
-  // `/etc/default/kubelet (ignore_errors=yes)`, one a line.
+  // `/etc/default/kubelet (ignore_errors=yes)`, one per line.
   const environment = property('EnvironmentFiles').map((entry) => entry.replace(/ \(ignore_errors=(yes|no)\)$/, ''));
   const all = [
     ...ofUnit.map((file) => ({ file, isOfUnit: true })),

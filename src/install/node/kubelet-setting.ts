@@ -1,18 +1,15 @@
 import { isMap, isPair, isScalar, parseDocument, type Scalar } from 'yaml';
 import { FLAG, endpointIn } from './kubelet.ts';
 
-/**
- * The endpoint in the files that kubelet is set up by. Only what it is written with changes; every other byte, comments and order
- * among them, stays.
- */
+/** Edits the endpoint in the files of kubelet. Every other byte stays unchanged, including comments and order. */
 
-/** What cannot be changed without a person: nothing has been touched. */
+/** The installation needs a manual change first. Nothing was changed. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   constructor(
     message: string,
-    /** What to do by hand. */
-    readonly cure: string,
+    /** What to do manually. */
+    readonly remedy: string,
   ) {
     super(message);
   }
@@ -21,16 +18,17 @@ export class Refusal extends Error {
 const KEY = 'containerRuntimeEndpoint';
 
 /**
- * A KubeletConfiguration with this endpoint; undefined: without any. Throws Refusal when the text cannot be changed like that.
+ * Sets the endpoint in the text of a KubeletConfiguration. Throws Refusal if the text cannot be edited.
+ * @param endpoint undefined removes the setting
  * @param file for errors
  */
 export function withEndpoint(text: string, endpoint: string | undefined, file: string): string {
-  const cure = `set ${KEY} in ${file} yourself`;
+  const remedy = `set ${KEY} in ${file} manually`;
   if (endpoint !== undefined && !/^[\w:/.@-]+$/.test(endpoint))
-    throw new Refusal(`${file}: ${JSON.stringify(endpoint)} is no endpoint to be written as it is`, cure);
+    throw new Refusal(`${file}: endpoint ${JSON.stringify(endpoint)} cannot be written without quotes`, remedy);
   const changed = edited(text, endpoint);
-  if (changed === undefined) throw new Refusal(`${file}: not laid out as lines of "key: value"`, cure);
-  if (endpointIn(changed, file) !== endpoint) throw new Refusal(`${file}: cannot be changed`, cure);
+  if (changed === undefined) throw new Refusal(`${file}: unsupported layout, expected lines of "key: value"`, remedy);
+  if (endpointIn(changed, file) !== endpoint) throw new Refusal(`${file}: cannot be edited`, remedy);
   return changed;
 }
 
@@ -46,7 +44,7 @@ function edited(text: string, endpoint: string | undefined): string | undefined 
   };
   const written = place(KEY);
   if (contents.flow === true) {
-    // JSON, say.
+    // Flow style, for example JSON.
     if (endpoint === undefined) return written === undefined ? text : undefined;
     if (written?.value?.range) return spliced(text, written.value.range, JSON.stringify(endpoint));
     const [start] = contents.range;
@@ -60,7 +58,7 @@ function edited(text: string, endpoint: string | undefined): string | undefined 
 }
 
 interface Place {
-  /** Where the key begins. */
+  /** Offset of the key. */
   readonly start: number;
   readonly value: Scalar | undefined;
 }
@@ -68,7 +66,7 @@ interface Place {
 function replaced(text: string, { value }: Place, endpoint: string): string | undefined {
   if (!value?.range) return undefined;
   const [from, to] = value.range;
-  // `key:` alone: the value is empty, and begins right behind the colon.
+  // For `key:` without a value, the empty value starts directly after the colon.
   const space = from === to && text[from - 1] === ':' ? ' ' : '';
   return spliced(text, [from, to], `${space}${endpoint}`);
 }
@@ -88,10 +86,10 @@ function afterLine(text: string, { start }: Place, line: string): string {
   return spliced(text, [end + 1, end + 1], `${indent}${line}\n`);
 }
 
-/** `--flag=value`, `--flag value`, the value quoted or not, the line going on behind a backslash. */
+/** `--flag=value` or `--flag value`, with or without quotes, also with a backslash at the end of the line. */
 const flagForm = new RegExp(`${FLAG}(?:=|[ \\t]+(?:\\\\\\n[ \\t]*)?)(["']?)([^\\s"'\\\\]+)\\1`, 'g');
 
-/** Each endpoint that a unit's file, a drop-in or an environment file gives by flag; comments do not count. */
+/** Finds all flags with an endpoint in a unit file, drop-in or environment file. Ignores comments. */
 export function flagsIn(
   text: string,
 ): readonly { readonly endpoint: string; readonly at: readonly [number, number] }[] {
@@ -104,13 +102,13 @@ export function flagsIn(
   });
 }
 
-/** The text with another endpoint in its one flag. Throws Refusal where there is not just one. */
+/** Replaces the endpoint in the only flag of a text. Throws Refusal unless there is exactly one. */
 export function withFlag(text: string, endpoint: string, file: string): string {
   const [found, ...others] = flagsIn(text);
   if (found === undefined || others.length > 0)
     throw new Refusal(
-      `${file}: ${FLAG} is there ${others.length === 0 ? 'no more' : 'more than once'}`,
-      `set ${FLAG}=${endpoint} yourself`,
+      `${file}: ${FLAG} ${others.length === 0 ? 'is missing' : 'occurs more than once'}`,
+      `set ${FLAG}=${endpoint} manually`,
     );
   return spliced(text, found.at, endpoint);
 }

@@ -5,16 +5,16 @@ import { messageOf } from '../../core/errors/index.ts';
 import type { Node } from './node.ts';
 import { unitProperties } from './systemctl.ts';
 
-/** Where kubelet has the runtime's socket from. */
+/** What sets the endpoint of kubelet. */
 export type EndpointSource =
   | { readonly kind: 'flag' }
   | { readonly kind: 'config'; readonly file: string }
-  /** Said nowhere: kubelet's own default. `file`: its configuration file, if it has one. */
+  /** Neither sets it: the default of kubelet applies. `file`: its configuration file, if it has one. */
   | { readonly kind: 'default'; readonly file?: string };
 
-/** kubelet as it runs on a node. */
+/** The setup of the kubelet that runs on a node. */
 export interface Kubelet {
-  /** `unix:///run/containerd/containerd.sock`, as it is written there. */
+  /** `unix:///run/containerd/containerd.sock`, as written in the source. */
   readonly endpoint: string;
   readonly source: EndpointSource;
 }
@@ -24,16 +24,16 @@ export type KubeletFound =
   /** `state` is systemd's ActiveState: `inactive`, `failed`. */
   | { readonly kind: 'stopped'; readonly state: string }
   | { readonly kind: 'no unit' }
-  /** It runs, and how it is set up cannot be told. */
+  /** It runs, but its setup cannot be read. */
   | { readonly kind: 'unclear'; readonly why: string };
 
-/** Since kubelet 1.27, where neither flag nor file says another. */
+/** The default since kubelet 1.27. */
 const DEFAULT_ENDPOINT = 'unix:///run/containerd/containerd.sock';
 export const FLAG = '--container-runtime-endpoint';
 
 /**
- * How kubelet is set up: by what its process was really started with, whichever of unit, drop-ins and environment files that came
- * from; a flag wins over the file (kubelet's own rule). Rejects when systemd cannot be asked.
+ * Reads the setup of kubelet from the command line of its process, so it does not matter which unit, drop-in or environment file
+ * set it. A flag overrides the file, as in kubelet itself. Rejects if systemd does not answer.
  */
 export async function findKubelet(node: Node): Promise<KubeletFound> {
   const properties = await unitProperties(node.kubeletUnit, ['LoadState', 'ActiveState', 'MainPID']);
@@ -54,14 +54,14 @@ async function kubeletOf(commandLine: readonly string[], node: Node, pid: string
   if (endpoint !== undefined && endpoint !== '') return { endpoint, source: { kind: 'flag' } };
   const file = flagOf(commandLine, '--config');
   if (file === undefined || file === '') return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default' } };
-  // As its process sees it: it may have a root of its own, and its path may be relative.
+  // The path as kubelet sees it: it may have another root directory, and the path may be relative.
   const seen = file.startsWith('/') ? join(node.procRoot, pid, 'root', file) : join(node.procRoot, pid, 'cwd', file);
   const written = endpointIn(await readFile(seen, 'utf8'), file);
   if (written === undefined) return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default', file } };
   return { endpoint: written, source: { kind: 'config', file } };
 }
 
-/** The last one wins, as in kubelet; `--flag value` and `--flag=value` are one. Undefined when it is not there. */
+/** Returns the value of a flag, given as `--flag value` or `--flag=value`; undefined if it is missing. The last one wins, as in kubelet. */
 export function flagOf(commandLine: readonly string[], flag: string): string | undefined {
   let found: string | undefined;
   for (const [index, word] of commandLine.entries()) {
@@ -71,13 +71,13 @@ export function flagOf(commandLine: readonly string[], flag: string): string | u
   return found;
 }
 
-/** `containerRuntimeEndpoint` of a KubeletConfiguration. Throws when the file is none. */
+/** Returns `containerRuntimeEndpoint` of a KubeletConfiguration. Throws if the file is not one. */
 export function endpointIn(text: string, file: string): string | undefined {
   const read: unknown = parse(text);
   if (typeof read !== 'object' || read === null || !('kind' in read) || read.kind !== 'KubeletConfiguration')
-    throw new Error(`${file} is no KubeletConfiguration`);
+    throw new Error(`${file} is not a KubeletConfiguration`);
   const endpoint = 'containerRuntimeEndpoint' in read ? read.containerRuntimeEndpoint : undefined;
   if (endpoint === undefined || endpoint === null || endpoint === '') return undefined;
-  if (typeof endpoint !== 'string') throw new Error(`${file}: containerRuntimeEndpoint is no text`);
+  if (typeof endpoint !== 'string') throw new Error(`${file}: containerRuntimeEndpoint is not a string`);
   return endpoint;
 }

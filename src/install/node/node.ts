@@ -1,6 +1,6 @@
-/** A node as the checks see it: where things are on it, and how to ask. */
+/** Paths and facts of a node, as input of the checks. */
 export interface Node {
-  /** Where cgroup v2 is mounted. */
+  /** Mount point of cgroup v2. */
   readonly cgroupRoot: string;
   /** containerd's socket: an absolute path. */
   readonly containerd: string;
@@ -8,22 +8,22 @@ export interface Node {
   readonly listen: string;
   /** The socket of its resize API: an absolute path. */
   readonly resizeListen: string;
-  /** Where the shim journals. */
+  /** Folder of the journal of the shim. */
   readonly stateFolder: string;
-  /** Where the program goes. */
+  /** Folder into which the program is installed. */
   readonly programFolder: string;
-  /** How much room it needs there, in bytes. */
+  /** Disk space that the program needs, in bytes. */
   readonly programRoom: number;
-  /** systemd's unit of kubelet. */
+  /** The systemd unit of kubelet. */
   readonly kubeletUnit: string;
-  /** Where the kernel tells of processes. */
+  /** Mount point of procfs. */
   readonly procRoot: string;
-  /** Is there when systemd runs this node (sd_booted(3)). */
+  /** Exists if systemd is the init system (sd_booted(3)). */
   readonly systemdFolder: string;
-  /** The kernel's release: `6.1.0-18-amd64`. */
+  /** Kernel release: `6.1.0-18-amd64`. */
   readonly kernel: string;
-  /** Node's version: `20.19.0`. */
+  /** Version of Node: `20.19.0`. */
   readonly nodeVersion: string;
-  /** Who runs the checks; 0 is root. */
+  /** User id of the process; 0 is root. */
   readonly uid: number;
 }

@@ -6,14 +6,14 @@ import type { Change } from './change.ts';
 import { filesIn } from './program-files.ts';
 import { type Program, type ProgramFile, filesOf, originIn, originOf } from './programs.ts';
 
-/** Which program, and where it goes. */
+/** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {
   readonly program: Program;
   /** `/usr/local/lib/cri-resize-shim` */
   readonly to: string;
 }
 
-/** Whether the same program is there already, and nothing else. Rejects when the one to be installed is not whole. */
+/** Whether the folder has exactly the files of this program. Rejects if the program to install is incomplete. */
 export async function isInPlace({ program, to }: ProgramPlaces): Promise<boolean> {
   if (originOf(program) === originIn(program, to)) return true;
   const files = await filesOf(program);
@@ -25,7 +25,7 @@ export async function isInPlace({ program, to }: ProgramPlaces): Promise<boolean
 
 const pathsOf = (files: readonly ProgramFile[]): readonly string[] => files.map(({ path }) => path).toSorted();
 
-/** Copies the program beside its place, and swaps it in: what is there runs or is read as a whole, old or new. */
+/** Copies the program next to its target folder and swaps the folders, so that the target is always complete. */
 export function placing({ program, to }: ProgramPlaces): Change {
   const [fresh, old] = [`${to}.new`, `${to}.old`];
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
@@ -33,7 +33,7 @@ export function placing({ program, to }: ProgramPlaces): Change {
   return {
     says: `copy the program from ${originOf(program)} to ${to}`,
     async do() {
-      await takeUp(to);
+      await recoverOld(to);
       await rm(fresh, { recursive: true, force: true });
       await copyProgram({ program, to: fresh });
       hadOne = await isThere(to);
@@ -52,14 +52,14 @@ export function placing({ program, to }: ProgramPlaces): Change {
   };
 }
 
-/** Takes the program away. */
+/** Removes the program. */
 export function removingProgram(to: string): Change {
   const old = `${to}.old`;
   let isAside = false;
   return {
     says: `remove ${to}`,
     async do() {
-      await takeUp(to);
+      await recoverOld(to);
       await rename(to, old);
       isAside = true;
     },
@@ -70,14 +70,14 @@ export function removingProgram(to: string): Change {
   };
 }
 
-/** What an installation that was killed has set aside: the program, if none has come to its place. */
-async function takeUp(to: string): Promise<void> {
+/** Recovers from an installation that was killed: restores the old program if there is no new one. */
+async function recoverOld(to: string): Promise<void> {
   const old = `${to}.old`;
   if (await isThere(to)) await rm(old, { recursive: true, force: true });
   else if (await isThere(old)) await rename(old, to);
 }
 
-/** Copies all files of the program, into a folder that need not be there. */
+/** Copies all files of the program into a folder, and creates it if needed. */
 export async function copyProgram({ program, to }: ProgramPlaces): Promise<void> {
   for (const file of await filesOf(program)) await put(file, join(to, file.path));
 }
@@ -98,7 +98,7 @@ async function isSame(file: ProgramFile, there: string): Promise<boolean> {
 
 type Target = { readonly kind: 'link'; readonly to: string } | { readonly kind: 'file'; readonly path: string };
 
-/** What a file is to be: a symbolic link of a folder stays one. */
+/** The target form of a file. Symbolic links stay links. */
 async function targetOf(file: ProgramFile): Promise<Target> {
   if ('linkTo' in file) return { kind: 'link', to: file.linkTo };
   const to = await linkOf(file.from);
@@ -107,7 +107,7 @@ async function targetOf(file: ProgramFile): Promise<Target> {
 
 const PIECES = { highWaterMark: 1024 * 1024 };
 
-/** Piece by piece: the single executable is larger than what this process otherwise needs. */
+/** Compares in chunks: the single executable is larger than the memory that this process needs otherwise. */
 async function isSameContent(one: string, other: string): Promise<boolean> {
   if ((await stat(one)).size !== (await stat(other)).size) return false;
   const [first, second] = [createReadStream(one, PIECES), createReadStream(other, PIECES)];
@@ -124,7 +124,7 @@ async function isSameContent(one: string, other: string): Promise<boolean> {
   }
 }
 
-/** Where a symbolic link leads; undefined when it is none. */
+/** Returns the target of a symbolic link; undefined if the path is not a link. */
 async function linkOf(path: string): Promise<string | undefined> {
   try {
     return await readlink(path);

@@ -1,10 +1,10 @@
-/** The numbers with which a release begins: `6.1.0-18-amd64` is 6, 1 and 0. */
+/** Returns the leading numbers of a release: 6, 1 and 0 for `6.1.0-18-amd64`. */
 export function numbersOf(release: string): number[] {
   const [numbers = ''] = /^\d+(\.\d+)*/.exec(release) ?? [];
   return numbers === '' ? [] : numbers.split('.').map(Number);
 }
 
-/** Whether a release is that one or later. One without numbers is not. */
+/** Whether a release is at least `least`. False for a release without numbers. */
 export function isAtLeast(release: string, least: string): boolean {
   const [found, wanted] = [numbersOf(release), numbersOf(least)];
   if (found.length === 0) return false;

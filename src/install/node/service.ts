@@ -7,9 +7,9 @@ import type { Change } from './change.ts';
 import type { Node } from './node.ts';
 import { SERVICE, SOCKETS, type Site, UNITS } from './site.ts';
 import { systemctl, unitProperties } from './systemctl.ts';
-import { type Patience, waitUntil } from './waiting.ts';
+import { type Wait, waitUntil } from './waiting.ts';
 
-/** How the shim's units stand. */
+/** The units of the shim that are active and enabled. */
 export interface UnitsState {
   readonly active: readonly string[];
   readonly enabled: readonly string[];
@@ -19,43 +19,43 @@ export async function unitsState(): Promise<UnitsState> {
   const [active, enabled]: [string[], string[]] = [[], []];
   for (const unit of UNITS) {
     const property = await unitProperties(unit, ['ActiveState', 'UnitFileState']);
-    // Also one that systemd keeps trying to start.
+    // `activating` includes a unit that systemd restarts again and again.
     if (['active', 'activating', 'reloading'].includes(property('ActiveState')[0] ?? '')) active.push(unit);
     if (property('UnitFileState')[0] === 'enabled') enabled.push(unit);
   }
   return { active, enabled };
 }
 
-/** Whether there is nothing to start. */
+/** Whether all units are active and enabled and the shim is ready. */
 export async function isUp(node: Node, { active, enabled }: UnitsState): Promise<boolean> {
   const all = active.length === UNITS.length && enabled.length === UNITS.length;
   return all && (await missingOf(node)) === undefined;
 }
 
-/** The first of an upgrade, and so the last to be undone: by then everything that the older shim is started from is back. */
-export function keepingOlder({ node, patience }: Site): Change {
+/** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
+export function restartOnRollback({ node, wait }: Site): Change {
   return {
-    says: `${SERVICE} runs already: an older one, started anew should this be undone`,
+    says: `record that ${SERVICE} is running, to restart it on rollback`,
     do: () => Promise.resolve(),
     async undo() {
-      await systemctl(['restart', '--', SERVICE], patience.timeoutMs);
-      await waitUntil(unhurried(patience), () => missingOf(node));
+      await systemctl(['restart', '--', SERVICE], wait.timeoutMs);
+      await waitUntil(uninterrupted(wait), () => missingOf(node));
     },
   };
 }
 
-/** Starts what is written: enabled, and ready to resize. */
-export function starting({ node, patience }: Site, before: UnitsState): Change {
+/** Enables and starts the units, and waits until the shim is ready to resize. */
+export function starting({ node, wait }: Site, before: UnitsState): Change {
   const [stopped, disabled] = [missingIn(before.active), missingIn(before.enabled)];
   return {
     says: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
-      // A socket is not made for a service that runs with one of its own.
+      // systemd does not create a socket for a running service that opened its own.
       if (SOCKETS.some((unit) => stopped.includes(unit))) await systemctl(['stop', '--', SERVICE]);
       await systemctl(['start', '--', ...SOCKETS]);
-      await systemctl(['restart', '--', SERVICE], patience.timeoutMs).catch(withLastWords);
-      await waitUntil(patience, () => missingOf(node));
+      await systemctl(['restart', '--', SERVICE], wait.timeoutMs).catch(withLogLine);
+      await waitUntil(wait, () => missingOf(node));
     },
     async undo() {
       if (stopped.length > 0) await stop(stopped, node);
@@ -64,8 +64,8 @@ export function starting({ node, patience }: Site, before: UnitsState): Change {
   };
 }
 
-/** Stops what runs, and takes it off the next start of the machine. */
-export function stopping({ node, patience }: Site, before: UnitsState): Change {
+/** Stops and disables the units. */
+export function stopping({ node, wait }: Site, before: UnitsState): Change {
   return {
     says: `stop and disable ${UNITS.join(', ')}`,
     async do() {
@@ -75,13 +75,13 @@ export function stopping({ node, patience }: Site, before: UnitsState): Change {
     async undo() {
       if (before.enabled.length > 0) await systemctl(['enable', '--', ...before.enabled]);
       if (before.active.length === 0) return;
-      await systemctl(['start', '--', ...before.active], patience.timeoutMs);
-      await waitUntil(unhurried(patience), () => missingOf(node));
+      await systemctl(['start', '--', ...before.active], wait.timeoutMs);
+      await waitUntil(uninterrupted(wait), () => missingOf(node));
     },
   };
 }
 
-/** systemd leaves the sockets where they are (RemoveOnStop=no): nobody listens there any more. */
+/** Stops units and removes the sockets, which systemd keeps (RemoveOnStop=no). */
 async function stop(units: readonly string[], node: Node): Promise<void> {
   await systemctl(['stop', '--', ...units]);
   await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
@@ -91,23 +91,26 @@ async function stop(units: readonly string[], node: Node): Promise<void> {
   try {
     await rmdir(folder);
   } catch (error) {
-    // Not ours alone, or not there.
+    // Other files are in the folder, or it does not exist.
     if (!['ENOTEMPTY', 'ENOENT'].includes(errnoOf(error) ?? '')) throw error;
   }
 }
 
 const missingIn = (units: readonly string[]): readonly string[] => UNITS.filter((unit) => !units.includes(unit));
-const unhurried = (patience: Patience): Patience => ({ ...patience, signal: new AbortController().signal });
+/** The same timeout, without the interrupt: a rollback is not interrupted. */
+const uninterrupted = (wait: Wait): Wait => ({ ...wait, signal: new AbortController().signal });
 
-/** What the shim has said when it ended, where the journal has it. */
-async function withLastWords(error: unknown): Promise<never> {
-  const asked = ['--no-pager', '--output=cat', '--lines=20', `--unit=${SERVICE}`];
-  const said = await execa('journalctl', asked, { reject: false, timeout: 10_000 });
-  const last = (said.failed ? '' : said.stdout).split('\n').findLast((line) => line.startsWith('cri-resize-shim: '));
-  throw new Error(`${last ?? messageOf(error)}; journalctl -u ${SERVICE} says more`, { cause: error });
+/** Adds the last error line of the shim from the systemd journal to the error. */
+async function withLogLine(error: unknown): Promise<never> {
+  const args = ['--no-pager', '--output=cat', '--lines=20', `--unit=${SERVICE}`];
+  const result = await execa('journalctl', args, { reject: false, timeout: 10_000 });
+  const last = (result.failed ? '' : result.stdout)
+    .split('\n')
+    .findLast((line) => line.startsWith('cri-resize-shim: '));
+  throw new Error(`${last ?? messageOf(error)}, see journalctl -u ${SERVICE}`, { cause: error });
 }
 
-/** What is missing until the shim can resize; undefined: nothing. */
+/** Returns what is missing until the shim can resize; undefined if nothing is. */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
   try {
     const { shim } = await askRuntime(listen);
@@ -115,6 +118,6 @@ async function missingOf({ listen }: Node): Promise<string | undefined> {
     if (shim.ready) return undefined;
     return shim.checks.flatMap(({ name, ready, says }) => (ready ? [] : [`${name}: ${says}`])).join('; ');
   } catch (error) {
-    return `${listen} does not answer: ${messageOf(error)}; journalctl -u ${SERVICE} says why`;
+    return `${listen} does not answer: ${messageOf(error)}, see journalctl -u ${SERVICE}`;
   }
 }

@@ -1,34 +1,34 @@
 import type { Node } from './node.ts';
 import type { Program } from './programs.ts';
-import type { Patience } from './waiting.ts';
+import type { Wait } from './waiting.ts';
 
-/** A node, and what an installation puts where. */
+/** A node, and the paths of an installation. */
 export interface Site {
   readonly node: Node;
-  /** The program that is to be installed. */
+  /** The program to install. */
   readonly program: Program;
   /** `/usr/local/lib/cri-resize-shim` */
   readonly to: string;
-  /** Where an operator's shell finds resizectl: `/usr/local/bin/resizectl` */
+  /** resizectl in PATH: `/usr/local/bin/resizectl` */
   readonly commandFile: string;
-  /** Where systemd looks for units of this machine. */
+  /** The systemd unit folder: `/etc/systemd/system` */
   readonly unitFolder: string;
   readonly configFile: string;
-  /** What configFile is made of where there is none; `isConfigGiven`: also where there is another one. */
+  /** Content of a new configFile. With `isConfigGiven` it also replaces an existing file. */
   readonly configText: string;
   readonly isConfigGiven: boolean;
-  /** The flags that the service is started with. */
+  /** Environment file with the flags of the service. */
   readonly flagsFile: string;
-  /** For the shim to be ready, and for kubelet to come back. */
-  readonly patience: Patience;
+  /** How long to wait for the shim to become ready, and for kubelet to come back. */
+  readonly wait: Wait;
 }
 
 export const SERVICE = 'cri-resize-shim.service';
 export const SOCKETS: readonly string[] = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
 export const UNITS: readonly string[] = [SERVICE, ...SOCKETS];
 
-/** The endpoint that kubelet is given. */
+/** The endpoint of the shim, for kubelet. */
 export const oursOf = ({ node }: Site): string => `unix://${node.listen}`;
 
-/** The path of a socket, however it is written. */
+/** The path in a socket address, with or without `unix://`. */
 export const socketOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');

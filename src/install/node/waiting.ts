@@ -1,26 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-export interface Patience {
+export interface Wait {
   readonly timeoutMs: number;
-  /** Aborted when a person wants it to end. */
+  /** Aborts on an interrupt. */
   readonly signal: AbortSignal;
 }
 
-const AGAIN_MS = 250;
+const INTERVAL_MS = 250;
 
 /**
- * Looks again and again, since neither systemd's units nor another process' calls tell us by themselves.
- * @param look says what is still missing; undefined when nothing is. Its rejection ends the waiting.
+ * Polls, because neither systemd units nor the calls of another process send notifications.
+ * @param look returns what is still missing, or undefined. If it rejects, the wait ends.
  */
-export async function waitUntil(
-  { timeoutMs, signal }: Patience,
-  look: () => Promise<string | undefined>,
-): Promise<void> {
+export async function waitUntil({ timeoutMs, signal }: Wait, look: () => Promise<string | undefined>): Promise<void> {
   for (const until = Date.now() + timeoutMs; ; ) {
     const missing = await look();
     if (missing === undefined) return;
     signal.throwIfAborted();
-    if (Date.now() >= until) throw new Error(`not within ${timeoutMs / 1000} s: ${missing}`);
-    await delay(AGAIN_MS, undefined, { signal });
+    if (Date.now() >= until) throw new Error(`timed out after ${timeoutMs / 1000} s: ${missing}`);
+    await delay(INTERVAL_MS, undefined, { signal });
   }
 }

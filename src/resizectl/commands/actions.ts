@@ -18,13 +18,11 @@ import {
   printable,
 } from '../output/index.ts';
 
-/** A command at work: its arguments as they were given (`WISH...` in the place of the last). Gives the exit code. */
+/** Runs a command with its arguments (`CHANGE...` counts as several) and options. Returns the exit code. */
 export type Action = (context: Context, args: readonly string[], options: CommandOptions) => Promise<Exit>;
 
-const [first, second] = [
-  (args: readonly string[]): string => args[0] ?? '',
-  (args: readonly string[]): readonly string[] => args.slice(1),
-];
+const first = (args: readonly string[]): string => args[0] ?? '';
+const rest = (args: readonly string[]): readonly string[] => args.slice(1);
 
 export const actions: Readonly<Record<CommandName, Action>> = {
   'get pods': async ({ client, output, print }) => {
@@ -36,8 +34,8 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   },
   'get pod': (context, args) => showPod(context, first(args), podText),
   'describe pod': (context, args) => showPod(context, first(args), podDescription),
-  plan: (context, args, options) => resize(context, first(args), second(args), { ...options, dryRun: true }),
-  resize: (context, args, options) => resize(context, first(args), second(args), options),
+  plan: (context, args, options) => resize(context, first(args), rest(args), { ...options, dryRun: true }),
+  resize: (context, args, options) => resize(context, first(args), rest(args), options),
   watch: async (context, args) => {
     await watchPods(context, args[0]);
     return Exit.done;
@@ -49,16 +47,16 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   cancel: async ({ client, output, print }, args) => {
     const { resize: ended } = await client.call('CancelResize', { id: first(args) });
     print(output === 'json' || output === 'yaml' ? objectText({ resize: ended }, output) : endText(ended));
-    // What was asked for is that it goes on no more.
+    // The cancellation succeeded, so this is not the exit code 5 of a canceled resize.
     return ended.state === 'CANCELED' ? Exit.done : exitOf(ended);
   },
-  // Loads what no other command needs.
+  // Loaded on demand: no other command needs these modules.
   doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
   install: async (context, _args, options) => (await import('./install.ts')).install(context, options),
   uninstall: async (context, _args, options) => (await import('./install.ts')).uninstall(context, options),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
-    // grpc.health.v1.HealthCheckRequest of the process itself: an empty message.
+    // An empty grpc.health.v1.HealthCheckRequest asks for the health of the whole process.
     const answers = await client.raw('/grpc.health.v1.Health/Check', Buffer.alloc(0), 5000).then(
       () => 'answers',
       (error: unknown) => `does not answer: ${printable(wordsOfCall(messageOf(error)))}`,
@@ -68,8 +66,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   },
   completion: ({ print }, args) => {
     const shell = first(args);
-    if (!isShell(shell))
-      throw new UsageError(`no completion for ${JSON.stringify(shell)}: there is bash, zsh and fish`);
+    if (!isShell(shell)) throw new UsageError(`invalid shell ${JSON.stringify(shell)}: expected bash, zsh or fish`);
     print(completionScript(shell));
     return Promise.resolve(Exit.done);
   },

@@ -1,47 +1,52 @@
 import { parseMilli, parseQuantity } from '../../core/quantities/index.ts';
 import { UsageError } from '../output/index.ts';
 
-/** Limits or requests, as they are sent. */
+/** Limits or requests in the form of the resize API. */
 export interface Amounts {
   cpu?: string;
   memory?: string;
 }
 
-/** What ResizePodRequest asks of a pod. */
-export interface AskedOfPod {
-  readonly resources?: { readonly limits?: Amounts; readonly requests?: Amounts };
-  readonly containers: Readonly<Record<string, { readonly limits?: Amounts; readonly requests?: Amounts }>>;
+interface Resources {
+  limits?: Amounts;
+  requests?: Amounts;
+}
+
+/** The new values of a pod in the form of ResizePodRequest. */
+export interface RequestedValues {
+  readonly resources?: Readonly<Resources>;
+  readonly containers: Readonly<Record<string, Readonly<Resources>>>;
   readonly volumes: Readonly<Record<string, string>>;
 }
 
-type Wish =
+type Change =
   | { readonly kind: 'volume'; readonly name: string; readonly size: string }
   | {
       readonly kind: 'amount';
-      /** Undefined: the pod. */
+      /** Undefined: the pod itself. */
       readonly container: string | undefined;
-      readonly of: 'limits' | 'requests';
-      readonly what: 'cpu' | 'memory';
+      readonly field: 'limits' | 'requests';
+      readonly resource: 'cpu' | 'memory';
       readonly amount: string;
     };
 
-/** Reads `app.cpu=500m pod.memory=1Gi volume.cache=50%`. Throws UsageError for what is none of that, or there twice. */
-export function readWishes(texts: readonly string[]): AskedOfPod {
-  let pod: { limits?: Amounts; requests?: Amounts } | undefined;
-  const containers = new Map<string, { limits?: Amounts; requests?: Amounts }>();
+/** Parses changes such as `app.cpu=500m pod.memory=1Gi volume.cache=50%`. Throws UsageError for an invalid or repeated change. */
+export function parseChanges(texts: readonly string[]): RequestedValues {
+  let pod: Resources | undefined;
+  const containers = new Map<string, Resources>();
   const volumes = new Map<string, string>();
   for (const text of texts) {
-    const wish = readWish(text);
-    if (wish.kind === 'volume') {
-      if (volumes.has(wish.name)) throw twice(text);
-      volumes.set(wish.name, wish.size);
+    const change = parseChange(text);
+    if (change.kind === 'volume') {
+      if (volumes.has(change.name)) throw repeated(text);
+      volumes.set(change.name, change.size);
       continue;
     }
-    const { container, of, what, amount } = wish;
-    const asked = container === undefined ? (pod ??= {}) : (containers.get(container) ?? {});
-    if (container !== undefined) containers.set(container, asked);
-    if (asked[of]?.[what] !== undefined) throw twice(text);
-    asked[of] = { ...asked[of], [what]: amount };
+    const { container, field, resource, amount } = change;
+    const values = container === undefined ? (pod ??= {}) : (containers.get(container) ?? {});
+    if (container !== undefined) containers.set(container, values);
+    if (values[field]?.[resource] !== undefined) throw repeated(text);
+    values[field] = { ...values[field], [resource]: amount };
   }
   return {
     ...(pod !== undefined && { resources: pod }),
@@ -51,33 +56,36 @@ export function readWishes(texts: readonly string[]): AskedOfPod {
 }
 
 const forms =
-  'CONTAINER.cpu=500m, CONTAINER.memory=256Mi, pod.memory=1Gi, CONTAINER.requests.cpu=250m or volume.NAME=50%';
+  'CONTAINER.cpu=QUANTITY, CONTAINER.memory=QUANTITY, CONTAINER.requests.cpu=QUANTITY, pod.cpu=QUANTITY, pod.memory=QUANTITY or volume.NAME=SIZE';
 
-function readWish(text: string): Wish {
+function parseChange(text: string): Change {
   const [, key = '', value = ''] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
   const [, volume] = /^volume\.([^./]+)$/.exec(key) ?? [];
   if (volume !== undefined) return { kind: 'volume', name: volume, size: value };
-  const [, isNamed, name = '', of = 'limits', what] =
+  const [, prefix, name = '', field = 'limits', resource] =
     /^(container\/)?([^./]+)\.(?:(limits|requests)\.)?(cpu|memory)$/.exec(key) ?? [];
-  if ((of !== 'limits' && of !== 'requests') || (what !== 'cpu' && what !== 'memory'))
-    throw new UsageError(`${JSON.stringify(text)} is no wish: want ${forms}`);
-  const container = name === 'pod' && isNamed === undefined ? undefined : name;
-  return { kind: 'amount', container, of, what, amount: readAmount(key, of, what, value) };
+  if ((field !== 'limits' && field !== 'requests') || (resource !== 'cpu' && resource !== 'memory'))
+    throw new UsageError(`invalid change ${JSON.stringify(text)}: expected ${forms}`);
+  const container = name === 'pod' && prefix === undefined ? undefined : name;
+  return { kind: 'amount', container, field, resource, amount: parseAmount(key, field, resource, value) };
 }
 
-const twice = (text: string): UsageError => new UsageError(`${text.split('=', 1).join('')} is asked for twice`);
+const repeated = (text: string): UsageError => new UsageError(`${text.split('=', 1).join('')} is set twice`);
 
-function readAmount(key: string, of: 'limits' | 'requests', what: 'cpu' | 'memory', text: string): string {
-  if (of === 'limits' && (text === 'max' || text === '-1')) return 'max';
-  const value = what === 'cpu' ? parseMilli(text) : parseQuantity(text);
+function parseAmount(key: string, field: 'limits' | 'requests', resource: 'cpu' | 'memory', text: string): string {
+  if (field === 'limits' && (text === 'max' || text === '-1')) return 'max';
+  const value = resource === 'cpu' ? parseMilli(text) : parseQuantity(text);
   if (value === undefined) {
-    const want = what === 'cpu' ? 'CPUs, as in 500m or 1.5' : 'an amount of memory, as in 256Mi or 1G';
-    throw new UsageError(
-      `${key}: ${JSON.stringify(text)} is no quantity: want ${want}${of === 'limits' ? ', or max for no limit' : ''}`,
-    );
+    const expected = resource === 'cpu' ? 'CPUs such as 500m or 1.5' : 'an amount of memory such as 256Mi or 1G';
+    const orMax = field === 'limits' ? ', or max for no limit' : '';
+    throw new UsageError(`${key}: invalid quantity ${JSON.stringify(text)}: expected ${expected}${orMax}`);
   }
-  // The API keeps what is set then, which nobody means who writes it.
+  // In a ResizePodRequest, 0 means "keep the current value": nobody who types 0 means that.
   if (value === 0)
-    throw new UsageError(`${key}: 0 is no ${of === 'limits' ? 'limit; max takes it away' : 'request; leave it out'}`);
+    throw new UsageError(
+      field === 'limits'
+        ? `${key}: invalid limit 0: use max to remove the limit`
+        : `${key}: invalid request 0: leave it out to keep the current request`,
+    );
   return text;
 }

@@ -4,20 +4,20 @@ const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];
 export const isShell = (text: string): text is Shell => shells.some((shell) => shell === text);
 
-/** A completion script, made from the same table as --help. Pods are asked for as they are then. */
+/** Returns a completion script, generated from the command table. The script lists the pods each time it runs. */
 export function completionScript(shell: Shell): string {
   switch (shell) {
     case 'bash':
       return bash();
     case 'zsh':
-      // zsh runs bash's completions.
+      // zsh runs bash completions through bashcompinit.
       return `#compdef resizectl\nautoload -U +X bashcompinit && bashcompinit\n${bash()}`;
     case 'fish':
       return fish();
   }
 }
 
-/** `-o, --output <FORMAT>` is `-o` and `--output`. */
+/** The flags in `-o, --output <FORMAT>`: `-o` and `--output`. */
 const flagsOf = (texts: readonly { readonly flags: string }[]): string[] =>
   texts.flatMap(({ flags }) => flags.match(/--?[a-z-]+/g) ?? []);
 

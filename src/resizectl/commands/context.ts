@@ -2,22 +2,22 @@ import type { ResizeClient } from '../client.ts';
 import type { Output } from '../command-table.ts';
 import type { NodeOptions } from './this-node.ts';
 
-/** What every command works with. */
+/** What every command gets. */
 export interface Context {
   readonly client: ResizeClient;
   readonly output: Output;
-  /** To stdout, as it is. */
+  /** Writes to stdout. */
   readonly print: (text: string) => void;
-  /** Says on stderr what went wrong, and goes on. */
-  readonly complain: (error: unknown) => void;
+  /** Writes an error to stderr. */
+  readonly printError: (error: unknown) => void;
 }
 
-/** What the options of the command line may say. */
+/** The options of all commands. */
 export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions;
 
 export interface InstallOptions {
   readonly dryRun?: boolean;
-  /** A file with the shim's configuration. */
+  /** Path of a configuration file for the shim. */
   readonly config?: string;
   readonly kubeletUnit?: string;
   readonly timeout?: string;

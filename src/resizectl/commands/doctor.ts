@@ -4,24 +4,27 @@ import type { Context } from './context.ts';
 import { type NodeOptions, thisNode } from './this-node.ts';
 import { objectText, table } from '../output/index.ts';
 
-/** Of doctor alone: what else ends with these has another meaning. */
+/** Exit codes of doctor. They differ in meaning from those of the other commands. */
 const exits = { ok: Exit.done, warning: Exit.failed, failed: Exit.usage } as const;
 
-/** `resizectl doctor`. Gives the exit code. */
+/** `resizectl doctor`. Returns the exit code. */
 export async function doctor(
   { output, print }: Pick<Context, 'output' | 'print'>,
   options: NodeOptions,
 ): Promise<Exit> {
   const findings = await diagnose(thisNode(options));
-  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings }, output));
+  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings.map(jsonOf) }, output));
   else print(doctorText(findings));
   return exits[worstOf(findings)];
 }
 
-/** A line for each check; beneath, what to do. */
+/** The keys of the JSON output are stable: the remedy is called `cure` there. */
+const jsonOf = ({ check, result, says, remedy }: Finding): object => ({ check, result, says, cure: remedy });
+
+/** Formats one line per check, followed by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {
   const rows = findings.map(({ check, result, says }) => [check, result, says]);
-  const cures = findings.filter(({ cure }) => cure !== '').map(({ check, cure }) => [`  ${check}:`, cure]);
-  const todo = cures.length === 0 ? '' : `\nWhat to do:\n${table(cures)}`;
+  const remedies = findings.filter(({ remedy }) => remedy !== '').map(({ check, remedy }) => [`  ${check}:`, remedy]);
+  const todo = remedies.length === 0 ? '' : `\nWhat to do:\n${table(remedies)}`;
   return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${todo}`;
 }

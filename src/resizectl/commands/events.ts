@@ -14,7 +14,7 @@ import {
 
 type ResizeEvent = Responses['ResizeEvent'];
 
-/** An event as a line: when, of which resize, what. */
+/** Formats an event as one line: time, resize, pod, state or step. */
 export function eventLine({ time, resize_id: id, pod, state, step }: ResizeEvent): string {
   const clock = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString().slice(11, 23);
   const about = `${clock}  ${id.slice(0, 8)}  ${printable(`${pod.namespace}/${pod.name}`)}`;
@@ -27,7 +27,7 @@ export function eventLine({ time, resize_id: id, pod, state, step }: ResizeEvent
   return `${about}  ${stateText(state.state)}${why === '' ? '' : `: ${why}`}\n`;
 }
 
-/** `resizectl events`: until it is interrupted, or the shim ends. */
+/** `resizectl events`. Runs until it is interrupted or the shim stops. */
 export async function events({ client, output, print }: Context, pod: string | undefined): Promise<void> {
   const watch = client.watch(pod === undefined ? undefined : await findPod(client, pod));
   for await (const event of watch) {
@@ -35,7 +35,7 @@ export async function events({ client, output, print }: Context, pod: string | u
   }
 }
 
-/** `resizectl watch`: pods, and each again once a resize of it has come to an end. */
+/** `resizectl watch`: prints all pods, then a pod again each time a resize of it ends. */
 export async function watchPods({ client, output, print }: Context, pod: string | undefined): Promise<void> {
   const ref = pod === undefined ? undefined : await findPod(client, pod);
   const show = (shown: WirePod): void =>
@@ -48,11 +48,11 @@ export async function watchPods({ client, output, print }: Context, pod: string 
   else present.forEach(show);
   for await (const { pod: identity, state } of watch) {
     if (state === undefined || state.state === 'PROPOSED' || state.state === 'IN_PROGRESS') continue;
-    // It may have gone since.
+    // The pod may be gone by now.
     const { pods } = await client.call('ListPods', {});
     const found = pods.find((other) => other.identity.sandbox_id === identity.sandbox_id);
     if (found === undefined)
-      print(`${printable(`${identity.namespace}/${identity.name}`)} (${shortId(identity.sandbox_id)}) has gone\n`);
+      print(`${printable(`${identity.namespace}/${identity.name}`)} (${shortId(identity.sandbox_id)}) is gone\n`);
     else show(found);
   }
 }

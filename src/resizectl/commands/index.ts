@@ -1,2 +1,3 @@
+/** The commands of resizectl. */
 export { actions } from './actions.ts';
 export type { CommandOptions, Context } from './context.ts';

@@ -18,6 +18,7 @@ import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';
 import { thisNode, thisProgram } from './this-node.ts';
 import { UsageError } from '../output/index.ts';
+
 type Print = Pick<Context, 'print'>;
 
 const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
@@ -28,25 +29,26 @@ const exits: Readonly<Record<Ended, Exit>> = {
   'undo failed': Exit.undoFailed,
 };
 
-/** `resizectl install`. Gives the exit code. */
+/** `resizectl install`. Returns the exit code. */
 export async function install({ print }: Print, options: InstallOptions): Promise<Exit> {
   return changing({ print }, options, async (site) => {
     const findings = await diagnose(site.node);
     if (worstOf(findings) !== 'failed') return planInstall(site);
     print(doctorText(findings));
-    throw new Refusal('this node is not fit for the shim, see above', 'mend what has failed, and try again');
+    throw new Refusal('a check failed, see above', 'fix the failed checks, and try again');
   });
 }
 
-/** `resizectl uninstall`. Gives the exit code. */
+/** `resizectl uninstall`. Returns the exit code. */
 export async function uninstall({ print }: Print, options: InstallOptions): Promise<Exit> {
   let kept: readonly string[] = [];
   const exit = await changing({ print }, options, async (site) => {
-    if (site.node.uid !== 0) throw new Refusal(`uid ${site.node.uid} may not do this`, 'run it as root');
+    if (site.node.uid !== 0)
+      throw new Refusal(`running as uid ${site.node.uid}, not as root`, 'run the command as root');
     kept = [site.configFile, site.flagsFile, site.node.stateFolder];
     return planUninstall(site);
   });
-  if (exit === Exit.done) print(`kept, if it is there: ${kept.join(', ')}\n`);
+  if (exit === Exit.done) print(`kept, if present: ${kept.join(', ')}\n`);
   return exit;
 }
 
@@ -56,23 +58,23 @@ async function changing(
   planOf: (site: Site) => Promise<Plan>,
 ): Promise<Exit> {
   const ending = new AbortController();
-  const end = (signal: NodeJS.Signals): void => ending.abort(new Error(`ended by ${signal}`));
-  // Whoever reads our output may have read enough: no node is left half way for that.
+  const end = (signal: NodeJS.Signals): void => ending.abort(new Error(`interrupted by ${signal}`));
+  // A closed pipe (`| head`) must not end the process half way.
   process.stdout.removeAllListeners('error').on('error', () => undefined);
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
   for (const signal of signals) process.on(signal, end);
   try {
-    const tell = (line: string): void => print(`${line}\n`);
+    const printLine = (line: string): void => print(`${line}\n`);
     const { changes, already } = await planOf(thisSite(options, ending.signal));
-    for (const line of already) tell(`already: ${line}`);
+    for (const line of already) printLine(`already: ${line}`);
     if (options.dryRun === true) {
-      for (const { says } of changes) tell(`would: ${says}`);
+      for (const { says } of changes) printLine(`would: ${says}`);
       return Exit.done;
     }
-    return exits[await carryOut(changes, tell, ending.signal)];
+    return exits[await carryOut(changes, printLine, ending.signal)];
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.cure}`, { cause: error });
+    throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.remedy}`, { cause: error });
   } finally {
     for (const signal of signals) process.off(signal, end);
   }
@@ -81,9 +83,11 @@ async function changing(
 function thisSite({ config, kubeletUnit, timeout }: InstallOptions, signal: AbortSignal): Site {
   const timeoutMs = timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(timeout);
   if (timeoutMs === undefined || timeoutMs === 0)
-    throw new UsageError(`--timeout: ${JSON.stringify(timeout)} is no duration: want 30s or 2m`);
+    throw new UsageError(
+      `--timeout: invalid duration ${JSON.stringify(timeout)}: expected a duration such as 30s or 2m`,
+    );
   const given = config === undefined ? undefined : configurationIn(config);
-  if (config !== undefined && given === undefined) throw new UsageError(`--config: ${config} is not there`);
+  if (config !== undefined && given === undefined) throw new UsageError(`--config: no such file: ${config}`);
   const settings = settingsOf(given ?? configurationIn(CONFIG_FILE) ?? '', config ?? CONFIG_FILE);
   const to = '/usr/local/lib/cri-resize-shim';
   return {
@@ -96,11 +100,11 @@ function thisSite({ config, kubeletUnit, timeout }: InstallOptions, signal: Abor
     configText: given ?? configurationExample({ isCommentedOut: true }),
     isConfigGiven: given !== undefined,
     flagsFile: '/etc/default/cri-resize-shim',
-    patience: { timeoutMs, signal },
+    wait: { timeoutMs, signal },
   };
 }
 
-/** The text of a configuration; undefined when the file is not there. Throws UsageError. */
+/** Reads a configuration file; returns undefined if it does not exist. Throws UsageError if it cannot be read. */
 function configurationIn(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8');
@@ -110,7 +114,7 @@ function configurationIn(file: string): string | undefined {
   }
 }
 
-/** What a configuration says of this node. Whether all of it makes sense is for the shim to say. Throws UsageError. */
+/** Reads the settings that matter to the installation. The shim itself validates the rest. Throws UsageError. */
 function settingsOf(text: string, file: string): { containerRuntimeEndpoint?: string; stateFolder?: string } {
   try {
     const read: unknown = parse(text);

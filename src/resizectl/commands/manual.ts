@@ -9,7 +9,7 @@ import {
   programText,
 } from '../command-table.ts';
 
-/** resizectl(1) in troff (man(7)), made from the same table as --help. */
+/** Returns resizectl(1) in troff (man(7)), generated from the command table. */
 export function manualPage(): string {
   const { name, summary, description } = programText;
   return [
@@ -50,17 +50,19 @@ const synopsis = ({ name, arguments: args }: CommandText): string =>
 function commandLines(text: CommandText): string[] {
   const { summary, description, options, examples } = text;
   return [
-    ...[
-      '.SS',
-      synopsis(text).replace('resizectl ', ''),
-      `${escaped(summary.charAt(0).toUpperCase() + summary.slice(1))}.`,
-    ],
+    '.SS',
+    synopsis(text).replace('resizectl ', ''),
+    `${escaped(summary.charAt(0).toUpperCase() + summary.slice(1))}.`,
     ...(description.length > 0 ? ['.PP', ...paragraphs(description)] : []),
     ...options.flatMap(optionLines),
     ...examples.flatMap(([line, what]) => [
       '.PP',
       ...(what === '' ? [] : [`${escaped(what.charAt(0).toUpperCase() + what.slice(1))}:`]),
-      ...['.RS 4', '.nf', escaped(line), '.fi', '.RE'],
+      '.RS 4',
+      '.nf',
+      escaped(line),
+      '.fi',
+      '.RE',
     ]),
   ];
 }
@@ -71,7 +73,7 @@ const optionLines = ({ flags, description }: OptionText): string[] => [
   escaped(description),
 ];
 
-/** Nothing is a request or an escape: hyphens are those that can be copied, and no line begins with a control character. */
+/** Escapes text for troff: no escapes, no lines that start with a control character, and hyphens that can be copied from the page. */
 function escaped(text: string): string {
   return text.replaceAll('\\', '\\e').replaceAll('-', '\\-').replaceAll("'", '\\(aq').replace(/^\./gm, '\\&.');
 }

@@ -4,7 +4,7 @@ import type { ResizeClient, Watch } from '../client.ts';
 import { Exit } from '../command-table.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
-import { readWishes } from './changes.ts';
+import { parseChanges } from './changes.ts';
 import type { Responses, WirePodRef, WireResize } from '../../api/wire/index.ts';
 import {
   UsageError,
@@ -16,70 +16,76 @@ import {
   objectText,
   stepsTable,
 } from '../output/index.ts';
-/** The API's own, where none is given. */
+
+/** The default of the API. */
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** Undoing takes time of its own, and the answer goes a way. */
+/** The rollback takes extra time, and so does the response. */
 const MARGIN_MS = 10_000;
 
-/** `resizectl resize` and, with a dry run, `resizectl plan`. Gives the exit code. Rejects as the API refuses. */
+/** `resizectl resize` and, with a dry run, `resizectl plan`. Returns the exit code. Rejects with the error of the API. */
 export async function resize(
   context: Context,
   pod: string,
-  wishes: readonly string[],
+  changes: readonly string[],
   options: ResizeOptions,
 ): Promise<Exit> {
   const { client, output } = context;
-  const timeoutMs = readTimeout(options.timeout);
-  const asked = readWishes(wishes);
+  const timeoutMs = parseTimeout(options.timeout);
+  const values = parseChanges(changes);
   if (options.dryRun === true && options.defer === true)
-    throw new UsageError('--dry-run changes nothing, now or later: leave out --defer');
+    throw new UsageError('--dry-run and --defer exclude each other: a dry run has nothing to retry');
   const ref = await sandboxOf(client, pod);
   const request = {
-    ...{ pod: ref, ...asked, dry_run: options.dryRun === true, defer: options.defer === true },
+    pod: ref,
+    ...values,
+    dry_run: options.dryRun === true,
+    defer: options.defer === true,
     ...(timeoutMs !== undefined && {
       timeout: { seconds: Math.floor(timeoutMs / 1000), nanos: (timeoutMs % 1000) * 1e6 },
     }),
   };
-  const ask = (): Promise<Responses['ResizePodResponse']> =>
+  const send = (): Promise<Responses['ResizePodResponse']> =>
     client.call('ResizePod', request, (timeoutMs ?? DEFAULT_TIMEOUT_MS) + MARGIN_MS);
-  if (options.dryRun === true) return planned(context, (await ask()).resize);
-  const done = output === 'table' ? await watched(context, ref, ask) : await settled(client, ask);
-  if (output === 'table') context.print(`${endText(done.resize)}${changesTable(done.resize)}`);
-  else context.print(objectText({ resize: done.resize }, output === 'yaml' ? 'yaml' : 'json'));
-  if (done.error !== undefined) context.complain(done.error);
-  return exitOf(done.resize);
+  if (options.dryRun === true) return printPlan(context, (await send()).resize);
+  const result = output === 'table' ? await resizeWithEvents(context, ref, send) : await resultOf(client, send);
+  if (output === 'table') context.print(`${endText(result.resize)}${changesTable(result.resize)}`);
+  else context.print(objectText({ resize: result.resize }, output === 'yaml' ? 'yaml' : 'json'));
+  if (result.error !== undefined) context.printError(result.error);
+  return exitOf(result.resize);
 }
 
-/** The sandbox itself: what is watched and what is resized are then one, whatever becomes of the pod in between. */
+/** Resolves the pod to its sandbox id: events and resize then concern the same sandbox, even if the pod is replaced meanwhile. */
 async function sandboxOf(client: ResizeClient, text: string): Promise<WirePodRef> {
   const { pod } = await client.call('GetPod', { pod: await findPod(client, text) });
   return { sandbox_id: pod.identity.sandbox_id };
 }
 
-function planned({ output, print }: Context, resize: WireResize): Exit {
+function printPlan({ output, print }: Context, resize: WireResize): Exit {
   if (output !== 'table') print(objectText({ resize }, output === 'yaml' ? 'yaml' : 'json'));
   else print(`${stepsTable(resize.steps, true)}${resize.steps.length > 0 ? '\n' : ''}${changesTable(resize)}`);
   return Exit.done;
 }
 
-function readTimeout(text: string | undefined): number | undefined {
+function parseTimeout(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const ms = parseDuration(text);
   if (ms === undefined || ms === 0)
-    throw new UsageError(`--timeout: ${JSON.stringify(text)} is no duration: want 500ms, 30s or 2m`);
+    throw new UsageError(
+      `--timeout: invalid duration ${JSON.stringify(text)}: expected a duration such as 500ms, 30s or 2m`,
+    );
   return ms;
 }
 
-interface Done {
+interface Result {
   readonly resize: WireResize;
-  /** What its caller was told instead of an answer. */
+  /** The error with which the API answered, if it did. */
   readonly error?: unknown;
 }
 
-/** The resize as it ended, also where the API answers with an error: it is kept all the same. Rejects when there is none. */
-async function settled(client: ResizeClient, ask: () => Promise<Responses['ResizePodResponse']>): Promise<Done> {
+/** Sends the request and returns the resize in its final state, also if the API answers with an error. Rejects if the error names no resize. */
+async function resultOf(client: ResizeClient, send: () => Promise<Responses['ResizePodResponse']>): Promise<Result> {
   try {
-    return await ask();
+    return await send();
   } catch (error) {
     const id = isServiceError(error) ? errorInfoOf(error)?.metadata['resize'] : undefined;
     if (id === undefined) throw error;
@@ -88,38 +94,38 @@ async function settled(client: ResizeClient, ask: () => Promise<Responses['Resiz
   }
 }
 
-/** The same, and each step is shown as it happens. Where no more may watch, the steps are shown at the end. */
-async function watched(
+/** Like {@link resultOf}, and prints each step as it happens. If the shim accepts no further watcher, prints the steps at the end. */
+async function resizeWithEvents(
   context: Context,
   ref: WirePodRef,
-  ask: () => Promise<Responses['ResizePodResponse']>,
-): Promise<Done> {
+  send: () => Promise<Responses['ResizePodResponse']>,
+): Promise<Result> {
   const watch = context.client.watch(ref);
   try {
     await watch.opened;
   } catch (error) {
-    context.complain(error);
-    const done = await settled(context.client, ask);
-    context.print(stepsTable(done.resize.steps, false));
-    return done;
+    context.printError(error);
+    const result = await resultOf(context.client, send);
+    context.print(stepsTable(result.resize.steps, false));
+    return result;
   }
-  const seen = follow(context, watch);
+  const events = printEvents(context, watch);
   try {
-    const done = await settled(context.client, ask);
-    // The events were sent before the answer, but on another stream: the last one may still be on its way.
-    await seen.reached(done.resize);
-    return done;
+    const result = await resultOf(context.client, send);
+    // The events were sent before the response, but on another stream: the last one may arrive later.
+    await events.reached(result.resize);
+    return result;
   } finally {
     watch.cancel();
-    await seen.over;
+    await events.ended;
   }
 }
 
-/** Prints events as they come. Of other resizes of this pod too: what they do is done to it. */
-function follow(
+/** Prints events as they arrive, including those of other resizes of this pod. */
+function printEvents(
   { print }: Context,
   watch: Watch,
-): { reached(resize: Pick<WireResize, 'id' | 'state'>): Promise<void>; readonly over: Promise<void> } {
+): { reached(resize: Pick<WireResize, 'id' | 'state'>): Promise<void>; readonly ended: Promise<void> } {
   const seen = new Set<string>();
   const waiting = new Map<string, () => void>();
   const read = async (): Promise<void> => {
@@ -133,23 +139,23 @@ function follow(
         waiting.get(key)?.();
       }
     } catch {
-      // Cancelled by us at the end; or cut off, and then the answer itself tells how it ended.
+      // Either we cancelled the watch, or it was cut off: then the response itself has the final state.
     }
     for (const wake of waiting.values()) wake();
   };
-  const over = read();
+  const ended = read();
   return {
-    over,
+    ended,
     reached({ id, state }) {
       const key = `${id} ${state}`;
       return seen.has(key)
         ? Promise.resolve()
-        : Promise.race([over, new Promise<void>((resolve) => waiting.set(key, resolve))]);
+        : Promise.race([ended, new Promise<void>((resolve) => waiting.set(key, resolve))]);
     },
   };
 }
 
-/** The state of a resize as an exit code. */
+/** Returns the exit code for the final state of a resize. */
 export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>): Exit {
   switch (state) {
     case 'COMPLETED':
@@ -157,7 +163,7 @@ export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>):
     case 'DEFERRED':
       return Exit.deferred;
     case 'CANCELED':
-      // One that did not fit yet says why; the others, by whom they were ended.
+      // A resize that did not fit carries its error reason. The others carry CANCELLED, SUPERSEDED or POD_GONE.
       return reason in Reason ? Exit.infeasible : Exit.canceled;
     case 'INFEASIBLE':
       return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;

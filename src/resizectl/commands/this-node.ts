@@ -7,7 +7,7 @@ import { type Node, OWN_NODE, type Program, nodeProgramOf } from '../../install/
 import { defaultKubeletUnit } from '../command-table.ts';
 import { socketPath } from '../socket.ts';
 
-/** Where things are on a node, if not at their usual places. */
+/** Paths on the node that differ from the defaults. */
 export interface NodeOptions {
   readonly listen?: string;
   readonly containerRuntimeEndpoint?: string;
@@ -15,20 +15,20 @@ export interface NodeOptions {
   readonly kubeletUnit?: string;
 }
 
-/** A folder of the program with its parts, in bytes, without a Node of its own. */
+/** Upper bound for the size of the program folder without Node, in bytes. */
 const FOLDER_BYTES = 100 * 1024 * 1024;
 
-/** The folder of the program that runs here: dist/.. of a checkout, or of the self-contained folder. */
+/** The folder of the running program: the parent of dist/ in a checkout or in the self-contained folder. */
 const ownFolder = (): string => dirname(dirname(realpathSync(process.argv[1] ?? '')));
 
-/** What runs here, to be put into the folder `to`. */
+/** The running program as the source of an installation into the folder `to`. */
 export function thisProgram(to: string): Program {
   if (isSea()) return { kind: 'executable', file: process.execPath };
   const folder = ownFolder();
   return { kind: 'folder', folder, node: nodeProgramOf(folder, to), arch: process.arch };
 }
 
-/** The program with the Node that goes along with it, if one does. */
+/** Size of the program in bytes, including its own Node if it has one. */
 function programBytes(): number {
   if (isSea()) return statSync(process.execPath).size;
   return FOLDER_BYTES + (statSync(join(ownFolder(), OWN_NODE), { throwIfNoEntry: false })?.size ?? 0);
@@ -46,7 +46,7 @@ export function thisNode(options: NodeOptions): Node {
     resizeListen: socketPath('--resize-listen', defaultOf('resizeListen')),
     stateFolder: options.stateFolder ?? defaultOf('stateFolder'),
     programFolder: '/usr/local/lib',
-    // Twice: an upgrade has both for a while.
+    // An upgrade keeps the old and the new program for a while.
     programRoom: 2 * programBytes(),
     kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
     procRoot: '/proc',

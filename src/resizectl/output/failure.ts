@@ -1,17 +1,17 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
 import { Reason, wordsOfCall } from '../../core/errors/index.ts';
-import { cureOf } from './remedies.ts';
+import { remedyOf } from './remedies.ts';
 import { printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
 import { Exit } from '../command-table.ts';
 
-/** What was asked makes no sense. */
+/** The command line is invalid. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** A failure as a person is told of it. */
-export interface Told {
+/** An error in the form in which it is printed. */
+export interface ErrorReport {
   readonly lines: readonly string[];
   readonly exit: Exit;
 }
@@ -19,45 +19,46 @@ export interface Told {
 export const isServiceError = (error: unknown): error is ServiceError =>
   error instanceof Error && 'code' in error && typeof error.code === 'number' && 'metadata' in error;
 
-/** Says what went wrong, and what to do about it. */
-export function tell(error: unknown, endpoint: string): Told {
+/** Returns the lines to print for an error, with its remedy, and the exit code. */
+export function reportOf(error: unknown, endpoint: string): ErrorReport {
   if (error instanceof UsageError) return { lines: [error.message], exit: Exit.usage };
   if (!isServiceError(error))
     return { lines: [error instanceof Error ? error.message : String(error)], exit: Exit.failed };
   const info = errorInfoOf(error);
   if (info === undefined) return { lines: transportLines(error, endpoint), exit: Exit.failed };
-  const cure = cureOf(info.reason);
-  const lines = [`${info.reason}: ${printable(error.details)}`, ...(cure === undefined ? [] : [`what to do: ${cure}`])];
+  const remedy = remedyOf(info.reason);
+  const message = `${info.reason}: ${printable(error.details)}`;
+  const lines = remedy === undefined ? [message] : [message, `what to do: ${remedy}`];
   return { lines, exit: exitOf(info.reason) };
 }
 
-/** Nothing was reached, or something that is not the shim. */
+/** The lines for a call that reached nothing, or something that is not the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
   const name = status[code];
   const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(wordsOfCall(details))}`];
   if (code !== status.UNAVAILABLE) return lines;
   return [
     ...lines,
-    'what to do: look whether cri-resize-shim runs (systemctl status cri-resize-shim), serves the API there (--resize-listen, --intercept), and whether you may connect (root may, by default); --endpoint names another socket',
+    'what to do: check that cri-resize-shim is running (systemctl status cri-resize-shim), that it serves the API at this socket (--resize-listen, --intercept), and that you have permission to connect (by default only root has); use --endpoint for another socket',
   ];
 }
 
-const unknownThings: ReadonlySet<string> = new Set([Reason.UNKNOWN_POD, Reason.AMBIGUOUS_POD, Reason.UNKNOWN_RESIZE]);
-const notSaid: ReadonlySet<string> = new Set([
+const notFound: ReadonlySet<string> = new Set([Reason.UNKNOWN_POD, Reason.AMBIGUOUS_POD, Reason.UNKNOWN_RESIZE]);
+const unknownResult: ReadonlySet<string> = new Set([
   Reason.INTERNAL,
   Reason.STOPPING,
   Reason.TOO_MANY_WATCHERS,
   Reason.WATCHER_TOO_SLOW,
 ]);
 
-/** Of a resize that has no state, since it never came to one. */
+/** Returns the exit code for an error without a resize. */
 function exitOf(reason: string): Exit {
-  if (unknownThings.has(reason)) return Exit.usage;
-  if (notSaid.has(reason)) return Exit.failed;
+  if (notFound.has(reason)) return Exit.usage;
+  if (unknownResult.has(reason)) return Exit.failed;
   return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
 }
 
-/** What a call failed with, as the shim tells it; undefined where it does not. */
+/** Returns the ErrorInfo of the shim in an error; undefined if the error does not come from the shim. */
 export function errorInfoOf(error: ServiceError): ErrorInfo | undefined {
   const [details] = error.metadata.get('grpc-status-details-bin');
   return Buffer.isBuffer(details) ? decodeStatusDetails(details) : undefined;

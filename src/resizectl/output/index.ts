@@ -1,4 +1,5 @@
-export { UsageError, errorInfoOf, isServiceError, tell } from './failure.ts';
+/** What resizectl prints: tables, objects and errors. */
+export { UsageError, errorInfoOf, isServiceError, reportOf } from './failure.ts';
 export { objectText } from './objects.ts';
 export { findPod, nameOf } from './pods.ts';
 export { durationText, printable, table } from './text.ts';

@@ -2,8 +2,8 @@ import { stringify } from 'yaml';
 import type { Output } from '../command-table.ts';
 
 /**
- * An answer of the API as an object for programs: fields and enums by the names of proto/criresize, timestamps in RFC 3339,
- * durations in seconds with their unit (`0.0012s`), as protobuf's JSON has them; sizes stay numbers.
+ * Converts a response of the API to an object for programs: fields and enums have the names of proto/criresize, timestamps are
+ * RFC 3339 and durations seconds with their unit (`0.0012s`) as in the JSON mapping of protobuf. Sizes stay numbers.
  */
 export function plainObject(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) return value.map((item) => plainObject(item));
@@ -24,7 +24,7 @@ const momentText = ({ seconds, nanos }: Span): string =>
   new Date(seconds * 1000 + Math.floor(nanos / 1e6)).toISOString();
 const spanText = ({ seconds, nanos }: Span): string => `${Number((seconds + nanos / 1e9).toFixed(9))}s`;
 
-/** As JSON or YAML; a line of its own each with `lines`. */
+/** Formats an object as JSON or YAML. @param lines one object per line (YAML: per document), for streams */
 export function objectText(value: object, output: Extract<Output, 'json' | 'yaml'>, lines = false): string {
   const object = plainObject(value);
   if (output === 'yaml') return `${lines ? '---\n' : ''}${stringify(object)}`;

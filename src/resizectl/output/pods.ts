@@ -6,8 +6,8 @@ import type { WirePod, WirePodIdentity, WirePodRef } from '../../api/wire/index.
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
 /**
- * Whom a text names: `namespace/name`, a uid, a name, or the beginning of a sandbox id. Rejects with UsageError when nobody or
- * several are meant, and says who might be.
+ * Finds a pod by `namespace/name`, uid, name, or a prefix of its sandbox id. Rejects with UsageError if no pod or several pods
+ * match; the error lists the candidates.
  */
 export async function findPod(client: ResizeClient, text: string): Promise<WirePodRef> {
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
@@ -15,7 +15,7 @@ export async function findPod(client: ResizeClient, text: string): Promise<WireP
   if (isUid(text)) return { uid: text };
   if (text === '' || text.includes('/'))
     throw new UsageError(
-      `${JSON.stringify(text)} names no pod: want NAME, NAMESPACE/NAME, a uid or the beginning of a sandbox id`,
+      `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or a prefix of a sandbox id`,
     );
   const { pods } = await client.call('ListPods', {});
   return chooseFrom(
@@ -24,30 +24,28 @@ export async function findPod(client: ResizeClient, text: string): Promise<WireP
   );
 }
 
-/** A whole name goes before the beginning of an id. Several sandboxes of one pod are that pod: the shim knows which one runs. */
+/** A full name takes precedence over a prefix of an id. Several sandboxes of one uid count as one pod: the shim knows which one runs. */
 export function chooseFrom(pods: readonly WirePodIdentity[], text: string): WirePodRef {
   const named = pods.filter(({ name }) => name === text);
   const uids = [...new Set(named.map(({ uid }) => uid))];
   if (uids.length === 1) return { uid: uids.join() };
   if (uids.length > 1) throw ambiguous(text, named);
-  const begun = pods.filter(({ sandbox_id: id }) => id.startsWith(text));
-  const [only, ...more] = begun;
+  const byPrefix = pods.filter(({ sandbox_id: id }) => id.startsWith(text));
+  const [only, ...more] = byPrefix;
   if (only !== undefined && more.length === 0) return { sandbox_id: only.sandbox_id };
-  if (begun.length > 0) throw ambiguous(text, begun);
-  const uid = pods.filter((pod) => pod.uid.startsWith(text));
-  const whole = [...new Set(uid.map((pod) => pod.uid))];
-  if (whole.length === 1) return { uid: whole.join() };
-  if (whole.length > 1) throw ambiguous(text, uid);
-  throw new UsageError(
-    `no pod of this node is named ${JSON.stringify(text)}, or has an id that begins so; resizectl get pods lists them`,
-  );
+  if (byPrefix.length > 0) throw ambiguous(text, byPrefix);
+  const byUid = pods.filter(({ uid }) => uid.startsWith(text));
+  const matchingUids = [...new Set(byUid.map(({ uid }) => uid))];
+  if (matchingUids.length === 1) return { uid: matchingUids.join() };
+  if (matchingUids.length > 1) throw ambiguous(text, byUid);
+  throw new UsageError(`no pod on this node matches ${JSON.stringify(text)}; resizectl get pods lists the pods`);
 }
 
 function ambiguous(text: string, pods: readonly WirePodIdentity[]): UsageError {
   const candidates = pods.map(
     ({ namespace, name, sandbox_id: id }) => `  ${printable(`${namespace}/${name}`)} (${printable(id.slice(0, 13))})`,
   );
-  return new UsageError([`${JSON.stringify(text)} may be any of these pods; say which:`, ...candidates].join('\n'));
+  return new UsageError([`${JSON.stringify(text)} matches several pods, specify one of:`, ...candidates].join('\n'));
 }
 
 export const nameOf = ({ identity }: Pick<WirePod, 'identity'>): string => `${identity.namespace}/${identity.name}`;

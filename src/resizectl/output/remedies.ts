@@ -1,7 +1,7 @@
 import type { Reason } from '../../core/errors/index.ts';
 
 /** What to do about each reason: the last column of docs/errors.md, which a test compares. */
-export const cures: Readonly<Record<Reason, string>> = {
+export const remedies: Readonly<Record<Reason, string>> = {
   INVALID_VALUE:
     'correct the request; the message names the field and the value; field is its path in a request of the resize API',
   INVALID_ANNOTATION: 'correct the annotation',
@@ -37,5 +37,5 @@ export const cures: Readonly<Record<Reason, string>> = {
   INTERNAL: 'report it, with the log line',
 };
 
-export const cureOf = (reason: string): string | undefined =>
-  Object.hasOwn(cures, reason) ? cures[reason as Reason] : undefined;
+export const remedyOf = (reason: string): string | undefined =>
+  Object.hasOwn(remedies, reason) ? remedies[reason as Reason] : undefined;

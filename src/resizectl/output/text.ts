@@ -1,10 +1,10 @@
-/** Text for people: aligned tables, amounts, and nothing that a terminal would take for a command. */
+/** Text for people: aligned tables, amounts, and no terminal control characters. */
 
-/** Names and messages come from elsewhere: control characters (escape sequences among them) become `?`. */
+/** Replaces control characters, and so escape sequences, by `?`: names and messages come from other programs. */
 // biome-ignore lint: the control characters are what this is about.
 export const printable = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '?');
 
-/** Columns as wide as their widest cell, with three blanks between; the last one ends where it ends. */
+/** Formats rows as columns, separated by three blanks. The last column is not padded. */
 export function table(rows: readonly (readonly string[])[]): string {
   const cells = rows.map((row) => row.map(printable));
   const widths = cells.reduce<number[]>(
@@ -26,20 +26,20 @@ const units = [
   ['Ki', 2 ** 10],
 ] as const;
 
-/** `256Mi`, `1.5Gi`, `12.3Mi`: about, for people. */
+/** Formats bytes with one decimal: `256Mi`, `1.5Gi`, `12.3Mi`. */
 export function sizeText(bytes: number): string {
   const [unit, size] = units.find(([, least]) => bytes >= least) ?? ['', 1];
   const amount = bytes / size;
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)}${unit}`;
 }
 
-/** `1280Mi`: exactly, in the largest unit of which it is a whole number. */
-export function wholeSizeText(bytes: number): string {
+/** Formats bytes exactly, in the largest unit that gives a whole number: `1280Mi`. */
+export function exactSizeText(bytes: number): string {
   const [unit, size] = units.find(([, one]) => bytes > 0 && bytes % one === 0) ?? ['', 1];
   return `${bytes / size}${unit}`;
 }
 
-/** A limit as the API tells it, without the last digits where it is not whole. */
+/** Formats a limit of the API; a number of bytes is rounded to one decimal. */
 export function limitText(limit: string): string {
   return /^\d+$/.test(limit) ? sizeText(Number(limit)) : limit;
 }

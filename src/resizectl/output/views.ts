@@ -1,8 +1,8 @@
 import { nameOf } from './pods.ts';
-import { counted, durationText, limitText, printable, sizeText, table, wholeSizeText } from './text.ts';
+import { counted, durationText, limitText, printable, sizeText, table, exactSizeText } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireState, WireStep, WireValues } from '../../api/wire/index.ts';
 
-/** What people see of pods and resizes. */
+/** Tables and lines about pods and resizes. */
 
 const states: Readonly<Record<WireState, string>> = {
   STATE_UNSPECIFIED: '',
@@ -26,13 +26,16 @@ function podRow(pod: WirePod): string[] {
   const { limits, memory_used_bytes: used } = values.pod;
   return [
     ...names,
-    ...[limits.cpu, limitText(limits.memory), sizeText(used)],
-    ...[String(values.containers.length), String(values.volumes.length)],
+    limits.cpu,
+    limitText(limits.memory),
+    sizeText(used),
+    String(values.containers.length),
+    String(values.volumes.length),
     latestState(pod),
   ];
 }
 
-/** Of what kubelet has admitted and does not get done, while there is such a thing; else of the last resize that went through the shim. */
+/** The state of a pending decrease of kubelet if there is one, otherwise of the last resize that went through the shim. */
 function latestState({ kubelet, last_resize: last }: WirePod): string {
   const { state = 'STATE_UNSPECIFIED' } = kubelet ?? {};
   if (state !== 'STATE_UNSPECIFIED') return stateText(state);
@@ -46,7 +49,7 @@ export function podsTable(pods: readonly WirePod[]): string {
   return table([headings, ...sorted.map(podRow)]);
 }
 
-/** A pod's line without the headings, for a list that goes on. */
+/** The row of one pod without headings, for a list that continues. */
 export const podLine = (pod: WirePod): string => table([podRow(pod)]);
 
 const valueHeadings = ['', 'CPU', 'REQUESTED', 'MEMORY', 'REQUESTED', 'USED'];
@@ -79,7 +82,7 @@ function valuesTable({ pod, containers, volumes }: WirePodValues): string {
   return `${limits}\n${table([['', 'SIZE', 'USED', 'SIZED BY'], ...rows])}${remarks.join('')}`;
 }
 
-/** What there is to know of a volume beside its size. */
+/** The warning and the last error of a volume. */
 function remarksOf({ name, warning = '', last_error: error }: WirePodValues['volumes'][number]): string[] {
   return [
     ...(warning === '' ? [] : [`volume ${name} ${warning}`]),
@@ -109,23 +112,23 @@ export function podDescription(pod: WirePod): string {
         ? 'none'
         : [`${last.id} ${stateText(last.state)}`, last.reason, last.message].filter(Boolean).join(': '),
     ],
-    ...(error === undefined ? [] : [['Not mended:', `${error.reason}: ${error.message}`]]),
+    ...(error === undefined ? [] : [['Not recovered:', `${error.reason}: ${error.message}`]]),
     ...decreaseRows(pod.kubelet),
   ];
   const known = [
     ['kubelet wants', pod.kubelet?.values],
-    ['Asked for last', pod.desired],
-    ['Admitted last', pod.allocated],
-    ['Written last', pod.actuated],
+    ['Last requested', pod.desired],
+    ['Last admitted', pod.allocated],
+    ['Last applied', pod.actuated],
   ] as const;
   const further = known.flatMap(([title, values]) => {
     const rows = values === undefined ? [] : knownRows(values);
     return rows.length === 0 ? [] : [`${title}:\n${indented(table(rows))}`];
   });
-  return [table(about), `In the kernel now:\n${indented(podText(pod))}`, ...further].join('\n');
+  return [table(about), `Current values in the kernel:\n${indented(podText(pod))}`, ...further].join('\n');
 }
 
-/** A memory limit that kubelet has admitted and does not lower, since more is in use. */
+/** The memory decrease that kubelet has admitted but does not apply because usage is above the new limit. */
 function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
   const { state = 'STATE_UNSPECIFIED', reason = '', message = '' } = kubelet ?? {};
   if (state === 'STATE_UNSPECIFIED') return [];
@@ -134,7 +137,7 @@ function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
 
-/** Rows of the values that are known: what nobody has asked for is empty. */
+/** Rows of the values that are set; a value that was never requested is empty. */
 function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
   return [
     ...limitRows('pod', pod),
@@ -153,7 +156,7 @@ function limitRows(name: string, { limits, requests }: WireValues): string[][] {
   return rows.filter(([, value]) => value !== '');
 }
 
-/** What a resize has changed: a row for each value that is another afterwards. */
+/** The changes of a resize: one row per changed value. */
 export function changesTable({ before, after }: Pick<WireResize, 'before' | 'after'>): string {
   if (before === undefined || after === undefined) return '';
   const then = new Map(knownRows(after).map(([name = '', value = '']) => [name, value]));
@@ -163,10 +166,12 @@ export function changesTable({ before, after }: Pick<WireResize, 'before' | 'aft
     ...changed.map(([name = '', value = '']) => [name, value, then.get(name) ?? '']),
     ...fresh.map(([name, value]) => [name, '', value]),
   ];
-  return rows.length === 0 ? 'nothing changes: the pod has these values\n' : table([['', 'BEFORE', 'AFTER'], ...rows]);
+  return rows.length === 0
+    ? 'nothing changes: the pod already has these values\n'
+    : table([['', 'BEFORE', 'AFTER'], ...rows]);
 }
 
-/** A step as people read it: by the container's name, in larger units where these tell exactly. */
+/** Formats a step with the name of the container instead of its id, and in larger units if they are exact. */
 export function stepText({ kind, target, text }: WireStep): string {
   const named = kind === 'CONTAINER' ? text.replace(/^container \S+/, `container ${target}`) : text;
   const inUnits = named.replace(
@@ -176,16 +181,16 @@ export function stepText({ kind, target, text }: WireStep): string {
   return printable(inUnits);
 }
 
-const exactly = (limit: string): string => (/^\d+$/.test(limit) ? wholeSizeText(Number(limit)) : limit);
+const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSizeText(Number(limit)) : limit);
 
-/** The steps of a plan, or of a resize that has not been watched. */
+/** The steps of a plan, or of a resize without events. */
 export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {
   return table(
     steps.map((step, index) => [`${index + 1}.`, stepText(step), ...(isPlan ? [] : [durationText(step.took)])]),
   );
 }
 
-/** How a resize has ended, in a line. */
+/** One line with the state and the reason of a resize. */
 export function endText({ id, pod, state, reason, message, steps, tries, next_try: next }: WireResize): string {
   const why = [reason, message]
     .filter((text) => text !== '')

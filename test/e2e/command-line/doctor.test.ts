@@ -25,7 +25,7 @@ test('finds cgroup v2, containerd and a shim that is ready; this node has no sys
   expect(text).toMatch(/^containerd +ok /m);
   expect(text).toContain(` ${runtime_version} at /run/containerd/containerd.sock\n`);
   expect(text).toMatch(/^shim +ok +serves .*, ready$/m);
-  expect(text).toMatch(/^systemd +warning +does not run this node$/m);
+  expect(text).toMatch(/^systemd +warning +not the init system of this node$/m);
   expect(text).not.toMatch(/ failed /);
   expect(code).toBe(1);
 });

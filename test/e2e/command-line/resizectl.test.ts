@@ -182,13 +182,13 @@ describe('resizectl shows', () => {
 
 describe('resizectl resize', () => {
   test('carries out what plan has said, step by step, and tells what has changed', async () => {
-    const wishes = ['app.memory=96Mi', 'app.cpu=300m', 'volume.cache=50%'];
-    const plan = await resizectl('plan', 'web', ...wishes);
+    const changes = ['app.memory=96Mi', 'app.cpu=300m', 'volume.cache=50%'];
+    const plan = await resizectl('plan', 'web', ...changes);
     expect(plan.code).toBe(0);
     expect(plan.out).toMatch(/^1\. {3}pod memory\.max 128Mi -> 160Mi$/m);
     expect(plan.out).toMatch(/^\d\. {3}volume cache 32Mi -> 80Mi$/m);
     expect(web.read('memory.max', 'app')).toBe(String(64 * MI));
-    const done = await resizectl('resize', 'web', ...wishes);
+    const done = await resizectl('resize', 'web', ...changes);
     expect([done.code, done.err]).toEqual([0, '']);
     const steps = [...done.out.matchAll(/ step {2}(.*?) {2}\(/g)].map(([, step]) => step);
     const planned = [...plan.out.matchAll(/^\d+\. {3}(.*)$/gm)].map(([, step]) => step);
@@ -202,7 +202,7 @@ describe('resizectl resize', () => {
     expect(web.volume('cache').size).toBe(80 * MI);
     const described = await resizectl('describe', 'pod', 'web');
     expect(described.out).toMatch(/^Last resize: {3,}[-0-9a-f]{36} Completed$/m);
-    expect(described.out).toContain('Admitted last:\n');
+    expect(described.out).toContain('Last admitted:\n');
     expect((await resizectl('resize', 'web', 'app.memory=96Mi')).out).toContain('nothing changes');
     unchanged += 1;
   });
@@ -261,9 +261,9 @@ describe('resizectl resize', () => {
   });
 
   test.each([
-    [['get', 'pod', 'no-such'], 2, /no pod of this node is named "no-such"/],
+    [['get', 'pod', 'no-such'], 2, /no pod on this node matches "no-such"/],
     [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: check crictl pods/],
-    [['resize', 'web', 'app.disk=1Gi'], 2, /"app\.disk=1Gi" is no wish/],
+    [['resize', 'web', 'app.disk=1Gi'], 2, /invalid change "app\.disk=1Gi": expected CONTAINER\.cpu=QUANTITY, /],
     [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: check crictl ps/],
     [['resize', 'web', 'app.memory=1000Ti'], 3, /EXCEEDS_NODE: .*\n.*what to do: ask for less/],
     [['resize', 'web', 'volume.cache=half'], 3, /INVALID_(?:ANNOTATION|VALUE): /],
@@ -271,7 +271,7 @@ describe('resizectl resize', () => {
     [
       ['get', 'pods', '--endpoint=/run/none.sock'],
       1,
-      /\/run\/none\.sock did not answer: UNAVAILABLE: .* connect ENOENT \/run\/none\.sock\n.*what to do: look whether/,
+      /\/run\/none\.sock did not answer: UNAVAILABLE: .* connect ENOENT \/run\/none\.sock\n.*what to do: check that/,
     ],
   ])('%j: exit code %i, and what to do', async (args, code, text) => {
     const ran = await resizectl(...args);

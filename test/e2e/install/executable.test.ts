@@ -95,7 +95,7 @@ test('installs itself, serves under the unit as it is hardened, and resizes by s
 
   await resizesThrough(direct, { ...sockets, name: 'alone' });
   await volumesAre(sockets.cri, /^remounted by system calls$/);
-  expect((await run(RESIZECTL, 'doctor')).text).toMatch(/^kubelet +ok +goes through the shim/m);
+  expect((await run(RESIZECTL, 'doctor')).text).toMatch(/^kubelet +ok +uses the shim/m);
   expect((await run(RESIZECTL, 'get', 'pods')).text).toMatch(/^default +web /m);
   const again = await run(RESIZECTL, 'install');
   expect(again.text).not.toMatch(/^done:/m);

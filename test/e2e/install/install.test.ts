@@ -121,7 +121,7 @@ describe('install and uninstall', () => {
     await calledThrough(OURS);
     expect(processes()).toEqual(pids);
     expect(failedCalls().length).toBeLessThanOrEqual(1);
-    expect((await resizectl('doctor')).text).toMatch(/^kubelet +ok +goes through the shim/m);
+    expect((await resizectl('doctor')).text).toMatch(/^kubelet +ok +uses the shim/m);
 
     const cri = new CriClient(OURS);
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
@@ -152,7 +152,7 @@ describe('install and uninstall', () => {
     expect(files()).toEqual(before);
 
     const nothing = await resizectl('uninstall');
-    expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('nothing of it is installed') as string });
+    expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('the shim is not installed') as string });
   });
 
   test('an endpoint by flag is changed in the drop-in that has it, and only there', async () => {
@@ -194,7 +194,7 @@ test('an upgrade that does not start is put back, and one that does is taken; ku
     writeFileSync(daemon, 'process.exit(1);\n');
     const bad = await resizectlOf(folder, 'install', '--timeout', '20s');
     expect(bad.text).toMatch(/^failed: enable and start /m);
-    expect(bad.text).not.toContain('NOT undone');
+    expect(bad.text).not.toContain('NOT rolled back');
     expect(bad.code, bad.text).toBe(3);
     expect(files()).toEqual(before);
     await calledThrough(OURS);
@@ -221,7 +221,7 @@ describe('an installation that fails leaves the node as it was', () => {
     writeFileSync(SETTINGS, 'unknownKey: 1\n');
     const [before, pid] = [files(), await property('kubelet.service', 'MainPID')];
     const { text, code } = await resizectl('install', '--timeout', '30s');
-    expect(text).toMatch(/^failed: enable and start .*unknownKey.*journalctl -u cri-resize-shim.service says more$/m);
+    expect(text).toMatch(/^failed: enable and start .*unknownKey.*, see journalctl -u cri-resize-shim.service$/m);
     expect(code, text).toBe(3);
     expect(files()).toEqual(before);
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
@@ -235,7 +235,7 @@ describe('an installation that fails leaves the node as it was', () => {
     const [before, pids] = [files(), processes()];
     const { text, code } = await resizectl('install', '--timeout', '20s');
     expect(text).toMatch(/^failed: set unix:.* in .*config\.yaml/m);
-    expect(text).not.toContain('NOT undone');
+    expect(text).not.toContain('NOT rolled back');
     expect(code, text).toBe(3);
     expect(files()).toEqual(before);
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);

@@ -182,7 +182,7 @@ test('a pod that is killed in the middle of an installation: the host goes on wi
   expect([await states(), holder(), api.eventReasons()]).toEqual([on, undefined, [`${NODE}: ShimInstalled`]]);
   await calledThrough(OURS);
   expect((await execa('node', ['dist/resizectl.js', 'doctor'], { reject: false })).stdout).toMatch(
-    /^kubelet +ok +goes through the shim/m,
+    /^kubelet +ok +uses the shim/m,
   );
 });
 

@@ -35,14 +35,21 @@ it('all in their order; what was kept for undoing goes last', async () => {
 it('one fails: it and those before it are undone in reverse, those after it are not touched', async () => {
   const { ended, told } = await carriedOut([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
   expect(ended).toBe('undone');
-  expect(told).toEqual(['done: a', 'done: b', 'failed: c: no room', 'undone: c', 'undone: b', 'undone: a']);
+  expect(told).toEqual([
+    'done: a',
+    'done: b',
+    'failed: c: no room',
+    'rolled back: c',
+    'rolled back: b',
+    'rolled back: a',
+  ]);
   expect(did).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
 });
 
 it('one that cannot be undone is said, and what it builds upon stays', async () => {
   const { ended, told } = await carriedOut([change('a'), change('b', { undo: 'gone' }), change('c', { do: 'no' })]);
   expect(ended).toBe('undo failed');
-  expect(told.slice(2)).toEqual(['failed: c: no', 'undone: c', 'NOT undone: b: gone', 'stays: a']);
+  expect(told.slice(2)).toEqual(['failed: c: no', 'rolled back: c', 'NOT rolled back: b: gone', 'left in place: a']);
   expect(did.slice(-2)).toEqual(['undo c', 'undo b']);
 });
 
@@ -54,7 +61,7 @@ it('interrupted between two: the next is not begun, and what is done is undone',
   };
   const { ended, told } = await carriedOut([first, change('b')], ending.signal);
   expect(ended).toBe('undone');
-  expect(told).toEqual(['done: a', 'not begun: b: ended by SIGINT', 'undone: a']);
+  expect(told).toEqual(['done: a', 'not started: b: ended by SIGINT', 'rolled back: a']);
   expect(did).toEqual(['undo a']);
 });
 
@@ -71,7 +78,7 @@ it('several as one: only what was begun is undone, and what follows them follows
   const parts = [change('a'), change('b', { do: 'no', undo: 'stays' }), change('c')];
   const { ended, told } = await carriedOut([together('all', parts, settled)]);
   expect(ended).toBe('undo failed');
-  expect(told).toEqual(['failed: all: no', 'NOT undone: all: stays']);
+  expect(told).toEqual(['failed: all: no', 'NOT rolled back: all: stays']);
   expect(did).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
   await carriedOut([together('all', [change('a'), change('b')], settled)]);
   expect(did).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);

@@ -27,30 +27,30 @@ it.each([
   ['kernel', { kernel: '5.15.0' }, 'warning', 'Linux 5.15.0 has no memory.reclaim'],
   ['kernel', { kernel: '4.19.0' }, 'warning', 'Linux 4.19.0 has neither memory.reclaim nor fspick'],
   ['cgroups', { cgroupRoot: '/nowhere' }, 'failed', 'no cgroup file system at /nowhere'],
-  ['systemd', {}, 'ok', 'runs this node'],
-  ['systemd', { systemdFolder: '/nowhere' }, 'warning', 'does not run this node'],
+  ['systemd', {}, 'ok', 'init system of this node'],
+  ['systemd', { systemdFolder: '/nowhere' }, 'warning', 'not the init system of this node'],
   ['containerd', {}, 'failed', 'containerd.sock: connect ENOENT'],
-  ['shim', {}, 'ok', 'not there yet: nothing at '],
-  ['kubelet', { systemdFolder: '/nowhere' }, 'warning', 'not looked for: systemd does not run this node'],
+  ['shim', {}, 'ok', 'not running: no socket at '],
+  ['kubelet', { systemdFolder: '/nowhere' }, 'warning', 'not checked: systemd is not the init system of this node'],
   ['state room', {}, 'ok', ' MiB free for '],
-  ['state folder', {}, 'ok', 'is made at the first start'],
+  ['state folder', {}, 'ok', 'is created at the first start'],
 ] as const)('%s with %o: %s, %s', async (check, change, result, says) => {
   const finding = await found(check, change);
   expect(finding).toMatchObject({ check, result });
   expect(finding.says).toContain(says);
-  expect(finding.cure === '').toBe(result === 'ok');
+  expect(finding.remedy === '').toBe(result === 'ok');
 });
 
 it('kubelet goes to containerd, or through the shim', async () => {
   paper.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
-    says: 'goes to unix:///run/containerd/containerd.sock (by a flag), past the shim',
-    cure: `set --container-runtime-endpoint=unix://${paper.node.listen}`,
+    says: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
+    remedy: `set --container-runtime-endpoint=unix://${paper.node.listen}`,
   });
   for (const address of [`unix://${paper.node.listen}`, `unix:${paper.node.listen}`, paper.node.listen]) {
     paper.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({ result: 'ok', says: 'goes through the shim (by a flag)' });
+    expect(await found('kubelet')).toMatchObject({ result: 'ok', says: 'uses the shim (flag)' });
   }
   paper.unit({ state: 'inactive' });
   expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'kubelet.service is inactive' });
@@ -83,11 +83,11 @@ it('a state folder that others may write to, or of somebody else, is not the jou
 });
 
 it('as a whole it is as well as the worst, and what to do comes last', () => {
-  const finding = (check: string, result: Finding['result'], cure = ''): Finding => ({
+  const finding = (check: string, result: Finding['result'], remedy = ''): Finding => ({
     check,
     result,
     says: 'x',
-    cure,
+    remedy,
   });
   expect(worstOf([])).toBe('ok');
   expect(worstOf([finding('a', 'ok'), finding('b', 'warning', 'c')])).toBe('warning');

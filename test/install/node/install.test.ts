@@ -21,7 +21,7 @@ const site = (change: Partial<Site> = {}): Site => ({
   isConfigGiven: false,
   flagsFile: at('etc/flags'),
   commandFile: at('bin/resizectl'),
-  patience: { timeoutMs: 1000, signal: new AbortController().signal },
+  wait: { timeoutMs: 1000, signal: new AbortController().signal },
   ...change,
 });
 
@@ -56,25 +56,25 @@ it('of a package the program and the units are left alone', async () => {
     expect.stringMatching(/^enable and start cri-resize-shim.service, /),
     expect.stringContaining(`set unix://${paper.node.listen} in ${at('kubelet.yaml')}`),
   ]);
-  expect((await plan).already).toEqual([`the program at ${at('from')}, and its units, are a package's`]);
+  expect((await plan).already).toEqual([`the program at ${at('from')} and its units belong to a package`]);
 });
 
 it('a kubelet that has another runtime is not taken from it', async () => {
   node('unix:///run/other/containerd.sock');
   await expect(planInstall(site())).rejects.toMatchObject({
     name: 'Refusal',
-    message: `kubelet goes to unix:///run/other/containerd.sock, and the shim would go to unix://${paper.node.containerd}`,
-    cure: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${at('etc/config.yaml')}, and try again`,
+    message: `kubelet uses unix:///run/other/containerd.sock, but the shim would use unix://${paper.node.containerd}`,
+    remedy: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${at('etc/config.yaml')}, and try again`,
   });
 });
 
 it('without systemd, or with a kubelet that does not run, nothing is planned', async () => {
   const elsewhere = { ...paper.node, systemdFolder: '/nowhere' };
-  await expect(planInstall(site({ node: elsewhere }))).rejects.toThrow('systemd does not run this node');
+  await expect(planInstall(site({ node: elsewhere }))).rejects.toThrow('systemd is not the init system of this node');
   paper.unit({ state: 'failed' });
   await expect(planInstall(site())).rejects.toThrow('kubelet.service is failed');
   paper.unit(undefined);
-  await expect(planInstall(site())).rejects.toThrow('there is no unit kubelet.service');
+  await expect(planInstall(site())).rejects.toThrow('no unit kubelet.service');
 });
 
 it('resizectl in PATH is ours to write and to take away, and nobody else’s', async () => {
@@ -97,7 +97,7 @@ it('resizectl in PATH is ours to write and to take away, and nobody else’s', a
   paper.put('bin/resizectl', '#!/bin/sh\necho mine\n');
   expect(await planCommand(place)).toEqual({
     changes: [],
-    already: [`${command} is not of cri-resize-shim, and stays`],
+    already: [`${command} does not belong to cri-resize-shim and is kept`],
   });
   expect(await removingCommand(place)).toEqual([]);
 });

@@ -42,17 +42,17 @@ it('in several files, in none, or with another value: refused, with the files an
   unit({ unit: FLAG, environment: FLAG });
   await expect(setting({ kind: 'flag' })).rejects.toMatchObject({
     message: expect.stringMatching(/several places of kubelet.service: .*kubelet\.service, .*flags\.env$/) as string,
-    cure: expect.stringContaining('set --container-runtime-endpoint=unix:///ours.sock there yourself') as string,
+    remedy: expect.stringContaining('set --container-runtime-endpoint=unix:///ours.sock manually') as string,
   });
   unit({});
   await expect(setting({ kind: 'flag' })).rejects.toThrow(/in none of kubelet.service's files: .*kubelet.conf/);
   unit({ unit: '--container-runtime-endpoint=$RUNTIME' });
   await expect(setting({ kind: 'flag' })).rejects.toThrow(
-    `says --container-runtime-endpoint=$RUNTIME, and kubelet runs`,
+    `has --container-runtime-endpoint=$RUNTIME, but kubelet runs`,
   );
 });
 
 it('a default with neither flag nor file, or a relative file, is refused', async () => {
   await expect(setting({ kind: 'default' })).rejects.toThrow('kubelet.service has neither --config nor');
-  await expect(setting({ kind: 'config', file: 'kubelet.yaml' })).rejects.toThrow('which is relative');
+  await expect(setting({ kind: 'config', file: 'kubelet.yaml' })).rejects.toThrow('has a relative path');
 });

@@ -40,11 +40,11 @@ describe('the endpoint in a KubeletConfiguration', () => {
       ...{ kind: 'KubeletConfiguration', maxPods: 9 },
       containerRuntimeEndpoint: OURS,
     });
-    expect(() => withEndpoint(json, undefined, 'f')).toThrow('not laid out as lines');
+    expect(() => withEndpoint(json, undefined, 'f')).toThrow('unsupported layout, expected lines');
   });
 
   it('what would be read as something else is not written', () => {
-    expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('is no endpoint');
+    expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('cannot be written without quotes');
   });
 
   it.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('%j is refused', (text) => {
@@ -68,8 +68,8 @@ describe('the flag in files of a unit', () => {
   });
 
   it('none, or several, are refused', () => {
-    expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('no more');
+    expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('is missing');
     const twice = `A=${FLAG}=${CONTAINERD}\nB=${FLAG}=${CONTAINERD}\n`;
-    expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} is there more than once`);
+    expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} occurs more than once`);
   });
 });

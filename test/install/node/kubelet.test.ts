@@ -59,8 +59,8 @@ describe('where kubelet has the runtime’s socket from', () => {
       why: expect.stringContaining('ENOENT') as string,
     });
     for (const [text, why] of [
-      ['kind: Pod\n', '/etc/kubelet.yaml is no KubeletConfiguration'],
-      [config('containerRuntimeEndpoint: 7\n'), '/etc/kubelet.yaml: containerRuntimeEndpoint is no text'],
+      ['kind: Pod\n', '/etc/kubelet.yaml is not a KubeletConfiguration'],
+      [config('containerRuntimeEndpoint: 7\n'), '/etc/kubelet.yaml: containerRuntimeEndpoint is not a string'],
     ] as const) {
       paper.put('proc/42/root/etc/kubelet.yaml', text);
       expect(await findKubelet(paper.node)).toEqual({ kind: 'unclear', why });
@@ -88,5 +88,5 @@ it('of a flag the last one counts', () => {
 
 it('a file that is no YAML is an error', () => {
   expect(() => endpointIn('kind: [', 'f')).toThrow();
-  expect(() => endpointIn('', 'f')).toThrow('f is no KubeletConfiguration');
+  expect(() => endpointIn('', 'f')).toThrow('f is not a KubeletConfiguration');
 });

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { commandTexts } from '../../../src/resizectl/command-table.ts';
 import { completionScript } from '../../../src/resizectl/commands/completion.ts';
-import { cures } from '../../../src/resizectl/output/remedies.ts';
+import { remedies } from '../../../src/resizectl/output/remedies.ts';
 import { UsageError } from '../../../src/resizectl/output/failure.ts';
 import { manualPage } from '../../../src/resizectl/commands/manual.ts';
-import { readCommandLine } from '../../../src/resizectl/program.ts';
-import { readWishes } from '../../../src/resizectl/commands/changes.ts';
+import { parseCommandLine } from '../../../src/resizectl/program.ts';
+import { parseChanges } from '../../../src/resizectl/commands/changes.ts';
 
 function usage(read: () => unknown): string {
   try {
@@ -19,9 +19,9 @@ function usage(read: () => unknown): string {
   throw new Error('it was taken');
 }
 
-describe('wishes', () => {
+describe('changes', () => {
   it('are limits, requests and sizes, of containers, the pod and volumes', () => {
-    const asked = readWishes([
+    const asked = parseChanges([
       ...['app.cpu=500m', 'app.memory=256Mi', 'app.requests.cpu=0.25', 'side.limits.memory=1e8', 'side.cpu=max'],
       ...['pod.memory=1Gi', 'pod.requests.memory=512Mi', 'volume.cache=50%/app', 'volume.tmp=follow', 'pod.cpu=-1'],
     ]);
@@ -36,54 +36,54 @@ describe('wishes', () => {
   });
 
   it('a container may have any name, a volume too', () => {
-    expect(readWishes(['container/pod.cpu=1', 'container/volume.cpu=2', 'container.cpu=3', '__proto__.cpu=4'])).toEqual(
-      {
-        containers: Object.fromEntries([
-          ['pod', { limits: { cpu: '1' } }],
-          ['volume', { limits: { cpu: '2' } }],
-          ['container', { limits: { cpu: '3' } }],
-          ['__proto__', { limits: { cpu: '4' } }],
-        ]),
-        volumes: {},
-      },
-    );
-    expect(readWishes(['volume.cpu=50%']).volumes).toEqual({ cpu: '50%' });
+    expect(
+      parseChanges(['container/pod.cpu=1', 'container/volume.cpu=2', 'container.cpu=3', '__proto__.cpu=4']),
+    ).toEqual({
+      containers: Object.fromEntries([
+        ['pod', { limits: { cpu: '1' } }],
+        ['volume', { limits: { cpu: '2' } }],
+        ['container', { limits: { cpu: '3' } }],
+        ['__proto__', { limits: { cpu: '4' } }],
+      ]),
+      volumes: {},
+    });
+    expect(parseChanges(['volume.cpu=50%']).volumes).toEqual({ cpu: '50%' });
   });
 
   it.each([
-    ['app.cpu', /"app\.cpu" is no wish: want CONTAINER\.cpu=500m, /],
-    ['app.cpu=', /is no wish/],
-    ['cpu=1', /is no wish/],
-    ['.cpu=1', /is no wish/],
-    ['app.gpu=1', /is no wish/],
-    ['app.max.cpu=1', /is no wish/],
-    ['a.b.c.cpu=1', /is no wish/],
-    ['pod/app.cpu=1', /is no wish/],
-    ['app.cpu=fast', /^app\.cpu: "fast" is no quantity: want CPUs, as in 500m or 1\.5, or max for no limit$/],
-    ['app.memory=-5', /^app\.memory: "-5" is no quantity/],
+    ['app.cpu', /^invalid change "app\.cpu": expected CONTAINER\.cpu=QUANTITY, /],
+    ['app.cpu=', /^invalid change/],
+    ['cpu=1', /^invalid change/],
+    ['.cpu=1', /^invalid change/],
+    ['app.gpu=1', /^invalid change/],
+    ['app.max.cpu=1', /^invalid change/],
+    ['a.b.c.cpu=1', /^invalid change/],
+    ['pod/app.cpu=1', /^invalid change/],
+    ['app.cpu=fast', /^app\.cpu: invalid quantity "fast": expected CPUs such as 500m or 1\.5, or max for no limit$/],
+    ['app.memory=-5', /^app\.memory: invalid quantity "-5"/],
     [
       'app.requests.memory=max',
-      /^app\.requests\.memory: "max" is no quantity: want an amount of memory, as in 256Mi or 1G$/,
+      /^app\.requests\.memory: invalid quantity "max": expected an amount of memory such as 256Mi or 1G$/,
     ],
-    ['app.memory=256mi', /no quantity/],
-    ['app.cpu=0', /^app\.cpu: 0 is no limit; max takes it away$/],
-    ['app.requests.cpu=0', /^app\.requests\.cpu: 0 is no request; leave it out$/],
+    ['app.memory=256mi', /invalid quantity/],
+    ['app.cpu=0', /^app\.cpu: invalid limit 0: use max to remove the limit$/],
+    ['app.requests.cpu=0', /^app\.requests\.cpu: invalid request 0: leave it out to keep the current request$/],
   ])('%s is none', (text, message) => {
-    expect(usage(() => readWishes([text]))).toMatch(message);
+    expect(usage(() => parseChanges([text]))).toMatch(message);
   });
 
   it.each([
-    [['app.cpu=1', 'app.cpu=2'], 'app.cpu is asked for twice'],
-    [['app.cpu=1', 'container/app.limits.cpu=2'], 'container/app.limits.cpu is asked for twice'],
-    [['volume.a=1Mi', 'volume.a=1Mi'], 'volume.a is asked for twice'],
+    [['app.cpu=1', 'app.cpu=2'], 'app.cpu is set twice'],
+    [['app.cpu=1', 'container/app.limits.cpu=2'], 'container/app.limits.cpu is set twice'],
+    [['volume.a=1Mi', 'volume.a=1Mi'], 'volume.a is set twice'],
   ])('%j contradict each other', (texts, message) => {
-    expect(usage(() => readWishes(texts))).toBe(message);
+    expect(usage(() => parseChanges(texts))).toBe(message);
   });
 });
 
 describe('the command line', () => {
   it('names a command, with options wherever they stand', () => {
-    expect(readCommandLine(['resize', 'web', 'a.cpu=1', 'b.cpu=2', '--defer', '--timeout=5s', '-o', 'json'])).toEqual({
+    expect(parseCommandLine(['resize', 'web', 'a.cpu=1', 'b.cpu=2', '--defer', '--timeout=5s', '-o', 'json'])).toEqual({
       ...{ ask: 'run', command: 'resize', args: ['web', 'a.cpu=1', 'b.cpu=2'] },
       ...{
         options: { defer: true, timeout: '5s' },
@@ -91,34 +91,34 @@ describe('the command line', () => {
         endpoint: 'unix:///run/cri-resize-shim/resize.sock',
       },
     });
-    expect(readCommandLine(['--endpoint', '/run/x.sock', 'get', 'pod', 'web'])).toMatchObject({
+    expect(parseCommandLine(['--endpoint', '/run/x.sock', 'get', 'pod', 'web'])).toMatchObject({
       ...{ command: 'get pod', args: ['web'], output: 'table', endpoint: '/run/x.sock' },
     });
-    expect(readCommandLine(['events'])).toMatchObject({ command: 'events', args: [] });
+    expect(parseCommandLine(['events'])).toMatchObject({ command: 'events', args: [] });
   });
 
   it.each([
-    [[], /which command\?/],
-    [['get'], /get what\? pods, pod; resizectl get --help tells more/],
-    [['get', 'nodes'], /unknown command 'nodes'/],
+    [[], /missing command/],
+    [['get'], /incomplete command 'get': expected get pods or get pod$/],
+    [['get', 'nodes'], /unknown command 'get nodes': expected get pods or get pod$/],
     [['scale', 'web'], /unknown command 'scale'/],
-    [['resize', 'web'], /missing required argument 'WISH'/],
+    [['resize', 'web'], /missing required argument 'CHANGE'/],
     [['get', 'pod', 'a', 'b'], /too many arguments/],
     [['get', 'pods', '-o', 'xml'], /'xml' is invalid. Allowed choices are table, json, yaml, name/],
     [['get', 'pods', '--defer'], /unknown option '--defer'/],
   ])('%j is none', (argv, message) => {
-    expect(usage(() => readCommandLine(argv))).toMatch(message);
+    expect(usage(() => parseCommandLine(argv))).toMatch(message);
   });
 
   it('--help says all that there is, of each command too', () => {
     const help = (...argv: string[]): string => {
-      const read = readCommandLine([...argv, '--help']);
+      const read = parseCommandLine([...argv, '--help']);
       return read.ask === 'print' ? read.text : '';
     };
     const whole = help().replace(/\s+/g, ' ');
     for (const { name } of commandTexts) expect(whole).toContain(` ${name.split(' ')[0]!}`);
     expect(whole).toContain(
-      '3 refused, does not fit yet (without --defer), or failed and undone: the pod is as it was',
+      '3 rejected, does not fit yet (without --defer), or failed and rolled back: the pod is unchanged',
     );
     for (const { name, summary, options, examples } of commandTexts) {
       const text = help(...name.split(' ')).replace(/\s+/g, ' ');
@@ -131,9 +131,10 @@ describe('the command line', () => {
   it('each example is a command line that is taken', () => {
     for (const [line] of commandTexts.flatMap(({ examples }) => examples)) {
       const [words = ''] = line.split(/ [|>] /);
-      const read = readCommandLine(words.split(' ').slice(1));
+      const read = parseCommandLine(words.split(' ').slice(1));
       expect(read.ask).toBe('run');
-      if (read.ask === 'run' && (read.command === 'resize' || read.command === 'plan')) readWishes(read.args.slice(1));
+      if (read.ask === 'run' && (read.command === 'resize' || read.command === 'plan'))
+        parseChanges(read.args.slice(1));
     }
   });
 });
@@ -195,11 +196,11 @@ it('the manual page is troff without a fault, and says what --help says', () => 
   }
 });
 
-it('cures are those of docs/errors.md', () => {
+it('remedies are those of docs/errors.md', () => {
   const rows = readFileSync('docs/errors.md', 'utf8').matchAll(/^\| `([A-Z_]+)` \|.*\| ([^|]*) \|$/gm);
-  const documented = [...rows].map(([, reason = '', cure = '']) => [
+  const documented = [...rows].map(([, reason = '', remedy = '']) => [
     reason,
-    cure.replaceAll('`', '').replace(/\[[^\]]+\]\(([^)]+)\)/g, 'docs/$1'),
+    remedy.replaceAll('`', '').replace(/\[[^\]]+\]\(([^)]+)\)/g, 'docs/$1'),
   ]);
-  expect({ ...cures }).toEqual(Object.fromEntries(documented));
+  expect({ ...remedies }).toEqual(Object.fromEntries(documented));
 });

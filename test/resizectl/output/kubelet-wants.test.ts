@@ -31,7 +31,7 @@ test('what kubelet wants of a pod stands beside what is, and why it does not get
   });
   expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 104857600 bytes/m);
   expect(text).toMatch(/kubelet wants:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
-  expect(text.indexOf('In the kernel now')).toBeLessThan(text.indexOf('kubelet wants'));
+  expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('kubelet wants'));
 });
 
 test('nothing is said where kubelet wants nothing', () => {

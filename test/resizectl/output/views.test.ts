@@ -85,10 +85,10 @@ describe('a pod that is named', () => {
       }
     };
     const both = '  default/web (aaaa1111bbbb2)\n  other/web (aaaa3333cccc4)';
-    expect(message('web')).toBe(`"web" may be any of these pods; say which:\n${both}`);
-    expect(message('aaa')).toBe(`"aaa" may be any of these pods; say which:\n${both}`);
-    expect(message('uid-')).toMatch(/^"uid-" may be any of these pods; say which:(?:\n {2}.*){3}$/);
-    expect(message('we')).toMatch(/^no pod of this node is named "we"/);
+    expect(message('web')).toBe(`"web" matches several pods, specify one of:\n${both}`);
+    expect(message('aaa')).toBe(`"aaa" matches several pods, specify one of:\n${both}`);
+    expect(message('uid-')).toMatch(/^"uid-" matches several pods, specify one of:(?:\n {2}.*){3}$/);
+    expect(message('we')).toMatch(/^no pod on this node matches "we"/);
   });
 });
 
