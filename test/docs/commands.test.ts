@@ -40,6 +40,10 @@ test('commands are found in fences and indented, joined where they go on, with w
     '```yaml',
     'a: npm test',
     '```',
+    '1. In a list:',
+    '',
+    '       kubectl get pods \\',
+    '         --watch',
   ];
   writeFileSync(page, text.join('\n'));
   expect(commandsOf(page).map(({ line, prints }) => [line, ...prints])).toEqual([
@@ -47,6 +51,7 @@ test('commands are found in fences and indented, joined where they go on, with w
     ['kubectl patch pod web --patch x'],
     ['curl -s x | grep "{"', 'one {1}', '...'],
     ['resizectl get pods'],
+    ['kubectl get pods --watch'],
   ]);
   rmSync(folder, { recursive: true });
 });

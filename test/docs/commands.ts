@@ -45,6 +45,7 @@ export function commandsOf(page: string): Command[] {
 function blocksOf(text: string): string[][] {
   const blocks: string[][] = [];
   let current: string[] | undefined;
+  let indent = 0;
   let fence = false;
   for (const line of text.split('\n')) {
     if (line.startsWith('```')) {
@@ -54,8 +55,12 @@ function blocksOf(text: string): string[][] {
     } else if (fence) {
       current?.push(line);
     } else if (line.startsWith('    ')) {
-      if (current === undefined) blocks.push((current = []));
-      current.push(line.slice(4));
+      if (current === undefined) {
+        blocks.push((current = []));
+        // More than 4 in an item of a list.
+        indent = line.search(/\S/);
+      }
+      current.push(line.slice(Math.min(indent, line.search(/\S/))));
     } else if (line.trim() !== '') {
       current = undefined;
     }
