@@ -22,19 +22,22 @@ export function configurationPage(): string {
   });
   return `# Configuration
 
-Settings come from flags and from a YAML file (\`--config FILE\`). A flag goes before the file, the file before the default. An unknown key or
-a bad value ends the start with a message that names the key, the value and what is allowed: exit code 2 for the command line, 1 for the file.
+This page lists every setting of the shim, with its default and the allowed values.
+
+Settings come from flags and from a YAML file (\`--config FILE\`). A flag overrides the file, and the file overrides the
+default. An unknown key or an invalid value ends the start with a message that names the key, the value and what is
+allowed: exit code 2 for the command line, 1 for the file.
 
 | key in the file | flag | default | allowed | meaning |
 |---|---|---|---|---|
 ${rows.join('\n')}
 
-\`--version\` and \`--help\` print and exit. A true-or-false flag may stand alone (\`--intercept\`) or with its value (\`--intercept=false\`).
-Durations may be put together (\`1m30s\`).
+\`--version\` and \`--help\` print and exit. A true-or-false flag may be given alone (\`--intercept\`) or with its value
+(\`--intercept=false\`). Durations may be combined (\`1m30s\`).
 
 ## The file
 
-These are the defaults. \`apiVersion\` and \`kind\` may be left out: the file is then read as this version.
+This file has the defaults. \`apiVersion\` and \`kind\` are optional: without them, the file is read as this version.
 
 \`\`\`yaml
 ${configurationExample({ isCommentedOut: false }).trimEnd()}
@@ -42,22 +45,27 @@ ${configurationExample({ isCommentedOut: false }).trimEnd()}
 
 ## Who may connect
 
-The socket and its folder get the owner and mode of the backend's socket and folder, never more. Until the backend's socket is there, only root
-may connect. A folder that holds other files too (as \`/run\` does) is left as it is; if others can reach it who cannot reach the backend's socket, the
-socket's own mode is cut down instead.
-
-The socket of the resize API belongs to the user that the shim runs as, with the mode \`resizeSocketMode\`, and is there only with
-\`intercept\`.
-
-Metrics (\`metricsBind\`) are served to this machine alone: at a loopback address to each of its users, at a unix socket to the user that the
-shim runs as (mode 0600). Any other address is refused. \`localhost\` is 127.0.0.1.
-
-Sockets that systemd passes on ([units.md](units.md)) stay as systemd has made them.
+- The CRI socket and its folder get the owner and mode of the backend's socket and folder, never more. Until the
+  backend's socket exists, only root may connect. A folder that also contains other files (such as \`/run\`) is not
+  changed; if users can reach it who cannot reach the backend's socket, the shim restricts the mode of its own socket
+  instead.
+- The socket of the resize API belongs to the user that the shim runs as, with the mode \`resizeSocketMode\`. It exists
+  only with \`intercept\`.
+- Metrics (\`metricsBind\`) are served to this machine only: at a loopback address to each of its users, at a unix
+  socket to the user that the shim runs as (mode 0600). Any other address is rejected. \`localhost\` is 127.0.0.1.
+- Sockets that systemd passes to the shim ([units.md](units.md)) keep the rights that systemd has set.
 
 ## Stopping
 
-On SIGTERM or SIGINT the shim stops accepting, tells every client (GOAWAY), lets running calls finish for up to \`shutdownTimeout\` and exits 0; calls
-that still run then are cut, and a warning says how many. Watches (GetContainerEvents) are ended once nothing else runs. A second signal ends it at once, with exit code 130 (SIGINT) or 143 (SIGTERM). Exit code 1:
-it could not start or could not go on serving.
+On SIGTERM or SIGINT the shim accepts no more connections, sends every client GOAWAY, and lets running calls finish
+for up to \`shutdownTimeout\`. It then cuts off the calls that still run, with a warning that says how many. It ends
+watches (GetContainerEvents) once nothing else runs.
+
+| exit code | meaning |
+|---|---|
+| 0 | stopped by a signal |
+| 1 | could not start, or could not continue to serve |
+| 2 | invalid command line |
+| 130, 143 | stopped at once by a second SIGINT or SIGTERM |
 `;
 }
