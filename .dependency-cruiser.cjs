@@ -1,4 +1,4 @@
-// The floors of docs/architecture.md: a folder imports only from the folders listed for it. Type-only imports count.
+// The import rules of docs/architecture.md: a folder imports only from the folders listed for it. Type-only imports count.
 // Any other import between two folders fails `npm run check`.
 const mayImport = {
   core: [],
@@ -23,7 +23,7 @@ const mayImport = {
   resizectl: ['install/node', 'api/wire', 'config', 'observe', 'core'],
 };
 
-// Inside src/resize: each room imports only from rooms to its left.
+// Inside src/resize: each folder imports only from the folders above it in this list.
 const resizeFloors = [
   'model',
   'plan',
@@ -40,10 +40,10 @@ const resizeFloors = [
 
 const inside = (folders) => `^src/(${folders.join('|')})(/|$)`;
 
-/** Folders with an index.ts: whoever is outside imports that file alone. */
+/** The folders with an index.ts: code outside the folder imports only that file. */
 const { readdirSync } = require('node:fs');
 const { dirname } = require('node:path');
-const rooms = readdirSync(`${__dirname}/src`, { recursive: true })
+const foldersWithIndex = readdirSync(`${__dirname}/src`, { recursive: true })
   .map(String)
   .filter((file) => file.endsWith('/index.ts'))
   .map((file) => dirname(file));
@@ -57,18 +57,24 @@ module.exports = {
       from: { path: `^src/${folder}/`, ...(folder === 'api' && { pathNot: '^src/api/wire/' }) },
       to: { path: '^src/', pathNot: inside([folder, ...allowed]) },
     })),
-    ...resizeFloors.map((room, floor) => ({
-      name: `resize-${room}-imports-downwards`,
+    ...resizeFloors.map((folder, floor) => ({
+      name: `resize-${folder}-imports-downwards`,
       severity: 'error',
-      from: { path: `^src/resize/${room}/` },
+      from: { path: `^src/resize/${folder}/` },
       to: { path: '^src/resize/', pathNot: `^src/resize/(${resizeFloors.slice(0, floor + 1).join('|')})/` },
     })),
-    ...rooms.map((room) => ({
-      name: `${room}-has-one-door`,
+    ...foldersWithIndex.map((folder) => ({
+      name: `${folder}-is-imported-through-its-index`,
       severity: 'error',
-      from: { path: '^src/', pathNot: `^src/${room}/` },
-      to: { path: `^src/${room}/`, pathNot: [`^src/${room}/index\\.ts$`, '^src/api/wire/index\\.ts$'] },
+      from: { path: '^src/', pathNot: `^src/${folder}/` },
+      to: { path: `^src/${folder}/`, pathNot: [`^src/${folder}/index\\.ts$`, '^src/api/wire/index\\.ts$'] },
     })),
+    {
+      name: 'resize-model-and-plan-are-pure',
+      severity: 'error',
+      from: { path: '^src/resize/(model|plan)/' },
+      to: { dependencyTypes: ['core'] },
+    },
     {
       name: 'kubernetes-annotations-are-loaded-only-with-a-kubeconfig',
       severity: 'error',

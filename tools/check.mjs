@@ -1,4 +1,4 @@
-// npm run check: types, lint, format, systemd units, Helm chart, import directions. All of them run, so that one pass shows everything.
+// npm run check: types, lint, format, language, systemd units, Helm chart, import directions. All of them run, so that one pass shows everything.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,6 +9,7 @@ const checks = [
   ['types', bin('tsc'), ['--noEmit']],
   ['lint', bin('eslint'), ['.']],
   ['format', bin('biome'), ['format', '.']],
+  ['language', process.execPath, [join(root, 'tools/check-language.mjs')]],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
   ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
   [

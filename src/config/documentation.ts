@@ -22,21 +22,22 @@ export function configurationPage(): string {
   });
   return `# Configuration
 
-This page lists every setting of the shim, its flag, its default and its allowed values.
+This page lists every setting of the shim, with its default and the allowed values.
 
-Settings come from flags and from a YAML file (\`--config FILE\`). Flags take precedence over the file, and the file over defaults. The
-shim does not start with an unknown key or an invalid value: it prints the key, the value and the allowed values, and exits with code 2 for
-the command line or 1 for the file.
+Settings come from flags and from a YAML file (\`--config FILE\`). A flag overrides the file, and the file overrides the
+default. An unknown key or an invalid value ends the start with a message that names the key, the value and what is
+allowed: exit code 2 for the command line, 1 for the file.
 
 | key in the file | flag | default | allowed | meaning |
 |---|---|---|---|---|
 ${rows.join('\n')}
 
-\`--version\` and \`--help\` print and exit. The value of a boolean flag is optional: \`--intercept\` means \`--intercept=true\`.
+\`--version\` and \`--help\` print and exit. A true-or-false flag may be given alone (\`--intercept\`) or with its value
+(\`--intercept=false\`). Durations may be combined (\`1m30s\`).
 
 ## The file
 
-This file has the default values. \`apiVersion\` and \`kind\` are optional: a file without them is read as this version.
+This file has the defaults. \`apiVersion\` and \`kind\` are optional: without them, the file is read as this version.
 
 \`\`\`yaml
 ${configurationExample({ isCommentedOut: false }).trimEnd()}
@@ -44,23 +45,27 @@ ${configurationExample({ isCommentedOut: false }).trimEnd()}
 
 ## Who may connect
 
-The CRI socket and its folder get the owner and mode of the backend's socket and folder, and never wider permissions. Until the backend's
-socket exists, only root may connect. The shim does not change a folder that contains other files (such as \`/run\`). If that folder is open
-to users who cannot reach the backend's socket, the shim restricts the mode of its own socket instead.
-
-The socket of the resize API belongs to the user that runs the shim and has the mode \`resizeSocketMode\`. It exists only if \`intercept\`
-is true.
-
-Metrics (\`metricsBind\`) are available only on this machine: on a loopback address to all its users, on a unix socket to the user that runs
-the shim (mode 0600). Other addresses are rejected. \`localhost\` is 127.0.0.1.
-
-The shim does not change the owner or mode of sockets that systemd passes to it ([units.md](units.md)).
+- The CRI socket and its folder get the owner and mode of the backend's socket and folder, never more. Until the
+  backend's socket exists, only root may connect. A folder that also contains other files (such as \`/run\`) is not
+  changed; if users can reach it who cannot reach the backend's socket, the shim restricts the mode of its own socket
+  instead.
+- The socket of the resize API belongs to the user that the shim runs as, with the mode \`resizeSocketMode\`. It exists
+  only with \`intercept\`.
+- Metrics (\`metricsBind\`) are served to this machine only: at a loopback address to each of its users, at a unix
+  socket to the user that the shim runs as (mode 0600). Any other address is rejected. \`localhost\` is 127.0.0.1.
+- Sockets that systemd passes to the shim ([units.md](units.md)) keep the rights that systemd has set.
 
 ## Stopping
 
-On SIGTERM or SIGINT the shim stops accepting connections, sends GOAWAY to every client, lets running calls finish for up to
-\`shutdownTimeout\` and exits with code 0. It then cancels calls that are still running and logs their number as a warning. It ends watches
-(GetContainerEvents) when no other call is running. A second signal ends the shim immediately, with exit code 130 (SIGINT) or 143 (SIGTERM).
-Exit code 1 means that the shim could not start or could not continue to serve.
+On SIGTERM or SIGINT the shim accepts no more connections, sends every client GOAWAY, and lets running calls finish
+for up to \`shutdownTimeout\`. It then cuts off the calls that still run, with a warning that says how many. It ends
+watches (GetContainerEvents) once nothing else runs.
+
+| exit code | meaning |
+|---|---|
+| 0 | stopped by a signal |
+| 1 | could not start, or could not continue to serve |
+| 2 | invalid command line |
+| 130, 143 | stopped at once by a second SIGINT or SIGTERM |
 `;
 }

@@ -131,7 +131,7 @@ describe('deploy/kustomize', () => {
     const other = changed.find(isDaemonSet)!.spec.template.spec;
     expect(other.volumes.flatMap(({ configMap }) => configMap ?? [])).toEqual([{ name: map.metadata.name }]);
     expect(map.metadata.name).not.toBe(named('ConfigMap', 'cri-resize-shim').metadata.name);
-    expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.1.0');
+    expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.2.0');
   });
 
   it('every file of the folder is rendered', () => {

@@ -10,7 +10,7 @@ const all = pages.flatMap(commandsOf);
 const hasReason = (line: string): boolean =>
   Object.hasOwn(elsewhere, line) || Object.keys(notRunHere).some((start) => line.startsWith(start));
 
-test('every command of README and docs/ is run by a test, or has a reason why not', () => {
+test('a test runs every command of README and docs/, or there is a reason why not', () => {
   const run = chapters.flatMap(({ lines }) => lines);
   const missing = all.filter(({ line }) => !run.includes(line) && !hasReason(line));
   expect(missing.map(({ page, line }) => `${page}: ${line}`)).toEqual([]);
@@ -21,7 +21,7 @@ test('every command of README and docs/ is run by a test, or has a reason why no
   expect(all.length).toBeGreaterThan(30);
 });
 
-test('commands are found in fences and indented, joined where they go on, with what they print', () => {
+test('commands are found in fenced and indented blocks, with continued lines joined and with their output', () => {
   const folder = mkdtempSync(join(tmpdir(), 'commands-'));
   const page = join(folder, 'page.md');
   const text = [
@@ -40,6 +40,10 @@ test('commands are found in fences and indented, joined where they go on, with w
     '```yaml',
     'a: npm test',
     '```',
+    '1. In a list:',
+    '',
+    '       kubectl get pods \\',
+    '         --watch',
   ];
   writeFileSync(page, text.join('\n'));
   expect(commandsOf(page).map(({ line, prints }) => [line, ...prints])).toEqual([
@@ -47,11 +51,12 @@ test('commands are found in fences and indented, joined where they go on, with w
     ['kubectl patch pod web --patch x'],
     ['curl -s x | grep "{"', 'one {1}', '...'],
     ['resizectl get pods'],
+    ['kubectl get pods --watch'],
   ]);
   rmSync(folder, { recursive: true });
 });
 
-test('what is printed is compared, but for what ... stands for', () => {
+test('output is compared, except for what ... stands for', () => {
   expect(isAsPrinted(['a   ... c (1)', '...', 'e'], 'a b c (1)\nd\nd\ne\n')).toBe(true);
   expect(isAsPrinted(['a', '...', 'e'], 'a\ne')).toBe(true);
   expect(isAsPrinted(['a'], 'a\nb')).toBe(false);

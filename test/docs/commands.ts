@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
-/** The pages whose commands are run, or have a reason why not. */
+/** The pages whose commands a test runs, or that have a reason why not. */
 export const pages: readonly string[] = [
   'README.md',
   ...readdirSync('docs')
@@ -10,17 +10,17 @@ export const pages: readonly string[] = [
 
 export interface Command {
   readonly page: string;
-  /** As it stands there, lines that go on joined, without a remark after it. */
+  /** The text on the page, with continued lines joined and without a trailing comment. */
   readonly line: string;
-  /** What the page says that it prints; empty where it says nothing. */
+  /** The output that the page shows; empty if it shows none. */
   readonly prints: readonly string[];
 }
 
-/** What a line of a block begins with, if it is a command. A page that uses another program has to have it put here. */
+/** The programs with which a command begins. Add the program here when a page uses another one. */
 const programs =
   /^(?:npm|npx|node|bash|sh|sudo|kubectl|crictl|ctr|resizectl|cri-resize-shim|curl|systemctl|journalctl|docker|helm|kustomize|promtool|jq|mount|umount|ls|cat|cp|rm|mkdir|install|ln|apt-get|dpkg|git|\.\/\S+|\/\S+)(?: |$)/;
 
-/** The commands of a page, in its order: in fences, and in blocks that are indented. */
+/** Returns the commands of a page in order, from fenced and from indented blocks. */
 export function commandsOf(page: string): Command[] {
   const commands: Command[] = [];
   for (const block of blocksOf(readFileSync(page, 'utf8'))) {
@@ -41,10 +41,11 @@ export function commandsOf(page: string): Command[] {
   return commands;
 }
 
-/** Lines of each block of code, without what they are indented by. */
+/** Returns the lines of each code block, without their indentation. */
 function blocksOf(text: string): string[][] {
   const blocks: string[][] = [];
   let current: string[] | undefined;
+  let indent = 0;
   let fence = false;
   for (const line of text.split('\n')) {
     if (line.startsWith('```')) {
@@ -54,8 +55,12 @@ function blocksOf(text: string): string[][] {
     } else if (fence) {
       current?.push(line);
     } else if (line.startsWith('    ')) {
-      if (current === undefined) blocks.push((current = []));
-      current.push(line.slice(4));
+      if (current === undefined) {
+        blocks.push((current = []));
+        // More than 4 blanks in an item of a list.
+        indent = line.search(/\S/);
+      }
+      current.push(line.slice(Math.min(indent, line.search(/\S/))));
     } else if (line.trim() !== '') {
       current = undefined;
     }
@@ -63,7 +68,7 @@ function blocksOf(text: string): string[][] {
   return blocks;
 }
 
-/** Whether a text is what the page says: `...` in a line stands for anything, alone in a line for any lines; blanks for blanks. */
+/** Whether a text matches the page: `...` within a line stands for any text, alone on a line for any lines; blanks match any blanks. */
 export function isAsPrinted(prints: readonly string[], text: string): boolean {
   const lines = prints.map((line) =>
     line.trim() === '...' ? '(?:.*\\n)*?' : `[ ]*${line.trim().split('...').map(escaped).join('.*')}[ ]*\\n`,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-/** By which versions the gains of docs/compatibility.md come and go: the table of pairs has to follow from the others. */
+/** The versions from which each gain of docs/compatibility.md follows: the table of pairs has to agree with the other tables. */
 const minor = (version: string): number => Number(version.split('.')[1]);
 
 function gains(kubelet: string, containerd: string): string {
@@ -18,14 +18,14 @@ function gains(kubelet: string, containerd: string): string {
   ].join(' ');
 }
 
-/** "1.27 to 1.32", "1.34, 1.35": all of them. */
+/** Returns all versions of a cell: "1.27 to 1.32", or "1.34, 1.35". */
 function versionsOf(cell: string): string[] {
   const [, first, last] = /^(\S+) to (\S+)$/.exec(cell) ?? [];
   if (first === undefined || last === undefined) return cell.replace('containerd ', '').split(', ');
   return Array.from({ length: minor(last) - minor(first) + 1 }, (_, index) => `1.${minor(first) + index}`);
 }
 
-test('docs/compatibility.md has each pair of kubelet and containerd, with what it gains', () => {
+test('docs/compatibility.md has each pair of kubelet and containerd, with its gains', () => {
   const page = readFileSync('docs/compatibility.md', 'utf8');
   const text = /## Each pair\n([^]*?)\n## /.exec(page)?.[1] ?? '';
   const [head = [], , ...rows] = [...text.matchAll(/^\| (.*) \|$|^\|---.*$/gm)].map(([, row = '']) => row.split(' | '));

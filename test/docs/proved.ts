@@ -1,31 +1,31 @@
 /**
- * Why commands of the pages are not run by test/e2e/command-line/docs.test.ts: another test runs them, or they cannot be run here. Lines as they
- * stand on the pages.
+ * Why test/e2e/command-line/docs.test.ts does not run some commands of the pages: another test runs them, or they cannot run
+ * here. The keys are the lines on the pages.
  */
 export const elsewhere: Readonly<Record<string, string>> = {
-  'npm run demo': 'boots a node of its own for minutes; what it shows is tested in test/e2e',
-  'npm test': 'runs this very test',
-  'npm run setup': 'npm test begins with it',
+  'npm run demo': 'boots its own node for minutes; test/e2e tests what it shows',
+  'npm test': 'runs this test itself',
+  'npm run setup': 'npm test runs it first',
   'npm run package':
-    'test/e2e/systemd/units.test.ts and test/e2e/install/executable.test.ts make the packages so, install and run them',
+    'test/e2e/systemd/units.test.ts and test/e2e/install/executable.test.ts make, install and run the packages',
   'cri-resize-shim resizectl install': 'test/e2e/install/executable.test.ts, on a node with systemd',
-  'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs the tests in such nodes',
+  'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs its tests in such nodes',
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl uninstall': 'test/e2e/install/install.test.ts, on a node with systemd',
-  'node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
+  'node dist/cri-resize-shim.js': 'every test in test/e2e starts it like this, with flags',
 };
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
 const needsBuilder =
-  'needs a builder and a registry: npm run image has them, and test/tools/packaging/image.test.ts carries out the Dockerfile’s steps';
-const needsCrictl = 'crictl is built only where Go is: npm run conformance runs it through the shim';
+  'needs a builder and a registry: npm run image has them, and test/tools/packaging/image.test.ts runs the Dockerfile’s steps';
+const needsCrictl = 'crictl is built only if Go is installed: npm run conformance runs it through the shim';
 const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 
-/** By how they begin. */
+/** The same for all commands that begin with the key. */
 export const notRunHere: Readonly<Record<string, string>> = {
   'kubectl ': needsCluster,
-  'helm ': `${needsCluster}; npm run check renders the chart with helm, where Go is`,
+  'helm ': `${needsCluster}; npm run check renders the chart with helm, if Go is installed`,
   'docker ': needsBuilder,
   'crictl ': needsCrictl,
   'systemctl ': needsSystemd,

@@ -6,7 +6,7 @@ import { parseChanges } from '../../src/resizectl/commands/changes.ts';
 
 const page = readFileSync('docs/resizectl.md', 'utf8');
 
-test('docs/resizectl.md names every command and every exit code, and no other', () => {
+test('docs/resizectl.md names all commands and exit codes, and no others', () => {
   const named = [...page.matchAll(/^\| (`[a-z].*?`) \| /gm)].flatMap(([, names = '']) =>
     [...names.matchAll(/`([^`]+)`/g)].map(([, name]) => name),
   );
@@ -18,7 +18,7 @@ test('docs/resizectl.md names every command and every exit code, and no other', 
   expect(codes).toEqual(exitTexts.map((text) => [...text]));
 });
 
-test('its command lines and changes are valid, as are those of the README', () => {
+test('its command lines and changes are valid, and so are those of the README', () => {
   for (const text of [page, readFileSync('README.md', 'utf8')]) {
     const lines = [...text.matchAll(/^ {4}resizectl (.*)$/gm)].map(([, line]) => line!.trim());
     expect(lines.length).toBeGreaterThan(0);

@@ -12,7 +12,7 @@ import { commandsOf, isAsPrinted, pages } from '../../docs/commands.ts';
 import { type Chapter, chapters } from '../../support/e2e/docs-chapters.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
-/** The commands of README and docs/, as they stand there, at the places where a node has everything; and what they print. */
+/** Runs the commands of README and docs/ on a node that has everything they need, and compares their output. */
 
 const MI = 2 ** 20;
 
@@ -40,7 +40,7 @@ afterAll(() => {
 
 const env = (): Record<string, string> => ({ PATH: `${join(folder, 'bin')}:${process.env['PATH'] ?? ''}` });
 
-/** What a person at a terminal would see: of what has worked its output, else also why not. */
+/** Returns what a terminal would show: the output of a command that succeeds; of one that fails, its errors too. */
 async function run(line: string): Promise<{ text: string; code: number | undefined }> {
   const { all, stdout, exitCode } = await execa('/bin/sh', ['-c', line], { reject: false, all: true, env: env() });
   return { text: exitCode === 0 ? stdout : all, code: exitCode };
@@ -49,13 +49,13 @@ async function run(line: string): Promise<{ text: string; code: number | undefin
 const linesOf = (name: Chapter['name']): readonly string[] =>
   chapters.find((chapter) => chapter.name === name)?.lines ?? [];
 
-/** Where pages say what a line prints (in one state or another), it is what one of them says; else it is done. */
+/** If pages show the output of a line, in one state or another, it has to match one of them; otherwise the line has to succeed. */
 async function expectPrinted(name: Chapter['name']): Promise<void> {
   for (const line of linesOf(name)) {
     const said = documented.filter((command) => command.line === line && command.prints.length > 0);
     const isSaid = (text: string): boolean => said.some(({ prints }) => isAsPrinted(prints, text));
     let { text, code } = await run(line);
-    // What only looks is asked again: a resize that is deferred is in progress while it is tried once more.
+    // A command that only reads is repeated: a deferred resize is in progress while it is retried.
     for (const until = Date.now() + 30_000; isLook(line) && said.length > 0 && !isSaid(text) && Date.now() < until; )
       ({ text, code } = await run(line));
     if (said.length === 0) expect([line, code]).toEqual([line, 0]);
@@ -124,7 +124,7 @@ describe('with a shim', () => {
   test('a state folder that is read-only', async () => {
     execFileSync('mount', ['-o', 'remount,ro', state]);
     try {
-      // The first that would be written tells.
+      // The first write discovers it.
       expect((await run('resizectl resize web app.memory=300Mi')).text).toContain('JOURNAL_UNAVAILABLE');
       await expectPrinted('a state folder that is read-only');
     } finally {

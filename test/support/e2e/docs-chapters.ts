@@ -1,6 +1,6 @@
 /**
- * The commands of README and docs/ that run on a node, in the order in which test/e2e/command-line/docs.test.ts runs them; between chapters it
- * brings the node into the state that the pages speak of.
+ * The commands of README and docs/ that run on a node, in the order in which test/e2e/command-line/docs.test.ts runs them.
+ * Between chapters, that test brings the node into the state that the pages describe.
  */
 export interface Chapter {
   readonly name:
@@ -10,7 +10,7 @@ export interface Chapter {
     | 'kubelet wants less than is in use'
     | 'a state folder that is read-only'
     | 'a shim that is started by the page';
-  /** As they stand on the pages. */
+  /** The lines on the pages. */
   readonly lines: readonly string[];
 }
 

@@ -1,0 +1,87 @@
+// npm run check, check `language`: lists words that this project does not use, with what to write instead. It looks at comments
+// and strings in src, at comments in proto, and at the prose of the Markdown pages: not at code, quotations or program output.
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+/** What to avoid, and what to write instead. */
+const words = [
+  [/\bmend(?:s|ed|ing)?\b/i, 'fix, repair, recover'],
+  [/\banew\b/i, 'again'],
+  [/\bwish(?:es|ed)?\b/i, 'change, request'],
+  [/\bfarewell\b/i, 'graceful shutdown'],
+  [/\bwhoever\b/i, 'anyone who, the caller'],
+  [/\bwhatever\b/i, 'any, regardless of'],
+  [/\bthat which\b/i, 'what, the one that'],
+  [/\bcures?\b/i, 'remedy'],
+  [/\bbeside\b/i, 'next to, in addition to, concurrently'],
+  [/\btold\b/i, 'reported, notified, said'],
+  [/\bkeepers?\b|\b(?:the|a) kept\b|\bkept resizes?\b/i, 'store, stored'],
+  [/\bbook of\b/i, 'store'],
+  [/\bGives\b/, 'Returns'],
+  // "something else" and the like are fine, also where a line of a comment ends between the two; so is a shell's `else`.
+  [
+    /(?<!\b(?:(?:any|some|every|no)(?:thing|body|one|where)|no one|who|what|where|how|much|little|all)[\s*/]+)\belse\b(?! \w+=)/i,
+    'otherwise',
+  ],
+];
+
+/** The prose of a file, with everything else as blanks, so that lines keep their numbers. */
+function proseOf(file, text) {
+  if (file.endsWith('.ts')) return proseOfCode(text);
+  if (file.endsWith('.proto')) return text;
+  return text.replaceAll(/^```[^]*?^```$|^ {4}.*$|`[^`\n]+`|"[^"\n]+"/gm, blank).replaceAll(/\]\([^)\n]*\)/g, blank);
+}
+
+/** The comments and strings of TypeScript. Comments stand between the end of one token and the start of the next. */
+function proseOfCode(text) {
+  const source = ts.createSourceFile('file.ts', text, ts.ScriptTarget.Latest);
+  const ranges = [];
+  const visit = (node) => {
+    const children = node.getChildren(source).filter((child) => !ts.isJSDoc(child));
+    if (children.length > 0) return children.forEach(visit);
+    ranges.push([node.getFullStart(), node.getStart(source)]);
+    if (ts.isStringLiteral(node) || ts.isTemplateLiteralToken(node)) ranges.push([node.getStart(source), node.end]);
+  };
+  visit(source);
+  let prose = '';
+  for (const [start, end] of ranges) prose += blank(text.slice(prose.length, start)) + text.slice(start, end);
+  return prose;
+}
+
+const blank = (text) => text.replaceAll(/[^\n]/g, ' ');
+
+/** `12: "anew": write again`, for each occurrence in a file. */
+export function findWords(file, text) {
+  const prose = proseOf(file, text);
+  const found = words.flatMap(([pattern, instead]) =>
+    [...prose.matchAll(new RegExp(pattern, `${pattern.flags}g`))].map(({ 0: word, index }) => ({
+      line: prose.slice(0, index).split('\n').length,
+      text: `"${word}": write ${instead}`,
+    })),
+  );
+  return found.sort((a, b) => a.line - b.line).map(({ line, text: hint }) => `${line}: ${hint}`);
+}
+
+function main() {
+  const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+  const below = (folder) =>
+    readdirSync(join(root, folder), { recursive: true })
+      .map((name) => `${folder}/${name}`)
+      .filter((name) => /\.(?:ts|proto|md)$/.test(name));
+  const pages = readdirSync(root).filter((name) => name.endsWith('.md'));
+  const counts = new Map();
+  for (const file of [...pages, ...['docs', 'proto', 'src'].flatMap(below)].sort()) {
+    const found = findWords(file, readFileSync(join(root, file), 'utf8'));
+    for (const line of found) process.stdout.write(`${file}:${line}\n`);
+    const folder = file.split('/').slice(0, 2).join('/');
+    if (found.length > 0) counts.set(folder, (counts.get(folder) ?? 0) + found.length);
+  }
+  for (const [folder, count] of counts) process.stdout.write(`language: ${folder}: ${count}\n`);
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  process.stdout.write(`language: ${total} words to replace\n`);
+  process.exitCode = total === 0 ? 0 : 1;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) main();
