@@ -22,7 +22,7 @@ export interface Node {
   readonly systemdFolder: string;
   /** The kernel's release: `6.1.0-18-amd64`. */
   readonly kernel: string;
-  /** Node's version: `20.19.0`. */
+  /** Node's version: `26.10.0`. */
   readonly nodeVersion: string;
   /** Who runs the checks; 0 is root. */
   readonly uid: number;

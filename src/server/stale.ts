@@ -97,7 +97,7 @@ export function listenerAt(bound: (name: string) => boolean): string | undefined
   }
 }
 
-/** By its executable: the name that a process gives itself says little (`MainThread` with Node 24). */
+/** By its executable: the name that a process gives itself says little (`MainThread` with Node 24 and later). */
 const programOf = (pid: string): string => basename(readlinkSync(`/proc/${pid}/exe`).replace(/ \(deleted\)$/, ''));
 
 function holdsAny(pid: string, inodes: readonly string[]): boolean {
