@@ -7,6 +7,9 @@ const KOFFI = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 
 /** Where a folder that brings its own Node has it: the image's installer makes such, for nodes that have none. */
 export const OWN_NODE = 'bin/node';
 
+/** Where npm installs the Node that a checkout's lockfile pins. */
+export const pinnedNodeOf = (arch: string): string => `node_modules/node-linux-${arch}/bin/node`;
+
 /**
  * All that the program needs but Node, in a checkout that is built or in the folder that `npm run package` makes: paths from there, files
  * and symbolic links. Source maps stay behind: they are four fifths of it. A Node of the folder's own belongs to it too. Rejects when something is not there.
