@@ -1,6 +1,6 @@
 # The program in an image: to be installed on nodes by the DaemonSet in deploy/, or to be run with the node's /run, /var/lib/kubelet,
 # /var/lib/cri-resize-shim and /sys/fs/cgroup mounted. Root, as it has to be there: it writes cgroups and remounts.
-FROM node:24-slim AS build
+FROM node:26-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json ./
 # Binaries come as packages of their own: no install scripts are needed.
@@ -8,8 +8,8 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json LICENSE ./
 COPY scripts scripts
 COPY packaging packaging
-# Of the test node's: how packaging fetches.
-COPY test/node/cache.ts test/node/errors.ts test/node/places.ts test/node/progress.ts test/node/
+# How packaging reports its progress.
+COPY test/node/progress.ts test/node/
 COPY systemd systemd
 COPY proto proto
 COPY src src
@@ -17,7 +17,7 @@ RUN node scripts/build.mjs
 # The same folder that `npm run package` makes.
 RUN node dist/tools/package.js --only tree --to /out
 
-FROM node:24-slim
+FROM node:26-slim
 COPY --from=build /out /usr/local/lib/cri-resize-shim
 # What the DaemonSet in deploy/ starts: it puts the rest, and this Node, on its host. nsenter is in the base.
 COPY --from=build /build/dist/cri-resize-shim-installer.js /usr/local/lib/cri-resize-shim/dist/

@@ -30,7 +30,8 @@ export function pinnedNode(root: string, arch: string): NodeBinary | undefined {
   if (pinned === undefined) return undefined;
   const [program, license] = [join(root, folder, 'bin/node'), join(root, folder, 'LICENSE')];
   for (const file of [program, license])
-    if (!existsSync(file)) throw new Error(`${file} is missing: run npm ci --include=optional on a machine with ${arch}`);
+    if (!existsSync(file))
+      throw new Error(`${file} is missing: run npm ci --include=optional on a machine with ${arch}`);
   const { version, integrity } = pinned;
   return { program, license, version, package: name, integrity };
 }
