@@ -6,14 +6,11 @@ COPY package.json package-lock.json ./
 # Binaries come as packages of their own: no install scripts are needed.
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json LICENSE ./
-COPY scripts scripts
-COPY packaging packaging
-# How packaging reports its progress.
-COPY test/node/progress.ts test/node/
+COPY tools tools
 COPY systemd systemd
 COPY proto proto
 COPY src src
-RUN node scripts/build.mjs
+RUN node tools/build.mjs
 # The same folder that `npm run package` makes.
 RUN node dist/tools/package.js --only tree --to /out
 

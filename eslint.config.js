@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'node_modules/', 'scripts/', '*.config.js', '.dependency-cruiser.cjs'] },
+  { ignores: ['dist/', 'node_modules/', 'tools/*.mjs', '*.config.js', '.dependency-cruiser.cjs'] },
   ...tseslint.configs.strictTypeChecked,
   {
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },

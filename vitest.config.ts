@@ -1,9 +1,9 @@
 import { defineConfig } from 'vitest/config';
 
-// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet and crash: only inside the test node (test/node), as root, on cgroup v2.
+// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet and crash: only inside the test node (test/support/node), as root, on cgroup v2.
 const matrix = 'test/matrix/matrix.test.ts';
 const crash = 'test/crash/crash.test.ts';
-const kubelet = 'test/kubelet/*.test.ts';
+const kubelet = 'test/real-kubelet/*.test.ts';
 const inNode = { testTimeout: 120_000, hookTimeout: 120_000, fileParallelism: false, maxWorkers: 1 };
 
 export default defineConfig({

@@ -4,12 +4,15 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/sandbox/{plan*,resizes-amounts,resizes-asked,wish}.test.ts',
-      'test/sandbox/journal/record.test.ts',
-      'test/sandbox/foresight/checkpoint.test.ts',
-      'test/cgroups/{conversions,cpu,memory,proc,unified,units}.test.ts',
+      'test/resize/plan/*.test.ts',
+      'test/resize/model/amounts.test.ts',
+      'test/resize/queue/request.test.ts',
+      'test/resize/admission/parse-limits.test.ts',
+      'test/resize/journal/record.test.ts',
+      'test/kubelet/checkpoint.test.ts',
+      'test/cgroups/{conversions,cpu,memory,proc,unified,systemd/unit-properties}.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
-      'test/units/quantity.test.ts',
+      'test/core/quantities/kubernetes.test.ts',
       'test/config/duration.test.ts',
       'test/mutation/loads.test.ts',
     ],

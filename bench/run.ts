@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { prepareNode } from '../test/node/index.ts';
+import { prepareNode } from '../test/support/node/index.ts';
 import { Children } from './children.ts';
 import { startFake } from './fake/start.ts';
 import { startEmpty, startFull } from './containerd/containerd.ts';

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { type FSWatcher, readFileSync, watch } from 'node:fs';
 import { execa } from 'execa';
-import { CriClient } from '../test/cri/client.ts';
-import { type RunningPod, runPod } from '../test/cri/pod.ts';
-import { ShimProcess } from '../test/cri/shim.ts';
+import { CriClient } from '../test/support/cri/client.ts';
+import { type RunningPod, runPod } from '../test/support/cri/pod.ts';
+import { ShimProcess } from '../test/support/cri/shim.ts';
 import { type ContainerSnapshot, type DemoReport, type ReportedStep, type Snapshot, renderReport } from './report.ts';
 
 /**

@@ -8,7 +8,7 @@ import {
   prepareNode,
   runInNode,
   runOnHost,
-} from '../test/node/index.ts';
+} from '../test/support/node/index.ts';
 
 /** npm run demo: brings the demo to a node, and sets one up where this machine is none. */
 

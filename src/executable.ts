@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { readShipped } from './shipped/index.ts';
+import { readShipped } from './core/shipped/index.ts';
 
 /**
  * The single executable: both programs, by the name that it is called by, or by its first word: `resizectl get pods` and

@@ -1,26 +1,29 @@
 #!/usr/bin/env node
 import type { Socket } from 'node:net';
 import { type Config, ConfigError, loadConfig, version } from './config/index.ts';
-import { crashPoint } from './crash-points.ts';
-import { messageOf } from './errors/index.ts';
-import { countersFields, createCounters } from './observe/counters.ts';
-import type { Log } from './observe/index.ts';
-import { createLog } from './observe/log.ts';
-import { oncePerKey } from './observe/once.ts';
-import { serveMetrics } from './metrics.ts';
-import { holdLittleMemory } from './heap.ts';
-import { neighboursOf } from './resize-api.ts';
-import { noResizing, createResizing } from './resize.ts';
-import { openFrontDoor } from './server/front-door.ts';
-import { serveConnection } from './server/http2/index.ts';
-import { type Listener, listen } from './server/listener.ts';
-import { createLocalServer } from './server/local.ts';
-import { listenOnPassed } from './server/passed.ts';
-import { interceptionOf } from './server/routes.ts';
-import { tracesOf } from './server/status.ts';
-import { stopSignal } from './server/stop.ts';
-import { switchReport } from './server/switch-report.ts';
+import { crashPoint } from './core/crash-points/index.ts';
+import { messageOf } from './core/errors/index.ts';
+import { type Log, countersFields, createCounters, createLog, oncePerKey } from './observe/index.ts';
 import { superviseBy, takePassedSockets, takeSupervisorVariables } from './systemd/index.ts';
+import {
+  createResizing,
+  holdLittleMemory,
+  neighboursOf,
+  noResizing,
+  serveMetrics,
+  stopSignal,
+} from './daemon/index.ts';
+import {
+  type Listener,
+  createLocalServer,
+  interceptionOf,
+  listen,
+  listenOnPassed,
+  openFrontDoor,
+  serveConnection,
+  switchReport,
+} from './server/index.ts';
+import { tracesOf } from './grpc/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 /** Beyond --shutdown-timeout: what closing takes at most once nothing is waited for. */

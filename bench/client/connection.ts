@@ -13,7 +13,7 @@ import {
   windowUpdate,
   writeFrameHeader,
 } from '../../src/server/http2/frame.ts';
-import { MESSAGE_PREFIX_SIZE } from '../../src/server/http2/grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../src/server/proxy/grpc.ts';
 import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
 import type { BenchClient, Call, Done } from './client.ts';
 import { RequestHeaders } from './request-headers.ts';

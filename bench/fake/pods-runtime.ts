@@ -8,7 +8,7 @@ import {
   decode,
   encode,
 } from '../../src/runtime/index.ts';
-import { cpuShares } from '../../src/units/index.ts';
+import { cpuShares } from '../../src/core/quantities/index.ts';
 import type { StoredContainer } from '../containerd/stored-node.ts';
 import { type FakePod, amountsAtStart, bytesOf, cgroupOf, podShares, quotaOf, sharesOf } from './pods.ts';
 

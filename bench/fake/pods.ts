@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { weightOfShares } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/units/index.ts';
+import { cpuShares } from '../../src/core/quantities/index.ts';
 import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
 
 /** The pods of the fake node, with the files that the kernel would have of them. */

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { MemoryVolumes, chooseRemountMethod, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import type { RemountMethod, VolumeName } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/units/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 
 /**
  * Remounts volumes of the kernel's own tmpfs, in a mount namespace that is this process's (unshare(1)) and goes with it. Arguments:

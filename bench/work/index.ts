@@ -1,21 +1,12 @@
-import type { Children } from '../children.ts';
 import { measurePackagedMemory, measurePackagedStart } from './packaged.ts';
 import { measurePlan } from './plan.ts';
 import { measureRecovery } from './recovery.ts';
 import { measureRemounts } from './remount.ts';
 import { measureResizes } from './resize-pod.ts';
 import type { WorkResult } from './result.ts';
+import type { WorkOptions } from './options.ts';
 
 export type { WorkResult } from './result.ts';
-
-export interface WorkOptions {
-  readonly children: Children;
-  /** About how long to go on, where it is done again and again. */
-  readonly seconds: number;
-  /** Where CPU profiles of the measured shims go, if they are wanted. */
-  readonly profile?: string | undefined;
-  readonly progress: (text: string) => void;
-}
 
 export interface Work {
   readonly name: string;

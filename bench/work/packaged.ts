@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { NotifySocket } from '../../test/systemd/notify-socket.ts';
-import { prepareNode } from '../../test/node/index.ts';
+import { NotifySocket } from '../../test/support/notify-socket.ts';
+import { prepareNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';
 import type { Child, Children } from '../children.ts';
 import { startEmpty } from '../containerd/containerd.ts';
@@ -14,8 +14,8 @@ import { type Resident, cpuMicroseconds, residentMB } from '../process-use.ts';
 import { type Shim, type ShimPlaces, spawnShim } from '../shim.ts';
 import { connectWhenThere } from '../sockets.ts';
 import { median, rounded } from '../statistics.ts';
-import type { WorkOptions } from './index.ts';
 import { type WorkResult, resultOf } from './result.ts';
+import type { WorkOptions } from './options.ts';
 
 /** So many that there is a 99th percentile. */
 const STARTS = 100;

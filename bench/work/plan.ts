@@ -1,9 +1,12 @@
 import fc from 'fast-check';
-import { plan, podLimitsFor } from '../../src/sandbox/plan.ts';
-import type { PodState, PodTarget, Step } from '../../src/sandbox/state.ts';
-import { apply, inPages, podState, volumeSizes, wishes } from '../../test/sandbox/pods.ts';
-import type { WorkOptions } from './index.ts';
+import { apply, inPages, podState, volumeSizes, wishes } from '../../test/support/resize/pods.ts';
 import { type WorkResult, resultOf } from './result.ts';
+import type { PodState } from '../../src/sandbox/pod-state.ts';
+import type { Step } from '../../src/resize/model/step.ts';
+import type { PodTarget } from '../../src/resize/model/target.ts';
+import { plan } from '../../src/resize/plan/steps.ts';
+import { podLimitsFor } from '../../src/resize/plan/pod-limits.ts';
+import type { WorkOptions } from './options.ts';
 
 const CONTAINERS = 10;
 const PODS = 1000;

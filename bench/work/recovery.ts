@@ -1,13 +1,14 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { Journal, type PodRecord } from '../../src/sandbox/journal/index.ts';
-import { bytes } from '../../src/units/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 import { type FakePod, amountsAtStart, assertFiles, bytesOf, writePods } from '../fake/pods.ts';
 import { type FakePods, startFakePods } from '../fake/start.ts';
 import { LogReader } from '../log-reader.ts';
 import { spawnShim } from '../shim.ts';
-import type { WorkOptions } from './index.ts';
 import { type WorkResult, resultOf } from './result.ts';
+import { Journal } from '../../src/resize/journal/store.ts';
+import type { PodRecord } from '../../src/resize/journal/record.ts';
+import type { WorkOptions } from './options.ts';
 
 const PODS = 250;
 const CONTAINERS = 2;

@@ -3,8 +3,8 @@ import { text } from 'node:stream/consumers';
 import { builtFile } from '../built-file.ts';
 import type { RemountTimes } from '../remount/main.ts';
 import { rounded } from '../statistics.ts';
-import type { WorkOptions } from './index.ts';
 import { type WorkResult, resultOf } from './result.ts';
+import type { WorkOptions } from './options.ts';
 
 /**
  * A volume's new size, on this machine's own kernel: from the question to the size that statfs says afterwards, with the look at

@@ -9,9 +9,9 @@ import { LogReader } from '../log-reader.ts';
 import { cpuMicroseconds } from '../process-use.ts';
 import { type Shim, startShim } from '../shim.ts';
 import { rounded } from '../statistics.ts';
-import type { WorkOptions } from './index.ts';
 import { resizePodCall, stateOf } from './resize-api.ts';
 import { type WorkResult, resultOf } from './result.ts';
+import type { WorkOptions } from './options.ts';
 
 const CONTAINERS = 3;
 /** Until V8 has compiled what a resize takes: a shim is started once, and resizes for months. */

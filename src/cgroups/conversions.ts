@@ -2,9 +2,9 @@
  * CRI's words for a limit, and the kernel's. In CRI 0 keeps what is set and -1 removes it; here "keep" is undefined and
  * "no limit" is `max`. CRI numbers are int64: bigint or number, whatever the reader of the wire has.
  */
-import { Code, Reason, ShimError } from '../errors/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../units/index.ts';
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../units/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../core/quantities/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../core/quantities/index.ts';
 import { DEFAULT_CPU_PERIOD, assertCpuMax } from './cpu.ts';
 
 /** cgroup v1's bounds of cpu.shares. */

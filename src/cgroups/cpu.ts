@@ -1,7 +1,7 @@
 /** The CPU controller's files: what they say, and how a value for them is written. Times in microseconds. */
-import { Code, Reason, ShimError } from '../errors/index.ts';
-import { cpuWeight, microseconds } from '../units/index.ts';
-import type { CpuMax, CpuWeight } from '../units/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { cpuWeight, microseconds } from '../core/quantities/index.ts';
+import type { CpuMax, CpuWeight } from '../core/quantities/index.ts';
 
 /** The kernel takes no quota under 1 ms, and periods of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);

@@ -3,7 +3,7 @@
  * paths from the cgroup root out. The surest source for a container that runs is /proc/<pid>/cgroup (proc.ts).
  */
 import { posix } from 'node:path';
-import { Code, Reason, ShimError } from '../errors/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import type { CgroupPath } from './file.ts';
 
 export type CgroupDriverName = 'cgroupfs' | 'systemd';

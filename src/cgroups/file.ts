@@ -19,9 +19,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
-import { bytes } from '../units/index.ts';
-import type { Bytes } from '../units/index.ts';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
+import { bytes } from '../core/quantities/index.ts';
+import type { Bytes } from '../core/quantities/index.ts';
 
 /** A cgroup as the kernel names it: absolute, from the root of the cgroup file system. `/kubepods/burstable/pod1`. */
 export type CgroupPath = string;

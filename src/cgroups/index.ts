@@ -2,17 +2,16 @@
  * cgroup v2: limits, use, and writes that are read back; where the cgroups of pods and containers lie; CRI's numbers in
  * the kernel's words. Nothing else in this project opens a file under /sys/fs/cgroup.
  */
-export { CgroupTree } from './cgroup.ts';
+export { CgroupTree } from './tree.ts';
 export type {
   CgroupLimits,
   CgroupReader,
-  CgroupWrite,
   CgroupWriter,
   MemoryGlance,
   MemoryUse,
   Reclaimed,
   Written,
-} from './cgroup.ts';
+} from './tree.ts';
 export {
   cpuMaxOfCri,
   cpuSharesOfCri,
@@ -43,18 +42,23 @@ export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice,
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
-export { Busctl } from './systemd.ts';
-export type { Systemd, UnitState } from './systemd.ts';
-export { DriverCgroupTree } from './systemd-tree.ts';
-export type { DriverTreeOptions } from './systemd-tree.ts';
-export { isRoundedInUnit, isUnit } from './units.ts';
-export type { UnitProperty } from './units.ts';
+export { isRoundedInUnit, isUnit } from './unit-properties.ts';
+export type { UnitProperty } from './unit-properties.ts';
 export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
-export { ReclaimAhead } from './reclaim-ahead.ts';
-export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
-export { makeRoom } from './reclaim.ts';
-export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
-export { Slots } from './slots.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
 export { assertUnified, assertUnifiedKey, isSameUnified } from './unified.ts';
+export { Busctl } from './systemd/index.ts';
+export type { Systemd } from './systemd/index.ts';
+export type { UnitState } from './systemd/index.ts';
+export { DriverCgroupTree } from './systemd/index.ts';
+export type { DriverTreeOptions } from './systemd/index.ts';
+export { ReclaimAhead } from './reclaim/index.ts';
+export type { AheadTree } from './reclaim/index.ts';
+export type { StepAhead } from './reclaim/index.ts';
+export { makeRoom } from './reclaim/index.ts';
+export type { RoomMade } from './reclaim/index.ts';
+export type { RoomOptions } from './reclaim/index.ts';
+export type { RoomTree } from './reclaim/index.ts';
+export { Slots } from '../core/concurrency/index.ts';
+export type { CgroupWrite } from './write.ts';

@@ -1,7 +1,7 @@
 /** The memory controller's files: what they say, and how a value for them is written. Sizes in bytes. */
-import { Code, Reason, ShimError } from '../errors/index.ts';
-import { bytes } from '../units/index.ts';
-import type { Bytes, Limit } from '../units/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { bytes } from '../core/quantities/index.ts';
+import type { Bytes, Limit } from '../core/quantities/index.ts';
 
 /** The least that a limit can be, a page of most machines, in bytes: of less the kernel makes 0, which kills all there is. */
 export const MIN_MEMORY_LIMIT = bytes(4096);

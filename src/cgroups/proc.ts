@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
 import { CGROUP_ROOT } from './file.ts';
 import type { CgroupPath } from './file.ts';
 

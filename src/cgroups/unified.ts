@@ -1,5 +1,5 @@
 /** Single settings by file name, from CRI's `unified` map. */
-import { Code, Reason, ShimError } from '../errors/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
 
 const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
 /** Files that tell something, or do something once when written, instead of holding a setting: by the last part of the name. */

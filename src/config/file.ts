@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod/mini';
-import { errnoOf, messageOf } from '../errors/index.ts';
+import { errnoOf, messageOf } from '../core/errors/index.ts';
 import { ConfigError } from './errors.ts';
 import { faultsOf } from './faults.ts';
 import { apiVersion, configKeys, kind, schema } from './schema.ts';

@@ -1,5 +1,4 @@
-import { families } from '../observe/families.ts';
-import { Histogram } from '../observe/family.ts';
+import { Histogram, families } from '../observe/index.ts';
 
 const EVERY_MS = 200;
 

@@ -1,8 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { families } from '../observe/families.ts';
-import { type Family, Reading } from '../observe/family.ts';
-import type { NodeReadings, ReadinessReport } from '../observe/index.ts';
+import { type Family, type NodeReadings, type ReadinessReport, Reading, families } from '../observe/index.ts';
 
 export interface Readings {
   readonly version: string;

@@ -1,15 +1,20 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { ShimError, tracesOf } from '../errors/index.ts';
-import { expositionOf, expositionType } from '../observe/exposition.ts';
-import type { Family } from '../observe/family.ts';
-import type { Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
-import type { Overview } from '../sandbox/index.ts';
+import { ShimError, tracesOf } from '../core/errors/index.ts';
+import {
+  type Family,
+  type Log,
+  type NodeReadings,
+  type ReadinessReport,
+  expositionOf,
+  expositionType,
+} from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
-import { pageAnswer } from './page/page.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
+import { pageAnswer } from './page/index.ts';
+import type { Overview } from '../resize/index.ts';
 
 export interface MonitoringParts {
   readonly version: string;

@@ -9,7 +9,7 @@ import type {
   LogFields,
   RecoveryOutcome,
   UndoOutcome,
-} from './index.ts';
+} from './interfaces.ts';
 
 /** What was counted since the start, for the last line of the log. */
 export interface CountersSnapshot {

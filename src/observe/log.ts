@@ -1,5 +1,5 @@
 import { type DestinationStream, destination, pino, stdTimeFunctions } from 'pino';
-import type { Log } from './index.ts';
+import type { Log } from './interfaces.ts';
 
 export interface LogOptions {
   /** The lowest level that is written. */

@@ -1,12 +1,6 @@
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { once } from 'node:events';
-import {
-  PACKAGE,
-  type Requests,
-  type Responses,
-  decodeResponse,
-  encodeRequest,
-} from '../server/resize-api/messages.ts';
+import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/wire/index.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
 

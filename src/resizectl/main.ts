@@ -1,11 +1,9 @@
-#!/usr/bin/env node
-import { actions } from './actions.ts';
 import { ResizeClient } from './client.ts';
-import { Exit } from './commands.ts';
-import type { Context } from './context.ts';
-import { tell } from './failure.ts';
 import { type Invocation, readCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
+import { type Context, actions } from './commands/index.ts';
+import { tell } from './output/index.ts';
+import { Exit } from './command-table.ts';
 
 /** Writes to stderr what went wrong; gives the exit code. */
 function complain(error: unknown, endpoint: string): Exit {

@@ -1,6 +1,7 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from 'commander';
 import { version } from '../config/index.ts';
-import type { CommandOptions } from './context.ts';
+import type { CommandOptions } from './commands/index.ts';
+import { UsageError } from './output/index.ts';
 import {
   type CommandName,
   type CommandText,
@@ -11,8 +12,7 @@ import {
   exitTexts,
   globalOptions,
   programText,
-} from './commands.ts';
-import { UsageError } from './failure.ts';
+} from './command-table.ts';
 
 /** What the command line asks for. */
 export type Invocation =

@@ -1,4 +1,4 @@
-import { UsageError } from './failure.ts';
+import { UsageError } from './output/index.ts';
 
 /** The path in an address such as `unix:///run/x.sock`. Throws UsageError, naming the flag, when there is none. */
 export function socketPath(flag: string, address: string): string {

@@ -1,5 +1,5 @@
 import { Client, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
-import { crashPoint } from '../crash-points.ts';
+import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;

@@ -1,22 +1,4 @@
-import { ShimError } from '../errors/index.ts';
-import type { ResizeContext } from './context.ts';
+import type { FailOpenReason } from '../observe/index.ts';
 
-/**
- * What cannot be read is not acted on: undefined, counted. A refusal (a value without meaning, a limit under use) is not a
- * failure to read, and is thrown on.
- */
-export async function failOpen<Result>(
-  context: ResizeContext,
-  id: string,
-  read: () => Promise<Result | undefined>,
-): Promise<Result | undefined> {
-  try {
-    const result = await read();
-    if (result === undefined) context.failOpen('unreadable_state', id);
-    return result;
-  } catch (error) {
-    if (error instanceof ShimError && error.reason !== 'CGROUP_UNAVAILABLE') throw error;
-    context.failOpen('unreadable_state', id, error);
-    return undefined;
-  }
-}
+/** Counts a request that is forwarded as it came, and logs it once for each id and reason. */
+export type FailOpen = (reason: FailOpenReason, id: string, error?: unknown) => void;

@@ -1,35 +1,24 @@
 /** What is on the node, and how it is resized. */
-export type { Clock } from './clock.ts';
-export { systemClock } from './clock.ts';
-export { createResizeContext } from './context.ts';
-export type { ResizeContext } from './context.ts';
-export { describePod } from './describe-pod.ts';
-export { noteAnnotation } from './known-volumes.ts';
-export { KubeletFiles } from './foresight/index.ts';
-export { recover } from './mend.ts';
-export { excessOf } from './exceeds.ts';
-export { volumeTotals } from './node-readings.ts';
-export type { KnownLimits, KnownValues, PodOutcome } from './outcomes.ts';
-export { podInfo } from './pod-info.ts';
-export type { PodInfo } from './pod-info.ts';
-export { policyText } from './policy-text.ts';
-export { PodJournal } from './pod-journal.ts';
-export { readinessOf } from './readiness.ts';
-export { overviewOf } from './overview.ts';
-export type { Overview, PodAtAGlance } from './overview.ts';
-export { RecentResizes } from './recent-resizes.ts';
-export type { RecentResize, RecentStep } from './recent-resizes.ts';
-export { Recovery } from './recovery.ts';
+export type { FailOpen } from './fail-open.ts';
+export { hasDoneItsInit } from './init-containers.ts';
+export { findCgroup, kernelResources } from './kernel-resources.ts';
+export { limitsByName } from './limits-by-name.ts';
+export { containerNamed, podNamed } from './names.ts';
+export type { Named } from './names.ts';
+export { identityOf } from './pod-identity.ts';
+export type { PodIdentity } from './pod-identity.ts';
+export type { ContainerState, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+export { podWeight } from './pod-weight.ts';
+export {
+  NO_CPU_LIMIT,
+  containerCgroup,
+  hasPodCgroup,
+  podCgroup,
+  readContainer,
+  readPod,
+  readVolumes,
+} from './read-pod.ts';
 export { Registry } from './registry.ts';
-export type { KnownContainer } from './registry.ts';
-export { raisePodForRestart } from './restart.ts';
-export { resizePod } from './resize-pod.ts';
-export type * from './resize-request.ts';
-export * from './resizes/index.ts';
-export { findCgroup, kernelResources } from './status.ts';
-export { applyVolumeSizes } from './settle.ts';
-export type { PodState, Step } from './state.ts';
-export { describeStep } from './transaction.ts';
-export type { StepRecord } from './transaction.ts';
-export { updateContainer } from './update-container.ts';
-export { updatePod } from './update-pod.ts';
+export { storedLimits } from './stored-limits.ts';
+export type { StoredLimits } from './stored-limits.ts';
+export { volumeTotals } from './volume-totals.ts';

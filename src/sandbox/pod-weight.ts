@@ -1,6 +1,6 @@
 import { formulasOf, weightOfShares } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { type CpuShares, type CpuWeight, cpuShares } from '../units/index.ts';
+import { type CpuShares, type CpuWeight, cpuShares } from '../core/quantities/index.ts';
 
 /**
  * The weight of a pod's cgroup for these shares, by the formula that this node's kubelet used for this pod: its live weight and

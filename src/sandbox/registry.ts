@@ -1,4 +1,4 @@
-import { messageOf } from '../errors/index.ts';
+import { messageOf } from '../core/errors/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import {
   type Backend,

@@ -1,6 +1,6 @@
 import { DEFAULT_CPU_PERIOD, cpuMaxOfCri, memoryMaxOfCri } from '../cgroups/index.ts';
 import type { LinuxContainerResources } from '../runtime/index.ts';
-import type { Bytes, CpuMax, Limit } from '../units/index.ts';
+import type { Bytes, CpuMax, Limit } from '../core/quantities/index.ts';
 
 /** The limits that a container starts with. */
 export interface StoredLimits {

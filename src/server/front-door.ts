@@ -1,7 +1,7 @@
 import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Interception } from './interception.ts';
+import type { Interception } from './proxy/index.ts';
 
 /** One client's connection in the switch. */
 export interface Connection {

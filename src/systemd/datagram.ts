@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { endianness } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { nameOfErrno } from '../errors/index.ts';
+import { nameOfErrno } from '../core/errors/index.ts';
 
 // Node has no unix datagram sockets, and what npm has for them is compiled when it is installed, against the machine's own
 // headers. koffi is here already (src/tmpfs) and needs neither: two calls of libc are all there is to it.

@@ -1,5 +1,5 @@
 import { fstatSync, readFileSync } from 'node:fs';
-import { messageOf } from '../errors/index.ts';
+import { messageOf } from '../core/errors/index.ts';
 
 /** What systemd has passed on cannot be used: one sentence that says what and what to do. */
 export class PassedSocketError extends Error {

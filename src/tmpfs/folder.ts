@@ -3,10 +3,10 @@
  * symbolic link followed. Everything is then asked of, and done to, the descriptor.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
-import type { ErrorContext } from '../errors/index.ts';
-import { bytes } from '../units/index.ts';
-import type { Bytes } from '../units/index.ts';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
+import type { ErrorContext } from '../core/errors/index.ts';
+import { bytes } from '../core/quantities/index.ts';
+import type { Bytes } from '../core/quantities/index.ts';
 import { parseMountinfo } from './mountinfo.ts';
 import type { Mount } from './mountinfo.ts';
 import { volumeFolders, volumeMountPoint, whyNotEligible } from './volumes.ts';

@@ -1,8 +1,8 @@
 /** The memory-backed volumes of a node: which there are, what they hold, and a new size for one. */
 import { closeSync, statSync } from 'node:fs';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../errors/index.ts';
-import { bytes } from '../units/index.ts';
-import type { Bytes } from '../units/index.ts';
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
+import { bytes } from '../core/quantities/index.ts';
+import type { Bytes } from '../core/quantities/index.ts';
 import { contextOf, mountOfFolder, openVolumeFolder, readMounts, sizeOfFolder, withVolumeFolder } from './folder.ts';
 import type { KubeletPlace, VolumeSize } from './folder.ts';
 import { chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';

@@ -1,12 +1,12 @@
 /** Two ways to give an opened tmpfs a new size. Nothing in this project but these remounts. */
-import { crashPoint } from '../crash-points.ts';
-import { Code, Reason, ShimError, messageOf } from '../errors/index.ts';
+import { crashPoint } from '../core/crash-points/index.ts';
+import { Code, Reason, ShimError, messageOf } from '../core/errors/index.ts';
 import { contextOf } from './folder.ts';
 import type { KubeletPlace, OpenVolume } from './folder.ts';
 import { SyscallError, loadMountCalls } from './syscalls.ts';
 import type { MountCalls } from './syscalls.ts';
 import type { VolumeName } from './volumes.ts';
-import type { Bytes } from '../units/index.ts';
+import type { Bytes } from '../core/quantities/index.ts';
 
 /** `syscalls`: fspick and fsconfig. `mount`: mount(8), where they are not to be had, and the reason. */
 export type RemountMethod =

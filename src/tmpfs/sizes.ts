@@ -1,9 +1,6 @@
 /** How large a volume has to be: what its annotation says, and what that comes to with the limits of the moment. Pure. */
-import { Code, Reason, ShimError } from '../errors/index.ts';
-import { bytes } from '../units/index.ts';
-import type { Bytes, Limit } from '../units/index.ts';
-import { parseQuantity } from '../units/quantity.ts';
-
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { type Bytes, type Limit, bytes, parseQuantity } from '../core/quantities/index.ts';
 /** The key is this and the volume's name. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
 

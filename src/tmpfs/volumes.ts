@@ -2,7 +2,7 @@
  * Which mounts are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one, and nothing that only
  * looks like it. Pure: the table of mounts in, volumes out.
  */
-import { Code, Reason, ShimError } from '../errors/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { optionOf } from './mountinfo.ts';
 import type { Mount } from './mountinfo.ts';
 import { isDnsLabel } from './sizes.ts';

@@ -15,7 +15,7 @@ import {
   weightMatchesShares,
   weightOfShares,
 } from '../../src/cgroups/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../src/units/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
 
 const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }) as Error;
 const anyShares = fc.integer({ min: 2, max: 262_144 }).map(cpuShares);

@@ -9,7 +9,7 @@ import {
   parseSize,
   unreclaimableOf,
 } from '../../src/cgroups/memory.ts';
-import { bytes } from '../../src/units/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 
 const page = bytes(4096);
 

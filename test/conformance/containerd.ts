@@ -1,7 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { pauseImage } from '../node/index.ts';
+import { pauseImage } from '../support/node/index.ts';
 import { ownPauseImage } from './images.ts';
 
 const configFile = '/run/node/containerd.toml';

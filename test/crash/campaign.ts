@@ -1,5 +1,5 @@
-import type { CriClient } from '../cri/client.ts';
-import { type RunningPod, runPod } from '../cri/pod.ts';
+import type { CriClient } from '../support/cri/client.ts';
+import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { PodWatcher } from '../watch/watcher.ts';
 import { type CrashingShim, sizesIn } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './look.ts';

@@ -1,4 +1,4 @@
-import { crashPoints } from '../../src/crash-points.ts';
+import { crashPoints } from '../../src/core/crash-points/index.ts';
 import type { ScenarioReport } from './campaign.ts';
 
 /** What of a transaction's cgroup writes and calls has to be met: each before and after. */

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CriClient } from '../cri/client.ts';
+import { CriClient } from '../support/cri/client.ts';
 import { Campaign, type ScenarioReport } from './campaign.ts';
 import { CrashingShim } from './crashing-shim.ts';
 import { scenarios } from './scenarios/index.ts';

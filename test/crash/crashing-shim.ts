@@ -2,9 +2,9 @@ import { appendFileSync, existsSync, mkdtempSync, readFileSync, readdirSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { CriClient } from '../cri/client.ts';
-import { type LogLine, ShimProcess } from '../cri/shim.ts';
-import { ResizeClient } from '../server/resize-api-client.ts';
+import { CriClient } from '../support/cri/client.ts';
+import { type LogLine, ShimProcess } from '../support/cri/shim.ts';
+import { ResizeClient } from '../support/resize-api-client.ts';
 
 const RESIZE = '/run/cri-resize-shim/resize.sock';
 

@@ -1,7 +1,7 @@
 import { weightMatchesShares } from '../../src/cgroups/index.ts';
-import { cpuShares, cpuWeight } from '../../src/units/index.ts';
-import type { CriClient } from '../cri/client.ts';
-import type { RunningPod } from '../cri/pod.ts';
+import { cpuShares, cpuWeight } from '../../src/core/quantities/index.ts';
+import type { CriClient } from '../support/cri/client.ts';
+import type { RunningPod } from '../support/cri/pod.ts';
 import type { Values } from './scenario.ts';
 
 const POD_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.min'];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execa } from 'execa';
-import { readOptions } from '../../src/installer/options.ts';
+import { readOptions } from '../../src/install/rollout/options.ts';
 import { prepareHelm } from './helm.ts';
 import { prepareKubectl } from './kubectl.ts';
 import { type DaemonSet, type Manifest, alike, isDaemonSet, manifestsOf } from './manifests.ts';

@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtain, present } from '../node/cache.ts';
-import { errnoOf } from '../node/errors.ts';
-import { type GoModule, buildingPrograms, goToolchain } from '../node/go-module.ts';
-import { cacheRoot } from '../node/places.ts';
-import { type Progress, timed } from '../node/progress.ts';
+import { obtain, present } from '../../tools/download/cache.ts';
+import { errnoOf } from '../../tools/download/errors.ts';
+import { type GoModule, buildingPrograms, goToolchain } from '../support/node/go-module.ts';
+import { cacheRoot } from '../../tools/download/places.ts';
+import { type Progress, timed } from '../../tools/download/progress.ts';
 
 const module: GoModule = {
   path: 'helm.sh/helm/v3',

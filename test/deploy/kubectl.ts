@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import { type PackagedPart, keep, obtainPackaged, of } from '../node/packaged.ts';
-import { cacheRoot } from '../node/places.ts';
-import type { Progress } from '../node/progress.ts';
+import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/packaged.ts';
+import { cacheRoot } from '../../tools/download/places.ts';
+import type { Progress } from '../../tools/download/progress.ts';
 
 /** Debian's kubectl, which has kustomize in it: an old one (1.20), so what it renders every other one does too. It links to nothing. */
 const kubectlPart: PackagedPart = {

@@ -5,13 +5,13 @@ import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { version } from '../../src/config/index.ts';
-import { readOptions } from '../../src/installer/options.ts';
-import type { Call } from '../installer/cluster-api.ts';
-import { PaperCluster } from '../installer/paper-nodes.ts';
+import { readOptions } from '../../src/install/rollout/options.ts';
+import type { Call } from '../support/fake-cluster-api.ts';
+import { PaperCluster } from '../support/fake-nodes.ts';
 import { prepareKubectl } from './kubectl.ts';
 import { type DaemonSet, type Manifest, type Rule, isDaemonSet, keyOf, manifestsOf } from './manifests.ts';
 
-/** deploy/kustomize, as Debian's kubectl renders it. What its pod does is in test/e2e/installer.test.ts. */
+/** deploy/kustomize, as Debian's kubectl renders it. What its pod does is in test/e2e/install/installer.test.ts. */
 
 let kubectl: string;
 let folder: string;

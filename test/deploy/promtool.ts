@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import { type PackagedPart, keep, obtainPackaged, of } from '../node/packaged.ts';
-import { cacheRoot } from '../node/places.ts';
-import type { Progress } from '../node/progress.ts';
+import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/packaged.ts';
+import { cacheRoot } from '../../tools/download/places.ts';
+import type { Progress } from '../../tools/download/progress.ts';
 
 /** Of Debian's prometheus the program that checks rules and tries them. It links to the C library alone. */
 const promtoolPart: PackagedPart = {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { manifests, rights } from '../kubernetes/rights.ts';
+import { manifests, rights } from '../support/kubernetes-rights.ts';
 
 test('the service account may read pods and create events, and nothing else', () => {
   expect([...rights].sort()).toEqual(['create events.events.k8s.io', 'get pods', 'list pods', 'watch pods']);

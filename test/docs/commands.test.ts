@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { chapters } from '../e2e/docs-chapters.ts';
+import { chapters } from '../support/e2e/docs-chapters.ts';
 import { commandsOf, isAsPrinted, pages } from './commands.ts';
 import { elsewhere, notRunHere } from './proved.ts';
 

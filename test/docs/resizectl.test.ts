@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { commandTexts, exitTexts } from '../../src/resizectl/commands.ts';
+import { commandTexts, exitTexts } from '../../src/resizectl/command-table.ts';
 import { readCommandLine } from '../../src/resizectl/program.ts';
-import { readWishes } from '../../src/resizectl/wishes.ts';
+import { readWishes } from '../../src/resizectl/commands/changes.ts';
 
 const page = readFileSync('docs/resizectl.md', 'utf8');
 

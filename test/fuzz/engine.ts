@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
-import type { SwitchObserver } from '../../src/server/http2/index.ts';
-import type { Exchange } from '../../src/server/interception.ts';
-import { LIMITS, NO_OBSERVER } from '../../src/server/http2/index.ts';
-import { Switch } from '../../src/server/http2/switch.ts';
-import { FakeTransport, parseFrames, PREFACE, routeOf } from '../server/http2/wire.ts';
+import type { SwitchObserver } from '../../src/server/proxy/index.ts';
+import type { Exchange } from '../../src/server/proxy/interception.ts';
+import { LIMITS, NO_OBSERVER } from '../../src/server/proxy/index.ts';
+import { Switch } from '../../src/server/proxy/connection.ts';
+import { FakeTransport, parseFrames, PREFACE, routeOf } from '../support/http2/wire.ts';
 import { CORPUS } from './corpus.ts';
 import type { Step } from './corpus.ts';
 import { mutate } from './mutate.ts';

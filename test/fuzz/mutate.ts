@@ -1,5 +1,5 @@
-import { ReferenceEncoder } from '../server/http2/reference-hpack.ts';
-import { frame, headers, request } from '../server/http2/wire.ts';
+import { ReferenceEncoder } from '../support/http2/reference-hpack.ts';
+import { frame, headers, request } from '../support/http2/wire.ts';
 import type { Conversation, FuzzSide, Step } from './corpus.ts';
 import type { Random } from './random.ts';
 

@@ -1,5 +1,5 @@
 import { execa } from 'execa';
-import { NodeError } from '../node/index.ts';
+import { NodeError } from '../support/node/index.ts';
 
 /** A program that builds images, and what it is to be told. */
 export interface Builder {

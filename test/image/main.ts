@@ -4,9 +4,9 @@ import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { ExecaError, execa } from 'execa';
 import { version } from '../../src/config/index.ts';
-import { image } from '../e2e/installer-pod.ts';
-import { NodeError } from '../node/index.ts';
-import { endingSignal, progressOf, report, testsInNode } from '../vitest-run.ts';
+import { image } from '../support/e2e/installer-pod.ts';
+import { NodeError } from '../support/node/index.ts';
+import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import { builderAtHand } from './builder.ts';
 
 /**
@@ -57,14 +57,14 @@ async function main(): Promise<number> {
         ...node,
         what: 'the shim in a container',
         outDir: join(folder, 'shim'),
-        only: ['test/e2e/image.test.ts'],
+        only: ['test/e2e/install/image.test.ts'],
       }),
       await testsInNode({
         ...node,
         what: 'the installer',
         init: 'systemd',
         outDir: join(folder, 'installer'),
-        only: ['test/e2e/installer.test.ts'],
+        only: ['test/e2e/install/installer.test.ts'],
       }),
     ];
     return report('image', outcomes, say);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CriClient } from '../cri/client.ts';
-import { ShimProcess } from '../cri/shim.ts';
-import { ResizeClient } from '../server/resize-api-client.ts';
+import { CriClient } from '../support/cri/client.ts';
+import { ShimProcess } from '../support/cri/shim.ts';
+import { ResizeClient } from '../support/resize-api-client.ts';
 import { type PodReport, type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';

@@ -1,7 +1,7 @@
 import { weightOfShares } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/units/index.ts';
-import type { Resources } from '../cri/client.ts';
-import type { QosClass } from '../cri/pod.ts';
+import { cpuShares } from '../../src/core/quantities/index.ts';
+import type { Resources } from '../support/cri/client.ts';
+import type { QosClass } from '../support/cri/pod.ts';
 import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import type { MatrixContainer } from './cases.ts';
 

@@ -1,6 +1,6 @@
 import { weightOfShares } from '../../src/cgroups/index.ts';
 import type { WeightFormula } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/units/index.ts';
+import { cpuShares } from '../../src/core/quantities/index.ts';
 import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import { MI, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import type { ReportedContainer } from '../cri/client.ts';
-import type { RunningPod } from '../cri/pod.ts';
+import type { ReportedContainer } from '../support/cri/client.ts';
+import type { RunningPod } from '../support/cri/pod.ts';
 import type { MatrixContainer } from './cases.ts';
 
 const RUNNING = 1;

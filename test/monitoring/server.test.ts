@@ -3,12 +3,11 @@ import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
-import type { LogFields, ReadinessReport } from '../../src/observe/index.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
-import { Code, Reason, ShimError } from '../../src/errors/index.ts';
-import type { Overview } from '../../src/sandbox/index.ts';
-import { readMetrics } from './metrics-text.ts';
+import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { readMetrics } from '../support/metrics-text.ts';
+import type { Overview } from '../../src/resize/report/overview.ts';
 
 let readiness: () => Promise<ReadinessReport>;
 let overview: () => Promise<Overview>;

@@ -7,7 +7,12 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ConnectionOptions, openFrontDoor } from '../../src/server/front-door.ts';
 import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
-import { type AmendedCall, type Amendment, interceptionOf, noInterceptors } from '../../src/server/routes.ts';
+import {
+  type AmendedCall,
+  type Amendment,
+  interceptionOf,
+  noInterceptors,
+} from '../../src/server/handlers/interceptors.ts';
 
 /** A connection whose streams end when the test says so. */
 class FakeConnection {

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MemoryVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/units/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 
-// Without root nothing can be mounted: what is refused on the way to the mount. The rest is in test/e2e/tmpfs.test.ts.
+// Without root nothing can be mounted: what is refused on the way to the mount. The rest is in test/e2e/volumes/tmpfs.test.ts.
 const podUid = 'u1';
 const cache = { podUid, name: 'cache' };
 let base: string;

@@ -9,8 +9,8 @@ import {
   readVolumeAnnotations,
   targetSize,
 } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/units/index.ts';
-import type { Bytes, Limit } from '../../src/units/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
+import type { Bytes, Limit } from '../../src/core/quantities/index.ts';
 
 const MiB = 1024 * 1024;
 const key = `${VOLUME_ANNOTATION}cache`;

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { RunningPod } from '../cri/pod.ts';
+import type { RunningPod } from '../support/cri/pod.ts';
 import { type LimitReport, type PodState, limitFiles, limitsSeen } from './limits.ts';
 import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
 

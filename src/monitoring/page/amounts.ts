@@ -1,5 +1,5 @@
-import { formatCpuMax } from '../../sandbox/index.ts';
-import type { Bytes, CpuMax, Limit } from '../../units/index.ts';
+import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
+import { formatCpuMax } from '../../resize/index.ts';
 
 const units = [
   ['GiB', 2 ** 30],

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
-import { type LiveLimits, type Overview, type PodAtAGlance, type RecentResize } from '../../sandbox/index.ts';
-import type { Bytes, Limit } from '../../units/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Answer } from '../answer.ts';
 import { cpuText, durationText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
 import { timeline } from './timeline.ts';
+import type { LiveLimits, Overview, PodAtAGlance, RecentResize } from '../../resize/index.ts';
 
 /** The style alone, nothing else: no script, no picture, no font, no frame, no form. */
 const policy = [

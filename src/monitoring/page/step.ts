@@ -1,5 +1,5 @@
-import type { Step } from '../../sandbox/index.ts';
 import { cpuText, sizeText } from './amounts.ts';
+import type { Step } from '../../resize/index.ts';
 
 /** A step for people: its file, and the amounts before and after. Containers by their names. */
 export function stepText(step: Step, names: ReadonlyMap<string, string>): string {

@@ -1,6 +1,6 @@
-import type { RecentResize, Step } from '../../sandbox/index.ts';
 import { type Html, html } from './html.ts';
 import { sizeText } from './amounts.ts';
+import type { RecentResize, Step } from '../../resize/index.ts';
 
 /** How limits, sizes and use went over the steps of a resize, as a picture. */
 

@@ -1,8 +1,8 @@
 import { closeSync, existsSync, openSync, renameSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RunningPod } from '../../cri/pod.ts';
-import type { LogLine } from '../../cri/shim.ts';
-import { Tenant, cgroupOf } from '../../e2e/tenant.ts';
+import type { RunningPod } from '../../support/cri/pod.ts';
+import type { LogLine } from '../../support/cri/shim.ts';
+import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 import type { Record } from '../crashing-shim.ts';
 import { MI, type Stage } from '../scenario.ts';
 

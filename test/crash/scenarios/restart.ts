@@ -1,4 +1,4 @@
-import { RunningPod, createContainer } from '../../cri/pod.ts';
+import { RunningPod, createContainer } from '../../support/cri/pod.ts';
 import { SLEEP, type Scenario, mebibytes, resources, withoutVolume } from '../scenario.ts';
 
 let made = 0;

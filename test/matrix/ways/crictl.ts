@@ -1,4 +1,4 @@
-import type { Resources } from '../../cri/client.ts';
+import type { Resources } from '../../support/cri/client.ts';
 import { type Amount, type Amounts, amountsOf } from '../amounts.ts';
 import { containerResources } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';

@@ -1,4 +1,4 @@
-import type { Resources } from '../../cri/client.ts';
+import type { Resources } from '../../support/cri/client.ts';
 import { type PodAmounts, type ResourceName, amountsOf, resourceNames } from '../amounts.ts';
 import { PERIOD, containerResources, podWeight, sharesOfPodWeight } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';

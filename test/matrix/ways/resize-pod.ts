@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { Answer } from '../../server/resize-api-client.ts';
+import type { Answer } from '../../support/resize-api-client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
 import { MI, PERIOD, type PodValues, podWeight, quotaOf, sharesOf } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';

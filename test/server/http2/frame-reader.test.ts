@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConnectionError } from '../../../src/server/http2/errors.ts';
 import { FrameReader } from '../../../src/server/http2/frame-reader.ts';
-import type { SeenFrame } from './wire.ts';
-import { frame } from './wire.ts';
+import type { SeenFrame } from '../../support/http2/wire.ts';
+import { frame } from '../../support/http2/wire.ts';
 
 const anyFrame = fc.record({
   type: fc.integer({ min: 0, max: 255 }),

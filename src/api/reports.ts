@@ -1,0 +1,245 @@
+import type { Bytes } from '../core/quantities/index.ts';
+import type {
+  Responses,
+  WirePod,
+  WirePodIdentity,
+  WirePodValues,
+  WireResize,
+  WireSpan,
+  WireState,
+  WireStep,
+  WireValues,
+} from './wire/index.ts';
+import {
+  type KnownLimits,
+  type KnownValues,
+  type KubeletWants,
+  type LiveLimits,
+  type MemoryRequests,
+  type PodDirectory,
+  type PodView,
+  type Resize,
+  type ResizeEvent,
+  type ResizeState,
+  type Resizes,
+  type StepRecord,
+  describeStep,
+  excessOf,
+  formatCpuMax,
+  formatMemory,
+  formatShares,
+  policyText,
+} from '../resize/index.ts';
+import type { PodIdentity, PodState } from '../sandbox/index.ts';
+
+/** From the shim's own types to the wire. */
+
+const states: Readonly<Record<ResizeState, WireState>> = {
+  Proposed: 'PROPOSED',
+  InProgress: 'IN_PROGRESS',
+  Deferred: 'DEFERRED',
+  Infeasible: 'INFEASIBLE',
+  Completed: 'COMPLETED',
+  Canceled: 'CANCELED',
+};
+
+/** Of containers the kernel and the plan know ids; people know names. */
+export type NameOf = PodDirectory['containerName'];
+
+export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
+  const {
+    id,
+    pod,
+    state,
+    reason = '',
+    message = '',
+    steps,
+    before,
+    after,
+    memoryRequests,
+    createdAt,
+    changedAt,
+    tries,
+    nextTryAt,
+  } = resize;
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
+  return {
+    ...{ id, pod: identityReport(pod), state: states[state], reason, message, tries },
+    steps: steps.map((record) => stepReport(record, name)),
+    created: spanOf(createdAt),
+    changed: spanOf(changedAt),
+    ...(before === undefined ? {} : { before: stateReport(before, memoryRequests?.before, name) }),
+    ...(after === undefined ? {} : { after: stateReport(after, memoryRequests?.after, name) }),
+    ...(nextTryAt === undefined ? {} : { next_try: spanOf(nextTryAt) }),
+  };
+}
+
+/** A dry run has no id, and stays proposed. */
+export function dryRunReport(
+  pod: PodIdentity,
+  { steps, before, after, memoryRequests }: Awaited<ReturnType<Resizes['dryRun']>>,
+  now: number,
+  nameOf: NameOf,
+): WireResize {
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
+  return {
+    ...{ id: '', pod: identityReport(pod), state: 'PROPOSED', reason: '', message: '', tries: 0 },
+    steps: steps.map((record) => stepReport(record, name)),
+    created: spanOf(now),
+    changed: spanOf(now),
+    before: stateReport(before, memoryRequests.before, name),
+    after: stateReport(after, memoryRequests.after, name),
+  };
+}
+
+export function eventReport({ resize, pod, at, what }: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
+  const about = { resize_id: resize, pod: identityReport(pod), time: spanOf(at) };
+  if (what.kind === 'step') {
+    return { ...about, step: stepReport(what.record, (id) => nameOf(pod.sandboxId, id)) };
+  }
+  const { state, reason = '', message = '' } = what;
+  return { ...about, state: { state: states[state], reason, message } };
+}
+
+export interface PodReportParts {
+  readonly pod: PodIdentity;
+  /** Or why it cannot be read. */
+  readonly view: PodView | { readonly reason: string; readonly message: string };
+  readonly newest: Resize | undefined;
+  readonly memory: MemoryRequests;
+  readonly nameOf: NameOf;
+}
+
+export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts): WirePod {
+  const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
+  if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
+  const { limits, containers, volumes, lastError, outcome, kubelet } = view;
+  const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
+  const values: WirePodValues = {
+    pod: valuesOf(limits, memory.pod),
+    containers: containers.map(({ id, name, limits: own }) => ({
+      ...{ id, name },
+      values: valuesOf(own, memory.containers[name]),
+    })),
+    volumes: volumes.map((volume) => volumeReport(volume, view)),
+  };
+  const error = lastError === undefined ? {} : { last_error: { ...lastError } };
+  return {
+    identity: identityReport(pod),
+    values,
+    ...last,
+    ...error,
+    desired: knownReport(outcome.desired, name, (policy) => ({ size_bytes: 0, policy: policyText(policy) })),
+    allocated: knownReport(outcome.allocated, name, sizeReport),
+    actuated: knownReport(outcome.actuated, name, sizeReport),
+    ...(kubelet && { kubelet: kubeletReport(kubelet, name) }),
+  };
+}
+
+function volumeReport(
+  { name, size, used, policy }: PodView['volumes'][number],
+  { limits, outcome }: PodView,
+): WirePodValues['volumes'][number] {
+  const warning = excessOf(size, limits.memory);
+  const error = outcome.volumeErrors.get(name);
+  return {
+    ...{ name, size_bytes: size, used_bytes: used },
+    policy: policyText(policy),
+    ...(warning !== undefined && { warning }),
+    ...(error !== undefined && { last_error: { reason: error.reason, message: error.message } }),
+  };
+}
+
+function kubeletReport(
+  { values, decrease }: KubeletWants,
+  nameOf: (containerId: string) => string,
+): NonNullable<WirePod['kubelet']> {
+  const report = { values: knownReport(values, nameOf, sizeReport) };
+  if (decrease === undefined) return report;
+  const { state, reason = '', message, since, reclaimed } = decrease;
+  return { ...report, state: states[state], reason, message, since: spanOf(since), reclaimed_bytes: reclaimed };
+}
+
+/** Values as far as they are known. */
+function knownReport<Size>(
+  { pod = {}, containers = new Map(), volumes = new Map() }: KnownValues<Size>,
+  nameOf: (containerId: string) => string,
+  volume: (size: Size) => Pick<WirePodValues['volumes'][number], 'size_bytes' | 'policy'>,
+): WirePodValues {
+  return {
+    pod: knownLimits(pod),
+    containers: [...containers].map(([id, limits]) => ({ id, name: nameOf(id), values: knownLimits(limits) })),
+    volumes: [...volumes].map(([name, size]) => ({ name, used_bytes: 0, ...volume(size) })),
+  };
+}
+
+const sizeReport = (size: Bytes) => ({ size_bytes: size, policy: '' });
+
+function knownLimits({ memory, cpu, weight, shares }: KnownLimits): WireValues {
+  return {
+    limits: {
+      cpu: cpu === undefined ? '' : formatCpuMax(cpu),
+      memory: memory === undefined ? '' : formatMemory(memory),
+    },
+    requests: { cpu: shares === undefined ? '' : formatShares(shares), memory: '' },
+    cpu_max: cpu === undefined ? '' : `${cpu.quota} ${cpu.period}`,
+    memory_max: memory === undefined ? '' : String(memory),
+    cpu_shares: shares ?? 0,
+    cpu_weight: weight ?? 0,
+    memory_used_bytes: 0,
+  };
+}
+
+const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });
+
+function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): WirePodValues {
+  const unknown = { memoryUsed: undefined, shares: undefined, weight: undefined };
+  return {
+    pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),
+    containers: state.containers.map(({ id, memory: limit, cpu, shares }) => {
+      const name = nameOf(id);
+      return { id, name, values: valuesOf({ ...unknown, memory: limit, cpu, shares }, memory.containers[name]) };
+    }),
+    volumes: state.volumes.map(({ name, size }) => ({ name, size_bytes: size, used_bytes: 0, policy: '' })),
+  };
+}
+
+function valuesOf(
+  { memory, memoryUsed, cpu, shares, weight }: LiveLimits,
+  memoryRequest: Bytes | undefined,
+): WireValues {
+  return {
+    limits: { cpu: formatCpuMax(cpu), memory: formatMemory(memory) },
+    requests: {
+      cpu: shares === undefined ? '' : formatShares(shares),
+      memory: memoryRequest === undefined ? '' : formatMemory(memoryRequest),
+    },
+    cpu_max: `${cpu.quota} ${cpu.period}`,
+    memory_max: String(memory),
+    cpu_shares: shares ?? 0,
+    cpu_weight: weight ?? 0,
+    memory_used_bytes: memoryUsed ?? 0,
+  };
+}
+
+function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): WireStep {
+  return {
+    kind: step.kind.replace('-', '_').toUpperCase(),
+    target: step.kind === 'volume' ? step.volume : step.kind === 'container' ? nameOf(step.id) : '',
+    text: describeStep(step),
+    at: spanOf(at),
+    took: spanOf(ms),
+  };
+}
+
+function identityReport({ sandboxId, uid, namespace, name }: PodIdentity): WirePodIdentity {
+  return { sandbox_id: sandboxId, uid, namespace, name };
+}
+
+/** A Duration or, counted from the epoch, a Timestamp. */
+function spanOf(ms: number): WireSpan {
+  const micros = Math.round(ms * 1000);
+  return { seconds: Math.floor(micros / 1e6), nanos: (micros % 1e6) * 1000 };
+}
+
+const noRequests: MemoryRequests = { containers: {} };

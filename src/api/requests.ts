@@ -1,0 +1,84 @@
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import {
+  type Requests,
+  type WireAmounts,
+  type WirePodRef,
+  type WireResources,
+  type WireTime,
+  decodeRequest,
+} from './wire/index.ts';
+import { type AskedPod, type AskedResources, type PodRef, invalid } from '../resize/index.ts';
+
+/** From the wire to the shim's own types. All throw INVALID_VALUE with the path of the field and its value. */
+
+const DEFAULT_TIMEOUT_MS = 30_000;
+const LONGEST_TIMEOUT_MS = 600_000;
+/** A pod with hundreds of containers fits ten times; a decoder must not be kept busy by what nobody means. */
+const MAX_REQUEST_BYTES = 256 * 1024;
+
+export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buffer): Requests[Name] {
+  if (bytes.length > MAX_REQUEST_BYTES) {
+    throw invalid(name, `${bytes.length} bytes`, `a request has at most ${MAX_REQUEST_BYTES} bytes`);
+  }
+  try {
+    return decodeRequest(name, bytes);
+  } catch (error) {
+    throw new ShimError(
+      Code.INVALID_ARGUMENT,
+      Reason.INVALID_VALUE,
+      `${name}: ${bytes.length} bytes that are no such message`,
+      { field: name },
+      { cause: error },
+    );
+  }
+}
+
+export function readPodRef(pod: WirePodRef | null): PodRef {
+  switch (pod?.ref) {
+    case 'sandbox_id':
+      return { by: 'sandbox_id', id: pod.sandbox_id ?? '' };
+    case 'uid':
+      return { by: 'uid', uid: pod.uid ?? '' };
+    case 'name':
+      return { by: 'name', namespace: pod.name?.namespace ?? '', name: pod.name?.name ?? '' };
+    case undefined:
+      throw invalid('pod', '', 'give sandbox_id, uid or name');
+  }
+}
+
+export function readAskedPod({ resources, containers, volumes }: Requests['ResizePodRequest']): AskedPod {
+  const asked = Object.entries(containers).map(([name, one]) => [name, readResources(one)] as const);
+  return { pod: readResources(resources), containers: Object.fromEntries(asked), volumes };
+}
+
+function readResources(resources: WireResources | null): AskedResources {
+  return { limits: readAmounts(resources?.limits), requests: readAmounts(resources?.requests) };
+}
+
+const readAmounts = (amounts: WireAmounts | null | undefined): WireAmounts => ({
+  cpu: amounts?.cpu ?? '',
+  memory: amounts?.memory ?? '',
+});
+
+export interface Terms {
+  readonly dryRun: boolean;
+  readonly defer: boolean;
+  readonly timeoutMs: number;
+}
+
+export function readTerms({ dry_run, defer, timeout }: Requests['ResizePodRequest']): Terms {
+  if (dry_run && defer) throw invalid('defer', 'true', 'a dry run changes nothing, now or later');
+  return { dryRun: dry_run, defer, timeoutMs: readTimeout(timeout) };
+}
+
+function readTimeout(timeout: WireTime | null): number {
+  if (timeout === null) return DEFAULT_TIMEOUT_MS;
+  const { seconds, nanos } = timeout;
+  const ms = Number(seconds) * 1000 + nanos / 1e6;
+  if (ms > 0 && ms <= LONGEST_TIMEOUT_MS) return Math.ceil(ms);
+  throw invalid(
+    'timeout',
+    `${seconds}s ${nanos}ns`,
+    `want more than nothing, and at most ${LONGEST_TIMEOUT_MS / 1000}s`,
+  );
+}

@@ -1,0 +1,113 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
+import type { Counters, Log } from '../observe/index.ts';
+import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
+import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
+import { type CallTrace, type EndedCall, callFields, codeFor, failureOf, serveUnary } from '../grpc/index.ts';
+import type { ResizeWatch } from '../resize/index.ts';
+
+/** The gRPC server of the resize API. */
+export interface ResizeServer {
+  /** Serves a connection that was accepted. */
+  accept(connection: Duplex): void;
+  /** Lets calls under way end, for so many milliseconds; then cuts them. */
+  close(graceMs: number): Promise<void>;
+}
+
+export interface ResizeServerParts extends ServiceParts {
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+const identity = (bytes: Buffer): Buffer => bytes;
+
+/** Each call is counted and leaves one line in the log. */
+export function createResizeServer(parts: ResizeServerParts): ResizeServer {
+  const { log, counters } = parts;
+  const server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    'grpc.enable_channelz': 0,
+  });
+  const endedOf =
+    (path: string) =>
+    ({ trace, code, elapsedMs }: EndedCall): void => {
+      counters.interceptedCall(path, code, elapsedMs);
+      log.info(callFields(trace, path, code, elapsedMs), 'resize API call');
+    };
+  for (const [path, handler] of unaryHandlers(parts)) {
+    const ended = endedOf(path);
+    const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
+      void serveUnary(path, handler, call, respond, { log, ended });
+    server.register(path, serve, identity, identity, 'unary');
+  }
+  const watchPath = methodPath('WatchResizes');
+  const watch = (call: ServerWritableStream<Buffer, Buffer>): void => void serveWatch(parts, call, endedOf(watchPath));
+  server.register(watchPath, watch, identity, identity, 'serverStream');
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  return {
+    accept: (connection) => injector.injectConnection(connection),
+    async close(graceMs) {
+      const cut = new AbortController();
+      const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+      await Promise.race([
+        closed,
+        delay(graceMs, undefined, { signal: cut.signal, ref: false }).catch(() => undefined),
+      ]);
+      cut.abort();
+      injector.destroy();
+      server.forceShutdown();
+    },
+  };
+}
+
+/** Never rejects: whatever happens ends as the status of the call. */
+async function serveWatch(
+  parts: ResizeServerParts,
+  call: ServerWritableStream<Buffer, Buffer>,
+  ended: (call: EndedCall) => void,
+): Promise<void> {
+  const start = performance.now();
+  const trace: CallTrace = { fields: {}, backendMs: 0 };
+  let code: number = status.OK;
+  try {
+    await stream(parts, call, trace);
+    call.end();
+  } catch (error) {
+    const failure = failureOf(error, call.getPath(), parts.log);
+    code = failure.code;
+    call.emit('error', failure);
+  }
+  ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
+}
+
+/** Until the client goes, or the watch ends. Rejects with the watch's error. */
+async function stream(
+  parts: ResizeServerParts,
+  call: ServerWritableStream<Buffer, Buffer>,
+  trace: CallTrace,
+): Promise<void> {
+  const watch = await watchResizes(parts, call.request, trace);
+  if (call.cancelled) watch.end();
+  call.once('cancelled', () => watch.end());
+  // Headers at once: the client then knows that it misses nothing of what it does next.
+  call.sendMetadata(new Metadata());
+  for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
+}
+
+/** Meanwhile events wait in the watch, which is bounded. When it ends, by too many of them say, nobody waits for the reader. */
+async function drained(call: ServerWritableStream<Buffer, Buffer>, watch: ResizeWatch): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([once(call, 'drain', { signal: over.signal }), watch.ended]);
+  over.abort();
+}

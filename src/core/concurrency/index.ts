@@ -1,0 +1,5 @@
+export { systemClock } from './clock.ts';
+export type { Clock } from './clock.ts';
+export { KeyedLock } from './lock.ts';
+export { Slots } from './slots.ts';
+export { TimeLimit } from './time-limit.ts';

@@ -1,0 +1,62 @@
+import { hostname } from 'node:os';
+import type { Config } from '../config/index.ts';
+import { Reason, ShimError } from '../core/errors/index.ts';
+import type { KubernetesWatch, LocalPod, NodePods } from '../kubernetes/annotations/index.ts';
+import type { Log } from '../observe/index.ts';
+import type { PodResizes } from './pod-resizes.ts';
+import type { Registry } from '../sandbox/index.ts';
+import { type ResizeContext, noteAnnotation } from '../resize/index.ts';
+import { systemClock } from '../core/concurrency/index.ts';
+
+export interface AnnotationsParts {
+  readonly context: ResizeContext;
+  readonly podResizes: PodResizes;
+  readonly log: Log;
+}
+
+/**
+ * Watches this node's pods in Kubernetes, as `--kubeconfig` says. To be called once what an earlier shim has left has been
+ * taken up. What this takes is loaded here: a node without it has not a byte of it in memory.
+ */
+export async function watchKubernetes(
+  { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
+  { context, podResizes, log }: AnnotationsParts,
+): Promise<KubernetesWatch> {
+  const { watchAnnotations } = await import('../kubernetes/annotations/index.ts');
+  const { registry, policies } = context;
+  const watch = watchAnnotations({
+    kubeconfig,
+    // As kubelet names its node.
+    nodeName: nodeName === '' ? hostname().trim().toLowerCase() : nodeName,
+    resizes: podResizes.resizes,
+    pods: {
+      find: (uid) => findLocal(registry, podResizes.pods, uid),
+      policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
+      annotated: (sandboxId, volume, isThere) => noteAnnotation(context, sandboxId, volume, isThere),
+    } satisfies NodePods,
+    ...{ clock: systemClock, random: Math.random, log },
+  });
+  registry.watch({
+    podAdded: ({ metadata }) => watch.podAdded(metadata.uid),
+    podRemoved: () => undefined,
+    containerRemoved: () => undefined,
+  });
+  context.decreaseHelp.watch((uid, { message }) => {
+    const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);
+    if (pod !== undefined) watch.decreaseDeferred(pod.metadata, message);
+  });
+  return watch;
+}
+
+/** The backend is asked only where there are several sandboxes of that pod: which of them is ready. */
+async function findLocal(registry: Registry, pods: PodResizes['pods'], uid: string): Promise<LocalPod | undefined> {
+  if (!registry.pods.some(({ metadata }) => metadata.uid === uid)) return undefined;
+  try {
+    const identity = await pods.find({ by: 'uid', uid });
+    const pod = registry.pods.find(({ sandboxId }) => sandboxId === identity.sandboxId);
+    return pod === undefined ? undefined : { identity, annotations: pod.annotations };
+  } catch (error) {
+    if (error instanceof ShimError && error.reason === Reason.UNKNOWN_POD) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,71 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { Config } from '../config/index.ts';
+import { messageOf } from '../core/errors/index.ts';
+import type { Log } from '../observe/index.ts';
+import type { MonitoringParts } from '../monitoring/index.ts';
+import { listen } from '../server/index.ts';
+
+/** Metrics and health checks being served, or not. */
+export interface RunningMetrics {
+  close(): Promise<void>;
+}
+
+/** To whoever may read the log: root, until its folder says more. */
+const SOCKET_MODE = 0o600;
+
+/**
+ * Serves metrics and health checks where `--metrics-bind` says. Never rejects: a node whose metrics cannot be served serves its
+ * calls. What this takes is loaded here: a node without it has not a byte of it in memory.
+ */
+export async function serveMetrics({ metricsBind: bind }: Config, parts: MonitoringParts): Promise<RunningMetrics> {
+  if (bind.kind === 'none') return { close: () => Promise.resolve() };
+  const { log } = parts;
+  try {
+    const { createMonitoringServer } = await import('../monitoring/index.ts');
+    const monitoring = createMonitoringServer(parts, bind.kind === 'tcp');
+    try {
+      const stop =
+        bind.kind === 'unix'
+          ? await atSocket(bind.path, monitoring.http, log)
+          : await atPort(bind, monitoring.http, log);
+      return {
+        async close() {
+          monitoring.close();
+          await stop();
+        },
+      };
+    } catch (error) {
+      monitoring.close();
+      throw error;
+    }
+  } catch (error) {
+    log.error({ bind: addressOf(bind), error: messageOf(error) }, 'metrics are not served');
+    return { close: () => Promise.resolve() };
+  }
+}
+
+async function atSocket(path: string, http: Server, log: Log): Promise<() => Promise<void>> {
+  const onConnection = (connection: unknown): void => void http.emit('connection', connection);
+  const listener = await listen({ path, rights: { mode: SOCKET_MODE }, onConnection, log });
+  log.info({ address: addressOf({ kind: 'unix', path }) }, 'metrics are served');
+  return () => listener.close();
+}
+
+async function atPort(
+  bind: Extract<Config['metricsBind'], { kind: 'tcp' }>,
+  http: Server,
+  log: Log,
+): Promise<() => Promise<void>> {
+  http.listen({ host: bind.host, port: bind.port });
+  await once(http, 'listening');
+  const bound = http.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : bind.port;
+  log.info({ address: addressOf({ ...bind, port }) }, 'metrics are served');
+  return () => Promise.resolve();
+}
+
+function addressOf(bind: Exclude<Config['metricsBind'], { kind: 'none' }>): string {
+  if (bind.kind === 'unix') return `unix://${bind.path}`;
+  return `http://${bind.host.includes(':') ? `[${bind.host}]` : bind.host}:${bind.port}`;
+}

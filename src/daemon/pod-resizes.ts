@@ -1,0 +1,58 @@
+import type { Counters, Log } from '../observe/index.ts';
+import type { Backend } from '../runtime/index.ts';
+import {
+  type DescribePod,
+  type PodDirectory,
+  type ResizePod,
+  type ResizeStore,
+  Resizes,
+  podDirectory,
+} from '../resize/index.ts';
+import type { Registry } from '../sandbox/index.ts';
+import { systemClock } from '../core/concurrency/index.ts';
+
+export interface PodResizesParts {
+  readonly registry: Registry;
+  readonly backend: Backend;
+  readonly resizePod: ResizePod;
+  readonly describePod: DescribePod;
+  readonly store: ResizeStore;
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/** Resizes of whole pods, for all that ask for some. */
+export interface PodResizes {
+  readonly resizes: Resizes;
+  readonly pods: PodDirectory;
+  /** Takes up what an earlier shim has left. Called once, when the registry has been compared with the backend. */
+  restore(): Promise<void>;
+  /** Starts nothing more, and lets what is under way end for so many milliseconds: the journal knows of the rest. */
+  close(graceMs: number): Promise<void>;
+}
+
+const SANDBOX_READY = 0;
+
+export function createPodResizes(parts: PodResizesParts): PodResizes {
+  const { registry, backend, resizePod, describePod, store, log, counters } = parts;
+  const resizes = new Resizes({ resizePod, store, clock: systemClock, random: Math.random, log, counters });
+  registry.watch({
+    podAdded: () => undefined,
+    podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),
+    containerRemoved: () => undefined,
+  });
+  const isReady = async (sandboxId: string): Promise<boolean> => {
+    const { status } = await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
+    return status?.state === SANDBOX_READY;
+  };
+  return {
+    resizes,
+    pods: podDirectory({ registry, isReady, describePod }),
+    restore: () => resizes.restore(async (sandboxId) => (await registry.pod(sandboxId)) !== undefined),
+    async close(graceMs) {
+      const ended = resizes.close();
+      const late = new Promise<void>((resolve) => setTimeout(resolve, graceMs).unref());
+      await Promise.race([ended, late]);
+    },
+  };
+}

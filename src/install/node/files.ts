@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto';
+import { chmod, chown, mkdir, open, readFile, rename, rm, rmdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { errnoOf } from '../../core/errors/index.ts';
+import type { Change } from './change.ts';
+
+/** A file as it was. */
+export interface Kept {
+  readonly content: Buffer;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** What is in a file, and whose it is; undefined when it is not there. */
+export async function keep(path: string): Promise<Kept | undefined> {
+  try {
+    const { mode, uid, gid } = await stat(path);
+    return { content: await readFile(path), mode: mode & 0o7777, uid, gid };
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** Replaces a file as a whole, or not at all: whoever reads it meanwhile has the old one or the new one. */
+export async function replaceFile(path: string, { content, mode, uid, gid }: Kept): Promise<void> {
+  const fresh = `${path}.${randomBytes(4).toString('hex')}`;
+  try {
+    const file = await open(fresh, 'wx', 0o600);
+    try {
+      await file.writeFile(content);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await chown(fresh, uid, gid);
+    await chmod(fresh, mode);
+    await rename(fresh, path);
+  } catch (error) {
+    await rm(fresh, { force: true });
+    throw error;
+  }
+}
+
+/** Writes a file. One that is there keeps its mode and owner; a new one is ours, mode 0644 unless said otherwise. */
+export function writing(path: string, text: string | Buffer, { mode = 0o644 }: { mode?: number } = {}): Change {
+  let before: Kept | undefined;
+  let made: string | undefined;
+  let isBegun = false;
+  return {
+    says: `write ${path}`,
+    async do() {
+      before = await keep(path);
+      isBegun = true;
+      made = await mkdir(dirname(path), { recursive: true });
+      await replaceFile(path, { mode, ...ourselves(), ...before, content: Buffer.from(text) });
+    },
+    async undo() {
+      if (!isBegun) return;
+      if (before !== undefined) await replaceFile(path, before);
+      else await rm(path, { force: true });
+      if (made !== undefined) await removeEmpty(dirname(path), made);
+    },
+  };
+}
+
+const ourselves = () => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
+
+/** Removes a file, if it is there. */
+export function removing(path: string): Change {
+  let before: Kept | undefined;
+  return {
+    says: `remove ${path}`,
+    async do() {
+      before = await keep(path);
+      await rm(path, { force: true });
+    },
+    async undo() {
+      if (before !== undefined) await replaceFile(path, before);
+    },
+  };
+}
+
+/** Removes folders that are empty, from the innermost to the outermost. */
+async function removeEmpty(innermost: string, outermost: string): Promise<void> {
+  for (let folder = innermost; folder.startsWith(outermost); folder = dirname(folder)) {
+    try {
+      await rmdir(folder);
+    } catch (error) {
+      // Somebody has put something into it since.
+      if (errnoOf(error) === 'ENOTEMPTY') return;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,36 @@
+import { chmod, copyFile, mkdir, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { OWN_NODE, copyProgram } from '../node/index.ts';
+
+export interface StagingPlaces {
+  /** The program in the image. */
+  readonly from: string;
+  /** A folder of the host, at the same path here and there. */
+  readonly staging: string;
+  /** The shim's configuration, in the image's eyes; undefined: nothing is said about it. */
+  readonly config: string | undefined;
+}
+
+export const programIn = (staging: string): string => join(staging, 'program');
+export const configIn = (staging: string): string => join(staging, 'config.yaml');
+
+/** Puts the program on the host, with the Node that runs here: the host may have none. Whole, or not at all. */
+export async function stage({ from, staging, config }: StagingPlaces): Promise<void> {
+  const to = programIn(staging);
+  const fresh = `${to}.new`;
+  await unstage(staging);
+  const program = { kind: 'folder', folder: from, node: process.execPath, arch: process.arch } as const;
+  await copyProgram({ program, to: fresh });
+  const node = join(fresh, OWN_NODE);
+  await mkdir(dirname(node), { recursive: true });
+  await copyFile(process.execPath, node);
+  await chmod(node, 0o755);
+  if (config !== undefined) await copyFile(config, configIn(staging));
+  await rename(fresh, to);
+}
+
+/** Takes away what was put there. */
+export async function unstage(staging: string): Promise<void> {
+  const to = programIn(staging);
+  for (const path of [to, `${to}.new`, configIn(staging)]) await rm(path, { recursive: true, force: true });
+}

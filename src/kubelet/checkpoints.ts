@@ -1,0 +1,185 @@
+import { join } from 'node:path';
+import { messageOf } from '../core/errors/index.ts';
+import type { Counters, Log } from '../observe/index.ts';
+import { type Checkpoint, type PodEntry, readCheckpoint } from './checkpoint.ts';
+import { CheckpointFile } from './checkpoint-file.ts';
+import { FolderWatch } from './folder-watch.ts';
+import { WorkBudget } from './work-budget.ts';
+import type { Clock } from '../core/concurrency/index.ts';
+
+/** What kubelet has written of its pods, as far as it is known. Without its files nothing is. */
+export interface KubeletState {
+  /** Takes up what has been written just now: kubelet writes right before it calls. */
+  refresh(): void;
+  /** What kubelet has admitted for a pod. */
+  allocated(podUid: string): PodEntry | undefined;
+  /** What it has carried out. */
+  actuated(podUid: string): PodEntry | undefined;
+}
+
+/** Knows of nothing: `--foresight=false`. */
+export const noKubeletState: KubeletState = {
+  refresh: () => undefined,
+  allocated: () => undefined,
+  actuated: () => undefined,
+};
+
+export interface KubeletStateParts {
+  readonly kubeletRoot: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly counters: Counters;
+  /** kubelet has written something new. Not called while it is being asked. Must not throw. */
+  readonly onChange: () => void;
+}
+
+const NAMES = ['allocated_pods_state', 'actuated_pods_state'] as const;
+type Name = (typeof NAMES)[number];
+
+/** From one look at the files to the next, however often kubelet replaces them, in milliseconds. */
+const GAP_MS = 50;
+
+interface OneFile {
+  readonly name: Name;
+  readonly file: CheckpointFile;
+  pods: Checkpoint['pods'];
+  isFaulty: boolean;
+  isThere: boolean;
+}
+
+/**
+ * kubelet's two files, as they are at the moment. Never written. Read when kubelet has replaced them, and once more when a
+ * call is about to be carried out, since kubelet writes before it calls; in a tenth of the process's time at most,
+ * and then later: the newest is what counts. What cannot be read is as good as not there.
+ */
+export class KubeletFiles implements KubeletState {
+  readonly #parts: KubeletStateParts;
+  readonly #files: Readonly<Record<Name, OneFile>>;
+  readonly #watch: FolderWatch;
+  readonly #budget: WorkBudget;
+  #stopTimer: (() => void) | undefined;
+  #isWatched = true;
+  #isClosed = false;
+  /** Something new has been read that nobody has been told of. */
+  #isNew = false;
+
+  constructor(parts: KubeletStateParts) {
+    const { kubeletRoot, clock } = parts;
+    this.#parts = parts;
+    this.#budget = new WorkBudget(clock.now());
+    const open = (name: Name): OneFile => ({
+      name,
+      file: new CheckpointFile(join(kubeletRoot, name)),
+      pods: new Map(),
+      isFaulty: false,
+      isThere: false,
+    });
+    this.#files = {
+      allocated_pods_state: open('allocated_pods_state'),
+      actuated_pods_state: open('actuated_pods_state'),
+    };
+    this.#watch = new FolderWatch({
+      folder: kubeletRoot,
+      names: NAMES,
+      onChange: () => this.#later(GAP_MS),
+      onFault: (error) => this.#unwatchable(error),
+    });
+  }
+
+  /** Reads what is there, and watches from now on. */
+  begin(): void {
+    this.#look();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stopTimer?.();
+    this.#watch.close();
+  }
+
+  /** Whether there is a file of what kubelet has admitted. */
+  get isPresent(): boolean {
+    return this.#files.allocated_pods_state.isThere;
+  }
+
+  allocated(podUid: string): PodEntry | undefined {
+    return this.#files.allocated_pods_state.pods.get(podUid);
+  }
+
+  actuated(podUid: string): PodEntry | undefined {
+    return this.#files.actuated_pods_state.pods.get(podUid);
+  }
+
+  refresh(): void {
+    if (!this.#isClosed && this.#budget.waitAt(this.#parts.clock.now()) === 0) this.#read();
+    if (this.#isNew) this.#later(0);
+  }
+
+  /** A change has been told, and no more are until the next look. */
+  #later(gapMs: number): void {
+    if (this.#isClosed || this.#stopTimer !== undefined) return;
+    const { clock } = this.#parts;
+    const wait = Math.max(gapMs, this.#budget.waitAt(clock.now()));
+    this.#stopTimer = clock.after(wait, () => this.#look());
+  }
+
+  #look(): void {
+    this.#stopTimer = undefined;
+    if (this.#isClosed) return;
+    // First the watch, then the files: what comes in between is told.
+    if (this.#isWatched) this.#watch.arm();
+    this.#read();
+    if (!this.#isNew) return;
+    this.#isNew = false;
+    this.#parts.onChange();
+  }
+
+  #read(): void {
+    const start = performance.now();
+    for (const name of NAMES) this.#readOne(this.#files[name]);
+    this.#budget.spend(performance.now() - start, this.#parts.clock.now());
+  }
+
+  #readOne(one: OneFile): void {
+    const look = one.file.look();
+    if (look.kind === 'unchanged') return;
+    this.#isNew = true;
+    const { log, counters } = this.#parts;
+    one.isThere = look.kind !== 'absent';
+    const read = look.kind === 'text' ? readCheckpoint(look.text) : look;
+    one.pods = read.kind === 'read' ? read.pods : new Map();
+    const fault = faultOf(read);
+    if (fault === undefined) {
+      if (one.isFaulty) log.info({ file: one.name }, 'what kubelet has written is understood again');
+      one.isFaulty = false;
+      return;
+    }
+    counters.foresight('unreadable');
+    // Once: it is read again whenever kubelet replaces it.
+    if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'what kubelet has written is not understood');
+    one.isFaulty = true;
+  }
+
+  #unwatchable(error: unknown): void {
+    const { log, counters, kubeletRoot } = this.#parts;
+    this.#isWatched = false;
+    counters.foresight('unreadable');
+    log.warn(
+      { folder: kubeletRoot, error: messageOf(error) },
+      'kubelet’s folder is not watched: its files are read at calls alone',
+    );
+  }
+}
+
+function faultOf(
+  read: ReturnType<typeof readCheckpoint> | { readonly kind: 'absent' | 'unreadable'; readonly why?: string },
+): string | undefined {
+  switch (read.kind) {
+    case 'absent':
+      return undefined;
+    case 'unreadable':
+      return read.why ?? 'it cannot be read';
+    case 'read':
+      return read.strange === 0 ? undefined : `${read.strange} values of another shape than is known`;
+  }
+}

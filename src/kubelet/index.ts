@@ -1,0 +1,3 @@
+export type { EntryLimits, PodEntry } from './checkpoint.ts';
+export { KubeletFiles, noKubeletState } from './checkpoints.ts';
+export type { KubeletState } from './checkpoints.ts';

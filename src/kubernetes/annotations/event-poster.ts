@@ -1,0 +1,85 @@
+import { type Log, oncePerKey } from '../../observe/index.ts';
+import { type PodEvent, eventBody } from './events.ts';
+import { wait } from './waits.ts';
+import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
+import type { Clock } from '../../core/concurrency/index.ts';
+import { retryDelay } from '../../resize/index.ts';
+
+export interface PosterParts {
+  readonly api: Api;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  /** 0 to 1, as Math.random. */
+  readonly random: () => number;
+  readonly log: Log;
+}
+
+/** What a server that is away may keep waiting; older ones go first. */
+const MOST_WAITING = 256;
+const IDLE_MS = 10_000;
+const LONGEST_ANSWER = 64 * 1024;
+
+/** Posts events one after the other, in their order. What the server refuses for good is dropped, the rest tried again. */
+export class EventPoster {
+  readonly #parts: PosterParts;
+  readonly #isFirst = oncePerKey(64);
+  #waiting: PodEvent[] = [];
+  #wake: () => void = () => undefined;
+
+  constructor(parts: PosterParts) {
+    this.#parts = parts;
+  }
+
+  post(event: PodEvent): void {
+    this.#waiting.push(event);
+    if (this.#waiting.length > MOST_WAITING) {
+      this.#waiting.shift();
+      this.#dropped('too many', 'more events wait than are kept');
+    }
+    this.#wake();
+  }
+
+  /** Until it may no more; what waits then is dropped. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    signal.addEventListener('abort', () => this.#wake());
+    for (let failures = 0; !signal.aborted; ) {
+      const [event] = this.#waiting;
+      if (event === undefined) {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        continue;
+      }
+      const error = await this.#try(event, signal);
+      if (error === undefined || isFinal(error)) {
+        failures = 0;
+        // Unless it has gone meanwhile, for there being too many.
+        this.#waiting = this.#waiting.filter((other) => other !== event);
+        if (error !== undefined) this.#dropped(kindOf(error), wordsOf(error));
+      } else {
+        failures += 1;
+        const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
+        await wait(this.#parts.clock, Math.max(asked, retryDelay(failures, this.#parts.random())), signal);
+      }
+    }
+  }
+
+  async #try(event: PodEvent, signal: AbortSignal): Promise<unknown> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(event.pod.namespace)}/events`;
+    const body = eventBody(event, this.#parts.nodeName);
+    try {
+      const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
+      // It is there, whatever becomes of the answer.
+      await readText(response, LONGEST_ANSWER).catch(() => undefined);
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  #dropped(kind: string, error: string): void {
+    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'events of pods are dropped');
+  }
+}
+
+/** What the same request will not change: but who we are (401) may be mended, and too much (429) passes. */
+const isFinal = (error: unknown): boolean =>
+  error instanceof ApiRefusal && error.status < 500 && error.status !== 401 && error.status !== 429;

@@ -1,0 +1,36 @@
+import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import type { Log } from '../../observe/index.ts';
+import { wait } from './waits.ts';
+import type { Clock } from '../../core/concurrency/index.ts';
+import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
+
+/** Hands on the states of all resizes, those under way first, until it may no more. Never rejects. */
+export async function followResizes(
+  parts: {
+    readonly resizes: Pick<Resizes, 'watch' | 'get'>;
+    readonly clock: Clock;
+    /** 0 to 1, as Math.random. */
+    readonly random: () => number;
+    readonly log: Log;
+  },
+  reached: (resize: Resize) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const { resizes, clock, random, log } = parts;
+  for (let failures = 0; !signal.aborted; ) {
+    try {
+      const watch = resizes.watch();
+      signal.addEventListener('abort', () => watch.end(), { once: true });
+      for await (const { resize, what } of watch) {
+        if (what.kind === 'state') reached(resizes.get(resize));
+        failures = 0;
+      }
+    } catch (error) {
+      if (error instanceof ShimError && error.reason === Reason.STOPPING) return;
+      // Too many watch, or so much has happened at once that some was missed: what is to come is told.
+      failures += 1;
+      log.warn({ error: messageOf(error) }, 'it could not be followed how resizes end; trying again');
+      await wait(clock, retryDelay(failures, random()), signal);
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import type { IncomingMessage } from 'node:http';
+import * as z from 'zod/mini';
+import { type ApiPod, metadataSchema, podOf } from './pod.ts';
+import { type Api, ApiRefusal, ApiUnreached, readLines, readText } from '../client/index.ts';
+
+/** How the API server tells of pods: `list` once, then `watch` from there on. */
+export interface PodWatch {
+  /** All pods of the node, in pages. Rejects as {@link Api}; 410 when a page has become too old: to be asked anew. */
+  list(signal: AbortSignal): Promise<{ readonly pods: readonly ApiPod[]; readonly version: string }>;
+  /**
+   * Resolves once the server has agreed, to the changes after `version` until the server ends it. Either rejects with 410
+   * when that is too old: to be listed anew.
+   */
+  changes(version: string, signal: AbortSignal): Promise<AsyncIterable<PodChange>>;
+}
+
+export type PodChange =
+  | { readonly kind: 'present' | 'gone'; readonly pod: ApiPod; readonly version: string }
+  /** Nothing new up to here. */
+  | { readonly kind: 'bookmark'; readonly version: string };
+
+const PAGE = 50;
+const LONGEST_PAGE = 32 * 1024 * 1024;
+const LONGEST_LINE = 4 * 1024 * 1024;
+const LIST_IDLE_MS = 30_000;
+/** After this the server ends a watch, and another one goes on from there: a connection that hangs is found out by then. */
+const WATCH_SECONDS = 300;
+const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
+/** Metadata alone: of a pod with all it has nothing else would be kept. A server that cannot sends whole pods, which do. */
+const asMetadata = (kind: string): string => `application/json;as=${kind};g=meta.k8s.io;v=v1,application/json`;
+
+const listSchema = z.object({
+  metadata: z.object({ resourceVersion: z.string(), continue: z.nullish(z.string()) }),
+  items: z.nullish(z.array(z.object({ metadata: metadataSchema }))),
+});
+const eventSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.enum(['ADDED', 'MODIFIED', 'DELETED']), object: z.object({ metadata: metadataSchema }) }),
+  z.object({
+    type: z.literal('BOOKMARK'),
+    object: z.object({ metadata: z.object({ resourceVersion: z.string() }) }),
+  }),
+  z.object({ type: z.literal('ERROR'), object: z.object({ code: z.number(), message: z._default(z.string(), '') }) }),
+]);
+
+export function podWatch(api: Api, nodeName: string): PodWatch {
+  const path = '/api/v1/pods';
+  const ofNode = { fieldSelector: `spec.nodeName=${nodeName}` };
+  return {
+    async list(signal) {
+      const pods: ApiPod[] = [];
+      for (let next: string | undefined; ; ) {
+        const query = { ...ofNode, limit: String(PAGE), ...(next !== undefined && { continue: next }) };
+        const accept = asMetadata('PartialObjectMetadataList');
+        const response = await api({ method: 'GET', path, query, accept, idleMs: LIST_IDLE_MS, signal });
+        const { metadata, items } = read(listSchema, await readText(response, LONGEST_PAGE));
+        for (const item of items ?? []) pods.push(podOf(item.metadata));
+        next = metadata.continue ?? '';
+        if (next === '') return { pods, version: metadata.resourceVersion };
+      }
+    },
+    async changes(version, signal) {
+      const query = {
+        ...ofNode,
+        watch: '1',
+        allowWatchBookmarks: 'true',
+        resourceVersion: version,
+        timeoutSeconds: String(WATCH_SECONDS),
+      };
+      const accept = asMetadata('PartialObjectMetadata');
+      const response = await api({ method: 'GET', path, query, accept, idleMs: WATCH_IDLE_MS, signal });
+      return changesIn(response);
+    },
+  };
+}
+
+async function* changesIn(response: IncomingMessage): AsyncGenerator<PodChange> {
+  for await (const line of readLines(response, LONGEST_LINE)) yield changeOf(read(eventSchema, line));
+}
+
+function changeOf(event: z.infer<typeof eventSchema>): PodChange {
+  switch (event.type) {
+    case 'ERROR':
+      throw new ApiRefusal(event.object.code, event.object.message.slice(0, 300));
+    case 'BOOKMARK':
+      return { kind: 'bookmark', version: event.object.metadata.resourceVersion };
+    case 'DELETED':
+    case 'ADDED':
+    case 'MODIFIED': {
+      const { metadata } = event.object;
+      const kind = event.type === 'DELETED' ? 'gone' : 'present';
+      return { kind, pod: podOf(metadata), version: metadata.resourceVersion };
+    }
+  }
+}
+
+function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.infer<Schema> {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    // Neither error's message is passed on: they quote.
+    throw new ApiUnreached('an answer that is no list or watch of pods');
+  }
+}

@@ -1,0 +1,216 @@
+import { Code, Reason, ShimError, tracesOf } from '../../core/errors/index.ts';
+import type { Log } from '../../observe/index.ts';
+import { askedFor, firstChange } from './change.ts';
+import type { PodEvent } from './events.ts';
+import type { PodAudience } from './feed.ts';
+import { Outcomes, isPassing } from './outcomes.ts';
+import { OwnResizes, POD_GONE } from './own-resizes.ts';
+import { type ApiPod, volumeTexts } from './pod.ts';
+import type { Clock } from '../../core/concurrency/index.ts';
+import type { PodIdentity } from '../../sandbox/index.ts';
+import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+
+/** The pods that run here. */
+export interface NodePods {
+  /** Undefined: not yet, or no longer. Rejects when that cannot be found out now. */
+  find(uid: string): Promise<LocalPod | undefined>;
+  /** What decides the size of a volume now. */
+  policy(sandboxId: string, volume: string): VolumePolicy;
+  /** The volume's annotation has been asked for, or has been taken away: nobody else's remount is taken over meanwhile. */
+  annotated(sandboxId: string, volume: string, isThere: boolean): Promise<void>;
+}
+
+export interface LocalPod {
+  readonly identity: PodIdentity;
+  /** Those that the pod was made with. */
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+export interface RequestsParts {
+  readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'newestOf' | 'annotationsOf' | 'keepAnnotations'>;
+  readonly pods: NodePods;
+  readonly post: (event: PodEvent) => void;
+  readonly clock: Clock;
+  /** 0 to 1, as Math.random. */
+  readonly random: () => number;
+  readonly log: Log;
+}
+
+/** A pod of this node, as Kubernetes has it, and how far we are with it. */
+interface Entry {
+  pod: ApiPod;
+  /** Whether its annotations are being looked at, and are to be looked at once more after that. */
+  isBusy: boolean;
+  again: boolean;
+  /** In a row, for reasons that pass. */
+  failures: number;
+  stopTimer: () => void;
+}
+
+/** How long one try may take: as long as with ResizePod when its caller does not say. */
+const TRY_MS = 30_000;
+
+/**
+ * Makes requests of annotations that change: one pod's after the other, pods side by side. Volumes that still wait are asked
+ * for together with what is new, since a newer resize of a pod takes the place of older ones.
+ */
+export class AnnotationRequests implements PodAudience {
+  readonly #parts: RequestsParts;
+  readonly #outcomes: Outcomes;
+  readonly #own: OwnResizes;
+  readonly #entries = new Map<string, Entry>();
+  #isClosed = false;
+
+  constructor(parts: RequestsParts) {
+    this.#parts = parts;
+    this.#outcomes = new Outcomes(parts);
+    this.#own = new OwnResizes(parts.resizes, this.#outcomes);
+  }
+
+  replace(pods: readonly ApiPod[]): void {
+    const present = new Set(pods.map(({ uid }) => uid));
+    for (const uid of [...this.#entries.keys()]) if (!present.has(uid)) this.gone(uid);
+    for (const pod of pods) this.present(pod);
+  }
+
+  present(pod: ApiPod): void {
+    const entry = this.#entries.get(pod.uid);
+    if (entry === undefined) {
+      const stopTimer = (): void => undefined;
+      this.#entries.set(pod.uid, { pod, isBusy: false, again: false, failures: 0, stopTimer });
+    } else entry.pod = pod;
+    this.look(pod.uid);
+  }
+
+  gone(uid: string): void {
+    this.#entries.get(uid)?.stopTimer();
+    this.#entries.delete(uid);
+    this.#outcomes.forget(uid);
+  }
+
+  /** Compares a pod's annotations with what they have asked for. To be called, too, when the pod has come to run here. */
+  look(uid: string): void {
+    const entry = this.#entries.get(uid);
+    if (entry === undefined || this.#isClosed) return;
+    entry.again = true;
+    if (!entry.isBusy) void this.#lookAt(entry);
+  }
+
+  /** A resize of any pod has come to a state. */
+  reached(resize: Resize): void {
+    this.#own.reached(resize);
+    // Nothing is kept for a pod that has gone from Kubernetes, whatever is still heard of it.
+    if (!this.#entries.has(resize.pod.uid)) this.#outcomes.forget(resize.pod.uid);
+  }
+
+  /** Asks for nothing more. What is under way is the resizes' own affair. */
+  close(): void {
+    this.#isClosed = true;
+    for (const { stopTimer } of this.#entries.values()) stopTimer();
+  }
+
+  /** Never rejects. */
+  async #lookAt(entry: Entry): Promise<void> {
+    entry.isBusy = true;
+    entry.stopTimer();
+    try {
+      while (entry.again) {
+        entry.again = false;
+        while (await this.#carryOutNext(entry));
+      }
+      entry.failures = 0;
+    } catch (error) {
+      this.#later(entry, error);
+    } finally {
+      entry.isBusy = false;
+    }
+  }
+
+  #later(entry: Entry, error: unknown): void {
+    const { clock, random, log } = this.#parts;
+    const { uid } = entry.pod;
+    if (!(error instanceof ShimError)) log.error({ uid, ...tracesOf(error) }, 'an annotation could not be acted on');
+    entry.failures += 1;
+    if (this.#isClosed || this.#entries.get(uid) !== entry) return;
+    entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(uid));
+  }
+
+  /** Gives whether there may be more to do. Rejects when it has to be tried again later. */
+  async #carryOutNext(entry: Entry): Promise<boolean> {
+    const { resizes, pods } = this.#parts;
+    const local = this.#isToBeActedOn(entry) ? await pods.find(entry.pod.uid) : undefined;
+    if (local === undefined || !this.#isToBeActedOn(entry)) return false;
+    const { identity, annotations } = local;
+    const change = firstChange(entry.pod.volumes, {
+      made: volumeTexts(annotations),
+      asked: resizes.annotationsOf(identity.sandboxId),
+      policy: (volume) => pods.policy(identity.sandboxId, volume),
+    });
+    if (change === undefined) return false;
+    const { volume, text } = change;
+    return text === undefined ? this.#withdraw(identity, volume) : this.#ask(identity, volume, text);
+  }
+
+  #isToBeActedOn(entry: Entry): boolean {
+    return !this.#isClosed && !entry.pod.isEnding && this.#entries.get(entry.pod.uid) === entry;
+  }
+
+  /** A new request, with what still waits. Gives false when the pod has gone meanwhile. */
+  async #ask(pod: PodIdentity, volume: string, text: string): Promise<boolean> {
+    this.#outcomes.begin(pod.uid, volume, text);
+    const volumes = { ...this.#own.waitingTexts(pod), [volume]: text };
+    return this.#own.during(pod, volumes, async () => {
+      const failure = await this.#request(pod, volumes);
+      if (failure !== undefined && isPassing(failure.reason)) {
+        if (failure.reason !== Reason.STOPPING) this.#outcomes.deferred(pod, volume, text, failure);
+        throw failure;
+      }
+      if (this.#hasGone(pod, failure)) return false;
+      // What was refused says no size. Before the rest: a shim that is killed in between asks again.
+      if (failure === undefined) await this.#parts.pods.annotated(pod.sandboxId, volume, true);
+      await this.#parts.resizes.keepAnnotations(pod, { [volume]: text });
+      // Refused before it was a resize, of which we would have been told.
+      if (failure !== undefined && failure.context.resize === undefined)
+        this.#outcomes.infeasible(pod, volume, text, failure);
+      return true;
+    });
+  }
+
+  /** An annotation has been taken away: the volume keeps its size, and is no longer waited for. */
+  async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
+    const { resizes, pods } = this.#parts;
+    const waiting = this.#own.waitingFor(pod, volume);
+    const { [volume]: waited, ...rest } = this.#own.waitingTexts(pod);
+    await this.#own.during(pod, { ...rest, [volume]: '' }, async () => {
+      if (waiting.length > 0 && Object.keys(rest).length > 0) {
+        const failure = await this.#request(pod, rest);
+        if (failure !== undefined && isPassing(failure.reason)) throw failure;
+      }
+      const kept = resizes.keepAnnotations(pod, { [volume]: '' });
+      for (const id of waiting) await resizes.cancel(id);
+      await kept;
+      await pods.annotated(pod.sandboxId, volume, false);
+    });
+    this.#outcomes.withdrawn(pod, volume, waited);
+    return true;
+  }
+
+  /** Gives why it was refused; undefined: it is done, or deferred, or canceled. Rejects for a fault of ours. */
+  async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
+    const { resizes, clock } = this.#parts;
+    try {
+      const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS };
+      this.#own.reached(await resizes.resize(pod, askedFor(volumes), terms));
+      return undefined;
+    } catch (error) {
+      if (error instanceof ShimError) return error;
+      throw error;
+    }
+  }
+
+  /** Nothing is to be kept of it then. */
+  #hasGone({ sandboxId }: PodIdentity, failure: ShimError | undefined): boolean {
+    return failure?.code === Code.NOT_FOUND || this.#parts.resizes.newestOf(sandboxId)?.reason === POD_GONE;
+  }
+}

@@ -1,0 +1,18 @@
+import type { Clock } from '../../core/concurrency/index.ts';
+
+/** Resolves after so many milliseconds, or as soon as there is nothing to wait for any more. */
+export function wait(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) {
+      resolve();
+      return;
+    }
+    const end = (): void => {
+      stop();
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const stop = clock.after(ms, end);
+    signal.addEventListener('abort', end);
+  });
+}

@@ -1,0 +1,1 @@
+export { pageAnswer } from './page.ts';

@@ -1,0 +1,52 @@
+import { availableParallelism, totalmem } from 'node:os';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { CgroupTree } from '../../cgroups/index.ts';
+import { podCgroup } from '../../sandbox/index.ts';
+import type { DesiredLimits, DesiredPod } from '../model/index.ts';
+
+/**
+ * Throws EXCEEDS_NODE when a limit is more than the node has, or than a cgroup above the pod's allows. For whole-pod resizes
+ * only: what kubelet asks for, it has admitted by its own rules, which let limits (not requests) pass the node's size.
+ */
+export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
+  const all: [string, DesiredLimits][] = [
+    [`pod ${pod.metadata.namespace}/${pod.metadata.name}`, desired.pod],
+    ...[...desired.containers].map(([name, limits]): [string, DesiredLimits] => [`container ${name}`, limits]),
+  ];
+  const memory = memoryAbove(context, pod);
+  const cpus = availableParallelism();
+  for (const [whose, limits] of all) {
+    if (limits.memory !== undefined && limits.memory !== 'max' && limits.memory > memory.bytes)
+      throw exceeds(pod, whose, 'memory.max', limits.memory, memory.bytes, memory.where);
+    const { quota = 'max', period = 1 } = limits.cpu ?? {};
+    if (quota !== 'max' && quota > cpus * period)
+      throw exceeds(pod, whose, 'cpu.max', quota, cpus * period, `the node has ${cpus} CPUs`);
+  }
+}
+
+/** The least of the node's memory and of the limits of the cgroups above the pod's. */
+function memoryAbove(context: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
+  let least = { bytes: totalmem(), where: 'the node has no more' };
+  const parts = podCgroup(pod).split('/').slice(1, -1);
+  for (let depth = parts.length; depth > 0; depth -= 1) {
+    const cgroup = `/${parts.slice(0, depth).join('/')}`;
+    const memoryMax = context.tree.readMemoryMax(cgroup);
+    if (memoryMax !== 'max' && memoryMax < least.bytes)
+      least = { bytes: memoryMax, where: `cgroup ${cgroup} allows no more` };
+  }
+  return least;
+}
+
+function exceeds(
+  pod: PodDescription,
+  whose: string,
+  file: string,
+  asked: number,
+  found: number,
+  where: string,
+): ShimError {
+  const message = `${whose}: ${file} ${asked} is more than ${found}: ${where}`;
+  const context = { pod: pod.metadata.uid, file, asked: String(asked), found: String(found) };
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.EXCEEDS_NODE, message, context);
+}

@@ -1,0 +1,52 @@
+import type { ContainerDescription } from '../../runtime/index.ts';
+import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
+import {
+  type DesiredLimits,
+  type DesiredPod,
+  formatCpuMax,
+  formatMemory,
+  formatShares,
+  invalid,
+  milliOfShares,
+} from '../model/index.ts';
+import { type PodState, storedLimits } from '../../sandbox/index.ts';
+
+/**
+ * Throws INVALID_VALUE, with the field and both figures, for a request above a limit that nobody has asked for. Where the limit is
+ * asked for too, the two have been compared already (see readAsked).
+ *
+ * @param after the pod as it will be: its own limit may follow those of its containers
+ */
+export function assertRequestsFit(
+  { pod, containers, memoryRequests }: DesiredPod,
+  after: PodState,
+  described: ReadonlyMap<string, ContainerDescription>,
+): void {
+  assertFits('resources', pod, memoryRequests?.pod, after);
+  for (const [name, desired] of containers) {
+    const container = described.get(name);
+    const running = after.containers.find(({ id }) => id === container?.containerId);
+    const limits = running ?? storedLimits(container?.resources);
+    const asked = memoryRequests?.containers ?? {};
+    const memory = Object.hasOwn(asked, name) ? asked[name] : undefined;
+    if (limits !== undefined) assertFits(`containers[${JSON.stringify(name)}]`, desired, memory, limits);
+  }
+}
+
+function assertFits(
+  field: string,
+  desired: DesiredLimits,
+  memory: Bytes | undefined,
+  now: { readonly memory: Limit<Bytes>; readonly cpu: CpuMax },
+): void {
+  if (desired.memory === undefined && memory !== undefined && now.memory !== 'max' && memory > now.memory)
+    throw above(`${field}.requests.memory`, formatMemory(memory), formatMemory(now.memory));
+  const { shares } = desired;
+  const { quota, period } = now.cpu;
+  if (desired.cpu !== undefined || shares === undefined || quota === 'max') return;
+  if (milliOfShares(shares) * period > quota * 1000)
+    throw above(`${field}.requests.cpu`, formatShares(shares), formatCpuMax(now.cpu));
+}
+
+const above = (field: string, asked: string, limit: string): Error =>
+  invalid(field, asked, `the request is above the limit, ${limit}`);

@@ -1,0 +1,174 @@
+import {
+  type CgroupPath,
+  type CgroupTree,
+  isCgroupVanished,
+  isRoundedInUnit,
+  weightMatchesShares,
+} from '../../cgroups/index.ts';
+import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  cpuShares,
+} from '../../core/quantities/index.ts';
+import { NO_CPU_LIMIT, type Registry, containerCgroup, storedLimits } from '../../sandbox/index.ts';
+import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
+
+/** Values of a container: those that a step changes, or those that it has to have again. */
+export interface ContainerValues {
+  readonly id: string;
+  readonly memory?: Limit<Bytes>;
+  readonly cpu?: CpuMax;
+  readonly shares?: CpuShares;
+}
+
+/** One of the two places in which a container's values are: the kernel, while it runs, and the store of the runtime. */
+interface Place {
+  readonly memory: Limit<Bytes>;
+  readonly cpu: CpuMax;
+}
+
+interface InStore extends Place {
+  readonly shares: CpuShares;
+}
+
+interface InKernel extends Place {
+  readonly cgroup: CgroupPath;
+  /** It may come from several numbers of shares. */
+  readonly weight: CpuWeight | undefined;
+}
+
+const fields = ['memory', 'cpu', 'shares'] as const;
+type Field = (typeof fields)[number];
+
+/** Where the values of a container are to be found. Nowhere when it is gone. */
+export class ContainerPlaces {
+  private constructor(
+    readonly container: ContainerDescription | undefined,
+    /** Undefined when it does not run. */
+    readonly kernel: InKernel | undefined,
+    /** Undefined when the runtime does not tell (containerd before 1.7). */
+    readonly store: InStore | undefined,
+  ) {}
+
+  /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
+  static async of(
+    context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+    pod: PodDescription,
+    id: string,
+  ): Promise<ContainerPlaces> {
+    const container = await context.registry.describeContainer(id);
+    try {
+      return new ContainerPlaces(container, await inKernel(context, pod, container), inStore(container));
+    } catch (error) {
+      if (!isCgroupVanished(error) || container === undefined) throw error;
+      // It has just ended.
+      return new ContainerPlaces({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
+    }
+  }
+
+  get #all(): readonly (InKernel | InStore)[] {
+    return [this.kernel, this.store].filter((place) => place !== undefined);
+  }
+
+  /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
+  missing(wanted: ContainerValues): ContainerValues | undefined {
+    return picked(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+  }
+
+  /** Whether all of these values are there; one that systemd has rounded since is. */
+  hasAll(values: ContainerValues): boolean {
+    const lacks = (field: Field): boolean =>
+      this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
+    return picked(values, lacks) === undefined;
+  }
+
+  /** The step to these values from those that the container has. */
+  stepTo({ id, memory, cpu, shares }: ContainerValues): ContainerStep {
+    const now = this.kernel ?? this.store;
+    return {
+      kind: 'container',
+      id,
+      ...(memory !== undefined && { memory: { from: now?.memory ?? memory, to: memory } }),
+      ...(cpu !== undefined && { cpu: { from: now?.cpu ?? cpu, to: cpu } }),
+      ...(shares !== undefined && { shares: { from: this.store?.shares ?? shares, to: shares } }),
+    };
+  }
+
+  /** Which of the values that a step was to write are there, in one place at least. */
+  written(step: ContainerStep): ContainerStep | undefined {
+    const { from, to } = endsOf(step);
+    // Where the old value and the new one look alike, it tells nothing.
+    const found = picked(to, (field) =>
+      this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
+    );
+    if (found === undefined) return undefined;
+    const { kind, id, ...changes } = step;
+    const parts = Object.entries(changes).filter(([field]) => field in found);
+    return { kind, id, ...(Object.fromEntries(parts) as Omit<ContainerStep, 'kind' | 'id'>) };
+  }
+}
+
+/** What a step changes, as it was and as it shall be. */
+export function endsOf({ id, memory, cpu, shares }: ContainerStep): { from: ContainerValues; to: ContainerValues } {
+  const end = (side: 'from' | 'to'): ContainerValues => ({
+    id,
+    ...(memory && { memory: memory[side] }),
+    ...(cpu && { cpu: cpu[side] }),
+    ...(shares && { shares: shares[side] }),
+  });
+  return { from: end('from'), to: end('to') };
+}
+
+function picked(values: ContainerValues, isWanted: (field: Field) => boolean): ContainerValues | undefined {
+  const left = fields.filter((field) => values[field] !== undefined && isWanted(field));
+  if (left.length === 0) return undefined;
+  return { id: values.id, ...Object.fromEntries(left.map((field) => [field, values[field]])) };
+}
+
+/** Whether a place has the value of this field; so it has when there is none to have. */
+function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerValues): boolean {
+  switch (field) {
+    case 'memory':
+      // Whichever of the two is the kernel's is rounded to pages.
+      return memory === undefined || sameMemory(place.memory, memory) || sameMemory(memory, place.memory);
+    case 'cpu':
+      return cpu === undefined || sameCpu(place.cpu, cpu);
+    case 'shares':
+      return shares === undefined || hasShares(place, shares);
+  }
+}
+
+/** Whether systemd has made what a place has of the value of this field. */
+const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerValues): boolean =>
+  field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
+
+/** Whether a place has this one of two values; what systemd has rounded is not taken for it if it is the other one as it stands. */
+const isAt = (place: InKernel | InStore, field: Field, value: ContainerValues, other: ContainerValues): boolean =>
+  has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
+
+function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
+  if ('shares' in place) return place.shares === wanted;
+  // 0: the runtime was given none, and has made what it likes of it.
+  return place.weight === undefined || wanted === 0 || weightMatchesShares(place.weight, wanted);
+}
+
+async function inKernel(
+  context: { readonly tree: CgroupTree; readonly procRoot?: string },
+  pod: PodDescription,
+  container: ContainerDescription | undefined,
+): Promise<InKernel | undefined> {
+  if (container?.state !== ContainerState.RUNNING) return undefined;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return undefined;
+  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  return { cgroup, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, weight: cpuWeight };
+}
+
+function inStore(container: ContainerDescription | undefined): InStore | undefined {
+  const stored = storedLimits(container?.resources);
+  return stored && { ...stored, shares: cpuShares(Number(container?.resources?.cpu_shares ?? 0n)) };
+}

@@ -1,0 +1,292 @@
+import type { CgroupTree } from '../../cgroups/index.ts';
+import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { isInUse } from './actions.ts';
+import { highsBefore } from './highs-before.ts';
+import { type PodActionsParts, actionsFor } from './pod-actions.ts';
+import { type OnHigh, reclaimBy } from './lower-memory.ts';
+import type { Bytes } from '../../core/quantities/index.ts';
+import { type StepActions, carryOut } from './transaction.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import type { Counters, Log } from '../../observe/index.ts';
+import {
+  type ContainerStep,
+  type ContainerWish,
+  type KnownValues,
+  type PodTarget,
+  type Step,
+  type StepRecord,
+  compareLimits,
+  describeStep,
+  directionOf,
+  knownOf,
+} from '../model/index.ts';
+import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
+import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
+import { type VolumePolicies, isAsked, keepVolumes, remountsEnded, warnOfExcess } from '../volumes/index.ts';
+import { plan } from '../plan/index.ts';
+
+export interface PerformParts extends PodActionsParts {
+  readonly journal: PodJournal;
+  readonly policies: VolumePolicies;
+  /** How the requests of each pod went, for its status. */
+  readonly outcomes: PodOutcomes;
+  /** Where the last resizes are kept; undefined where nobody can look at them. */
+  readonly recent?: RecentResizes;
+}
+
+export interface PerformOptions {
+  /** The caller's own call, where the target has one. What it does to memory.high it tells beforehand. */
+  readonly call?: (onHigh: OnHigh) => Promise<void>;
+  /** What that call changes, for the journal. */
+  readonly asked?: ContainerStep | undefined;
+  /** What that call sets, whether or not it changes anything. */
+  readonly container?: ContainerWish;
+  /** What is asked for volumes: it decides their sizes from now on, also when they are mounted anew. */
+  readonly sizes?: ReadonlyMap<string, AskedVolume>;
+  /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
+  readonly stored?: readonly ContainerStep[];
+  /** Until when memory may be reclaimed, in milliseconds since the epoch. */
+  readonly until?: number;
+  /** When all has to be done, in milliseconds since the epoch. */
+  readonly deadline?: number;
+  /** Told of each step when it has been carried out. Must not throw. */
+  readonly onStep?: ((record: StepRecord) => void) | undefined;
+}
+
+/** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
+export function prepareSteps(
+  context: { readonly volumes: MemoryVolumes },
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+  stored: readonly ContainerStep[] = [],
+): Step[] {
+  const steps = [...plan(state, target), ...stored];
+  assertVolumesFit(context, pod, steps);
+  return steps;
+}
+
+/** The same for what is to be carried out: what is refused is counted. */
+function admittedSteps(
+  context: { readonly volumes: MemoryVolumes; readonly counters: Counters },
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+  stored: readonly ContainerStep[],
+): Step[] {
+  try {
+    return prepareSteps(context, pod, state, target, stored);
+  } catch (error) {
+    if (isInUse(error)) context.counters.remount('shrink', 'refused');
+    throw error;
+  }
+}
+
+/**
+ * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
+ * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
+ * everything was undone. Gives the steps that were carried out.
+ */
+export async function perform(
+  context: PerformParts,
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+  options: PerformOptions = {},
+): Promise<StepRecord[]> {
+  const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
+  const steps = admittedSteps(context, pod, state, target, stored);
+  const start = performance.now();
+  const recording = record(context, pod, state, asked);
+  const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
+  const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
+    const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
+    const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
+    const actions = actionsFor(context, pod, { call: () => call(onHigh), updates, until, onHigh });
+    return counted(context, recording, () =>
+      carryOut(steps, {
+        ...inTime(actions, pod, deadline),
+        done(record) {
+          context.counters.step(record.step.kind, record.ms);
+          recording?.step(record);
+          onStep?.(record);
+        },
+        undoing: () => noted(context, pod, open?.undoing()),
+      }),
+    );
+  };
+  const values = valuesOf(target, container);
+  context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
+  const records = await context.outcomes.admit(pod.sandboxId, values, () =>
+    journalled(context, pod, toJournal(steps, asked), sizes, run),
+  );
+  if (records.some(({ step }) => step.kind !== 'runtime')) {
+    warnOfExcess(context, pod, state, target);
+    const ms = round(performance.now() - start);
+    context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
+  }
+  return records;
+}
+
+/** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
+function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
+  const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
+  // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
+  if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
+  return steps.flatMap((step): Step[] => {
+    if (step.kind !== 'runtime') return [step];
+    return asked === undefined ? [] : [asked];
+  });
+}
+
+/**
+ * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; what is asked
+ * for a volume that has that size already is journalled all the same, when it is not yet: it is to hold later, too.
+ */
+async function journalled(
+  context: Pick<
+    PerformParts,
+    'registry' | 'journal' | 'tree' | 'volumes' | 'policies' | 'cgroups' | 'log' | 'procRoot'
+  >,
+  pod: PodDescription,
+  steps: readonly Step[],
+  sizes: ReadonlyMap<string, AskedVolume>,
+  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
+): Promise<StepRecord[]> {
+  const { policies, journal } = context;
+  const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
+  const earlier = journal.transactionOf(pod);
+  if (steps.length === 0 && isAsked(known(), sizes)) {
+    const records = await run(undefined);
+    // One that could not be undone: what has been asked for since is the pod's now.
+    if (earlier === undefined) await keepVolumes(context, pod);
+    else {
+      remountsEnded(context, pod, earlier.steps);
+      await noted(context, pod, journal.reopen(pod).end('undone', known()));
+    }
+    return records;
+  }
+  const highs = await highsBefore(context, pod, steps);
+  const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
+  const all = [...(earlier?.steps ?? []), ...steps];
+  try {
+    const records = await run(open);
+    policies.adopt(pod.sandboxId, sizes);
+    remountsEnded(context, pod, all);
+    await noted(context, pod, open.end('done', known()));
+    return records;
+  } catch (error) {
+    const isMarked = isUndoFailed(error);
+    if (!isMarked) remountsEnded(context, pod, all);
+    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
+    throw error;
+  }
+}
+
+/** A transaction that fails has been taken back, or that has failed too. */
+async function counted<Result>(
+  { counters }: { readonly counters: Counters },
+  recording: Recording | undefined,
+  transaction: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    const result = await transaction();
+    recording?.end('done');
+    return result;
+  } catch (error) {
+    counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
+    recording?.end(isUndoFailed(error) ? 'undo failed' : 'undone', error);
+    throw error;
+  }
+}
+
+/** For people who look at what has happened, where they can. */
+function record(
+  {
+    recent,
+    tree,
+    registry,
+  }: { readonly registry: Registry; readonly tree: CgroupTree; readonly recent?: RecentResizes },
+  pod: PodDescription,
+  before: PodState,
+  asked: ContainerStep | undefined,
+): Recording | undefined {
+  const names = new Map(registry.containersOf(pod.sandboxId).map(({ containerId, name }) => [containerId, name]));
+  return recent?.begin({ pod, before, asked, names, used: () => usedOr(tree, pod) });
+}
+
+/** What is only looked at must not fail a resize. */
+function usedOr(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
+  try {
+    return tree.usedNow(podCgroup(pod));
+  } catch (error) {
+    if (error instanceof ShimError) return undefined;
+    throw error;
+  }
+}
+
+const isUndoFailed = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+
+/** The values that a transaction leads to. */
+function valuesOf(
+  { memory, cpu, weight, containers = [], volumes }: PodTarget,
+  container: ContainerWish | undefined,
+): KnownValues<Bytes> {
+  const wishes = container === undefined ? containers : [...containers, container];
+  return {
+    pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
+    containers: new Map(wishes.map(({ id, ...limits }) => [id, limits])),
+    volumes,
+  };
+}
+
+/** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
+async function noted(
+  context: { readonly log: Log },
+  pod: PodDescription,
+  written: Promise<void> | undefined,
+): Promise<void> {
+  try {
+    await written;
+  } catch (error) {
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the journal does not know how a resize ended');
+  }
+}
+
+/** No step begins after the deadline. What is undone then takes the time that it takes. */
+function inTime(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
+  const run = (step: Step): Promise<void> => {
+    if (Date.now() < deadline) return actions.run(step);
+    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name}: the time was over before: ${describeStep(step)}`;
+    return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
+  };
+  return { run, undo: (step) => actions.undo(step), skipped: (step, error) => actions.skipped(step, error) };
+}
+
+function assertVolumesFit(
+  context: { readonly volumes: MemoryVolumes },
+  pod: PodDescription,
+  steps: readonly Step[],
+): void {
+  const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
+  for (const { volume, from, to } of shrinking) {
+    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    if (used <= to) continue;
+    throw new ShimError(
+      Code.FAILED_PRECONDITION,
+      Reason.VOLUME_IN_USE,
+      `volume ${volume} of pod ${pod.metadata.uid} cannot shrink from ${from} to ${to} bytes: ${used} are stored in it`,
+      { pod: pod.metadata.uid, volume, asked: String(to), found: String(used) },
+    );
+  }
+}
+
+const forLog = ({ step, at, ms }: StepRecord): Readonly<Record<string, string | number>> => ({
+  step: describeStep(step),
+  atMs: round(at),
+  ms: round(ms),
+});
+
+const round = (milliseconds: number): number => Math.round(milliseconds * 1000) / 1000;

@@ -1,0 +1,34 @@
+export { createResizeContext } from './context.ts';
+export type { ResizeContext } from './context.ts';
+export { Recovery, recover } from './execute/index.ts';
+export type { PodForeseen } from './foresight/index.ts';
+export { RecentResizes } from './history/index.ts';
+export type { RecentResize } from './history/index.ts';
+export { Journal, PodJournal } from './journal/index.ts';
+export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
+export type {
+  KnownLimits,
+  KnownValues,
+  MemoryRequests,
+  ResizePod,
+  ResizeState,
+  Step,
+  StepRecord,
+} from './model/index.ts';
+export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
+export type { AdmitRestartParts, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
+export { ResizeWatch, Resizes, readAsked, retryDelay } from './queue/index.ts';
+export type { AskedPod, AskedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
+export { describePod, overviewOf, podDirectory, podInfo, readinessOf } from './report/index.ts';
+export type {
+  DescribePod,
+  KubeletWants,
+  LiveLimits,
+  Overview,
+  PodAtAGlance,
+  PodDirectory,
+  PodInfoParts,
+  PodRef,
+  PodView,
+} from './report/index.ts';
+export { excessOf, noteAnnotation } from './volumes/index.ts';

@@ -1,0 +1,42 @@
+import type { ResizeDirection } from '../../observe/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { Bytes } from '../../core/quantities/index.ts';
+import type { KnownLimits, KnownValues } from './known-values.ts';
+import { compareCpu, compareLimits, sameCpu } from './compare.ts';
+import type { PodState } from '../../sandbox/index.ts';
+
+/**
+ * Where limits and sizes go from `from` to `to`. What is not known on both sides has no direction, nor have weights: of a pod
+ * that is only to weigh more, `same`.
+ */
+export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): ResizeDirection {
+  const changes = [
+    ...limitChanges(to.pod, from.pod),
+    ...[...(to.containers ?? [])].flatMap(([id, limits]) => limitChanges(limits, from.containers?.get(id))),
+    ...[...(to.volumes ?? [])].map(([name, size]) => size - (from.volumes?.get(name) ?? size)),
+  ];
+  const up = changes.some((change) => change > 0);
+  const down = changes.some((change) => change < 0);
+  if (up && down) return 'both';
+  return up ? 'up' : down ? 'down' : 'same';
+}
+
+function limitChanges(to: KnownLimits = {}, from: KnownLimits = {}): number[] {
+  return [
+    ...(to.memory === undefined || from.memory === undefined ? [] : [compareLimits(to.memory, from.memory)]),
+    ...(to.cpu === undefined || from.cpu === undefined
+      ? []
+      : [sameCpu(to.cpu, from.cpu) ? 0 : compareCpu(to.cpu, from.cpu)]),
+  ];
+}
+
+/** A pod as it is, in the same terms. */
+export const knownOf = ({ memory, cpu, containers, volumes }: PodState): KnownValues<Bytes> => ({
+  pod: { memory, cpu },
+  containers: new Map(containers.map(({ id, ...limits }) => [id, limits])),
+  volumes: new Map(volumes.map(({ name, size }) => [name, size])),
+});
+
+/** Of volumes' sizes those that do not depend on a limit. */
+export const absolute = (policies: ReadonlyMap<string, VolumePolicy>): ReadonlyMap<string, Bytes> =>
+  new Map([...policies].flatMap(([name, policy]) => (policy.kind === 'absolute' ? [[name, policy.size]] : [])));

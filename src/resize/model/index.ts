@@ -1,0 +1,33 @@
+export {
+  cpuMaxOf,
+  formatCpuMax,
+  formatMemory,
+  formatMilli,
+  formatShares,
+  invalid,
+  milliOfShares,
+  readCpuLimit,
+  readCpuRequest,
+  readMemoryLimit,
+  readMemoryRequest,
+  sharesOf,
+} from './amounts.ts';
+export type { MilliCpu } from './amounts.ts';
+export { PAGE, compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
+export { absolute, directionOf, knownOf } from './direction.ts';
+export { backendFailure, explained, failureOf, fitsLater, passes } from './failures.ts';
+export type { KnownLimits, KnownValues } from './known-values.ts';
+export { policyText } from './policy-text.ts';
+export type {
+  DesiredLimits,
+  DesiredPod,
+  MemoryRequests,
+  ResizeOptions,
+  ResizeOutcome,
+  ResizePod,
+} from './resize-request.ts';
+export type { ResizeState } from './resize-state.ts';
+export { onlyShrinking } from './shrinking.ts';
+export { describeStep } from './step.ts';
+export type { Change, ContainerStep, Step, StepRecord } from './step.ts';
+export type { ContainerWish, PodTarget, UnifiedChange } from './target.ts';

@@ -1,0 +1,12 @@
+import type { Bytes } from '../../core/quantities/index.ts';
+import type { PodState } from '../../sandbox/index.ts';
+
+/** Of the wanted sizes those that make a volume smaller. */
+export function onlyShrinking(state: PodState, sizes: ReadonlyMap<string, Bytes>): ReadonlyMap<string, Bytes> {
+  return new Map(
+    state.volumes.flatMap(({ name, size }): [string, Bytes][] => {
+      const to = sizes.get(name);
+      return to !== undefined && to < size ? [[name, to]] : [];
+    }),
+  );
+}

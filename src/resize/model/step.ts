@@ -1,0 +1,62 @@
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../core/quantities/index.ts';
+
+/** A step that was carried out. Times in milliseconds, `at` from the start of the transaction. */
+export interface StepRecord {
+  readonly step: Step;
+  readonly at: number;
+  readonly ms: number;
+}
+
+/** A step as a person reads it: `pod memory.max 268435456 -> 335544320`. */
+export function describeStep(step: Step): string {
+  switch (step.kind) {
+    case 'volume':
+      return `volume ${step.volume} ${step.from} -> ${step.to}`;
+    case 'pod-memory':
+      return `pod memory.max ${step.from} -> ${step.to}`;
+    case 'pod-cpu':
+      return `pod cpu.max ${step.from.quota} ${step.from.period} -> ${step.to.quota} ${step.to.period}`;
+    case 'pod-weight':
+      return `pod cpu.weight ${step.from} -> ${step.to}`;
+    case 'pod-unified':
+      return `pod ${step.key} ${step.from} -> ${step.to}`;
+    case 'container':
+      return `container ${step.id} ${changesOf(step).join(', ')}`;
+    case 'runtime':
+      return 'runtime';
+  }
+}
+
+export function changesOf({ memory, cpu, shares }: ContainerStep): string[] {
+  const text = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
+  return [
+    ...(memory === undefined ? [] : [`memory.max ${memory.from} -> ${memory.to}`]),
+    ...(cpu === undefined ? [] : [`cpu.max ${text(cpu.from)} -> ${text(cpu.to)}`]),
+    ...(shares === undefined ? [] : [`cpu shares ${shares.from} -> ${shares.to}`]),
+  ];
+}
+
+export interface Change<Value> {
+  readonly from: Value;
+  readonly to: Value;
+}
+
+/** One update of one container, by the runtime. Both memory and CPU go the same way in it, if both are there. */
+export interface ContainerStep {
+  readonly kind: 'container';
+  readonly id: string;
+  readonly memory?: Change<Limit<Bytes>>;
+  readonly cpu?: Change<CpuMax>;
+  readonly shares?: Change<CpuShares>;
+}
+
+/** One write. A plan is a list of these, in order. */
+export type Step =
+  | { readonly kind: 'volume'; readonly volume: string; readonly from: Bytes; readonly to: Bytes }
+  | { readonly kind: 'pod-memory'; readonly from: Limit<Bytes>; readonly to: Limit<Bytes> }
+  | { readonly kind: 'pod-cpu'; readonly from: CpuMax; readonly to: CpuMax }
+  | { readonly kind: 'pod-weight'; readonly from: CpuWeight; readonly to: CpuWeight }
+  | { readonly kind: 'pod-unified'; readonly key: string; readonly from: string; readonly to: string }
+  | ContainerStep
+  /** The caller's own call, as it came. */
+  | { readonly kind: 'runtime' };

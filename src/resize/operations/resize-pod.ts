@@ -1,0 +1,337 @@
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
+import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
+import { followingLimits } from './derived-pod-limits.ts';
+import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import { tellRuntime } from './tell-runtime.ts';
+import type { Log } from '../../observe/index.ts';
+import { assertNodeHas, assertNotUnderUse, assertRequestsFit } from '../admission/index.ts';
+import {
+  type ContainerStep,
+  type ContainerWish,
+  type DesiredLimits,
+  type DesiredPod,
+  type KnownValues,
+  type PodTarget,
+  type ResizeOptions,
+  type ResizeOutcome,
+  absolute,
+  compareLimits,
+  directionOf,
+  knownOf,
+  sameCpu,
+} from '../model/index.ts';
+import {
+  NO_CPU_LIMIT,
+  type PodState,
+  type Registry,
+  containerCgroup,
+  containerNamed,
+  hasDoneItsInit,
+  hasPodCgroup,
+  limitsByName,
+  podCgroup,
+  podWeight,
+  readPod,
+  readVolumes,
+  storedLimits,
+} from '../../sandbox/index.ts';
+import { type PerformParts, type RecoverParts, mend, perform, prepareSteps } from '../execute/index.ts';
+import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
+
+export interface ResizePodParts extends RecoverParts, PerformParts {}
+
+/** See {@link ResizePod}. */
+export async function resizePod(
+  context: ResizePodParts,
+  sandboxId: string,
+  desired: DesiredPod,
+  options: ResizeOptions,
+): Promise<ResizeOutcome> {
+  const pod = await findPod(context, sandboxId);
+  const resize = async (): Promise<ResizeOutcome> => {
+    await context.journal.restored();
+    await mend(context, pod);
+    const prepared = await prepare(context, pod, desired, options);
+    const { state, target, stored } = prepared;
+    if (options.dryRun) {
+      const steps = prepareSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+      return { steps, before: state, after: predicted(state, target) };
+    }
+    const { deadline, onStep } = options;
+    const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
+    const steps = await perform(context, pod, state, target, { stored, deadline, onStep, sizes });
+    await settled(context, pod, prepared);
+    return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
+  };
+  const { outcomes } = context;
+  return context.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
+}
+
+async function findPod(context: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {
+  const pod = await context.registry.pod(sandboxId);
+  if (pod === undefined)
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
+  if (hasPodCgroup(pod)) return pod;
+  const message = `pod ${nameOf(pod)} has no cgroup of its own`;
+  throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: sandboxId });
+}
+
+interface Prepared {
+  readonly state: PodState;
+  readonly target: PodTarget;
+  /** Of containers that do not run. */
+  readonly stored: readonly ContainerStep[];
+  /** The pod's shares, where they change. */
+  readonly shares: CpuShares | undefined;
+}
+
+async function prepare(
+  context: Pick<
+    ResizePodParts,
+    'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log' | 'procRoot'
+  >,
+  pod: PodDescription,
+  desired: DesiredPod,
+  { dryRun }: Pick<ResizeOptions, 'dryRun'>,
+): Promise<Prepared> {
+  const { tree, policies } = context;
+  const volumes = readVolumes(context.volumes, pod);
+  assertHasVolumes(pod, volumes, desired.volumes.keys());
+  const all = await describeContainers(context, pod);
+  const containers = byName(all);
+  const wanted = desiredValues(desired, containers);
+  if (!dryRun) context.outcomes.desire(pod.sandboxId, wanted);
+  const read = await readPod(tree, pod, volumes);
+  const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
+  if (!dryRun) context.outcomes.leads(pod.sandboxId, direction);
+  meetVolumes(context, pod, volumes, read.memory);
+  const state = withShares(read, sharesIn([...containers.values()]));
+  const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
+  assertNodeHas(context, pod, desired);
+  for (const wish of wishes) await admit(context, pod, containers, state, wish);
+  const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
+  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
+  const limits = { ...(await podLimits(context, pod, state, wishes, desired.pod)), ...(weight && { weight }) };
+  const after = predicted(state, { ...limits, containers: wishes, call: 'none', volumes: new Map() });
+  assertRequestsFit(desired, after, containers);
+  const sizes = policies.targets(
+    pod.sandboxId,
+    volumes,
+    after.memory,
+    limitsByName(context, pod, after),
+    desired.volumes,
+  );
+  return { state, target: { ...limits, containers: wishes, call: 'none', volumes: sizes }, stored, shares };
+}
+
+async function describeContainers(
+  context: { readonly registry: Registry; readonly backend: Backend },
+  pod: PodDescription,
+): Promise<readonly ContainerDescription[]> {
+  const { registry, backend } = context;
+  const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
+    Promise.all(ids.map((id) => registry.describeContainer(id)));
+  const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
+  // Of the backend, and beside the rest: some may have been made past us, mostly none.
+  const [{ containers }, described] = await Promise.all([
+    backend.runtime('ListContainers', { filter: { pod_sandbox_id: pod.sandboxId } }),
+    describe(known),
+  ]);
+  const others = await describe(containers.map(({ id }) => id).filter((id) => !known.includes(id)));
+  const byId = new Map(
+    [...described, ...others].flatMap((container) =>
+      container === undefined ? [] : [[container.containerId, container]],
+    ),
+  );
+  // In the backend's order, by which the last of a name is the one that counts.
+  return containers.flatMap(({ id }) => byId.get(id) ?? []);
+}
+
+/** Of each name the container that runs, or else the last one made. */
+function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
+  const known = new Map<string, ContainerDescription>();
+  for (const container of containers) {
+    if (known.get(container.name)?.state !== ContainerState.RUNNING) known.set(container.name, container);
+  }
+  return known;
+}
+
+/** What is asked for, by the ids of the containers; of a name that there is not nothing can be said. */
+function desiredValues(
+  { pod, containers, volumes }: DesiredPod,
+  described: ReadonlyMap<string, ContainerDescription>,
+): KnownValues<VolumePolicy> {
+  const byId = [...containers].flatMap(([name, limits]): [string, DesiredLimits][] => {
+    const id = described.get(name)?.containerId;
+    return id === undefined ? [] : [[id, limits]];
+  });
+  return { pod, containers: new Map(byId), volumes };
+}
+
+/** By container id, as the runtime has them: no file of the kernel tells. */
+type SharesById = ReadonlyMap<string, CpuShares | undefined>;
+
+const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
+  new Map(
+    containers.map(({ containerId, resources }) => [containerId, cpuShares(Number(resources?.cpu_shares ?? 0n))]),
+  );
+
+function withShares(state: PodState, sharesOf: SharesById): PodState {
+  return {
+    ...state,
+    containers: state.containers.map((container) => {
+      const shares = sharesOf.get(container.id);
+      return shares === undefined ? container : { ...container, shares };
+    }),
+  };
+}
+
+/** The pod as the kernel has it now, with the shares that the runtime has taken. */
+async function readAfter(
+  context: { readonly tree: CgroupTree; readonly volumes: MemoryVolumes },
+  pod: PodDescription,
+  wanted: PodState,
+): Promise<PodState> {
+  const read = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+  return withShares(read, new Map(wanted.containers.map(({ id, shares }) => [id, shares])));
+}
+
+/** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER, INIT_CONTAINER_ENDED. */
+function wishesOf(
+  pod: PodDescription,
+  all: readonly ContainerDescription[],
+  state: PodState,
+  desired: DesiredPod['containers'],
+): { wishes: ContainerWish[]; stored: ContainerStep[] } {
+  const wishes: ContainerWish[] = [];
+  const stored: ContainerStep[] = [];
+  const containers = byName(all);
+  for (const [name, limits] of desired) {
+    const container = containers.get(name);
+    if (container === undefined) {
+      const message = `pod ${nameOf(pod)} has no container ${name}`;
+      const where = { pod: pod.metadata.uid, container: name };
+      throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
+    }
+    const id = container.containerId;
+    if (hasDoneItsInit(container, all)) throw initEnded(pod, name);
+    if (state.containers.some((running) => running.id === id)) wishes.push({ id, ...limits });
+    else stored.push(...storedStep(container, limits));
+  }
+  return { wishes, stored };
+}
+
+function initEnded(pod: PodDescription, container: string): ShimError {
+  const message = `container ${container} of pod ${nameOf(pod)} is an init container that has run to its end`;
+  const where = { pod: pod.metadata.uid, container };
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
+}
+
+function storedStep(container: ContainerDescription, { memory, cpu, shares }: DesiredLimits): ContainerStep[] {
+  const now = storedLimits(container.resources);
+  if (now === undefined) return [];
+  const nowShares = cpuShares(Number(container.resources?.cpu_shares ?? 0n));
+  const step: ContainerStep = {
+    kind: 'container',
+    id: container.containerId,
+    ...(memory !== undefined && memory !== now.memory && { memory: { from: now.memory, to: memory } }),
+    ...(cpu !== undefined && !sameCpu(cpu, now.cpu) && { cpu: { from: now.cpu, to: cpu } }),
+    ...(shares !== undefined && shares !== nowShares && { shares: { from: nowShares, to: shares } }),
+  };
+  return step.memory || step.cpu || step.shares ? [step] : [];
+}
+
+/** Throws MEMORY_NOT_RECLAIMABLE. */
+async function admit(
+  context: { readonly tree: CgroupTree; readonly procRoot?: string },
+  pod: PodDescription,
+  containers: ReadonlyMap<string, ContainerDescription>,
+  state: PodState,
+  { id, memory }: ContainerWish,
+): Promise<void> {
+  const now = state.containers.find((container) => container.id === id);
+  const container = [...containers.values()].find(({ containerId }) => containerId === id);
+  if (memory === undefined || now === undefined || container === undefined) return;
+  if (compareLimits(memory, now.memory) >= 0) return;
+  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  if (cgroup === undefined) return;
+  const { text, ids } = containerNamed(container, pod);
+  await assertNotUnderUse(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
+}
+
+/**
+ * The pod's limits: those that were asked for, which use may forbid (MEMORY_NOT_RECLAIMABLE), else those that go with its
+ * containers', of which a lowering that use forbids is left out.
+ */
+async function podLimits(
+  context: { readonly tree: CgroupTree; readonly log: Log },
+  pod: PodDescription,
+  state: PodState,
+  wishes: readonly ContainerWish[],
+  asked: DesiredLimits,
+): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
+  const { memory, cpu } = asked;
+  // What is asked for follows nothing.
+  const free: PodState = {
+    ...state,
+    ...(memory !== undefined && { memory: 'max' }),
+    ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
+  };
+  const following = await followingLimits(context, pod, free, wishes);
+  if (memory !== undefined) {
+    const whose = { text: `pod ${nameOf(pod)}`, pod: nameOf(pod) };
+    await assertNotUnderUse(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+  }
+  return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
+}
+
+/**
+ * A pod's shares are its containers' together, where kubelet has made it: then they stay so. Not those of a BestEffort pod: kubelet
+ * leaves it the least, whatever its containers come to request (ResourceConfigForPod), since its class never changes.
+ */
+function followingShares(
+  pod: PodDescription,
+  state: PodState,
+  wishes: readonly ContainerWish[],
+): CpuShares | undefined {
+  if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
+  if (wishes.every(({ shares }) => shares === undefined)) return undefined;
+  const sum = (of: (container: PodState['containers'][number]) => number): number =>
+    state.containers.reduce((total, container) => total + of(container), 0);
+  const now = sum(({ shares }) => shares ?? 0);
+  // kubelet adds milliCPU before it makes shares of them, and so rounds once.
+  if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
+  const then = sum(({ id, shares }) => wishes.find((wish) => wish.id === id)?.shares ?? shares ?? 0);
+  return then === now ? undefined : cpuShares(then);
+}
+
+/** The pod as it will be. */
+function predicted(state: PodState, { memory, cpu, weight, containers = [], volumes }: PodTarget): PodState {
+  return {
+    ...state,
+    ...(memory !== undefined && { memory }),
+    ...(cpu !== undefined && { cpu }),
+    ...(weight !== undefined && { weight }),
+    containers: state.containers.map((container) => {
+      const wish = containers.find(({ id }) => id === container.id);
+      return wish === undefined ? container : { ...container, ...wish };
+    }),
+    volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
+  };
+}
+
+/** Everything is done: what others go by is told. */
+async function settled(
+  context: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
+  pod: PodDescription,
+  { target, shares }: Prepared,
+): Promise<void> {
+  if (shares !== undefined) context.registry.learnPod({ ...pod, cpuShares: shares });
+  const { memory, cpu } = target;
+  if (memory !== undefined || cpu !== undefined || shares !== undefined)
+    await tellRuntime(context, pod, { memory, cpu, shares });
+}
+
+const nameOf = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;

@@ -1,0 +1,294 @@
+import {
+  type CgroupPath,
+  type CgroupTree,
+  MAX_CPU_QUOTA,
+  cpuMaxOfCri,
+  cpuSharesOfCri,
+  isFileMissing,
+  memoryMaxOfCri,
+} from '../../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
+import {
+  type LinuxContainerResources,
+  type Messages,
+  type PodDescription,
+  encode,
+  isUnimplemented,
+} from '../../runtime/index.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  bytes,
+  cpuShares,
+  microseconds,
+} from '../../core/quantities/index.ts';
+import { failOpen } from './fail-open.ts';
+import { type GrowVolumesLaterParts, settleVolumes } from './grow-volumes-later.ts';
+import { withoutSharesAsRead } from './shares-as-read.ts';
+import {
+  assertId,
+  assertMeaning,
+  assertNotUnderUse,
+  assertOverheadMeaning,
+  invalid,
+  saying,
+  wantedLimits,
+} from '../admission/index.ts';
+import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
+import { foreseenWithPod, volumeChanges } from '../foresight/index.ts';
+import {
+  type FailOpen,
+  type PodState,
+  type Registry,
+  type VolumeState,
+  hasPodCgroup,
+  podCgroup,
+  podNamed,
+  podWeight,
+  readPod,
+  readVolumes,
+} from '../../sandbox/index.ts';
+import { mendFirst, perform, reclaimBy } from '../execute/index.ts';
+import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
+
+export interface UpdatePodParts extends GrowVolumesLaterParts {
+  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  readonly failOpen: FailOpen;
+}
+
+type Request = Messages['UpdatePodSandboxResourcesRequest'];
+
+/** Files that the fields' own steps write, in their place in the order. */
+const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
+
+/**
+ * UpdatePodSandboxResources: the pod's cgroup gets `resources` plus `overhead`, then the runtime is told. The same call
+ * twice changes nothing; kubelet writes the same values itself, before or after.
+ *
+ * @param forward tells the runtime, and gives its answer. A runtime that lacks the call (containerd before 2.3) is answered for
+ *   where the pod's cgroup, all that there is to change, has been changed here.
+ * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
+ * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
+ * VOLUME_IN_USE, UNKNOWN_POD where the runtime lacks the call that would say so), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
+ */
+export async function updatePod(
+  context: UpdatePodParts,
+  request: Request,
+  forward: () => Promise<Buffer>,
+  deadline?: number,
+): Promise<Buffer> {
+  assertId('pod_sandbox_id', request.pod_sandbox_id);
+  const found = await findPod(context, request.pod_sandbox_id);
+  if (found.kind === 'none') return refusedBy(forward, found.why);
+  const { pod } = found;
+  if (!hasPodCgroup(pod)) return forward();
+  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(pod, request));
+  const update = async (): Promise<Buffer> => {
+    await mendFirst(context, pod);
+    const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
+    return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
+  };
+  return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update));
+}
+
+type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
+
+async function findPod(
+  context: { readonly registry: Registry; readonly failOpen: FailOpen },
+  id: string,
+): Promise<Found> {
+  try {
+    const pod = await context.registry.pod(id);
+    if (pod !== undefined) return { kind: 'pod', pod };
+    context.failOpen('unknown_pod', id);
+    const asked = id.slice(0, 64);
+    const message = `the runtime knows no pod ${JSON.stringify(asked)}, or does not say what it is made of`;
+    return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
+  } catch (error) {
+    context.failOpen('unknown_pod', id, error);
+    return { kind: 'none', why: error };
+  }
+}
+
+/** The runtime's own answer about a pod that was not found; why it was not found where it lacks the call. */
+async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
+  try {
+    return await forward();
+  } catch (error) {
+    throw isUnimplemented(error) ? why : error;
+  }
+}
+
+/** The runtime's answer, or the one that it would give if it had the call. */
+async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
+  try {
+    return await forward();
+  } catch (error) {
+    if (!isUnimplemented(error)) throw error;
+    return encode('UpdatePodSandboxResourcesResponse', {});
+  }
+}
+
+function assertRequestMeaning(pod: PodDescription, { resources, overhead }: Request): void {
+  const { text, ids } = podNamed(pod);
+  if (resources !== null) saying(`${text}, resources`, ids, () => assertMeaning(resources));
+  if (overhead !== null) saying(`${text}, overhead`, ids, () => assertOverheadMeaning(overhead));
+}
+
+interface Prepared {
+  /** As the request says it is from now on. */
+  readonly pod: PodDescription;
+  readonly state: PodState;
+  readonly limits: { readonly memory?: Limit<Bytes>; readonly cpu?: CpuMax; readonly weight?: CpuWeight };
+  readonly unified: readonly UnifiedChange[];
+  /** What the request's annotations ask for. */
+  readonly sizes: ReadonlyMap<string, VolumePolicy>;
+}
+
+async function prepare(
+  context: Pick<UpdatePodParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
+  known: PodDescription,
+  asked: Request,
+): Promise<Prepared> {
+  const { tree } = context;
+  const cgroup = podCgroup(known);
+  const volumes = readVolumes(context.volumes, known);
+  const state = await readPod(tree, known, volumes);
+  const request = withoutSharesAsRead(asked, state.weight);
+  meetVolumes(context, known, volumes, state.memory);
+  const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
+  const sizes = annotatedSizes(known, volumes, request.annotations);
+  context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
+  context.outcomes.leads(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
+  if (limits.memory !== undefined) {
+    const name = `${known.metadata.namespace}/${known.metadata.name}`;
+    const whose = { text: `pod ${name}`, pod: name };
+    await assertNotUnderUse(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
+  }
+  const shares = sharesOf(request.resources, request.overhead);
+  const pod = shares === undefined ? known : { ...known, cpuShares: shares };
+  const unified = await unifiedChanges(context, known, cgroup, request.resources);
+  return { pod, state, limits, unified, sizes };
+}
+
+async function resize(
+  context: GrowVolumesLaterParts,
+  prepared: Prepared,
+  forward: () => Promise<Buffer>,
+  until: number,
+): Promise<Buffer> {
+  const { pod, state, limits, unified } = prepared;
+  const after = { ...state, ...limits };
+  // kubelet raises the pod first and its containers after it: volumes that grow wait for those.
+  const foreseen = foreseenWithPod(context, pod, state, limits.memory);
+  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen }, prepared.sizes);
+  const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
+  let response: Buffer = Buffer.alloc(0);
+  await perform(context, pod, state, target, {
+    call: async () => {
+      response = await answered(forward);
+    },
+    until,
+    sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
+  });
+  context.registry.learnPod(pod);
+  settleVolumes(context, pod, isSettled);
+  return response;
+}
+
+/** `resources` plus `overhead` for the pod's cgroup. What `resources` does not set stays, whatever the overhead. */
+function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
+  if (resources === null) return {};
+  const { memory, cpu } = wantedLimits(resources, state.cpu);
+  const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
+  const shares = sharesOf(resources, overhead);
+  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
+  return {
+    ...(memory === undefined ? {} : { memory: plusMemory(memory, extra.memory) }),
+    ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
+    ...(weight === undefined ? {} : { weight }),
+  };
+}
+
+/** What an overhead adds to the limits; nothing where it does not say. */
+const overheadOf = (overhead: LinuxContainerResources, { period }: CpuMax): { memory?: Limit<Bytes>; cpu?: CpuMax } => {
+  const memory = memoryMaxOfCri(overhead.memory_limit_in_bytes);
+  const cpu = cpuMaxOfCri(overhead.cpu_quota, overhead.cpu_period, { quota: 'max', period });
+  return { ...(memory && { memory }), ...(cpu && { cpu }) };
+};
+
+/** Throws INVALID_VALUE when the two together are more than can be told exactly. */
+function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limit<Bytes> {
+  if (memory === 'max' || extra === undefined || extra === 'max') return memory;
+  const sum = memory + extra;
+  if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
+  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'with the overhead more than any node has');
+}
+
+function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
+  if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
+  const sum = cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period);
+  if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
+  throw invalid('cpu_quota', `${cpu.quota} + ${extra.quota}`, 'with the overhead more than the kernel takes');
+}
+
+/** Shares of `resources` plus `overhead`; undefined when `resources` sets none. */
+function sharesOf(
+  resources: LinuxContainerResources | null,
+  overhead: LinuxContainerResources | null,
+): CpuShares | undefined {
+  const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
+  const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
+  return asked === undefined ? undefined : cpuShares(asked + (extra ?? 0));
+}
+
+/** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these are a request. */
+function annotatedSizes(
+  pod: PodDescription,
+  volumes: readonly VolumeState[],
+  annotations: Readonly<Record<string, string>>,
+): ReadonlyMap<string, VolumePolicy> {
+  const { policies, errors } = readVolumeAnnotations(annotations);
+  const [error] = errors;
+  if (error !== undefined) throw error;
+  assertHasVolumes(pod, volumes, policies.keys());
+  return policies;
+}
+
+/** Throws INVALID_VALUE for a setting that the pod's cgroup does not have. */
+async function unifiedChanges(
+  context: { readonly tree: CgroupTree },
+  pod: PodDescription,
+  cgroup: CgroupPath,
+  resources: LinuxContainerResources | null,
+): Promise<UnifiedChange[]> {
+  const changes: UnifiedChange[] = [];
+  for (const [key, to] of Object.entries(resources?.unified ?? {})) {
+    if (OWN_STEPS.has(key)) continue;
+    changes.push({ key, from: await readSetting(context, pod, cgroup, key, to), to });
+  }
+  return changes;
+}
+
+async function readSetting(
+  context: { readonly tree: CgroupTree },
+  pod: PodDescription,
+  cgroup: CgroupPath,
+  key: string,
+  asked: string,
+): Promise<string> {
+  try {
+    return await context.tree.readFile(cgroup, key);
+  } catch (error) {
+    if (!isFileMissing(error)) throw error;
+    const { text, ids } = podNamed(pod);
+    const field = `unified[${JSON.stringify(key.slice(0, 80))}]`;
+    return saying(text, ids, () => {
+      throw invalid(field, asked, `there is no such file in ${cgroup}`);
+    });
+  }
+}

@@ -1,0 +1,8 @@
+/** Resizes of whole pods over time: what callers ask, the states that it goes through, and who watches. */
+export { retryDelay } from './backoff.ts';
+export type { ResizeStore } from './records.ts';
+export { readAsked } from './request.ts';
+export type { AskedPod, AskedResources } from './request.ts';
+export type { Resize, ResizeEvent } from './resize.ts';
+export { Resizes } from './resizes.ts';
+export { ResizeWatch } from './watch.ts';

@@ -1,0 +1,138 @@
+import { ShimError } from '../../core/errors/index.ts';
+import { VOLUME_ANNOTATION, type VolumePolicy, isDnsLabel, parseVolumeAnnotation } from '../../tmpfs/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import {
+  type DesiredLimits,
+  type DesiredPod,
+  type MemoryRequests,
+  type MilliCpu,
+  cpuMaxOf,
+  formatMemory,
+  formatMilli,
+  invalid,
+  readCpuLimit,
+  readCpuRequest,
+  readMemoryLimit,
+  readMemoryRequest,
+  sharesOf,
+} from '../model/index.ts';
+
+/** A whole pod's resize in the words of its caller: texts, as they were given. Plain JSON, so that it can be kept. */
+export interface AskedPod {
+  readonly pod: AskedResources;
+  /** By the container's name. */
+  readonly containers: Readonly<Record<string, AskedResources>>;
+  /** By the volume's name, in the grammar of the annotation. */
+  readonly volumes: Readonly<Record<string, string>>;
+}
+
+/** `''` and `0` keep; for limits `-1` and `max` remove. */
+export interface AskedResources {
+  readonly limits: AskedAmounts;
+  readonly requests: AskedAmounts;
+}
+
+export interface AskedAmounts {
+  readonly cpu: string;
+  readonly memory: string;
+}
+
+export type { MemoryRequests };
+
+export const noMemoryRequests: MemoryRequests = { containers: {} };
+
+export interface ReadRequest {
+  readonly desired: DesiredPod;
+  /** Those that it names. */
+  readonly memoryRequests: MemoryRequests;
+}
+
+/**
+ * Reads what a caller asks, strictly. `before`: the requests of memory that earlier resizes have asked for, below which
+ * no limit goes. Throws INVALID_VALUE or INVALID_ANNOTATION with the path of the field and its value.
+ */
+export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequests): ReadRequest {
+  const pod = readResources(asked.pod, 'resources', before.pod);
+  const memory = new Map<string, Bytes>();
+  const containers = new Map<string, DesiredLimits>();
+  for (const [name, resources] of Object.entries(asked.containers)) {
+    const field = `containers[${quoted(name)}]`;
+    if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a container');
+    // A container may be called "constructor", which every object has.
+    const kept = Object.hasOwn(before.containers, name) ? before.containers[name] : undefined;
+    const read = readResources(resources, field, kept);
+    if (read.memoryRequest !== undefined) memory.set(name, read.memoryRequest);
+    containers.set(name, read.limits);
+  }
+  const volumes = new Map(Object.entries(asked.volumes).map(([name, text]) => [name, readVolume(name, text)] as const));
+  assertAsksSomething(asked);
+  const memoryRequests = {
+    containers: Object.fromEntries(memory),
+    ...(pod.memoryRequest === undefined ? {} : { pod: pod.memoryRequest }),
+  };
+  return { desired: { pod: pod.limits, containers, volumes, memoryRequests }, memoryRequests };
+}
+
+function readResources(
+  { limits, requests }: AskedResources,
+  field: string,
+  memoryBefore: Bytes | undefined,
+): { readonly limits: DesiredLimits; readonly memoryRequest: Bytes | undefined } {
+  const cpu = readCpuLimit(limits.cpu, `${field}.limits.cpu`);
+  const memory = readMemoryLimit(limits.memory, `${field}.limits.memory`);
+  const cpuRequest = readCpuRequest(requests.cpu, `${field}.requests.cpu`);
+  const memoryRequest = readMemoryRequest(requests.memory, `${field}.requests.memory`);
+  assertOrder(`${field}.limits.cpu`, limits.cpu, cpu, cpuRequest, formatMilli);
+  assertOrder(`${field}.limits.memory`, limits.memory, memory, memoryRequest ?? memoryBefore, formatMemory);
+  return { limits: desiredLimits(memory, cpu, cpuRequest), memoryRequest };
+}
+
+function desiredLimits(
+  memory: Limit<Bytes> | undefined,
+  cpu: Limit<MilliCpu> | undefined,
+  cpuRequest: MilliCpu | undefined,
+): DesiredLimits {
+  return {
+    ...(memory === undefined ? {} : { memory }),
+    ...(cpu === undefined ? {} : { cpu: cpuMaxOf(cpu) }),
+    ...(cpuRequest === undefined ? {} : { shares: sharesOf(cpuRequest) }),
+  };
+}
+
+function assertOrder<Amount extends number>(
+  field: string,
+  text: string,
+  limit: Limit<Amount> | undefined,
+  request: Amount | undefined,
+  format: (amount: Amount) => string,
+): void {
+  if (limit === undefined || limit === 'max' || request === undefined || limit >= request) return;
+  throw invalid(field, text, `the limit is below the request, ${format(request)}`);
+}
+
+function readVolume(name: string, text: string): VolumePolicy {
+  const field = `volumes[${quoted(name)}]`;
+  if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a volume');
+  try {
+    return parseVolumeAnnotation(VOLUME_ANNOTATION + name, text).policy;
+  } catch (error) {
+    if (!(error instanceof ShimError)) throw error;
+    // The grammar is the annotation's, the place is not.
+    const message = error.message.replace(`annotation ${VOLUME_ANNOTATION}${name}`, field);
+    const context = { field, volume: name, asked: text.slice(0, 80) };
+    throw new ShimError(error.code, error.reason, message, context, { cause: error });
+  }
+}
+
+function assertAsksSomething({ pod, containers, volumes }: AskedPod): void {
+  const texts = [pod, ...Object.values(containers)].flatMap(({ limits, requests }) => [
+    limits.cpu,
+    limits.memory,
+    requests.cpu,
+    requests.memory,
+  ]);
+  if (Object.keys(volumes).length > 0 || texts.some((text) => text !== '')) return;
+  throw invalid('resources, containers, volumes', '', 'the request asks for nothing');
+}
+
+const quoted = (name: string): string => JSON.stringify(name.length > 64 ? `${name.slice(0, 64)}...` : name);

@@ -1,0 +1,74 @@
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import type { ResizeEvent } from './resize.ts';
+
+/**
+ * What one watcher has yet to read: events in order, bounded. One that lets more pile up gets WATCHER_TOO_SLOW instead of
+ * them, so that it knows that it has missed some.
+ */
+export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
+  #events: ResizeEvent[] = [];
+  #waiting: ((result: IteratorResult<ResizeEvent> | Promise<never>) => void)[] = [];
+  #end: { readonly error: ShimError | undefined } | undefined;
+  #resolveEnded: () => void = () => undefined;
+  /** Resolves when no more events come. */
+  readonly ended = new Promise<void>((resolve) => (this.#resolveEnded = resolve));
+  readonly #capacity: number;
+  readonly #onEnd: (watch: ResizeWatch) => void;
+  /** Only of this pod; undefined: of all. */
+  readonly #sandboxId: string | undefined;
+
+  constructor(sandboxId: string | undefined, capacity: number, ended: (watch: ResizeWatch) => void) {
+    this.#sandboxId = sandboxId;
+    this.#capacity = capacity;
+    this.#onEnd = ended;
+  }
+
+  push(event: ResizeEvent): void {
+    if (this.#end !== undefined) return;
+    if (this.#sandboxId !== undefined && event.pod.sandboxId !== this.#sandboxId) return;
+    const reader = this.#waiting.shift();
+    if (reader !== undefined) reader({ done: false, value: event });
+    else if (this.#events.length < this.#capacity) this.#events.push(event);
+    else this.end(tooSlow(this.#capacity));
+  }
+
+  /** No more events: those that were not read are dropped. Readers get the error, or the end. */
+  end(error?: ShimError): void {
+    if (this.#end !== undefined) return;
+    this.#end = { error };
+    this.#events = [];
+    this.#onEnd(this);
+    this.#resolveEnded();
+    for (const reader of this.#waiting.splice(0)) reader(this.#final());
+  }
+
+  next(): Promise<IteratorResult<ResizeEvent>> {
+    const event = this.#events.shift();
+    if (event !== undefined) return Promise.resolve({ done: false, value: event });
+    if (this.#end !== undefined) return Promise.resolve(this.#final());
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  return(): Promise<IteratorResult<ResizeEvent>> {
+    this.end();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  #final(): IteratorResult<ResizeEvent> | Promise<never> {
+    const error = this.#end?.error;
+    return error === undefined ? { done: true, value: undefined } : Promise.reject(error);
+  }
+}
+
+function tooSlow(capacity: number): ShimError {
+  return new ShimError(
+    Code.RESOURCE_EXHAUSTED,
+    Reason.WATCHER_TOO_SLOW,
+    `the watcher has not read for more than ${capacity} events; watch anew, which begins with the present states`,
+    { found: String(capacity) },
+  );
+}

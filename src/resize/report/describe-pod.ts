@@ -1,0 +1,117 @@
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type Bytes, type Limit, bytes, cpuShares } from '../../core/quantities/index.ts';
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import type { Log } from '../../observe/index.ts';
+import type { KubeletWants, LiveLimits, PodView } from './pod-view.ts';
+import { type DecreaseHelp, type PodForeseen, foreseenOf } from '../foresight/index.ts';
+import { type VolumePolicies, meetVolumes } from '../volumes/index.ts';
+import { NO_CPU_LIMIT, type Registry, containerCgroup, podCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
+import type { PodJournal } from '../journal/index.ts';
+import type { PodOutcomes } from '../history/index.ts';
+import type { KubeletState } from '../../kubelet/index.ts';
+
+export interface DescribePodParts {
+  readonly registry: Registry;
+  /** For calls of the shim's own. */
+  readonly backend: Backend;
+  readonly journal: PodJournal;
+  readonly tree: CgroupTree;
+  readonly volumes: MemoryVolumes;
+  readonly policies: VolumePolicies;
+  /** How the requests of each pod went, for its status. */
+  readonly outcomes: PodOutcomes;
+  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+  readonly kubelet: KubeletState;
+  /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
+  readonly decreaseHelp: DecreaseHelp;
+  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  readonly foreseen: Map<string, PodForeseen>;
+  readonly log: Log;
+  /** Where processes are found: /proc unless a test says otherwise. */
+  readonly procRoot?: string;
+}
+
+/** A pod's live values, as the kernel has them. See {@link DescribePod}. */
+export async function describePod(context: DescribePodParts, sandboxId: string): Promise<PodView> {
+  const pod = await context.registry.pod(sandboxId);
+  if (pod === undefined)
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
+  await context.journal.restored();
+  const failed = context.journal.transactionOf(pod)?.failed;
+  const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
+  const containers = await containersOf(context, pod);
+  const kubelet = await wantsOf(context, pod);
+  return {
+    limits,
+    containers,
+    volumes: volumesOf(context, pod, limits.memory),
+    outcome: context.outcomes.of(pod.sandboxId),
+    lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
+    ...(kubelet && { kubelet }),
+  };
+}
+
+async function wantsOf(
+  context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseHelp' | 'foreseen'>,
+  pod: PodDescription,
+): Promise<KubeletWants | undefined> {
+  context.kubelet.refresh();
+  // Mostly there is no such record, and nothing more to read for it.
+  if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
+  const foreseen = foreseenOf(context, pod, await readPod(context.tree, pod, []));
+  return foreseen && { values: foreseen, decrease: context.decreaseHelp.reportOf(pod.metadata.uid) };
+}
+
+async function containersOf(
+  context: Pick<DescribePodParts, 'registry' | 'backend' | 'tree' | 'procRoot'>,
+  pod: PodDescription,
+): Promise<PodView['containers']> {
+  const views: PodView['containers'][number][] = [];
+  const filter = { pod_sandbox_id: pod.sandboxId };
+  const { containers } = await context.backend.runtime('ListContainers', { filter });
+  for (const { id: containerId } of containers) {
+    const container = await context.registry.describeContainer(containerId);
+    if (container?.state !== ContainerState.RUNNING) continue;
+    const cgroup = await containerCgroup(container, pod, context.procRoot);
+    if (cgroup === undefined) continue;
+    const shares = Number(container.resources?.cpu_shares ?? 0n);
+    views.push({
+      id: containerId,
+      name: container.name,
+      limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares),
+    });
+  }
+  return views;
+}
+
+async function limitsOf(
+  context: { readonly tree: CgroupTree },
+  cgroup: CgroupPath,
+  shares: number | undefined,
+): Promise<LiveLimits> {
+  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  const current = context.tree.readMemoryCurrent(cgroup);
+  return {
+    memory: memoryMax,
+    memoryUsed: current,
+    cpu: cpuMax ?? NO_CPU_LIMIT,
+    shares: shares === undefined ? undefined : cpuShares(shares),
+    weight: cpuWeight,
+  };
+}
+
+function volumesOf(
+  context: Pick<DescribePodParts, 'journal' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
+  pod: PodDescription,
+  podLimit: Limit<Bytes>,
+): PodView['volumes'] {
+  const volumes = readVolumes(context.volumes, pod);
+  // So that what somebody else has made of them is told as it will be taken.
+  meetVolumes(context, pod, volumes, podLimit);
+  return volumes.map(({ name, size }) => {
+    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
+    return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
+  });
+}

@@ -1,0 +1,9 @@
+export { describePod } from './describe-pod.ts';
+export { overviewOf } from './overview.ts';
+export type { Overview, PodAtAGlance } from './overview.ts';
+export { podDirectory } from './pod-directory.ts';
+export type { PodDirectory, PodRef } from './pod-directory.ts';
+export { podInfo } from './pod-info.ts';
+export type { PodInfoParts } from './pod-info.ts';
+export type { DescribePod, KubeletWants, LiveLimits, PodView } from './pod-view.ts';
+export { readinessOf } from './readiness.ts';

@@ -1,0 +1,226 @@
+import { Reason, ShimError } from '../../core/errors/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
+import { type DescribePodParts, describePod } from './describe-pod.ts';
+import type { LiveLimits, PodView } from './pod-view.ts';
+import { excessOf } from '../volumes/index.ts';
+import type { PodOutcome } from '../history/index.ts';
+import { type KnownLimits, type KnownValues, policyText } from '../model/index.ts';
+import type { Registry } from '../../sandbox/index.ts';
+import type { DecreaseReport } from '../foresight/index.ts';
+
+export type PodInfoParts = DescribePodParts;
+
+/** Values by the cgroup files that hold them, in the kernel's words; `cpu.shares` as CRI has them. Absent: not known. */
+type Files = Readonly<
+  Partial<Record<'memory.max' | 'memory.current' | 'cpu.max' | 'cpu.weight' | 'cpu.shares', string>>
+>;
+
+interface ReportedError {
+  readonly reason: string;
+  readonly message: string;
+  readonly time?: string;
+}
+
+interface Four<Desired, Known, Actual> {
+  readonly desired?: Desired;
+  readonly allocated?: Known;
+  readonly actuated?: Known;
+  /** As the kernel has it now. */
+  readonly actual?: Actual;
+  /** What kubelet has admitted and not carried out. */
+  readonly kubeletWants?: Known;
+}
+
+/** What a verbose PodSandboxStatus says of a pod under the key `cri-resize-shim`, as JSON. Documented in docs/resize.md. */
+export interface PodInfo {
+  /** Of the last request since the start of the shim. */
+  readonly state?: string;
+  readonly lastError?: ReportedError;
+  readonly annotationErrors?: readonly string[];
+  readonly pod: Four<Files, Files, Files>;
+  /** By name. */
+  readonly containers: Readonly<Record<string, Four<Files, Files, Files> & { readonly id: string }>>;
+  /** By name. Sizes in bytes. */
+  readonly volumes: Readonly<
+    Record<
+      string,
+      Four<string, number, number> & {
+        readonly used?: number;
+        readonly policy?: string;
+        readonly warning?: string;
+        readonly lastError?: ReportedError;
+      }
+    >
+  >;
+  /** A memory limit that kubelet has admitted and does not lower, since more is in use. */
+  readonly decrease?: {
+    readonly state: string;
+    readonly reason?: string;
+    readonly message: string;
+    readonly since: string;
+    readonly reclaimedBytes: number;
+  };
+  /** Why the actual values are not there. */
+  readonly unreadable?: { readonly reason: string; readonly message: string };
+}
+
+/** Everything that the shim knows of one pod. Rejects when the backend cannot be asked. */
+export async function podInfo(context: PodInfoParts, sandboxId: string): Promise<PodInfo> {
+  // First: what it finds of volumes that somebody else has remounted is among the outcomes.
+  const view = await viewOf(context, sandboxId);
+  const outcome = context.outcomes.of(sandboxId);
+  const { desired, allocated, actuated, state, annotationErrors } = outcome;
+  const live = 'limits' in view ? view : undefined;
+  const decrease = live?.kubelet?.decrease;
+  // kubelet's resize is the newest, and will have a call of its own; unless another one is being carried out.
+  const waits = decrease?.state === 'Deferred' && outcome.state !== 'InProgress' ? decrease : undefined;
+  const shown = waits?.state ?? state;
+  const lastError = live?.lastError ?? errorOfWaiting(waits) ?? outcome.lastError;
+  return {
+    ...(shown !== undefined && { state: shown }),
+    ...(lastError !== undefined && { lastError: errorOf(lastError) }),
+    ...(annotationErrors.length > 0 && { annotationErrors }),
+    pod: {
+      ...limitsOf({ desired: desired.pod, allocated: allocated.pod, actuated: actuated.pod }),
+      ...(live && { actual: liveFiles(live.limits) }),
+      ...wantsFiles(live?.kubelet?.values.pod),
+    },
+    containers: containersOf(context, sandboxId, outcome, live),
+    volumes: volumesOf(outcome, live),
+    ...(decrease && { decrease: decreaseOf(decrease) }),
+    ...(!('limits' in view) && { unreadable: view }),
+  };
+}
+
+/** Why it cannot be read, for a pod without a cgroup of its own, say. */
+async function viewOf(
+  context: PodInfoParts,
+  sandboxId: string,
+): Promise<PodView | { readonly reason: string; readonly message: string }> {
+  try {
+    return await describePod(context, sandboxId);
+  } catch (error) {
+    if (!(error instanceof ShimError) || error.reason === Reason.UNKNOWN_POD) throw error;
+    return { reason: error.reason, message: error.message };
+  }
+}
+
+interface Known {
+  readonly desired: KnownValues<VolumePolicy>;
+  readonly allocated: KnownValues<Bytes>;
+  readonly actuated: KnownValues<Bytes>;
+  readonly volumeErrors: PodOutcome['volumeErrors'];
+}
+
+function containersOf(
+  context: { readonly registry: Registry },
+  sandboxId: string,
+  { desired, allocated, actuated }: Known,
+  live: PodView | undefined,
+): PodInfo['containers'] {
+  const known = context.registry.containersOf(sandboxId).map(({ containerId, name }) => [containerId, name] as const);
+  // The one that runs last: of several with one name it is the one that is meant.
+  const running = live?.containers.map(({ id, name }) => [id, name] as const) ?? [];
+  const actual = new Map(live?.containers.map(({ id, limits }) => [id, limits]));
+  return Object.fromEntries(
+    [...known, ...running].map(([id, name]) => {
+      const limits = actual.get(id);
+      const own = limitsOf({
+        desired: desired.containers?.get(id),
+        allocated: allocated.containers?.get(id),
+        actuated: actuated.containers?.get(id),
+      });
+      const wants = wantsFiles(live?.kubelet?.values.containers?.get(id));
+      return [name, { id, ...own, ...(limits && { actual: liveFiles(limits) }), ...wants }];
+    }),
+  );
+}
+
+function volumesOf(
+  { desired, allocated, actuated, volumeErrors }: Known,
+  live: PodView | undefined,
+): PodInfo['volumes'] {
+  const mounted = new Map(live?.volumes.map((volume) => [volume.name, volume]));
+  const names = [desired.volumes, allocated.volumes, actuated.volumes, mounted].flatMap((map) => [
+    ...(map?.keys() ?? []),
+  ]);
+  return Object.fromEntries(
+    [...new Set(names)].map((name) => {
+      const wish = desired.volumes?.get(name);
+      const now = mounted.get(name);
+      const [admitted, written] = [allocated.volumes?.get(name), actuated.volumes?.get(name)];
+      const warning = now && live && excessOf(now.size, live.limits.memory);
+      const error = volumeErrors.get(name);
+      const volume = {
+        ...(wish && { desired: policyText(wish) }),
+        ...(admitted !== undefined && { allocated: admitted }),
+        ...(written !== undefined && { actuated: written }),
+        ...(now && { actual: now.size, used: now.used, policy: policyText(now.policy) }),
+        ...(warning !== undefined && { warning }),
+        ...(error && { lastError: errorOf(error) }),
+      };
+      return [name, volume];
+    }),
+  );
+}
+
+/** Of the three those that are there. */
+function limitsOf(of: {
+  readonly desired: KnownLimits | undefined;
+  readonly allocated: KnownLimits | undefined;
+  readonly actuated: KnownLimits | undefined;
+}): Four<Files, Files, Files> {
+  const there = Object.entries(of).flatMap(([name, limits]) => {
+    const files = limits === undefined ? {} : knownFiles(limits);
+    return Object.keys(files).length === 0 ? [] : [[name, files] as const];
+  });
+  return Object.fromEntries(there);
+}
+
+const knownFiles = ({ memory, cpu, weight, shares }: KnownLimits): Files => ({
+  ...(memory !== undefined && { 'memory.max': String(memory) }),
+  ...(cpu !== undefined && { 'cpu.max': cpuText(cpu) }),
+  ...(weight !== undefined && { 'cpu.weight': String(weight) }),
+  ...(shares !== undefined && { 'cpu.shares': String(shares) }),
+});
+
+const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
+  ...knownFiles({
+    memory: limits.memory,
+    cpu: limits.cpu,
+    ...(limits.weight !== undefined && { weight: limits.weight }),
+    ...(limits.shares !== undefined && { shares: limits.shares }),
+  }),
+  ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
+});
+
+const wantsFiles = (limits: KnownLimits | undefined): { readonly kubeletWants?: Files } => {
+  const files = limits === undefined ? {} : knownFiles(limits);
+  return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
+};
+
+const errorOfWaiting = (waits: DecreaseReport | undefined): PodInfo['lastError'] =>
+  waits?.reason === undefined ? undefined : { reason: waits.reason, message: waits.message };
+
+const decreaseOf = ({
+  state,
+  reason,
+  message,
+  since,
+  reclaimed,
+}: DecreaseReport): NonNullable<PodInfo['decrease']> => ({
+  state,
+  ...(reason !== undefined && { reason }),
+  message,
+  since: new Date(since).toISOString(),
+  reclaimedBytes: reclaimed,
+});
+
+const cpuText = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
+
+const errorOf = ({ reason, message, at }: { reason: string; message: string; at?: number }): ReportedError => ({
+  reason,
+  message,
+  ...(at !== undefined && { time: new Date(at).toISOString() }),
+});

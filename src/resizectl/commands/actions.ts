@@ -1,0 +1,87 @@
+import { version } from '../../config/index.ts';
+import { messageOf, wordsOfCall } from '../../core/errors/index.ts';
+import type { CommandOptions, Context } from './context.ts';
+import { type CommandName, Exit } from '../command-table.ts';
+import { completionScript, isShell } from './completion.ts';
+import { events, watchPods } from './events.ts';
+import { manualPage } from './manual.ts';
+import { exitOf, resize } from './resize.ts';
+import {
+  UsageError,
+  endText,
+  findPod,
+  nameOf,
+  objectText,
+  podDescription,
+  podText,
+  podsTable,
+  printable,
+} from '../output/index.ts';
+
+/** A command at work: its arguments as they were given (`WISH...` in the place of the last). Gives the exit code. */
+export type Action = (context: Context, args: readonly string[], options: CommandOptions) => Promise<Exit>;
+
+const [first, second] = [
+  (args: readonly string[]): string => args[0] ?? '',
+  (args: readonly string[]): readonly string[] => args.slice(1),
+];
+
+export const actions: Readonly<Record<CommandName, Action>> = {
+  'get pods': async ({ client, output, print }) => {
+    const { pods } = await client.call('ListPods', {});
+    if (output === 'table') print(podsTable(pods));
+    else if (output === 'name') print(pods.map((pod) => `${printable(nameOf(pod))}\n`).join(''));
+    else print(objectText({ pods }, output));
+    return Exit.done;
+  },
+  'get pod': (context, args) => showPod(context, first(args), podText),
+  'describe pod': (context, args) => showPod(context, first(args), podDescription),
+  plan: (context, args, options) => resize(context, first(args), second(args), { ...options, dryRun: true }),
+  resize: (context, args, options) => resize(context, first(args), second(args), options),
+  watch: async (context, args) => {
+    await watchPods(context, args[0]);
+    return Exit.done;
+  },
+  events: async (context, args) => {
+    await events(context, args[0]);
+    return Exit.done;
+  },
+  cancel: async ({ client, output, print }, args) => {
+    const { resize: ended } = await client.call('CancelResize', { id: first(args) });
+    print(output === 'json' || output === 'yaml' ? objectText({ resize: ended }, output) : endText(ended));
+    // What was asked for is that it goes on no more.
+    return ended.state === 'CANCELED' ? Exit.done : exitOf(ended);
+  },
+  // Loads what no other command needs.
+  doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
+  install: async (context, _args, options) => (await import('./install.ts')).install(context, options),
+  uninstall: async (context, _args, options) => (await import('./install.ts')).uninstall(context, options),
+  version: async ({ client, print }) => {
+    print(`resizectl ${version}\n`);
+    // grpc.health.v1.HealthCheckRequest of the process itself: an empty message.
+    const answers = await client.raw('/grpc.health.v1.Health/Check', Buffer.alloc(0), 5000).then(
+      () => 'answers',
+      (error: unknown) => `does not answer: ${printable(wordsOfCall(messageOf(error)))}`,
+    );
+    print(`resize API at ${client.endpoint}: ${answers}\n`);
+    return Exit.done;
+  },
+  completion: ({ print }, args) => {
+    const shell = first(args);
+    if (!isShell(shell))
+      throw new UsageError(`no completion for ${JSON.stringify(shell)}: there is bash, zsh and fish`);
+    print(completionScript(shell));
+    return Promise.resolve(Exit.done);
+  },
+  man: ({ print }) => {
+    print(manualPage());
+    return Promise.resolve(Exit.done);
+  },
+};
+
+async function showPod({ client, output, print }: Context, text: string, view: typeof podText): Promise<Exit> {
+  const { pod } = await client.call('GetPod', { pod: await findPod(client, text) });
+  if (output === 'table') print(view(pod));
+  else print(output === 'name' ? `${printable(nameOf(pod))}\n` : objectText({ pod }, output));
+  return Exit.done;
+}

@@ -1,0 +1,2 @@
+export { actions } from './actions.ts';
+export type { CommandOptions, Context } from './context.ts';

@@ -1,0 +1,16 @@
+export { UsageError, errorInfoOf, isServiceError, tell } from './failure.ts';
+export { objectText } from './objects.ts';
+export { findPod, nameOf } from './pods.ts';
+export { durationText, printable, table } from './text.ts';
+export {
+  changesTable,
+  endText,
+  podDescription,
+  podLine,
+  podText,
+  podsTable,
+  shortId,
+  stateText,
+  stepText,
+  stepsTable,
+} from './views.ts';

@@ -1,0 +1,116 @@
+import {
+  type CgroupPath,
+  type CgroupTree,
+  DEFAULT_CPU_PERIOD,
+  cgroupOfPid,
+  containerCgroupIn,
+  containerIdOf,
+  driverOf,
+  isCgroupVanished,
+  isUnit,
+} from '../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import type { MemoryVolumes } from '../tmpfs/index.ts';
+import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
+import { type CpuMax, bytes, microseconds } from '../core/quantities/index.ts';
+import type { ContainerState, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+
+/** Without the cpu controller there is no cpu.max, and so no limit. */
+export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
+
+/** Where the cgroup of a pod lies. Throws CGROUP_UNAVAILABLE when its parent's name does not tell. */
+export function podCgroup(pod: PodDescription): CgroupPath {
+  const path = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
+  // Without a parent, or with the root as one, there is no cgroup that is this pod's alone.
+  if (path === undefined || path === '/') throw noPodCgroup(pod);
+  return path;
+}
+
+/** Whether a pod has a cgroup of its own: pods that crictl makes without a cgroup parent have none. */
+export function hasPodCgroup(pod: PodDescription): boolean {
+  const path = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
+  return path !== undefined && path !== '/';
+}
+
+/**
+ * Where the cgroup of a running container lies: by /proc, the surest source, else by the driver's rule. Undefined when
+ * neither tells.
+ */
+export async function containerCgroup(
+  container: ContainerDescription,
+  pod: PodDescription,
+  procRoot?: string,
+): Promise<CgroupPath | undefined> {
+  const path = container.pid === 0 ? undefined : await cgroupOfPid(container.pid, procRoot);
+  const own = path === undefined ? undefined : containerCgroupIn(path, container.containerId);
+  return own ?? driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, container.containerId);
+}
+
+/**
+ * Reads the live values of a pod. The containers are those that have a cgroup beneath the pod's: what the kernel has,
+ * not what anybody remembers. Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read.
+ */
+export async function readPod(
+  tree: CgroupTree,
+  pod: PodDescription,
+  volumes: readonly VolumeState[],
+): Promise<PodState> {
+  const cgroup = podCgroup(pod);
+  const limits = await tree.readLimits(cgroup);
+  const containers: ContainerState[] = [];
+  for (const name of tree.children(cgroup)) {
+    const id = containerIdOf(name);
+    // The sandbox's own container has no limits, and takes none of the pod's.
+    if (id === undefined || id === pod.sandboxId) continue;
+    const container = await readContainer(tree, `${cgroup}/${name}`, id);
+    if (container !== undefined) containers.push(container);
+  }
+  const { overhead } = pod;
+  return {
+    memory: limits.memoryMax,
+    cpu: limits.cpuMax ?? NO_CPU_LIMIT,
+    weight: limits.cpuWeight,
+    overhead: {
+      memory: bytes(Math.max(overhead.memoryBytes, 0)),
+      cpu: {
+        quota: microseconds(Math.max(overhead.cpuQuotaMicroseconds, 0)),
+        period: overhead.cpuPeriodMicroseconds > 0 ? microseconds(overhead.cpuPeriodMicroseconds) : DEFAULT_CPU_PERIOD,
+      },
+    },
+    containers,
+    volumes,
+    ...(isUnit(cgroup) && { inPercents: true as const }),
+  };
+}
+
+/** The limits of one container's cgroup; undefined when it has just ended. */
+export async function readContainer(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  id: string,
+): Promise<ContainerState | undefined> {
+  try {
+    const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
+    return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT };
+  } catch (error) {
+    if (isCgroupVanished(error)) return undefined;
+    throw error;
+  }
+}
+
+/** The pod's memory-backed volumes as they are mounted. One that is unmounted meanwhile is left out. */
+export function readVolumes(volumes: MemoryVolumes, pod: PodDescription): MountedVolume[] {
+  return volumes.ofPod(pod.metadata.uid).flatMap((volume): MountedVolume[] => {
+    try {
+      return [{ name: volume.name, size: volumes.measure(volume).size, device: volume.device }];
+    } catch (error) {
+      if (error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME) return [];
+      throw error;
+    }
+  });
+}
+
+function noPodCgroup(pod: PodDescription): ShimError {
+  const message = `pod ${pod.sandboxId} has no cgroup of its own (cgroup_parent ${JSON.stringify(pod.cgroupParent)})`;
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: pod.sandboxId });
+}

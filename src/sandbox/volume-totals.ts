@@ -1,0 +1,28 @@
+import { ShimError } from '../core/errors/index.ts';
+import type { MemoryVolumes } from '../tmpfs/index.ts';
+
+/** Figures of the node as a whole. Sizes in bytes. */
+export interface VolumeTotals {
+  readonly count: number;
+  readonly size: number;
+  readonly used: number;
+}
+
+/** All memory-backed volumes together. One that goes while they are counted is not among them; none where they cannot be read. */
+export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): VolumeTotals {
+  const measured = orNone(() => volumes.list()).flatMap((volume) => orNone(() => [volumes.measure(volume)]));
+  return {
+    count: measured.length,
+    size: measured.reduce((sum, { size }) => sum + size, 0),
+    used: measured.reduce((sum, { used }) => sum + used, 0),
+  };
+}
+
+function orNone<Item>(read: () => readonly Item[]): readonly Item[] {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ShimError) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,53 @@
+import { type Duplex, duplexPair } from 'node:stream';
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
+import type { Counters, Log } from '../../observe/index.ts';
+import { MAX_MESSAGE_BYTES } from '../../runtime/index.ts';
+import { type EndedCall, type RawUnaryHandler, callFields, serveUnary } from '../../grpc/index.ts';
+
+/** The gRPC server in this process in which intercepted calls end. */
+export interface LocalServer {
+  /** A new connection to it: bytes of HTTP/2, as a socket to any gRPC server. */
+  connect(): Duplex;
+  /** Ends all its connections at once. */
+  close(): void;
+}
+
+export interface LocalServerOptions {
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+const identity = (bytes: Buffer): Buffer => bytes;
+
+/** Serves these handlers, by path. Each call is counted and leaves one line in the log. */
+export function createLocalServer(
+  handlers: ReadonlyMap<string, RawUnaryHandler>,
+  { log, counters }: LocalServerOptions,
+): LocalServer {
+  const server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    'grpc.enable_channelz': 0,
+  });
+  for (const [path, handler] of handlers) {
+    const ended = (call: EndedCall): void => {
+      counters.interceptedCall(path, call.code, call.elapsedMs, call.trace.backendMs);
+      log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');
+    };
+    const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
+      void serveUnary(path, handler, call, respond, { log, ended });
+    server.register(path, serve, identity, identity, 'unary');
+  }
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  return {
+    connect() {
+      const [ours, theirs] = duplexPair();
+      injector.injectConnection(ours);
+      return theirs;
+    },
+    close() {
+      injector.destroy();
+      server.forceShutdown();
+    },
+  };
+}

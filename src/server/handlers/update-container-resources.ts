@@ -1,0 +1,18 @@
+import type { Backend } from '../../runtime/index.ts';
+import { decodeUpdate } from './decode.ts';
+import { forwardToTheEnd } from './forward.ts';
+import type { RawUnaryHandler } from '../../grpc/index.ts';
+import { type UpdateContainerParts, updateContainer } from '../../resize/index.ts';
+
+export type UpdateContainerResourcesParts = UpdateContainerParts;
+
+/** UpdateContainerResources: the runtime gets the bytes as they came, inside the pod's own resize. */
+export function updateContainerResources(context: UpdateContainerResourcesParts, backend: Backend): RawUnaryHandler {
+  return async (call, trace) => {
+    const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);
+    const request = decodeUpdate(context, 'UpdateContainerResourcesRequest', call.request);
+    if (request === undefined) return send();
+    trace.fields.container = request.container_id.slice(0, 64);
+    return updateContainer(context, request, send, Number(call.getDeadline()));
+  };
+}

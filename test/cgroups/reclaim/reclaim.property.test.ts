@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { isCgroupVanished, makeRoom } from '../../../src/cgroups/index.ts';
+import { type ErrorContext, ShimError } from '../../../src/core/errors/index.ts';
+import { isRoomy } from '../../../src/cgroups/reclaim/pace.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
+
+const MI = 1024 * 1024;
+const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MI);
+
+/** What happens at one look at the cgroup. */
+const event = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant('cache' as const), by: megabytes(60) }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('anon' as const), by: megabytes(20) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('stick' as const), by: megabytes(60) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('loosen' as const), by: megabytes(60) }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('free' as const), by: megabytes(40) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('refuse reclaim' as const, 'refuse high' as const, 'abort' as const, 'go' as const),
+      by: fc.constant(0),
+    }),
+  },
+);
+
+const scenario = fc.record({
+  anon: megabytes(100),
+  cache: megabytes(300),
+  stuck: megabytes(100),
+  target: fc.integer({ min: 1, max: 200 }).map((amount) => amount * MI),
+  high: fc.oneof(
+    fc.constant('max' as const),
+    fc.integer({ min: 1, max: 400 }).map((amount) => bytes(amount * MI)),
+  ),
+  hasReclaim: fc.boolean(),
+  events: fc.array(event, { maxLength: 8 }),
+});
+
+it('whatever happens: memory.high as it was, and either use under the target or an error that says why not', async () => {
+  const seen = new Map<string, number>();
+  await fc.assert(
+    fc.asyncProperty(scenario, async ({ anon, cache, stuck, target, high, hasReclaim, events }) => {
+      const memory = new FakeMemory(anon, cache, stuck);
+      Object.assign(memory, { high, hasReclaim });
+      const abort = new AbortController();
+      const queue = [...events];
+      memory.meanwhile = () => {
+        const { kind, by } = queue.shift() ?? { kind: 'none', by: 0 };
+        if (kind === 'cache') memory.cache += by;
+        if (kind === 'anon') memory.anon += by;
+        if (kind === 'free') memory.anon = Math.max(0, memory.anon - by);
+        if (kind === 'stick') {
+          const amount = Math.min(by, memory.cache);
+          memory.cache -= amount;
+          memory.stuck += amount;
+        }
+        if (kind === 'loosen') {
+          const amount = Math.min(by, memory.stuck);
+          memory.stuck -= amount;
+          memory.cache += amount;
+        }
+        if (kind === 'refuse reclaim') memory.beforeReclaim = () => Promise.reject(writeRefused());
+        // Lowering alone: the kernel has no reason to refuse a value that it held before.
+        if (kind === 'refuse high')
+          memory.beforeHigh = (value) => (value === high ? Promise.resolve() : Promise.reject(writeRefused()));
+        if (kind === 'abort') abort.abort(new Error('aborted'));
+        if (kind === 'go') memory.isGone = true;
+      };
+      const noted: unknown[] = [];
+      let atLower: { current: number; anon: number } | undefined;
+      let figures: ErrorContext = {};
+      const outcome = await makeRoom(memory, '/c1', {
+        target: bytes(target),
+        deadline: Date.now() + 60,
+        signal: abort.signal,
+        onHigh: (previous) => Promise.resolve(void noted.push(previous)),
+        lower: () => {
+          // Nothing else has happened since it was last looked at.
+          atLower = { current: memory.current, anon: memory.anon };
+          return Promise.resolve();
+        },
+      }).then(
+        () => 'made',
+        (error: unknown) => {
+          if (isCgroupVanished(error)) return 'vanished';
+          if (error instanceof ShimError) figures = error.context;
+          return error instanceof ShimError ? error.reason : (error as Error).message;
+        },
+      );
+      seen.set(outcome, (seen.get(outcome) ?? 0) + 1);
+      if (!memory.isGone) expect(memory.high).toBe(high);
+      // Noted down once, with what is to be put back, and only if something was written.
+      expect(noted).toEqual(memory.highs.length > 0 || outcome === 'CGROUP_WRITE_FAILED' ? noted.slice(0, 1) : []);
+      expect(noted.every((value) => value === high)).toBe(true);
+      expect(memory.highs.every((value) => value === high || high === 'max' || Number(value) < high)).toBe(true);
+      if (atLower !== undefined) expect(atLower.current).toBeLessThan(target);
+      if (outcome === 'MEMORY_NOT_RECLAIMABLE' || outcome === 'RECLAIM_TIMEOUT') {
+        expect(figures.asked).toBe(String(target));
+        // Under the target by so little that it had to be watched, and was not for long enough.
+        const isShort = outcome === 'RECLAIM_TIMEOUT' && !isRoomy(bytes(target), bytes(memory.anon));
+        expect(Number(figures.found)).toBeGreaterThanOrEqual(isShort ? target * 0.875 : target);
+      }
+      expect(outcome === 'made').toBe(atLower !== undefined && !(memory.isGone && outcome !== 'made'));
+    }),
+    { numRuns: 400 },
+  );
+  // It has seen all ends there are, or it proves less than it says.
+  const ends = ['made', 'MEMORY_NOT_RECLAIMABLE', 'RECLAIM_TIMEOUT', 'CGROUP_WRITE_FAILED', 'aborted', 'vanished'];
+  expect([...seen.keys()].sort()).toEqual(ends.sort());
+}, 120_000);

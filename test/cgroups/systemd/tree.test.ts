@@ -1,0 +1,210 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  type CgroupDriverName,
+  type CgroupWrite,
+  DriverCgroupTree,
+  type Systemd,
+  type UnitProperty,
+  type UnitState,
+  isCgroupVanished,
+} from '../../../src/cgroups/index.ts';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+
+// A folder and a map stand for cgroup file system and systemd: what the real ones do is asserted in test/e2e/systemd/systemd.test.ts.
+const POD = '/kubepods.slice/kubepods-podx.slice';
+const UNIT = 'kubepods-podx.slice';
+
+let root: string;
+let systemd: FakeSystemd;
+let driver: CgroupDriverName;
+let tree: DriverCgroupTree;
+const content = (file: string): string => readFileSync(join(root, POD, file), 'utf8').trim();
+const put = (file: string, text: string): void => writeFileSync(join(root, POD, file), `${text}\n`);
+
+const unavailable = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, 'no D-Bus');
+
+/** As systemd does it: a property that is set has all files of the unit written. */
+class FakeSystemd implements Systemd {
+  cgroup = POD;
+  isAway = false;
+  readonly unit = new Map<string, bigint>();
+  readonly sets: (readonly UnitProperty[])[] = [];
+  onSet: () => void | Promise<void> = () => undefined;
+  onRead: () => void = () => undefined;
+
+  read(_unit: string, names: readonly string[]): Promise<UnitState> {
+    this.onRead();
+    if (this.isAway) return Promise.reject(unavailable());
+    const properties = new Map(names.map((name) => [name, this.unit.get(name) ?? 2n ** 64n - 1n]));
+    return Promise.resolve({ cgroup: this.cgroup, properties });
+  }
+
+  async set(unit: string, properties: readonly UnitProperty[]): Promise<void> {
+    expect(unit).toBe(UNIT);
+    if (this.isAway) throw unavailable();
+    this.sets.push(properties);
+    for (const { name, value } of properties) this.unit.set(name, value);
+    this.writeAll();
+    await this.onSet();
+  }
+
+  writeAll(): void {
+    const of = (name: string): bigint | undefined => this.unit.get(name);
+    const [memory, weight, quota] = [of('MemoryMax'), of('CPUWeight'), of('CPUQuotaPerSecUSec')];
+    if (memory !== undefined) put('memory.max', memory === 2n ** 64n - 1n ? 'max' : String(memory));
+    if (weight !== undefined) put('cpu.weight', String(weight));
+    if (quota !== undefined) put('cpu.max', `${quota / 10n} 100000`);
+    put('memory.oom.group', '0');
+  }
+}
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'systemd-tree-'));
+  mkdirSync(join(root, POD), { recursive: true });
+  systemd = new FakeSystemd();
+  driver = 'systemd';
+  tree = new DriverCgroupTree({ root, driver: () => Promise.resolve(driver), systemd });
+  systemd.unit.set('MemoryMax', 4096n).set('CPUWeight', 39n).set('CPUQuotaPerSecUSec', 200_000n);
+  systemd.unit.set('CPUQuotaPeriodUSec', 100_000n);
+  systemd.writeAll();
+});
+afterEach(() => rmSync(root, { recursive: true }));
+
+const memory: CgroupWrite = { file: 'memory.max', value: bytes(8192) };
+const cpuMax = (quota: number): CgroupWrite => ({
+  file: 'cpu.max',
+  value: { quota: microseconds(quota), period: microseconds(100_000) },
+});
+
+describe('a limit of a unit', () => {
+  it('is set on the unit, and found in the file', async () => {
+    expect(await tree.write(POD, memory)).toEqual({ outcome: 'written', found: '8192' });
+    expect(systemd.sets).toEqual([[{ name: 'MemoryMax', value: 8192n }]]);
+    expect(content('memory.max')).toBe('8192');
+  });
+
+  it('that is there already is not set again', async () => {
+    expect(await tree.write(POD, { file: 'cpu.weight', value: cpuWeight(39) })).toMatchObject({ outcome: 'unchanged' });
+    expect(systemd.sets).toEqual([]);
+  });
+
+  it('that only the file has is set on the unit', async () => {
+    put('memory.max', '8192');
+    await tree.write(POD, memory);
+    expect(systemd.unit.get('MemoryMax')).toBe(8192n);
+  });
+
+  it('that only the unit has is written to the file', async () => {
+    systemd.unit.set('MemoryMax', 8192n);
+    expect(await tree.write(POD, memory)).toMatchObject({ outcome: 'written' });
+    expect([systemd.sets, content('memory.max')]).toEqual([[], '8192']);
+  });
+
+  it('a quota is exact in the file, and stays so when another limit is set', async () => {
+    await tree.write(POD, cpuMax(34_560));
+    expect(systemd.unit.get('CPUQuotaPerSecUSec')).toBe(350_000n);
+    expect(content('cpu.max')).toBe('34560 100000');
+    put('memory.oom.group', '1');
+    await tree.write(POD, memory);
+    expect([content('cpu.max'), content('memory.oom.group')]).toEqual(['34560 100000', '1']);
+  });
+
+  it('a quota that somebody else sets meanwhile stays theirs', async () => {
+    await tree.write(POD, cpuMax(34_560));
+    systemd.onSet = () => {
+      systemd.unit.set('CPUQuotaPerSecUSec', 990_000n);
+      systemd.writeAll();
+    };
+    await tree.write(POD, memory);
+    expect(content('cpu.max')).toBe('99000 100000');
+  });
+
+  it.each([
+    ['with the other driver', POD, 'cgroupfs'],
+    ['in a cgroup that is no unit by its name', '/kubepods/podx', 'systemd'],
+  ] as const)('%s is the affair of the file alone', async (_what, cgroup, name) => {
+    driver = name;
+    mkdirSync(join(root, cgroup), { recursive: true });
+    writeFileSync(join(root, cgroup, 'memory.max'), 'max\n');
+    await tree.write(cgroup, memory);
+    expect(readFileSync(join(root, cgroup, 'memory.max'), 'utf8')).toBe('8192');
+    expect(systemd.sets).toEqual([]);
+  });
+
+  it('memory.high that is held for a while is not the unit’s', async () => {
+    put('memory.high', 'max');
+    await tree.write(POD, { file: 'memory.high', value: bytes(4096) });
+    expect([systemd.sets, content('memory.high')]).toEqual([[], '4096']);
+  });
+});
+
+describe('what fails', () => {
+  const unchanged = (): void => {
+    expect(content('memory.max')).toBe('4096');
+    expect(systemd.unit.get('MemoryMax')).toBe(4096n);
+  };
+
+  it('without D-Bus: nothing is changed; what is there already is fine', async () => {
+    systemd.isAway = true;
+    await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
+    unchanged();
+    expect(await tree.write(POD, { file: 'memory.max', value: bytes(4096) })).toMatchObject({ outcome: 'unchanged' });
+  });
+
+  it.each([
+    ['that is not there', '', 'no such unit'],
+    ['of another cgroup', '/other.slice', '/other.slice'],
+  ])('a unit %s: nothing is changed', async (_what, cgroup, words) => {
+    systemd.cgroup = cgroup;
+    const message = expect.stringContaining(words) as string;
+    await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'UNIT_UNAVAILABLE', message });
+    unchanged();
+  });
+
+  it('a cgroup that goes meanwhile has gone', async () => {
+    systemd.onRead = () => rmSync(join(root, POD), { recursive: true, force: true });
+    systemd.cgroup = '';
+    await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
+    await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
+  });
+
+  it('an answer that does not come, though it was set: put back', async () => {
+    systemd.onSet = () => {
+      systemd.onSet = () => undefined;
+      throw unavailable();
+    };
+    await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
+    unchanged();
+  });
+
+  it('a value that somebody else sets at the same time stays theirs', async () => {
+    systemd.onSet = () => {
+      systemd.unit.set('MemoryMax', 12_288n);
+      systemd.writeAll();
+    };
+    const error = { reason: 'CGROUP_WRITE_FAILED', context: { asked: '8192', found: '12288' } };
+    await expect(tree.write(POD, memory)).rejects.toMatchObject(error);
+    expect([content('memory.max'), systemd.unit.get('MemoryMax')]).toEqual(['12288', 12_288n]);
+  });
+
+  it('a file that cannot be written: the unit is put back', async () => {
+    systemd.onSet = () => {
+      systemd.onSet = () => undefined;
+      rmSync(join(root, POD, 'memory.max'));
+    };
+    await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
+    unchanged();
+  });
+
+  it('and cannot be put back: UNDO_FAILED with both errors', async () => {
+    let reads = 0;
+    systemd.onRead = () => (systemd.isAway = (reads += 1) > 2);
+    systemd.onSet = () => rmSync(join(root, POD, 'memory.max'));
+    const message = expect.stringMatching(/memory\.max.*no D-Bus/s) as string;
+    await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'UNDO_FAILED', message });
+  });
+});

@@ -1,0 +1,140 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { CgroupFiles } from '../../src/cgroups/file.ts';
+import { CgroupTree, isCgroupVanished } from '../../src/cgroups/index.ts';
+import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+
+// A folder stands for the cgroup file system: it takes every value and rounds nothing. What the kernel itself does is
+// asserted in test/e2e/resize/cgroups.test.ts.
+let root: string;
+let pod: string;
+let tree: CgroupTree;
+const put = (file: string, content: string): void => writeFileSync(join(pod, file), content);
+const content = (file: string): string => readFileSync(join(pod, file), 'utf8');
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'cgroup-tree-'));
+  pod = join(root, 'kubepods/pod1');
+  mkdirSync(pod, { recursive: true });
+  tree = new CgroupTree(root);
+});
+afterEach(() => rmSync(root, { recursive: true }));
+
+describe('the limits of a cgroup', () => {
+  it('are what its files say', async () => {
+    put('memory.max', '268435456\n');
+    put('memory.swap.max', 'max\n');
+    put('cpu.max', '50000 100000\n');
+    put('cpu.weight', '39\n');
+    await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
+      memoryMax: 268435456,
+      cpuMax: { quota: 50000, period: 100000 },
+      cpuWeight: 39,
+    });
+    expect(tree.readSwapMax('/kubepods/pod1')).toBe('max');
+  });
+
+  it('lack what the kernel lacks', async () => {
+    put('memory.max', 'max\n');
+    await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
+      memoryMax: 'max',
+      cpuMax: undefined,
+      cpuWeight: undefined,
+    });
+    expect(tree.readSwapMax('/kubepods/pod1')).toBeUndefined();
+  });
+
+  it('cannot be had without memory.max, of a cgroup that is gone, or from nonsense', async () => {
+    await expect(tree.readLimits('/kubepods/pod1')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
+    await expect(tree.readLimits('/kubepods/pod2')).rejects.toSatisfy(isCgroupVanished);
+    put('memory.max', 'plenty\n');
+    await expect(tree.readLimits('/kubepods/pod1')).rejects.toMatchObject({ context: { found: 'plenty' } });
+  });
+});
+
+describe('the memory in use', () => {
+  it('is what its files say', async () => {
+    put('memory.current', '4096000\n');
+    put('memory.stat', 'anon 1000\nfile 5000\nshmem 2000\nunevictable 2000\nactive_anon 0\ninactive_anon 1000\n');
+    put('memory.events', 'oom 1\noom_kill 1\n');
+    await expect(tree.readMemoryUse('/kubepods/pod1')).resolves.toEqual({
+      current: 4096000,
+      unreclaimable: 3000,
+      anon: 1000,
+      shmem: 2000,
+      unevictable: 2000,
+      file: 5000,
+      kernelUnreclaimable: 0,
+      oomKills: 1,
+    });
+    await expect(tree.readMemoryUse('/kubepods/pod2')).rejects.toSatisfy(isCgroupVanished);
+  });
+});
+
+describe('a write', () => {
+  it('is what the file holds afterwards', async () => {
+    put('memory.max', 'max');
+    const step = { file: 'memory.max', value: bytes(134217728) } as const;
+    await expect(tree.write('/kubepods/pod1', step)).resolves.toEqual({ outcome: 'written', found: '134217728' });
+    expect(content('memory.max')).toBe('134217728');
+  });
+
+  it('of what is there already is not done', async () => {
+    put('memory.max', '99999744\n');
+    put('cpu.max', 'max 100000\n');
+    put('cpu.weight', '100\n');
+    put('memory.oom.group', '1\n');
+    for (const [file, step] of [
+      ['memory.max', { file: 'memory.max', value: bytes(100_000_000) }],
+      ['cpu.max', { file: 'cpu.max', value: { quota: 'max', period: microseconds(100_000) } }],
+      ['cpu.weight', { file: 'cpu.weight', value: cpuWeight(100) }],
+      ['memory.oom.group', { file: 'unified', key: 'memory.oom.group', value: '1' }],
+    ] as const) {
+      utimesSync(join(pod, file), 1, 1);
+      await expect(tree.write('/kubepods/pod1', step)).resolves.toMatchObject({ outcome: 'unchanged' });
+      expect(statSync(join(pod, file)).mtimeMs).toBe(1000);
+    }
+  });
+
+  it('of another period alone is done', async () => {
+    put('cpu.max', 'max 100000');
+    const step = { file: 'cpu.max', value: { quota: 'max', period: microseconds(50_000) } } as const;
+    await expect(tree.write('/kubepods/pod1', step)).resolves.toMatchObject({ outcome: 'written' });
+    expect(content('cpu.max')).toBe('max 50000');
+  });
+
+  it('that did not stay is an error with both values', async () => {
+    put('memory.max', 'max\n');
+    // Somebody else writes right after the shim has, before it reads the value back.
+    const write = vi.spyOn(CgroupFiles.prototype, 'write').mockImplementation(function (this: CgroupFiles, ...asked) {
+      write.mockRestore();
+      return this.write(...asked).then(() => put('memory.max', '8192\n'));
+    });
+    await expect(tree.write('/kubepods/pod1', { file: 'memory.max', value: bytes(4096) })).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { file: join(pod, 'memory.max'), asked: '4096', found: '8192' },
+    });
+  });
+
+  it('of nonsense does not reach the file', async () => {
+    put('cpu.max', 'max 100000');
+    put('cpu.weight', '100');
+    for (const step of [
+      { file: 'cpu.max', value: { quota: microseconds(10), period: microseconds(100_000) } },
+      { file: 'cpu.weight', value: cpuWeight(0) },
+      { file: 'unified', key: 'cgroup.procs', value: '1' },
+      { file: 'unified', key: '../memory.max', value: '1' },
+    ] as const) {
+      await expect(tree.write('/kubepods/pod1', step)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+    }
+    expect([content('cpu.max'), content('cpu.weight')]).toEqual(['max 100000', '100']);
+  });
+
+  it('to a cgroup that is gone says so', async () => {
+    await expect(tree.write('/kubepods/pod2', { file: 'memory.max', value: 'max' })).rejects.toSatisfy(
+      isCgroupVanished,
+    );
+  });
+});

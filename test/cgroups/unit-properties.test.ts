@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import type { CgroupWrite } from '../../src/cgroups/index.ts';
+import {
+  UNSET,
+  interfaceOf,
+  isRoundedInUnit,
+  isSameProperty,
+  isUnit,
+  objectOf,
+  propertiesOf,
+  unitOf,
+} from '../../src/cgroups/unit-properties.ts';
+import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+
+const SLICE = '/kubepods.slice/kubepods-podx.slice';
+const cpu = (quota: number | 'max', period = 100_000) => ({
+  quota: quota === 'max' ? quota : microseconds(quota),
+  period: microseconds(period),
+});
+
+describe('a unit', () => {
+  it.each([
+    ['/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice', 'kubepods-burstable-pod1_2.slice'],
+    [`${SLICE}/cri-containerd-0a.scope`, 'cri-containerd-0a.scope'],
+    ['/kubepods/burstable/pod1', undefined],
+    ['/system.slice/containerd.service', undefined],
+    ['/system.slice/a.slice.mount', undefined],
+    ['/.slice', undefined],
+    ['/', undefined],
+  ])('of the cgroup %s is %s', (cgroup, unit) => {
+    expect(unitOf(cgroup)).toBe(unit);
+    expect(isUnit(cgroup)).toBe(unit !== undefined);
+  });
+
+  it('has its D-Bus object and interface by its name', () => {
+    expect(objectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
+    expect(objectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
+    expect(objectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
+    expect(interfaceOf('a.slice')).toBe('org.freedesktop.systemd1.Slice');
+    expect(interfaceOf('a.scope')).toBe('org.freedesktop.systemd1.Scope');
+  });
+});
+
+describe('a write as properties', () => {
+  it('has no limit as the largest number of 64 bits', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
+
+  const cases: [CgroupWrite, string, [string, bigint][]][] = [
+    [{ file: 'memory.max', value: bytes(1000) }, 'memory.max', [['MemoryMax', 1000n]]],
+    [{ file: 'memory.max', value: 'max' }, 'memory.max', [['MemoryMax', UNSET]]],
+    [{ file: 'memory.low', value: bytes(0) }, 'memory.low', [['MemoryLow', 0n]]],
+    [{ file: 'memory.min', value: bytes(5) }, 'memory.min', [['MemoryMin', 5n]]],
+    [{ file: 'memory.swap.max', value: bytes(0) }, 'memory.swap.max', [['MemorySwapMax', 0n]]],
+    [{ file: 'cpu.weight', value: cpuWeight(39) }, 'cpu.weight', [['CPUWeight', 39n]]],
+    ...(
+      [
+        [cpu(50_000), 500_000n, 100_000n],
+        // Up to whole percents of a processor: 10 ms in a second.
+        [cpu(50_001), 510_000n, 100_000n],
+        [cpu(1000), 10_000n, 100_000n],
+        [cpu(1000, 7000), 150_000n, 7000n],
+        [cpu('max'), UNSET, 100_000n],
+      ] as const
+    ).map(([value, quota, period]): [CgroupWrite, string, [string, bigint][]] => [
+      { file: 'cpu.max', value },
+      'cpu.max',
+      [
+        ['CPUQuotaPerSecUSec', quota],
+        ['CPUQuotaPeriodUSec', period],
+      ],
+    ]),
+    [{ file: 'unified', key: 'memory.high', value: '1M' }, 'memory.high', [['MemoryHigh', 1_048_576n]]],
+    [{ file: 'unified', key: 'memory.high', value: 'max' }, 'memory.high', [['MemoryHigh', UNSET]]],
+    [{ file: 'unified', key: 'memory.zswap.max', value: '0' }, 'memory.zswap.max', [['MemoryZSwapMax', 0n]]],
+    [{ file: 'unified', key: 'pids.max', value: ' 500' }, 'pids.max', [['TasksMax', 500n]]],
+    [
+      { file: 'unified', key: 'cpu.max', value: '20000' },
+      'cpu.max',
+      [
+        ['CPUQuotaPerSecUSec', 200_000n],
+        ['CPUQuotaPeriodUSec', 100_000n],
+      ],
+    ],
+    [
+      { file: 'unified', key: 'cpu.max', value: 'max 50000' },
+      'cpu.max',
+      [
+        ['CPUQuotaPerSecUSec', UNSET],
+        ['CPUQuotaPeriodUSec', 50_000n],
+      ],
+    ],
+  ];
+  it.each(cases)('%j', (step, file, properties) => {
+    const expected = properties.map(([name, value]) => ({ name, value }));
+    expect(propertiesOf(step)).toEqual({ file, properties: expected });
+  });
+
+  it.each([
+    { file: 'memory.high', value: bytes(1000) },
+    { file: 'unified', key: 'memory.oom.group', value: '1' },
+    { file: 'unified', key: 'io.weight', value: 'default 100' },
+    { file: 'unified', key: 'cpu.max', value: '1 2 3' },
+    { file: 'unified', key: 'cpu.max', value: '1000 0' },
+    { file: 'unified', key: 'pids.max', value: 'many' },
+  ] satisfies CgroupWrite[])('%j has none: the file alone', (step) => expect(propertiesOf(step)).toBeUndefined());
+});
+
+describe('what a unit has', () => {
+  it('is what was asked for, a period that is not set being the default one', () => {
+    expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 5n)).toBe(true);
+    expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 6n)).toBe(false);
+    expect(isSameProperty({ name: 'MemoryMax', value: 5n }, undefined)).toBe(false);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, UNSET)).toBe(true);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 50_000n }, UNSET)).toBe(false);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, 50_000n)).toBe(false);
+    expect(isSameProperty({ name: 'CPUQuotaPeriodUSec', value: 100_000n }, undefined)).toBe(false);
+    expect(isSameProperty({ name: 'MemoryMax', value: 100_000n }, UNSET)).toBe(false);
+  });
+
+  it.each([
+    [34_560, 35_000, true],
+    [34_560, 34_560, false],
+    [34_560, 34_000, false],
+    [34_560, 36_000, false],
+    [35_000, 35_000, true],
+    [34_000, 35_000, false],
+    [34_001, 34_999, false],
+    ['max', 'max', false],
+    ['max', 35_000, false],
+    [34_560, 'max', false],
+  ] as const)('of a quota of %s, systemd makes %s: %s', (asked, found, is) => {
+    expect(isRoundedInUnit(SLICE, cpu(asked), cpu(found))).toBe(is);
+  });
+
+  it('is not rounded where there is no unit, nor in another period', () => {
+    expect(isRoundedInUnit('/kubepods/podx', cpu(34_560), cpu(35_000))).toBe(false);
+    expect(isRoundedInUnit(SLICE, cpu(34_560), cpu(35_000, 200_000))).toBe(false);
+    // 2 ms in 7 are 29 percents and a bit: 30, which is 2.1 ms.
+    expect(isRoundedInUnit(SLICE, cpu(2030, 7000), cpu(2030, 7000))).toBe(true);
+    expect(isRoundedInUnit(SLICE, cpu(2031, 7000), cpu(2100, 7000))).toBe(true);
+  });
+});

@@ -1,0 +1,110 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { KeyedLock } from '../../../src/core/concurrency/lock.ts';
+
+/** Something to wait for, that a test ends. */
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open: () => open() };
+}
+
+const slot = (name: string, ...sets: string[]) => ({ name, sets: new Set(sets) });
+
+test('one at a time for a key, in order, keys side by side', async () => {
+  const lock = new KeyedLock();
+  const first = gate();
+  const events: string[] = [];
+  const action = (name: string, until?: Promise<void>) => async () => {
+    events.push(`${name} begins`);
+    await until;
+    events.push(`${name} ends`);
+  };
+  const all = [lock.run('a', action('1', first.opened)), lock.run('a', action('2')), lock.run('b', action('3'))];
+  await all[2];
+  expect(events).toEqual(['1 begins', '3 begins', '3 ends']);
+  expect(lock.waiting('a')).toBe(1);
+  first.open();
+  await Promise.all(all);
+  expect(events.slice(3)).toEqual(['1 ends', '2 begins', '2 ends']);
+  expect(lock.waiting('a')).toBe(0);
+});
+
+test('a failure is its own caller’s, and the next goes on', async () => {
+  const lock = new KeyedLock();
+  const failing = lock.run('a', () => Promise.reject(new Error('no')));
+  const next = lock.run('a', () => Promise.resolve(2));
+  await expect(failing).rejects.toThrow('no');
+  expect(await next).toBe(2);
+});
+
+describe('while one runs, of those waiting for the same container', () => {
+  test('only the newest is carried out, and all get its outcome', async () => {
+    const lock = new KeyedLock();
+    const first = gate();
+    const run: number[] = [];
+    const ask = (value: number, until?: Promise<void>) =>
+      lock.run(
+        'pod',
+        async () => {
+          run.push(value);
+          await until;
+          return value;
+        },
+        slot('c1', 'memory'),
+      );
+    const outcomes = [ask(1, first.opened), ask(2), ask(3), ask(4)];
+    first.open();
+    expect(await Promise.all(outcomes)).toEqual([1, 4, 4, 4]);
+    expect(run).toEqual([1, 4]);
+  });
+
+  test('all get its failure too', async () => {
+    const lock = new KeyedLock();
+    const first = gate();
+    const running = lock.run('pod', () => first.opened);
+    const older = lock.run('pod', () => Promise.resolve(), slot('c1', 'memory'));
+    const newer = lock.run('pod', () => Promise.reject(new Error('no')), slot('c1', 'memory', 'cpu'));
+    first.open();
+    await running;
+    await expect(older).rejects.toThrow('no');
+    await expect(newer).rejects.toThrow('no');
+  });
+
+  test('one that sets less, or another container, does not take its place', async () => {
+    const lock = new KeyedLock();
+    const first = gate();
+    const run: string[] = [];
+    const ask = (name: string, ...sets: string[]) =>
+      lock.run('pod', () => Promise.resolve(run.push(`${name} ${sets.join()}`)), slot(name, ...sets));
+    const running = lock.run('pod', () => first.opened);
+    const all = [ask('c1', 'memory', 'cpu'), ask('c1', 'cpu'), ask('c2', 'memory', 'cpu')];
+    first.open();
+    await Promise.all([running, ...all]);
+    expect(run).toEqual(['c1 memory,cpu', 'c1 cpu', 'c2 memory,cpu']);
+  });
+});
+
+test('whatever comes in whatever order: every caller has an outcome, and no value that was asked for last is lost', async () => {
+  const request = fc.record({ container: fc.nat(2), memory: fc.boolean(), cpu: fc.boolean(), yields: fc.nat(2) });
+  await fc.assert(
+    fc.asyncProperty(fc.array(request, { maxLength: 30 }), async (requests) => {
+      const lock = new KeyedLock();
+      const has = new Map<string, number>();
+      const wanted = new Map<string, number>();
+      const outcomes: Promise<unknown>[] = [];
+      for (const [index, { container, memory, cpu, yields }] of requests.entries()) {
+        const fields = [...(memory ? ['memory'] : []), ...(cpu ? ['cpu'] : [])];
+        const apply = async (): Promise<void> => {
+          for (let turn = 0; turn < yields; turn += 1) await Promise.resolve();
+          for (const field of fields) has.set(`${container} ${field}`, index);
+        };
+        for (const field of fields) wanted.set(`${container} ${field}`, index);
+        outcomes.push(lock.run('pod', apply, slot(String(container), ...fields)));
+        for (let turn = 0; turn < index % 3; turn += 1) await Promise.resolve();
+      }
+      await Promise.all(outcomes);
+      expect(has).toEqual(wanted);
+    }),
+  );
+});

@@ -1,0 +1,92 @@
+import { execFile } from 'node:child_process';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { crashPoint, crashPoints } from '../../../src/core/crash-points/index.ts';
+import { Program } from '../../support/daemon-program.ts';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+const VARIABLE = 'CRI_RESIZE_SHIM_CRASH';
+let built: string;
+
+beforeAll(async () => {
+  // Below node_modules, where koffi is found.
+  const cache = join(root, 'node_modules/.cache');
+  mkdirSync(cache, { recursive: true });
+  built = mkdtempSync(join(cache, 'crash-points-'));
+  await promisify(execFile)(process.execPath, [join(root, 'tools/build.mjs'), built]);
+}, 60_000);
+afterAll(() => rmSync(built, { recursive: true }));
+afterEach(() => vi.unstubAllEnvs());
+
+const shipped = (): string[] => [
+  join(built, 'cri-resize-shim.js'),
+  // Not the source maps, which nothing runs.
+  ...readdirSync(join(built, 'chunks'))
+    .filter((name) => name.endsWith('.js'))
+    .map((name) => join(built, 'chunks', name)),
+];
+const crashing = (): string => join(built, 'tools/cri-resize-shim-crash.js');
+
+describe('crash points', () => {
+  it('are in the test build, and not a word of them in the one that is shipped', () => {
+    expect(readFileSync(crashing(), 'utf8')).toContain(VARIABLE);
+    const names = crashPoints.filter((point) => point !== 'serving');
+    expect(shipped().length).toBeGreaterThan(1);
+    for (const file of shipped())
+      expect(readFileSync(file, 'utf8')).not.toMatch(
+        new RegExp(['CRI_RESIZE_SHIM_CRASH', 'crashPoint', ...names].join('|')),
+      );
+  });
+
+  it.each([
+    ['the test build ends at one', () => crashing(), 'SIGKILL', ['serving']],
+    ['the shipped build does not', () => shipped()[0]!, 'SIGTERM', undefined],
+  ])('%s', async (_, file, end, passed) => {
+    const folder = join(built, `run-${end}`);
+    const log = join(folder, 'passed');
+    const armed = join(folder, 'armed');
+    mkdirSync(folder);
+    writeFileSync(armed, 'remount-before#1\nserving#1\nserving#3');
+    vi.stubEnv(VARIABLE, armed);
+    vi.stubEnv(`${VARIABLE}_LOG`, log);
+    const listen = join(folder, 'shim/shim.sock');
+    const program = new Program(file(), [
+      '--listen',
+      listen,
+      '--container-runtime-endpoint',
+      join(folder, 'none.sock'),
+    ]);
+    await program.logged('serving');
+    if (end === 'SIGTERM') program.kill('SIGTERM');
+    expect(await program.exited).toEqual(
+      end === 'SIGTERM' ? { code: 0, signal: null } : { code: null, signal: 'SIGKILL' },
+    );
+    // What it has ended at is over; the rest is for the next one.
+    expect(readFileSync(armed, 'utf8').includes('serving#1')).toBe(end === 'SIGTERM');
+    expect(readFileSync(armed, 'utf8')).toContain('remount-before#1');
+    // Each line counts by itself.
+    expect(readFileSync(armed, 'utf8')).toContain(end === 'SIGTERM' ? 'serving#3' : 'serving#2');
+    expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
+  });
+
+  it('do nothing where nobody has said which build this is', () => {
+    const log = join(built, 'under-vitest');
+    appendFileSync(log, '');
+    vi.stubEnv(VARIABLE, log);
+    vi.stubEnv(`${VARIABLE}_LOG`, log);
+    crashPoint('serving');
+    expect(readFileSync(log, 'utf8')).toBe('');
+  });
+});

@@ -1,0 +1,102 @@
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+
+/** What clients see when containerd goes and comes back. */
+
+const MI = 1024 * 1024;
+const LISTEN = 'unix:///run/backend-test/cri.sock';
+const BACKEND = '/run/containerd/containerd.sock';
+const UNAVAILABLE = 14;
+
+let shim: ShimProcess;
+let cri: CriClient;
+
+beforeAll(async () => {
+  shim = await ShimProcess.start({ listen: LISTEN });
+  cri = new CriClient(LISTEN);
+});
+
+afterAll(async () => {
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+});
+
+const codeOf = (promise: Promise<unknown>): Promise<number> =>
+  promise.then(
+    () => 0,
+    (error: unknown) => (error as { code: number }).code,
+  );
+
+const makePod = (): Promise<RunningPod> =>
+  runPod(cri, {
+    name: 'survivor',
+    containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 64 * MI } }],
+  });
+
+test('socket and folder have the rights of the backend', () => {
+  const [ours, theirs] = [LISTEN.slice('unix://'.length), BACKEND].map((path) => statSync(path));
+  expect([ours!.mode, ours!.uid, ours!.gid]).toEqual([theirs!.mode, theirs!.uid, theirs!.gid]);
+  const folder = statSync(dirname(LISTEN.slice('unix://'.length))).mode & 0o777;
+  expect(folder & ~statSync(dirname(BACKEND)).mode).toBe(0);
+});
+
+test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, everything goes on', async () => {
+  const pod = await makePod();
+  const pid = await cri.pidOf(pod.id('a'));
+  const compared = (times: number): Promise<unknown> =>
+    shim.waitForLog(({ msg }) => msg === 'registry compared with the backend', times);
+  await compared(1);
+  const containers = cri.stream('GetContainerEvents', {});
+  // 1.6 does not have the call: then there is no stream that could be cut.
+  const ended = once(containers, 'error').then(([error]) => (error as { code: number }).code);
+  await execa('node-containerd', ['kill']);
+  expect([UNAVAILABLE, 12]).toContain(await ended);
+  expect(await codeOf(cri.version())).toBe(UNAVAILABLE);
+  await execa('node-containerd', ['start']);
+  await cri.ready(30_000);
+  expect((await cri.version()).runtime_name).toBe('containerd');
+  // The registry has been compared with the new backend, and the pod of before is resized as any other.
+  await compared(2);
+  await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
+  expect(pod.read('memory.max')).toBe(String(96 * MI));
+  expect(pod.read('memory.max', 'a')).toBe(String(96 * MI));
+  expect(await cri.pidOf(pod.id('a'))).toBe(pid);
+  await pod.remove();
+});
+
+test('containerd is not there when the shim starts: UNAVAILABLE until it comes, and then no restart is needed', async () => {
+  await execa('node-containerd', ['stop']);
+  const client = new CriClient('unix:///run/early-test/cri.sock');
+  const early = await ShimProcess.start({ listen: client.address, wait: 'serving' });
+  try {
+    expect(await codeOf(client.version())).toBe(UNAVAILABLE);
+    await execa('node-containerd', ['start']);
+    await client.ready(30_000);
+    expect((await client.version()).runtime_name).toBe('containerd');
+    await early.waitForLog(({ msg }) => msg === 'registry compared with the backend');
+  } finally {
+    client.close();
+    expect(await early.stop()).toBe(0);
+  }
+});
+
+test('stopping lets a running call end', async () => {
+  const pod = await makePod();
+  const passing = await ShimProcess.start({ listen: 'unix:///run/stop-test/cri.sock' });
+  const client = new CriClient(passing.address);
+  const running = client.exec(pod.id('a'), 'sh', '-c', 'echo begun >/dev/shm/begun; sleep 2; echo done');
+  // The command itself says that the call has reached the container.
+  while (!(await cri.tryExec(pod.id('a'), 'cat', '/dev/shm/begun')).stdout.includes('begun'));
+  const stopped = passing.stop();
+  expect(await running).toBe('done\n');
+  expect(await stopped).toBe(0);
+  expect(await codeOf(client.version())).toBe(UNAVAILABLE);
+  client.close();
+  await pod.remove();
+});

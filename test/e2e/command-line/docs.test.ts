@@ -1,0 +1,150 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { commandsOf, isAsPrinted, pages } from '../../docs/commands.ts';
+import { type Chapter, chapters } from '../../support/e2e/docs-chapters.ts';
+import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
+
+/** The commands of README and docs/, as they stand there, at the places where a node has everything; and what they print. */
+
+const MI = 2 ** 20;
+
+const documented = pages.flatMap(commandsOf);
+let folder: string;
+let state: string;
+let shim: ShimProcess;
+let cri: CriClient;
+let web: RunningPod;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'docs-'));
+  state = join(folder, 'state');
+  for (const name of ['bin', 'state']) mkdirSync(join(folder, name));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'mode=0700', 'state', state]);
+  for (const name of ['resizectl', 'cri-resize-shim']) {
+    const text = `#!/bin/sh\nexec ${process.execPath} ${resolve('dist', name)}.js "$@"\n`;
+    writeFileSync(join(folder, 'bin', name), text, { mode: 0o755 });
+  }
+});
+afterAll(() => {
+  execFileSync('umount', [state]);
+  rmSync(folder, { recursive: true });
+});
+
+const env = (): Record<string, string> => ({ PATH: `${join(folder, 'bin')}:${process.env['PATH'] ?? ''}` });
+
+/** What a person at a terminal would see: of what has worked its output, else also why not. */
+async function run(line: string): Promise<{ text: string; code: number | undefined }> {
+  const { all, stdout, exitCode } = await execa('/bin/sh', ['-c', line], { reject: false, all: true, env: env() });
+  return { text: exitCode === 0 ? stdout : all, code: exitCode };
+}
+
+const linesOf = (name: Chapter['name']): readonly string[] =>
+  chapters.find((chapter) => chapter.name === name)?.lines ?? [];
+
+/** Where pages say what a line prints (in one state or another), it is what one of them says; else it is done. */
+async function expectPrinted(name: Chapter['name']): Promise<void> {
+  for (const line of linesOf(name)) {
+    const said = documented.filter((command) => command.line === line && command.prints.length > 0);
+    const isSaid = (text: string): boolean => said.some(({ prints }) => isAsPrinted(prints, text));
+    let { text, code } = await run(line);
+    // What only looks is asked again: a resize that is deferred is in progress while it is tried once more.
+    for (const until = Date.now() + 30_000; isLook(line) && said.length > 0 && !isSaid(text) && Date.now() < until; )
+      ({ text, code } = await run(line));
+    if (said.length === 0) expect([line, code]).toEqual([line, 0]);
+    else if (!isSaid(text))
+      expect(`$ ${line}\n${text}`).toBe(said.map(({ prints }) => prints.join('\n')).join('\nor\n'));
+  }
+}
+
+const isLook = (line: string): boolean => /^resizectl (get|describe) /.test(line);
+
+const prints = (line: string, words: string) =>
+  expect.poll(async () => (await run(line)).text, { timeout: 30_000 }).toContain(words);
+
+test('without a shim', () => expectPrinted('without a shim'));
+
+describe('with a shim', () => {
+  beforeAll(async () => {
+    const resize = ['--resize-listen', 'unix:///run/cri-resize-shim/resize.sock'];
+    shim = await ShimProcess.start({ args: [...resize, '--state-folder', state, '--metrics-bind', '127.0.0.1:9467'] });
+    cri = new CriClient(shim.address);
+    const resources = { memory_limit_in_bytes: 256 * MI, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
+    const sleep = { command: ['sleep', '1000000'], resources };
+    web = await runPod(cri, {
+      name: 'web',
+      containers: [
+        { name: 'app', ...sleep, mounts: { cache: '/cache' } },
+        { name: 'web', ...sleep },
+      ],
+      volumes: [{ name: 'cache', size: 256 * MI }],
+    });
+  });
+  afterAll(async () => {
+    removeFiles();
+    await web.remove();
+    cri.close();
+    expect(await shim.stop()).toBe(0);
+  });
+
+  test('a pod that runs', async () => {
+    await expectPrinted('a pod that runs');
+    expect(web.read('memory.max', 'app')).toBe(String(1024 * MI));
+    expect(web.read('memory.max', 'web')).toBe(String(512 * MI));
+    expect(web.volume('cache').size).toBe(768 * MI);
+  });
+
+  test('more in use than asked for', async () => {
+    const size = 256 * MI;
+    await run('resizectl resize web app.memory=256Mi volume.cache=256Mi');
+    expect([web.read('memory.max', 'app'), web.volume('cache').size]).toEqual([String(size), size]);
+    await cri.exec(web.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=100');
+    await expectPrinted('more in use than asked for');
+    expect(web.volume('cache').size).toBe(size);
+    await prints('resizectl describe pod web', 'Deferred: VOLUME_IN_USE');
+    const [, id = ''] = /^Last resize: +(\S+) /m.exec((await run('resizectl describe pod web')).text) ?? [];
+    expect((await run(`resizectl cancel ${id}`)).text).toContain('Canceled');
+  });
+
+  test('kubelet wants less than is in use', async () => {
+    const kubelet = new Kubelet(cri);
+    kubelet.runs(web, { containers: { app: 256, web: 512 } });
+    kubelet.admit(web, { containers: { app: 64, web: 512 } });
+    await prints('resizectl describe pod web', 'Decrease:');
+    await expectPrinted('kubelet wants less than is in use');
+  });
+
+  test('a state folder that is read-only', async () => {
+    execFileSync('mount', ['-o', 'remount,ro', state]);
+    try {
+      // The first that would be written tells.
+      expect((await run('resizectl resize web app.memory=300Mi')).text).toContain('JOURNAL_UNAVAILABLE');
+      await expectPrinted('a state folder that is read-only');
+    } finally {
+      execFileSync('mount', ['-o', 'remount,rw', state]);
+    }
+  });
+});
+
+test('a shim that is started by the page', async () => {
+  for (const line of linesOf('a shim that is started by the page')) {
+    const child = spawn('/bin/sh', ['-c', `exec ${line}`], {
+      env: { ...process.env, ...env() },
+      stdio: ['ignore', 'inherit', 'pipe'],
+    });
+    let log = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (log += text));
+    const ended = once(child, 'exit');
+    await expect.poll(() => log, { timeout: 30_000 }).toContain('"metrics are served"');
+    await prints('resizectl version', ': answers');
+    child.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
+  }
+});

@@ -1,0 +1,316 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { parse } from 'yaml';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { readMetrics } from '../../support/metrics-text.ts';
+
+/** resizectl as it is shipped, on real pods; and what Prometheus is told of it all. */
+
+const MI = 1024 * 1024;
+const RESIZE = '/run/resizectl-test/resize.sock';
+const METRICS = '/run/resizectl-test/metrics.sock';
+const PROGRAM = 'dist/resizectl.js';
+
+let folder: string;
+let shim: ShimProcess;
+let cri: CriClient;
+let web: RunningPod;
+let db: RunningPod;
+
+async function run(name: string): Promise<RunningPod> {
+  const resources = { memory_limit_in_bytes: 64 * MI, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
+  return runPod(cri, {
+    name,
+    containers: [
+      { name: 'app', command: ['sleep', '1000000'], resources, mounts: { cache: '/cache' } },
+      { name: 'side', command: ['sleep', '1000000'], resources },
+    ],
+    volumes: [{ name: 'cache', size: 32 * MI }],
+  });
+}
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'resizectl-'));
+  const args = [
+    '--resize-listen',
+    RESIZE,
+    '--state-folder',
+    join(folder, 'state'),
+    '--metrics-bind',
+    `unix://${METRICS}`,
+  ];
+  shim = await ShimProcess.start({ listen: 'unix:///run/resizectl-test/cri.sock', args });
+  cri = new CriClient(shim.address);
+  [web, db] = [await run('web'), await run('db')];
+});
+afterAll(async () => {
+  for (const pod of [web, db]) await pod.remove();
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+  rmSync(folder, { recursive: true });
+});
+
+interface Ran {
+  readonly code: number | undefined;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function resizectl(...args: string[]): Promise<Ran> {
+  const options = { reject: false, stripFinalNewline: false } as const;
+  const { exitCode, stdout, stderr } = await execa(
+    process.execPath,
+    [PROGRAM, '--endpoint', `unix://${RESIZE}`, ...args],
+    options,
+  );
+  return { code: exitCode, out: stdout, err: stderr };
+}
+
+const running: ChildProcess[] = [];
+afterEach(() => {
+  for (const child of running.splice(0)) child.kill('SIGKILL');
+});
+
+/** A command that runs until it is ended. */
+class Following {
+  readonly #child: ChildProcess;
+  #out = '';
+
+  constructor(...args: string[]) {
+    this.#child = spawn(process.execPath, [PROGRAM, '--endpoint', RESIZE, ...args], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      this.#out += text;
+      this.#child.emit('more');
+    });
+    running.push(this.#child);
+  }
+
+  /** The position after the last whole line: what a later wait begins with. */
+  get end(): number {
+    return this.#out.lastIndexOf('\n') + 1;
+  }
+
+  /** Waits until the whole lines after a position fit, and returns them. Earlier output never counts. */
+  async until(start: number, fit: (lines: readonly string[]) => boolean): Promise<readonly string[]> {
+    const timeout = AbortSignal.timeout(60_000);
+    for (;;) {
+      const lines = this.#out.slice(start, this.end).split('\n').slice(0, -1);
+      if (fit(lines)) return lines;
+      await once(this.#child, 'more', { signal: timeout }).catch(() => {
+        throw new Error(`no such lines within 60 s: ${lines.join('\n')}`);
+      });
+    }
+  }
+}
+
+/** What `events -o json` prints in a line. Steps have no state. */
+interface StateEvent {
+  readonly resize_id: string;
+  readonly time: string;
+  readonly state?: { readonly state: string };
+}
+
+/** Resizes that had nothing to change. */
+let unchanged = 0;
+
+const cell = (line: string | undefined): string[] => (line ?? '').split(/ {3,}/);
+
+describe('resizectl shows', () => {
+  test('pods: with limits, use and the last resize; for programs with everything', async () => {
+    const { code, out } = await resizectl('get', 'pods');
+    expect(code).toBe(0);
+    const [head, first, second] = out.split('\n');
+    expect(cell(head)).toEqual([
+      'NAMESPACE',
+      'NAME',
+      'SANDBOX',
+      'CPU',
+      'MEMORY',
+      'USED',
+      'CONTAINERS',
+      'VOLUMES',
+      'RESIZE',
+    ]);
+    expect(cell(first).slice(0, 5)).toEqual(['default', 'db', db.sandboxId.slice(0, 13), '400m', '128Mi']);
+    expect(cell(second).slice(6)).toEqual(['2', '1']);
+    expect((await resizectl('get', 'pods', '-o', 'name')).out.split('\n').sort()).toEqual([
+      '',
+      'default/db',
+      'default/web',
+    ]);
+    const { pods } = JSON.parse((await resizectl('get', 'pods', '-o', 'json')).out) as { pods: { identity: object }[] };
+    expect(pods.map(({ identity }) => identity)).toContainEqual({
+      ...{ sandbox_id: web.sandboxId, uid: web.uid, namespace: 'default', name: 'web' },
+    });
+  });
+
+  test('one pod, by whatever names it', async () => {
+    for (const name of ['default/web', web.uid, web.sandboxId.slice(0, 20)]) {
+      const { code, out } = await resizectl('get', 'pod', name, '--output=yaml');
+      expect([name, code]).toEqual([name, 0]);
+      expect((parse(out) as { pod: { identity: { uid: string } } }).pod.identity.uid).toBe(web.uid);
+    }
+    const { out } = await resizectl('get', 'pod', 'web');
+    expect(out).toMatch(/^pod {3,}400m {3,}/m);
+    expect(out).toMatch(/^container app {3,}200m {3,}100m {3,}64Mi/m);
+    expect(out).toMatch(/^volume cache {3,}32Mi {3,}0 {3,}fixed$/m);
+  });
+
+  test('itself, whether there is a shim or not', async () => {
+    expect(await resizectl('version')).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^resizectl \d.*\n.*: answers\n$/) as string,
+    });
+    const alone = await resizectl('--endpoint=/run/none.sock', 'version');
+    expect([alone.code, alone.out.split('\n')[1]]).toEqual([
+      0,
+      expect.stringContaining('/run/none.sock: does not answer'),
+    ]);
+    expect((await resizectl('man')).out).toMatch(/^\.TH RESIZECTL 1 /);
+    expect((await resizectl('completion', 'bash')).out).toContain('complete -F _resizectl resizectl');
+  });
+});
+
+describe('resizectl resize', () => {
+  test('carries out what plan has said, step by step, and tells what has changed', async () => {
+    const wishes = ['app.memory=96Mi', 'app.cpu=300m', 'volume.cache=50%'];
+    const plan = await resizectl('plan', 'web', ...wishes);
+    expect(plan.code).toBe(0);
+    expect(plan.out).toMatch(/^1\. {3}pod memory\.max 128Mi -> 160Mi$/m);
+    expect(plan.out).toMatch(/^\d\. {3}volume cache 32Mi -> 80Mi$/m);
+    expect(web.read('memory.max', 'app')).toBe(String(64 * MI));
+    const done = await resizectl('resize', 'web', ...wishes);
+    expect([done.code, done.err]).toEqual([0, '']);
+    const steps = [...done.out.matchAll(/ step {2}(.*?) {2}\(/g)].map(([, step]) => step);
+    const planned = [...plan.out.matchAll(/^\d+\. {3}(.*)$/gm)].map(([, step]) => step);
+    expect(steps).toEqual(planned);
+    expect(done.out).toMatch(/ default\/web {2}Proposed\n.* InProgress\n(?:.*\n)*.* Completed\n/);
+    expect(done.out).toMatch(/^resize [-0-9a-f]{36} of default\/web: Completed: \d steps$/m);
+    expect(done.out).toMatch(/^container app memory {3,}64Mi {3,}96Mi$/m);
+    expect(done.out).toMatch(/^volume cache {3,}32Mi {3,}80Mi$/m);
+    expect(web.read('memory.max', 'app')).toBe(String(96 * MI));
+    expect(web.read('cpu.max', 'app')).toBe('30000 100000');
+    expect(web.volume('cache').size).toBe(80 * MI);
+    const described = await resizectl('describe', 'pod', 'web');
+    expect(described.out).toMatch(/^Last resize: {3,}[-0-9a-f]{36} Completed$/m);
+    expect(described.out).toContain('Admitted last:\n');
+    expect((await resizectl('resize', 'web', 'app.memory=96Mi')).out).toContain('nothing changes');
+    unchanged += 1;
+  });
+
+  test('refused: exit code 3, with the reason, the figures and what to do; nothing is changed', async () => {
+    await cri.exec(db.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+    const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
+    expect(code).toBe(3);
+    expect(out).toMatch(
+      /^resize .* of default\/db: Canceled: VOLUME_IN_USE: .*; it was not to be tried again \(defer\)/m,
+    );
+    expect(err).toContain(
+      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MI} to ${16 * MI} bytes: ${24 * MI}`,
+    );
+    expect(err).toContain('resizectl: what to do: remove files, or ask for more than found');
+    expect(db.volume('cache').size).toBe(32 * MI);
+    const planned = await resizectl('plan', 'db', 'volume.cache=16Mi');
+    expect([planned.code, planned.out]).toEqual([3, '']);
+    const json = await resizectl('resize', 'db', 'volume.cache=16Mi', '-o', 'json');
+    expect(json.code).toBe(3);
+    expect(JSON.parse(json.out)).toMatchObject({ resize: { state: 'CANCELED', reason: 'VOLUME_IN_USE' } });
+  });
+
+  test('deferred: exit code 4; seen by events and watch; cancelled, it ends', async () => {
+    const events = new Following('events', 'db', '-o', 'json');
+    const watch = new Following('watch', 'default/db');
+    // The list begins with the state that the refused resize has left: the same as at the end of the cancelled one.
+    const [, row] = await watch.until(0, (lines) => lines.length === 2);
+    expect(cell(row).at(-1)).toBe('Canceled');
+    // events prints nothing until something happens: the first event shows that it listens.
+    while (events.end === 0) {
+      expect((await resizectl('resize', 'db', 'app.memory=64Mi')).code).toBe(0);
+      unchanged += 1;
+    }
+    const start = { events: events.end, watch: watch.end };
+    const { code, out } = await resizectl('resize', 'db', 'volume.cache=16Mi', '--defer', '--timeout=5s');
+    expect(code).toBe(4);
+    const [, id = ''] =
+      /^resize ([-0-9a-f]{36}) of default\/db: Deferred: VOLUME_IN_USE: .*; tried 1 time, next at /m.exec(out) ?? [];
+    expect(id).not.toBe('');
+    const ended = await resizectl('cancel', id);
+    expect([ended.code, ended.out]).toEqual([0, expect.stringContaining('Canceled: CANCELLED') as string]);
+
+    const ofThis = (lines: readonly string[]): StateEvent[] =>
+      lines.map((line) => JSON.parse(line) as StateEvent).filter(({ resize_id }) => resize_id === id);
+    const seen = ofThis(
+      await events.until(start.events, (lines) => ofThis(lines).some(({ state }) => state?.state === 'CANCELED')),
+    );
+    // On a slow node it is tried again before it is cancelled, or just then.
+    const states = seen.map(({ state }) => state?.state).join(' ');
+    expect(states).toMatch(/^PROPOSED(?: IN_PROGRESS DEFERRED)+(?: IN_PROGRESS)? CANCELED$/);
+    expect(seen[0]?.time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    // A row shows the pod's last resize, which is this one since it was asked for.
+    const rows = await watch.until(start.watch, (lines) => cell(lines.at(-1)).at(-1) === 'Canceled');
+    expect(cell(rows.at(-1)).slice(0, 2)).toEqual(['default', 'db']);
+  });
+
+  test.each([
+    [['get', 'pod', 'no-such'], 2, /no pod of this node is named "no-such"/],
+    [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: look at crictl pods/],
+    [['resize', 'web', 'app.disk=1Gi'], 2, /"app\.disk=1Gi" is no wish/],
+    [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: look at crictl ps/],
+    [['resize', 'web', 'app.memory=1000Ti'], 3, /EXCEEDS_NODE: .*\n.*what to do: ask for less/],
+    [['resize', 'web', 'volume.cache=half'], 3, /INVALID_(?:ANNOTATION|VALUE): /],
+    [['cancel', 'f00'], 2, /UNKNOWN_RESIZE: /],
+    [
+      ['get', 'pods', '--endpoint=/run/none.sock'],
+      1,
+      /\/run\/none\.sock did not answer: UNAVAILABLE: .* connect ENOENT \/run\/none\.sock\n.*what to do: look whether/,
+    ],
+  ])('%j: exit code %i, and what to do', async (args, code, text) => {
+    const ran = await resizectl(...args);
+    expect([ran.code, ran.err]).toEqual([code, expect.stringMatching(text) as string]);
+  });
+});
+
+test('Prometheus is told of it: directions, states, steps; no name of a pod', async () => {
+  const { stdout } = await execa('curl', ['-sS', '--unix-socket', METRICS, 'http://localhost/metrics'], {
+    stripFinalNewline: false,
+  });
+  const scraped = readMetrics(stdout);
+  const value = (name: string, labels: Record<string, string>): number =>
+    scraped
+      .get(`cri_resize_shim_${name}`)
+      ?.samples.find(
+        (sample) =>
+          Object.entries(labels).every(([label, wanted]) => sample.labels[label] === wanted) &&
+          !sample.name.endsWith('_sum'),
+      )?.value ?? 0;
+  expect(value('resizes_total', { state: 'Completed', direction: 'up' })).toBe(1);
+  expect(value('resizes_total', { state: 'Completed', direction: 'same' })).toBe(unchanged);
+  const states = (name: string): number => value('resize_states_total', { state: name });
+  expect(states('Proposed')).toBe(states('Completed') + states('Infeasible') + states('Canceled'));
+  expect(states('Deferred')).toBeGreaterThanOrEqual(1);
+  // Those that were not to be tried again, too; and perhaps the try in which one was cancelled.
+  expect([0, 1]).toContain(value('resizes_total', { state: 'Deferred', direction: 'down' }) - states('Deferred'));
+  expect(value('step_duration_seconds', { kind: 'volume', le: '+Inf' })).toBe(1);
+  expect(value('volumes', {})).toBe(2);
+  expect(value('volumes_size_bytes', {})).toBe((80 + 32) * MI);
+  expect(value('pods', {})).toBeGreaterThanOrEqual(2);
+  expect(stdout).not.toMatch(new RegExp(`${web.uid}|${web.sandboxId}|default/`));
+  expect(scraped.get('cri_resize_shim_event_loop_lag_seconds')?.samples.at(-1)?.value).toBeGreaterThan(0);
+});
+
+test('the page at the same address shows the pods, and the way of their resizes', async () => {
+  const { stdout } = await execa('curl', ['-sS', '--unix-socket', METRICS, 'http://localhost/']);
+  expect(stdout).toContain('<h3>default/db</h3>');
+  expect(stdout).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
+  expect(stdout).toContain('limit of app: 64 MiB → 96 MiB');
+  expect(stdout).toContain('size of volume cache: 32 MiB → 80 MiB');
+});

@@ -1,0 +1,277 @@
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import {
+  CONFIG,
+  CONTAINERD,
+  FLAGS,
+  OURS,
+  REFUSES,
+  SETTINGS,
+  UNIT,
+  UNITS,
+  calledThrough,
+  failedCalls,
+  kubeletConfig,
+  property,
+  removePackage,
+  startKubelet,
+  states,
+  stopKubelet,
+} from '../../support/e2e/kubelet-unit.ts';
+
+// On a node where systemd is the first process: npm run node -- --init systemd
+// kubelet is a stand-in: what is seen is whether its calls go on while the runtime changes beneath it.
+
+const MI = 1024 * 1024;
+const COMMAND = '/usr/local/bin/resizectl';
+
+let direct: CriClient;
+let pod: RunningPod;
+
+beforeAll(async () => {
+  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
+  await removePackage();
+  direct = new CriClient(CONTAINERD);
+  const resources = { memory_limit_in_bytes: 64 * MI, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+  const command = ['sleep', '1000000'];
+  pod = await runPod(direct, {
+    name: 'web',
+    containers: ['a', 'b'].map((name) => ({ name, command, resources })),
+  });
+});
+afterAll(async () => {
+  await pod.remove();
+  direct.close();
+});
+
+beforeEach(() => startKubelet(`--config=${CONFIG}`));
+afterEach(async () => {
+  await execa('node', ['dist/resizectl.js', 'uninstall'], { reject: false });
+  await stopKubelet();
+});
+
+interface Ended {
+  readonly text: string;
+  readonly code: number | undefined;
+}
+
+/** Of a checkout, or of a folder that has the program alone. */
+async function resizectlOf(folder: string, ...args: readonly string[]): Promise<Ended> {
+  const program = [join(folder, 'dist/resizectl.js'), ...args];
+  const { all, exitCode } = await execa('node', program, { reject: false, all: true });
+  return { text: all, code: exitCode };
+}
+const resizectl = (...args: readonly string[]): Promise<Ended> => resizectlOf('.', ...args);
+
+/** A file's text, or what stands for it: Node itself is large. */
+const digest = (path: string): string =>
+  path.endsWith('/bin/node') ? createHash('sha1').update(readFileSync(path)).digest('hex') : readFileSync(path, 'utf8');
+
+/** Everything that an installation may touch, to the byte. */
+function files(): Readonly<Record<string, string>> {
+  const found: Record<string, string> = {};
+  const look = (path: string): void => {
+    const stat = lstatSync(path, { throwIfNoEntry: false });
+    if (stat === undefined) return;
+    const mode = (stat.mode & 0o7777).toString(8);
+    if (stat.isDirectory()) {
+      found[path] = mode;
+      for (const name of readdirSync(path)) look(join(path, name));
+    } else if (stat.isSymbolicLink()) found[path] = `-> ${readlinkSync(path)}`;
+    else if (stat.isFile()) found[path] = `${mode} ${stat.uid} ${digest(path)}`;
+    else found[path] = `${mode} special`;
+  };
+  const paths = ['/etc/systemd/system', '/etc/default', dirname(SETTINGS), '/run/cri-resize-shim', COMMAND];
+  for (const path of paths) look(path);
+  for (const folder of ['/usr/local/lib', '/var/lib/kubelet'])
+    for (const name of readdirSync(folder)) if (/^(cri-resize-shim|config\.yaml)/.test(name)) look(join(folder, name));
+  return found;
+}
+
+const processes = (): readonly string[] => ['a', 'b'].map((name) => pod.read('cgroup.procs', name));
+const ran = (text: string): readonly string[] => text.split('\n').filter((line) => line.startsWith('done:'));
+
+describe('install and uninstall', () => {
+  test('kubelet goes through the shim and back; pods keep running, and no more than one call fails', async () => {
+    const [before, pids] = [files(), processes()];
+    expect(pids.every((pid) => /^\d+$/m.test(pid))).toBe(true);
+
+    const wouldDo = await resizectl('install', '--dry-run');
+    expect(wouldDo).toMatchObject({
+      code: 0,
+      text: expect.stringContaining(`would: set ${OURS} in ${CONFIG}`) as string,
+    });
+    expect(files()).toEqual(before);
+
+    const installed = await resizectl('install');
+    expect(installed, installed.text).toMatchObject({ code: 0 });
+    expect(await states()).toEqual(['active', 'active', 'active']);
+    expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig.replace(CONTAINERD, OURS));
+    expect(readFileSync(`${CONFIG}.before-cri-resize-shim`, 'utf8')).toBe(kubeletConfig);
+    await calledThrough(OURS);
+    expect(processes()).toEqual(pids);
+    expect(failedCalls().length).toBeLessThanOrEqual(1);
+    expect((await resizectl('doctor')).text).toMatch(/^kubelet +ok +goes through the shim/m);
+
+    const cri = new CriClient(OURS);
+    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
+    cri.close();
+    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MI), String(160 * MI)]);
+
+    const [there, mainPids] = [
+      files(),
+      await Promise.all(['kubelet.service', UNITS[0]!].map((unit) => property(unit, 'MainPID'))),
+    ];
+    const again = await resizectl('install');
+    expect(again).toMatchObject({ code: 0 });
+    expect(ran(again.text)).toEqual([]);
+    expect(files()).toEqual(there);
+    expect(await Promise.all(['kubelet.service', UNITS[0]!].map((unit) => property(unit, 'MainPID')))).toEqual(
+      mainPids,
+    );
+
+    const off = await resizectl('uninstall');
+    expect(off, off.text).toMatchObject({ code: 0, text: expect.stringContaining(SETTINGS) as string });
+    await calledThrough(CONTAINERD);
+    expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    expect(processes()).toEqual(pids);
+    expect(failedCalls().length).toBeLessThanOrEqual(1);
+    expect(pod.read('memory.max', 'a')).toBe(String(96 * MI));
+    for (const path of [SETTINGS, FLAGS]) rmSync(path);
+    rmSync(dirname(SETTINGS), { recursive: true });
+    expect(files()).toEqual(before);
+
+    const nothing = await resizectl('uninstall');
+    expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('nothing of it is installed') as string });
+  });
+
+  test('an endpoint by flag is changed in the drop-in that has it, and only there', async () => {
+    const dropIn = `${UNIT}.d/10-runtime.conf`;
+    mkdirSync(dirname(dropIn));
+    const text = `[Service]\n# Environment=OLD=--container-runtime-endpoint=unix:///old.sock\nEnvironment=RUNTIME=--container-runtime-endpoint=${CONTAINERD}\n`;
+    writeFileSync(dropIn, text);
+    await execa('sed', ['-i', 's/^ExecStart=.*/& $RUNTIME/', UNIT]);
+    await execa('systemctl', ['daemon-reload']);
+    await execa('systemctl', ['restart', 'kubelet.service']);
+    await calledThrough(CONTAINERD);
+    const before = files();
+    const installed = await resizectl('install');
+    expect(installed, installed.text).toMatchObject({ code: 0 });
+    expect(readFileSync(dropIn, 'utf8')).toBe(text.replace(`endpoint=${CONTAINERD}`, `endpoint=${OURS}`));
+    expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
+    await calledThrough(OURS);
+    const off = await resizectl('uninstall');
+    expect(off, off.text).toMatchObject({ code: 0 });
+    await calledThrough(CONTAINERD);
+    for (const path of [SETTINGS, FLAGS]) rmSync(path);
+    rmSync(dirname(SETTINGS), { recursive: true });
+    expect(files()).toEqual(before);
+  });
+});
+
+test('an upgrade that does not start is put back, and one that does is taken; kubelet notices neither', async () => {
+  const installed = await resizectl('install');
+  expect(installed, installed.text).toMatchObject({ code: 0 });
+  await calledThrough(OURS);
+  const kubelet = await property('kubelet.service', 'MainPID');
+  const failed = failedCalls().length;
+  const before = files();
+  const folder = '/root/newer';
+  await execa('cp', ['-a', '/usr/local/lib/cri-resize-shim', folder]);
+  const daemon = join(folder, 'dist/cri-resize-shim.js');
+  const whole = readFileSync(daemon, 'utf8');
+  try {
+    writeFileSync(daemon, 'process.exit(1);\n');
+    const bad = await resizectlOf(folder, 'install', '--timeout', '20s');
+    expect(bad.text).toMatch(/^failed: enable and start /m);
+    expect(bad.text).not.toContain('NOT undone');
+    expect(bad.code, bad.text).toBe(3);
+    expect(files()).toEqual(before);
+    await calledThrough(OURS);
+
+    writeFileSync(daemon, `${whole}\n// newer\n`);
+    const good = await resizectlOf(folder, 'install');
+    expect(good, good.text).toMatchObject({ code: 0 });
+    expect(readFileSync('/usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js', 'utf8')).toMatch(/newer\n$/);
+    await calledThrough(OURS);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  expect(await property('kubelet.service', 'MainPID')).toBe(kubelet);
+  expect(failedCalls().length).toBe(failed);
+  // As an operator does it who has thrown the download away.
+  const { all, exitCode } = await execa('resizectl', ['uninstall'], { reject: false, all: true, cwd: '/' });
+  expect(exitCode, all).toBe(0);
+  expect(['/usr/local/lib/cri-resize-shim', COMMAND].map((path) => existsSync(path))).toEqual([false, false]);
+});
+
+describe('an installation that fails leaves the node as it was', () => {
+  test('the shim does not become ready: a configuration with an unknown key', async () => {
+    mkdirSync(dirname(SETTINGS));
+    writeFileSync(SETTINGS, 'unknownKey: 1\n');
+    const [before, pid] = [files(), await property('kubelet.service', 'MainPID')];
+    const { text, code } = await resizectl('install', '--timeout', '30s');
+    expect(text).toMatch(/^failed: enable and start .*unknownKey.*journalctl -u cri-resize-shim.service says more$/m);
+    expect(code, text).toBe(3);
+    expect(files()).toEqual(before);
+    expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    // Nobody has touched it.
+    expect(await property('kubelet.service', 'MainPID')).toBe(pid);
+    expect(failedCalls()).toEqual([]);
+  });
+
+  test('kubelet does not start with the new endpoint', async () => {
+    writeFileSync(REFUSES, OURS);
+    const [before, pids] = [files(), processes()];
+    const { text, code } = await resizectl('install', '--timeout', '20s');
+    expect(text).toMatch(/^failed: set unix:.* in .*config\.yaml/m);
+    expect(text).not.toContain('NOT undone');
+    expect(code, text).toBe(3);
+    expect(files()).toEqual(before);
+    expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    await calledThrough(CONTAINERD);
+    expect(processes()).toEqual(pids);
+  });
+
+  test('interrupted while it waits for kubelet', async () => {
+    writeFileSync(REFUSES, OURS);
+    const before = files();
+    const installing = execa('node', ['dist/resizectl.js', 'install'], { reject: false, all: true });
+    await expect.poll(() => readFileSync(CONFIG, 'utf8'), { timeout: 60_000, interval: 100 }).toContain(OURS);
+    installing.kill('SIGINT');
+    const { all, exitCode } = await installing;
+    expect(exitCode, all).toBe(3);
+    expect(files()).toEqual(before);
+    await calledThrough(CONTAINERD);
+  });
+
+  test('an endpoint by flag in several places is refused before anything is touched', async () => {
+    const flag = `--container-runtime-endpoint=${CONTAINERD}`;
+    await execa('sed', ['-i', `s|^ExecStart=.*|& ${flag} ${flag}|`, UNIT]);
+    await execa('systemctl', ['daemon-reload']);
+    await execa('systemctl', ['restart', 'kubelet.service']);
+    await calledThrough(CONTAINERD);
+    const before = files();
+    const { text, code } = await resizectl('install');
+    expect(text).toContain(
+      `nothing was changed: --container-runtime-endpoint is in several places of kubelet.service: ${UNIT}`,
+    );
+    expect(code).toBe(2);
+    expect(files()).toEqual(before);
+  });
+});

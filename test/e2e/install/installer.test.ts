@@ -1,0 +1,198 @@
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { HALTED } from '../../../src/install/rollout/lease.ts';
+import { CriClient } from '../../support/cri/client.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ClusterApi } from '../../support/fake-cluster-api.ts';
+import { makeCertificate } from '../../support/certificate.ts';
+import { importImage } from '../../support/e2e/installer-image.ts';
+import { InstallerPod, type PodSettings, STAGING, image } from '../../support/e2e/installer-pod.ts';
+import {
+  CONFIG,
+  CONTAINERD,
+  FLAGS,
+  OURS,
+  REFUSES,
+  SETTINGS,
+  UNIT,
+  calledThrough,
+  failedCalls,
+  kubeletConfig,
+  property,
+  removePackage,
+  startKubelet,
+  states,
+} from '../../support/e2e/kubelet-unit.ts';
+
+/**
+ * The DaemonSet's pod, a privileged container of containerd's as the manifest has it, on a node where systemd is the first process. The
+ * Kubernetes API and kubelet are stand-ins.
+ */
+
+// On a node where systemd is the first process: npm run node -- --init systemd
+
+const NODE = 'node-1';
+/** The node's own, in its pods' eyes. */
+const GATEWAY = '10.88.0.1';
+const LABEL = 'cri-resize-shim.io/install';
+const PROGRAM = '/usr/local/lib/cri-resize-shim';
+const LONG = { timeout: 90_000, interval: 200 };
+const off = ['inactive', 'inactive', 'inactive'];
+const on = ['active', 'active', 'active'];
+
+const direct = new CriClient(CONTAINERD);
+let api: ClusterApi;
+let pods: InstallerPod[];
+/** A pod of the node's, which goes on through all of it. */
+let web: RunningPod;
+
+beforeAll(async () => {
+  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
+  await removePackage();
+  await importImage(image);
+  const resources = { memory_limit_in_bytes: 64 * 1024 * 1024, cpu_shares: 102 };
+  web = await runPod(direct, { name: 'web', containers: [{ name: 'a', command: ['sleep', '1000000'], resources }] });
+}, 240_000);
+afterAll(async () => {
+  await web.remove();
+  direct.close();
+});
+
+beforeEach(async () => {
+  pods = [];
+  api = await new ClusterApi(makeCertificate('cluster', GATEWAY), GATEWAY).start();
+  api.set(NODE, { labels: { [LABEL]: 'true' } });
+  await startKubelet(`--config=${CONFIG}`);
+});
+afterEach(async () => {
+  for (const pod of pods) await pod.remove();
+  await api.stop();
+  await execa('node', ['dist/resizectl.js', 'uninstall'], { reject: false });
+  await execa('systemctl', ['stop', 'kubelet.service']);
+  for (const path of [UNIT, dirname(SETTINGS), FLAGS, REFUSES]) rmSync(path, { recursive: true, force: true });
+  await execa('systemctl', ['daemon-reload']);
+});
+
+async function start(settings: Partial<PodSettings> = {}): Promise<InstallerPod> {
+  const pod = await InstallerPod.start(direct, { api, nodeName: NODE, ...settings });
+  pods.push(pod);
+  return pod;
+}
+
+/** Waits for what a pod that runs comes to; one that has ended tells by its log why. */
+async function comesTo(pod: InstallerPod, holds: () => boolean | Promise<boolean>): Promise<void> {
+  const until = Date.now() + LONG.timeout;
+  while (!(await holds())) {
+    const code = await pod.exitCode();
+    if (code !== undefined || Date.now() > until) throw new Error(`exit code ${code ?? 'none yet'}: ${pod.log()}`);
+    await delay(LONG.interval);
+  }
+}
+const says = (pod: InstallerPod, text: string): Promise<void> => comesTo(pod, () => pod.log().includes(text));
+const ready = (pod: InstallerPod): Promise<void> =>
+  comesTo(pod, async () => (await pod.exitCode()) === undefined && pod.isReady());
+const ended = async (pod: InstallerPod): Promise<void> => {
+  await expect.poll(() => pod.exitCode(), LONG).toBeDefined();
+  expect(await pod.exitCode(), pod.log()).toBe(0);
+};
+const holder = (): string | undefined => api.lease?.spec.holderIdentity;
+const isRunning = async (): Promise<boolean> =>
+  (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'active';
+
+test('a node with the label waits for its turn and is installed, stays so when the pod ends, and loses it with the label', async () => {
+  api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: 'node-2' } }));
+  const processes = web.read('cgroup.procs', 'a');
+  expect(processes).toMatch(/^\d+$/);
+  const first = await start({ config: 'logLevel: debug\n' });
+  await says(first, 'waiting: it is the turn of node-2');
+  expect([await states(), await first.isReady()]).toEqual([off, false]);
+
+  api.writeLease(({ metadata }) => ({ metadata, spec: {} }));
+  await ready(first);
+  expect(await states()).toEqual(on);
+  await calledThrough(OURS);
+  expect(failedCalls().length).toBeLessThanOrEqual(1);
+  expect(readFileSync(SETTINGS, 'utf8')).toBe('logLevel: debug\n');
+  // With the image's Node, which the host need not have.
+  expect(await property('cri-resize-shim.service', 'ExecStart')).toContain(`path=${PROGRAM}/bin/node ;`);
+  expect(api.eventReasons()).toEqual([`${NODE}: ShimInstalled`]);
+  expect(holder()).toBeUndefined();
+  expect(readdirSync(STAGING)).toEqual([]);
+
+  // An upgrade of the DaemonSet, say: the new pod finds everything in place, and takes no turn.
+  const [kubelet, turns] = [await property('kubelet.service', 'MainPID'), api.holders.length];
+  await first.terminate(direct);
+  await ended(first);
+  expect(first.log()).toContain('the label is there: the shim stays installed');
+  const second = await start({ config: 'logLevel: debug\n' });
+  await ready(second);
+  expect([await states(), await property('kubelet.service', 'MainPID'), api.holders.length]).toEqual([
+    on,
+    kubelet,
+    turns,
+  ]);
+
+  // By way of the shim, as kubelet calls: the shim, and kubelet, are gone before the pod has ended.
+  api.set(NODE, { labels: {} });
+  const through = new CriClient(OURS);
+  await second.terminate(through).catch(() => undefined);
+  through.close();
+  await ended(second);
+  expect(second.log()).toContain('the label has gone: the shim is taken off');
+  expect(await states()).toEqual(off);
+  await calledThrough(CONTAINERD);
+  expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
+  expect([existsSync(PROGRAM), readdirSync(STAGING), holder()]).toEqual([false, [], undefined]);
+  expect(api.eventReasons()).toEqual([`${NODE}: ShimInstalled`, `${NODE}: ShimUninstalled`]);
+  expect(web.read('cgroup.procs', 'a')).toBe(processes);
+});
+
+test('an installation that fails is put back, halts the others, and is done when an operator says go on', async () => {
+  writeFileSync(REFUSES, OURS);
+  const pod = await start({ flags: ['--timeout=20s'] });
+  await says(pod, 'ShimInstallFailed');
+  await says(pod, 'waiting: halted: node-1: failed: set unix://');
+  expect(api.lease?.metadata.annotations?.[HALTED]).toMatch(/^node-1: failed: set unix:/);
+  expect([await states(), holder(), existsSync(PROGRAM)]).toEqual([off, undefined, false]);
+  expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
+  await calledThrough(CONTAINERD);
+  expect(await pod.isReady()).toBe(false);
+
+  rmSync(REFUSES);
+  api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
+  await ready(pod);
+  expect([await states(), api.eventReasons()]).toEqual([on, [`${NODE}: ShimInstallFailed`, `${NODE}: ShimInstalled`]]);
+});
+
+test('a pod that is killed in the middle of an installation: the host goes on with it, and the next pod ends its turn', async () => {
+  const first = await start();
+  await says(first, 'it is the turn of this node');
+  await expect.poll(isRunning, { ...LONG, interval: 50 }).toBe(true);
+  await first.kill();
+  expect(await isRunning()).toBe(true);
+  await expect.poll(() => first.exitCode(), LONG).toBe(137);
+  expect(await states()).not.toEqual(on);
+  const second = await start();
+  await ready(second);
+  expect(second.log()).not.toContain('  done:');
+  expect([await states(), holder(), api.eventReasons()]).toEqual([on, undefined, [`${NODE}: ShimInstalled`]]);
+  await calledThrough(OURS);
+  expect((await execa('node', ['dist/resizectl.js', 'doctor'], { reject: false })).stdout).toMatch(
+    /^kubelet +ok +goes through the shim/m,
+  );
+});
+
+test('a node that is not fit is not touched, and told why', async () => {
+  await execa('systemctl', ['stop', 'kubelet.service']);
+  const pod = await start();
+  await says(pod, 'ShimInstallRefused: resizectl: nothing was changed: kubelet.service is inactive');
+  expect([await states(), api.holders, existsSync(PROGRAM)]).toEqual([off, [], false]);
+  // It is said before it is told.
+  await expect
+    .poll(() => api.events, LONG)
+    .toMatchObject([{ type: 'Warning', regarding: { kind: 'Node', name: NODE }, metadata: { namespace: 'default' } }]);
+});

@@ -1,0 +1,242 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { ApiServer } from '../../support/fake-api-server.ts';
+import { makeCertificate } from '../../support/certificate.ts';
+import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
+
+/** Annotations of pods in Kubernetes, with a server of the test's own in the place of the API server. */
+
+const MI = 1024 * 1024;
+const LISTEN = 'unix:///run/kubernetes-test/cri.sock';
+const CACHE = 'volume.cri-resize-shim.io/cache';
+
+let folder: string;
+let server: ApiServer;
+let shim: ShimProcess;
+let cri: CriClient;
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+const pods: RunningPod[] = [];
+
+async function start(kubeconfig: string): Promise<void> {
+  const args = ['--state-folder', join(folder, 'state'), '--kubeconfig', kubeconfig, '--node-name', 'node-1'];
+  shim = await ShimProcess.start({ listen: LISTEN, args });
+  cri = new CriClient(LISTEN);
+}
+async function stop(): Promise<void> {
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+}
+const watched = (): Promise<unknown> => shim.waitForLog(({ msg }) => msg === 'annotations of pods are watched');
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kubernetes-'));
+});
+afterEach(async () => {
+  try {
+    for (const pod of pods.splice(0)) await pod.remove();
+    await stop();
+  } finally {
+    shim.process.kill('SIGKILL');
+    await server.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+afterAll(() => direct.close());
+
+/** Made by way of the shim, which hears of it so; removed past it, whichever shim there is by then. */
+async function run(spec: PodSpec): Promise<RunningPod> {
+  const { uid, sandboxId, containers, volumes } = await runPod(cri, spec);
+  const running = new RunningPod(direct, uid, sandboxId, containers, volumes);
+  pods.push(running);
+  return running;
+}
+
+/** A pod as kubelet makes it: by CRI, and as the API server has it. */
+async function pod(annotations: PodSpec['annotations'] = {}): Promise<RunningPod> {
+  const resources = { memory_limit_in_bytes: 128 * MI, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+  const running = await run({
+    name: 'web',
+    containers: [{ name: 'a', command: ['sleep', '1000000'], resources, mounts: { cache: '/cache' } }],
+    volumes: [{ name: 'cache', size: 64 * MI }],
+    annotations,
+  });
+  server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations });
+  return running;
+}
+
+const annotate = (running: RunningPod, size: string | undefined): void =>
+  server.annotate(running.uid, { [CACHE]: size });
+
+interface Readiness {
+  readonly ready: boolean;
+  readonly checks: readonly { readonly name: string; readonly ready: boolean; readonly says: string }[];
+}
+async function readiness(): Promise<Readiness> {
+  const { info } = await cri.call<{ info: Record<string, string> }>('Status', { verbose: true });
+  return JSON.parse(info['cri-resize-shim']!) as Readiness;
+}
+const kubernetesCheck = async () => (await readiness()).checks.find(({ name }) => name === 'kubernetes');
+
+describe('an annotation that is changed in Kubernetes', () => {
+  beforeEach(async () => {
+    server = await new ApiServer().start();
+    await start(server.kubeconfig(join(folder, 'kubeconfig')));
+    await watched();
+  });
+
+  test('a memory limit that kubelet has admitted and does not lower: the pod is told why, once', async () => {
+    const running = await pod();
+    const kubelet = new Kubelet(cri);
+    kubelet.runs(running, { containers: { a: 128 } });
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/held', 'bs=1M', 'count=60');
+    kubelet.admit(running, { containers: { a: 48 } });
+    const event = await server.event('MemoryDecreaseDeferred');
+    expect(event).toMatchObject({
+      type: 'Warning',
+      action: 'LowerMemory',
+      regarding: { kind: 'Pod', namespace: 'default', name: 'web', uid: running.uid },
+      note: expect.stringMatching(
+        /^container a of pod default\/web: kubelet is to lower memory.max from 134217728 to 50331648, /,
+      ) as string,
+    });
+    removeFiles();
+  });
+
+  test('resizes the volume under its writer, and the pod is told', async () => {
+    const running = await pod();
+    await cri.exec(running.id('a'), 'sh', '-c', 'echo kept > /cache/file');
+    annotate(running, '96Mi');
+    const event = await server.event('VolumeResized');
+    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(event).toMatchObject({
+      type: 'Normal',
+      note: 'volume cache: 64Mi -> 96Mi, as asked (96Mi)',
+      reportingController: 'cri-resize-shim',
+      reportingInstance: 'node-1',
+      regarding: { kind: 'Pod', namespace: 'default', name: 'web', uid: running.uid },
+    });
+    annotate(running, '25%');
+    expect((await server.event('VolumeResized', 2)).note).toBe('volume cache: 96Mi -> 32Mi, as asked (25%)');
+    expect(running.volume('cache').size).toBe(32 * MI);
+    // From now on it is a quarter of the pod's limit.
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 256 * MI });
+    await expect.poll(() => running.volume('cache').size).toBe(64 * MI);
+    annotate(running, undefined);
+    expect(await cri.exec(running.id('a'), 'cat', '/cache/file')).toBe('kept\n');
+    expect(running.volume('cache').size).toBe(64 * MI);
+    expect(server.events).toHaveLength(2);
+  });
+
+  test('to less than is stored: Deferred with both figures, once; done when files are removed', async () => {
+    const running = await pod();
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+    annotate(running, '16Mi');
+    const event = await server.event('VolumeResizeDeferred');
+    expect(event.type).toBe('Warning');
+    expect(event.note).toContain('asked: 16Mi');
+    expect(event.note).toContain(`cannot shrink from ${64 * MI} to ${16 * MI} bytes: ${24 * MI} are stored in it`);
+    expect(running.volume('cache').size).toBe(64 * MI);
+    // It is tried again meanwhile, and no more is said.
+    const retried = (count: number): Promise<unknown> =>
+      expect
+        .poll(() => shim.log.filter(({ msg }) => msg === 'a deferred resize was tried again').length, {
+          timeout: 60_000,
+        })
+        .toBeGreaterThanOrEqual(count);
+    await retried(3);
+    expect(server.events).toHaveLength(1);
+    await cri.exec(running.id('a'), 'rm', '/cache/file');
+    expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 16Mi, as asked (16Mi)');
+    expect(running.volume('cache').size).toBe(16 * MI);
+  });
+
+  test('to more than the memory limit is carried out, with a warning; nonsense is refused with the reason', async () => {
+    const running = await pod();
+    annotate(running, '160Mi');
+    expect((await server.event('VolumeSizeExceedsMemoryLimit')).note).toMatch(
+      /^volume cache has 160Mi, more than the memory limit of the pod, 128Mi/,
+    );
+    expect(running.volume('cache').size).toBe(160 * MI);
+    annotate(running, 'plenty');
+    expect((await server.event('VolumeResizeInfeasible')).note).toContain('INVALID_ANNOTATION');
+    server.annotate(running.uid, { 'volume.cri-resize-shim.io/none': '8Mi' });
+    expect((await server.event('VolumeResizeInfeasible', 2)).note).toContain('UNKNOWN_VOLUME');
+    expect(running.volume('cache').size).toBe(160 * MI);
+  });
+
+  test('while the shim is away is carried out at its start; what is so already is not asked for again', async () => {
+    const running = await pod({ [CACHE]: '64Mi' });
+    annotate(running, '96Mi');
+    await server.event('VolumeResized');
+    await stop();
+    await start(join(folder, 'kubeconfig'));
+    await watched();
+    // One that is looked at after it: by then the other has been, too.
+    const other = await pod();
+    annotate(other, '32Mi');
+    await server.event('VolumeResized', 2);
+    expect(server.events.map(({ regarding }) => regarding.uid)).toEqual([running.uid, other.uid]);
+    await stop();
+    annotate(running, '48Mi');
+    await start(join(folder, 'kubeconfig'));
+    expect((await server.event('VolumeResized', 3)).note).toBe('volume cache: 96Mi -> 48Mi, as asked (48Mi)');
+    expect(running.volume('cache').size).toBe(48 * MI);
+    expect(server.events).toHaveLength(3);
+  });
+
+  test('of a pod that is known in Kubernetes before it runs here', async () => {
+    const uid = '6f1de7a5-9c3c-4b7e-8f4e-0d6a3b1f2c01';
+    const annotations = { [CACHE]: '96Mi' };
+    server.set({ uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations });
+    const running = await run({
+      uid,
+      name: 'web',
+      containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 128 * MI } }],
+      volumes: [{ name: 'cache', size: 64 * MI }],
+    });
+    await server.event('VolumeResized');
+    expect(running.volume('cache').size).toBe(96 * MI);
+  });
+
+  test('an API server that goes and comes back changes nothing else', async () => {
+    const running = await pod();
+    expect(await kubernetesCheck()).toMatchObject({ ready: true });
+    await server.stop();
+    await expect.poll(async () => (await kubernetesCheck())?.says).toMatch(/^pods are not watched: ECONN/);
+    expect((await readiness()).ready).toBe(true);
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MI });
+    expect(running.read('memory.max')).toBe(String(160 * MI));
+    annotate(running, '96Mi');
+    await server.start();
+    await server.event('VolumeResized');
+    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(shim.log.filter(({ msg }) => msg.startsWith('annotations of pods cannot be watched')).length).toBe(1);
+  });
+});
+
+test('in a cluster: the service account of the pod that the shim runs in, over TLS', async () => {
+  server = await new ApiServer({ server: makeCertificate('kubernetes') }).start();
+  const account = '/var/run/secrets/kubernetes.io/serviceaccount';
+  mkdirSync(account, { recursive: true });
+  writeFileSync(join(account, 'token'), server.token);
+  writeFileSync(join(account, 'ca.crt'), server.tls!.server.certificate);
+  process.env['KUBERNETES_SERVICE_HOST'] = '127.0.0.1';
+  process.env['KUBERNETES_SERVICE_PORT'] = new URL(server.url).port;
+  try {
+    await start('in-cluster');
+    await watched();
+    const running = await pod();
+    annotate(running, '96Mi');
+    await server.event('VolumeResized');
+    expect(running.volume('cache').size).toBe(96 * MI);
+  } finally {
+    delete process.env['KUBERNETES_SERVICE_HOST'];
+    delete process.env['KUBERNETES_SERVICE_PORT'];
+    rmSync(account, { recursive: true });
+  }
+});

@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { CriClient, type Resources } from '../../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
+import { ShimProcess } from '../../../support/cri/shim.ts';
+import { ResizeClient } from '../../../support/resize-api-client.ts';
+
+export const MI = 1024 * 1024;
+const BACKEND = 'unix:///run/containerd/containerd.sock';
+const RESIZE = '/run/cri-resize-shim/bad-input.sock';
+const SLEEP = ['sleep', '1000000'];
+const VOLUME = 'cache';
+
+export const limits = (mebibytes: number, quota = 10_000): Resources => ({
+  memory_limit_in_bytes: mebibytes * MI,
+  cpu_quota: quota,
+  cpu_period: 100_000,
+  cpu_shares: 102,
+});
+
+/** The containers that run, and what they have at the start. Together they are the pod's limit. */
+export const RUNNING: Readonly<Record<string, Resources>> = { a: limits(64), held: limits(96), paused: limits(64) };
+
+/** What the kernel enforces of a cgroup, as far as this kernel has it. */
+const FILES = [
+  ...['memory.max', 'memory.high', 'memory.low', 'memory.min', 'memory.swap.max', 'memory.oom.group'],
+  ...['cpu.max', 'cpu.weight', 'cpuset.cpus', 'cpuset.mems', 'pids.max', 'cgroup.freeze', 'cgroup.procs'],
+];
+
+/** A node with a shim and pods of every kind that a request may meet. */
+export interface BadInputNode {
+  readonly shim: ShimProcess;
+  readonly cri: CriClient;
+  readonly direct: CriClient;
+  readonly api: ResizeClient;
+  /** Containers of {@link RUNNING}; `ended` has ended, `made` was never started, before all `init` has run to its end. */
+  readonly pod: RunningPod;
+  /** Sandboxes without a cgroup of their own. */
+  readonly loners: readonly string[];
+  /** A character with which the ids of several sandboxes begin, and one of several containers. */
+  readonly ambiguous: { readonly pod: string; readonly container: string };
+  /** All that a request could have changed, by what it is. */
+  snapshot(): Promise<Readonly<Record<string, unknown>>>;
+  /** Gives the running containers and the pod what they had, past the shim: what the runtime did without one. */
+  reset(): Promise<void>;
+  stop(): Promise<number | null>;
+}
+
+export async function startNode(): Promise<BadInputNode> {
+  const state = mkdtempSync(join(tmpdir(), 'state-'));
+  const args = ['--resize-listen', `unix://${RESIZE}`, '--state-folder', state];
+  const shim = await ShimProcess.start({ listen: 'unix:///run/cri-resize-shim/bad-input-cri.sock', args });
+  const cri = new CriClient(shim.address);
+  const direct = new CriClient(BACKEND);
+  const api = new ResizeClient(RESIZE);
+  const pod = await makePod(cri);
+  const sandboxes = [pod.sandboxId];
+  while (sandboxes.length < 2 || shared(sandboxes) === undefined)
+    sandboxes.push(await runSandbox(cri, sandboxes.length));
+  const containers = [...pod.containers.values()];
+  const extra: string[] = [];
+  while (shared(containers) === undefined) {
+    extra.push(await makeContainer(cri, pod.sandboxId, `more${extra.length}`));
+    containers.push(...extra.slice(-1));
+  }
+  return {
+    ...{ shim, cri, direct, api, pod },
+    loners: sandboxes.slice(1),
+    ambiguous: { pod: shared(sandboxes) ?? '', container: shared(containers) ?? '' },
+    async snapshot() {
+      const stored = [...pod.containers].map(
+        async ([name, id]) => [`stored ${name}`, (await direct.containerStatus(id)).resources] as const,
+      );
+      return {
+        ...kernelOf(pod),
+        ...Object.fromEntries(await Promise.all(stored)),
+        volume: pod.volume(VOLUME),
+        'state folder': readdirSync(state),
+        'OOM kills': pod.oomKills(),
+      };
+    },
+    async reset() {
+      for (const [name, resources] of Object.entries(RUNNING)) await direct.updateContainer(pod.id(name), resources);
+    },
+    async stop() {
+      for (const client of [cri, direct, api]) client.close();
+      return shim.stop();
+    },
+  };
+}
+
+/** Stops and removes all that {@link startNode} has made. */
+export async function removePods({ direct, pod, loners }: BadInputNode): Promise<void> {
+  await execa('ctr', ['-n', 'k8s.io', 'tasks', 'resume', pod.id('paused')]);
+  for (const id of loners) {
+    await direct.call('StopPodSandbox', { pod_sandbox_id: id });
+    await direct.call('RemovePodSandbox', { pod_sandbox_id: id });
+  }
+  await pod.remove();
+}
+
+async function makePod(cri: CriClient): Promise<RunningPod> {
+  const pod = await runPod(cri, {
+    name: 'web',
+    podMemory: 224 * MI,
+    podCpu: '30000 100000',
+    containers: [
+      { name: 'init', command: ['true'], resources: limits(32), init: true },
+      ...Object.entries(RUNNING).map(([name, resources]) => ({
+        name,
+        command: SLEEP,
+        resources,
+        mounts: { [VOLUME]: '/cache' },
+      })),
+      { name: 'ended', command: SLEEP, resources: limits(48) },
+      { name: 'made', command: SLEEP, resources: limits(48), starts: false as const },
+    ],
+    volumes: [{ name: VOLUME, size: 224 * MI }],
+  });
+  await cri.call('StopContainer', { container_id: pod.id('ended'), timeout: 0 });
+  await cri.exec(pod.id('held'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=40');
+  await cri.exec(pod.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/stored', 'bs=1M', 'count=8');
+  await execa('ctr', ['-n', 'k8s.io', 'tasks', 'pause', pod.id('paused')]);
+  return pod;
+}
+
+function kernelOf(pod: RunningPod): Record<string, string> {
+  const cgroups = [undefined, ...Object.keys(RUNNING)];
+  const read = (file: string, name: string | undefined): [string, string][] => {
+    const folder = name === undefined ? pod.cgroup : join(pod.cgroup, pod.id(name));
+    return existsSync(join(folder, file)) ? [[`${name ?? 'pod'} ${file}`, pod.read(file, name)]] : [];
+  };
+  return Object.fromEntries(cgroups.flatMap((name) => FILES.flatMap((file) => read(file, name))));
+}
+
+/** A sandbox on the node's network, without a cgroup parent. */
+async function runSandbox(cri: CriClient, index: number): Promise<string> {
+  const metadata = { name: `loner${index}`, uid: randomUUID(), namespace: 'default', attempt: 0 };
+  const config = { metadata, linux: { security_context: { namespace_options: { network: 2 } } } };
+  const { pod_sandbox_id } = await cri.call<{ pod_sandbox_id: string }>('RunPodSandbox', { config });
+  return pod_sandbox_id;
+}
+
+/** Made and not started: another id. */
+export async function makeContainer(cri: CriClient, sandboxId: string, name: string): Promise<string> {
+  const { container_id } = await cri.call<{ container_id: string }>('CreateContainer', {
+    pod_sandbox_id: sandboxId,
+    sandbox_config: { metadata: { name: 'web', uid: randomUUID(), namespace: 'default', attempt: 0 } },
+    config: {
+      metadata: { name, attempt: 0 },
+      image: { image: 'localhost/busybox:1' },
+      command: SLEEP,
+      linux: { resources: limits(32), security_context: { namespace_options: { network: 2 } } },
+    },
+  });
+  return container_id;
+}
+
+/** A first character that several ids have. */
+const shared = (ids: readonly string[]): string | undefined =>
+  ids.map((id) => id.slice(0, 1)).find((first, index, all) => all.indexOf(first) !== index);

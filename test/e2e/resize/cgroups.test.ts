@@ -1,0 +1,307 @@
+import { execFileSync, spawn } from 'node:child_process';
+import type { ChildProcessByStdio } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { CgroupWrite } from '../../../src/cgroups/index.ts';
+import {
+  CGROUP_ROOT,
+  CgroupTree,
+  cgroupOfPid,
+  cgroupVersion,
+  isCgroupVanished,
+  isFileMissing,
+  weightOfShares,
+} from '../../../src/cgroups/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+
+// The real thing: cgroup v2 of the test node's kernel, as root.
+const MiB = 1024 * 1024;
+const parent = `/shim-e2e-${process.pid}`;
+const pod = `${parent}/pod1`;
+const inRoot = (path: string): string => join(CGROUP_ROOT, path);
+const kernelSays = (file: string, cgroup = pod): string => readFileSync(inRoot(`${cgroup}/${file}`), 'utf8').trim();
+const tree = new CgroupTree();
+
+/** A small process in a cgroup, which does what it is told and says when it is done. */
+class Tenant {
+  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #answers: AsyncIterator<string>;
+  static readonly #script = `$| = 1; my @held;
+    while (<STDIN>) { chomp; my ($do, $what) = split / /, $_, 2;
+      if ($do eq "hold") { my $x = ""; vec($x, $what - 1, 8) = 1; push @held, \\$x; }
+      if ($do eq "run") { system($what) == 0 or print("failed\\n"), next; }
+      print "done\\n"; }`;
+
+  constructor(cgroup: string) {
+    // Enters the cgroup first, so that every page of it is charged there.
+    this.#child = spawn(
+      'sh',
+      ['-c', 'echo $$ > "$0" && exec perl -e "$1"', inRoot(`${cgroup}/cgroup.procs`), Tenant.#script],
+      {
+        stdio: ['pipe', 'pipe', 'inherit'],
+      },
+    );
+    this.#answers = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  get alive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  async tell(command: string): Promise<void> {
+    this.#child.stdin.write(`${command}\n`);
+    const { value } = (await this.#answers.next()) as { value: unknown };
+    expect(value, command).toBe('done');
+  }
+
+  async end(): Promise<void> {
+    if (!this.alive) return;
+    const ended = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await ended;
+  }
+}
+
+const tenants: Tenant[] = [];
+const tenantIn = (cgroup: string): Tenant => {
+  const tenant = new Tenant(cgroup);
+  tenants.push(tenant);
+  return tenant;
+};
+
+beforeAll(() => {
+  mkdirSync(inRoot(parent));
+  writeFileSync(inRoot(`${parent}/cgroup.subtree_control`), '+cpu +memory +pids');
+});
+afterAll(() => rmdirSync(inRoot(parent)));
+beforeEach(() => mkdirSync(inRoot(pod)));
+afterEach(async () => {
+  for (const tenant of tenants.splice(0)) await tenant.end();
+  if (tree.exists(pod)) rmdirSync(inRoot(pod));
+});
+
+describe('limits on the kernel', () => {
+  it('are read as a fresh cgroup has them', async () => {
+    expect(await tree.readLimits(pod)).toEqual({
+      memoryMax: 'max',
+      cpuMax: { quota: 'max', period: 100_000 },
+      cpuWeight: 100,
+    });
+    const swap = statSync(inRoot(`${pod}/memory.swap.max`), { throwIfNoEntry: false }) ? 'max' : undefined;
+    expect(tree.readSwapMax(pod)).toBe(swap);
+  });
+
+  it('come back as they were written, memory rounded down to a page', async () => {
+    const step = { file: 'memory.max', value: bytes(100_000_000) } as const;
+    expect(await tree.write(pod, step)).toEqual({ outcome: 'written', found: '99999744' });
+    expect(kernelSays('memory.max')).toBe('99999744');
+    expect((await tree.readLimits(pod)).memoryMax).toBe(99_999_744);
+    // the same again, and what it was rounded to: the kernel has it
+    expect(await tree.write(pod, step)).toEqual({ outcome: 'unchanged', found: '99999744' });
+    expect(await tree.write(pod, { ...step, value: bytes(99_999_744) })).toMatchObject({ outcome: 'unchanged' });
+    // one page more is another limit
+    expect(await tree.write(pod, { ...step, value: bytes(99_999_744 + 4096) })).toMatchObject({ outcome: 'written' });
+    expect(await tree.write(pod, { ...step, value: 'max' })).toEqual({ outcome: 'written', found: 'max' });
+    expect(kernelSays('memory.max')).toBe('max');
+  });
+
+  it.each(['memory.high', 'memory.low', 'memory.min'] as const)('%s: the same', async (file) => {
+    await tree.write(pod, { file, value: bytes(64 * MiB) });
+    expect(kernelSays(file)).toBe(String(64 * MiB));
+  });
+
+  it('cpu.max: quota, period and none', async () => {
+    for (const [quota, period, found] of [
+      [microseconds(50_000), 100_000, '50000 100000'],
+      [microseconds(1000), 1_000_000, '1000 1000000'],
+      [microseconds(50_000), 1000, '50000 1000'],
+      ['max', 50_000, 'max 50000'],
+    ] as const) {
+      const step = { file: 'cpu.max', value: { quota, period: microseconds(period) } } as const;
+      expect(await tree.write(pod, step)).toEqual({ outcome: 'written', found });
+      expect(kernelSays('cpu.max')).toBe(found);
+      expect(await tree.write(pod, step)).toEqual({ outcome: 'unchanged', found });
+    }
+  });
+
+  it('cpu.weight: every weight that shares give comes back', async () => {
+    const shares = [2, 3, 10, 102, 512, 1000, 1024, 2048, 4096, 10240, 65536, 262143, 262144].map(cpuShares);
+    const weights = shares.flatMap((value) => [weightOfShares(value, 'old'), weightOfShares(value, 'new')]);
+    for (const weight of [...weights, ...[1, 2, 99, 101, 9999].map(cpuWeight)]) {
+      await tree.write(pod, { file: 'cpu.weight', value: weight });
+      expect(kernelSays('cpu.weight')).toBe(String(weight));
+    }
+  });
+
+  it('cpu.weight of an idle cgroup is the least that this kernel prints: 0, or 1 in newer ones', async () => {
+    await tree.write(pod, { file: 'unified', key: 'cpu.idle', value: '1' });
+    const { cpuWeight: weight } = await tree.readLimits(pod);
+    expect(weight).toBe(Number(kernelSays('cpu.weight')));
+    expect(weight).toBeLessThanOrEqual(1);
+  });
+
+  it('unified: written, read back as the kernel prints it', async () => {
+    const group = { file: 'unified', key: 'memory.oom.group', value: '1' } as const;
+    expect(await tree.write(pod, group)).toEqual({ outcome: 'written', found: '1' });
+    expect(await tree.write(pod, group)).toEqual({ outcome: 'unchanged', found: '1' });
+    const high = { file: 'unified', key: 'memory.high', value: '100M' } as const;
+    expect(await tree.write(pod, high)).toEqual({ outcome: 'written', found: String(100 * MiB) });
+  });
+});
+
+describe('what the kernel refuses', () => {
+  it.each<[CgroupWrite, object]>([
+    [
+      { file: 'unified', key: 'memory.high', value: 'plenty' },
+      { code: 3, context: { errno: 'EINVAL', asked: 'plenty' } },
+    ],
+    [
+      { file: 'unified', key: 'pids.max', value: '-5' },
+      { code: 3, context: { errno: 'EINVAL' } },
+    ],
+    // The burst that is set is more than this quota: the kernel says so only now.
+    [
+      { file: 'cpu.max', value: { quota: microseconds(10_000), period: microseconds(100_000) } },
+      { code: 3, context: { errno: 'EINVAL', asked: '10000 100000' } },
+    ],
+  ])('is an error with file, value and errno, and nothing has changed: %j', async (step, error) => {
+    await tree.write(pod, { file: 'cpu.max', value: { quota: microseconds(40_000), period: microseconds(100_000) } });
+    await tree.write(pod, { file: 'unified', key: 'cpu.max.burst', value: '40000' });
+    const file = step.file === 'unified' ? step.key : step.file;
+    const before = kernelSays(file);
+    await expect(tree.write(pod, step)).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED', ...error });
+    await expect(tree.write(pod, step)).rejects.toMatchObject({ context: { file: inRoot(`${pod}/${file}`) } });
+    expect(kernelSays(file)).toBe(before);
+  });
+
+  it('a file that this kernel does not have is missing, with the cgroup there', async () => {
+    const step = { file: 'unified', key: 'memory.no.such.thing', value: '1' } as const;
+    await expect(tree.write(pod, step)).rejects.toSatisfy(isFileMissing);
+  });
+});
+
+describe('a cgroup that goes', () => {
+  it('is not there afterwards, and everything says so', async () => {
+    rmdirSync(inRoot(pod));
+    expect(tree.exists(pod)).toBe(false);
+    await expect(tree.readLimits(pod)).rejects.toSatisfy(isCgroupVanished);
+    await expect(tree.readMemoryUse(pod)).rejects.toSatisfy(isCgroupVanished);
+    await expect(tree.write(pod, { file: 'memory.max', value: 'max' })).rejects.toSatisfy(isCgroupVanished);
+    expect(() => tree.children(pod)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+  });
+
+  it('in the middle of any call ends it well or as vanished, never otherwise', async () => {
+    const outcomes = new Set<string>();
+    for (let round = 0; round < 60; round += 1) {
+      if (!tree.exists(pod)) mkdirSync(inRoot(pod));
+      const calls = [
+        tree.readMemoryUse(pod),
+        tree.write(pod, { file: 'memory.max', value: bytes((round + 1) * MiB) }),
+        tree.readMemoryUse(pod),
+        tree.write(pod, { file: 'cpu.weight', value: cpuWeight(round + 200) }),
+      ];
+      // Some turns of the event loop later, so that the end falls into another place each time.
+      for (let turn = 0; turn < round % 12; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+      rmdirSync(inRoot(pod));
+      for (const outcome of await Promise.allSettled(calls)) {
+        if (outcome.status === 'rejected') expect(isCgroupVanished(outcome.reason), String(outcome.reason)).toBe(true);
+        outcomes.add(outcome.status);
+      }
+    }
+    expect(outcomes).toContain('rejected');
+  });
+});
+
+describe('memory in use', () => {
+  const volume = mkdtempSync(join(tmpdir(), 'cgroup-volume-'));
+  afterEach(() => execFileSync('sh', ['-c', 'umount "$0" 2>/dev/null; true', volume]));
+  afterAll(() => rmSync(volume, { recursive: true }));
+  const near = (found: number, expected: number): void => {
+    expect(found).toBeGreaterThan(expected - MiB);
+    expect(found).toBeLessThan(expected + 3 * MiB);
+  };
+
+  it('tells what cannot be reclaimed from what can', async () => {
+    const tenant = tenantIn(pod);
+    await tenant.tell('warm up');
+    const start = await tree.readMemoryUse(pod);
+    expect(start.current).toBe(Number(kernelSays('memory.current')));
+
+    await tenant.tell(`hold ${30 * MiB}`);
+    const anonymous = await tree.readMemoryUse(pod);
+    near(anonymous.anon - start.anon, 30 * MiB);
+    near(anonymous.unreclaimable - start.unreclaimable, 30 * MiB);
+
+    // As kubelet mounts a volume. Its pages are shmem, and unevictable as well: they count once.
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,noswap', 'tmpfs', volume]);
+    await tenant.tell(`run dd if=/dev/zero of=${volume}/data bs=1M count=20 status=none`);
+    const stored = await tree.readMemoryUse(pod);
+    near(stored.shmem - anonymous.shmem, 20 * MiB);
+    near(stored.unevictable - anonymous.unevictable, 20 * MiB);
+    near(stored.unreclaimable - anonymous.unreclaimable, 20 * MiB);
+
+    // Page cache of a file that nobody else has read: in use, and all of it reclaimable.
+    const file = join(import.meta.dirname, '../../../node_modules/typescript/lib/typescript.js');
+    writeFileSync('/proc/sys/vm/drop_caches', '1');
+    await tenant.tell(`run cat ${file} > /dev/null`);
+    const cached = await tree.readMemoryUse(pod);
+    expect(cached.file - stored.file).toBeGreaterThan(statSync(file).size - MiB);
+    expect(cached.current - stored.current).toBeGreaterThan(statSync(file).size - MiB);
+    expect(cached.unreclaimable - stored.unreclaimable).toBeLessThan(2 * MiB);
+    expect(cached.unreclaimable).toBeLessThanOrEqual(cached.current);
+  });
+
+  it('the figure is what decides: a limit just over it kills nobody, one under it does', async () => {
+    const tenant = tenantIn(pod);
+    await tenant.tell(`hold ${40 * MiB}`);
+    const { unreclaimable, oomKills } = await tree.readMemoryUse(pod);
+    expect(oomKills).toBe(0);
+    await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable + 2 * MiB) });
+    await tenant.tell('still there');
+    expect((await tree.readMemoryUse(pod)).oomKills).toBe(0);
+
+    await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable - 16 * MiB) });
+    await expect(tenant.tell(`hold ${MiB}`)).rejects.toThrow(/hold/);
+    expect((await tree.readMemoryUse(pod)).oomKills).toBe(1);
+  });
+
+  it('a write under what is in use kills nobody by itself on this kernel, and returns at once', async () => {
+    const tenant = tenantIn(pod);
+    await tenant.tell(`hold ${40 * MiB}`);
+    const step = { file: 'memory.max', value: bytes(8 * MiB) } as const;
+    expect(await tree.write(pod, step)).toMatchObject({ outcome: 'written' });
+    // Not a charge has been made since: only the next one would kill.
+    expect(kernelSays('memory.events')).toContain('oom_kill 0');
+    expect(await tree.write(pod, { ...step, value: 'max' })).toMatchObject({ outcome: 'written' });
+    await tenant.tell(`hold ${MiB}`);
+    expect(tenant.alive).toBe(true);
+  });
+});
+
+describe('the cgroup of a process', () => {
+  it('is where the kernel has it, until it has ended', async () => {
+    const tenant = tenantIn(pod);
+    await tenant.tell('be there');
+    expect(await cgroupOfPid(tenant.pid)).toBe(pod);
+    const { pid } = tenant;
+    await tenant.end();
+    expect(await cgroupOfPid(pid)).toBeUndefined();
+  });
+
+  it('lies in a version 2 file system, with its siblings', async () => {
+    expect(await cgroupVersion()).toBe(2);
+    expect(await cgroupVersion('/proc')).toBe(1);
+    mkdirSync(inRoot(`${parent}/pod2`));
+    expect([...tree.children(parent)].sort()).toEqual(['pod1', 'pod2']);
+    rmdirSync(inRoot(`${parent}/pod2`));
+  });
+});

@@ -1,0 +1,214 @@
+import { closeSync, openSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient, type Resources } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';
+import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+
+const MI = 1024 * 1024;
+// A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
+const outside = process.env['NODE_OUT'] ?? '';
+const big = join(outside, 'big');
+const written = join(outside, 'written');
+
+let shim: ShimProcess;
+let cri: CriClient;
+const pods: RunningPod[] = [];
+const tenants: Tenant[] = [];
+
+beforeAll(async () => {
+  // All holes: takes no room outside, and as much page cache as any other.
+  closeSync(openSync(big, 'w'));
+  truncateSync(big, 200 * MI);
+  shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
+  cri = new CriClient(shim.address);
+});
+
+afterEach(async () => {
+  for (const tenant of tenants.splice(0)) await tenant.end();
+  for (const pod of pods.splice(0)) await pod.remove();
+});
+
+afterAll(async () => {
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+  for (const file of [big, written]) rmSync(file, { force: true });
+});
+
+const memory = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MI });
+
+async function makePod(mebibytes: number): Promise<RunningPod> {
+  const pod = await runPod(cri, {
+    name: 'web',
+    containers: [
+      {
+        name: 'a',
+        command: ['sleep', '1000000'],
+        resources: { ...memory(mebibytes), cpu_quota: 100_000, cpu_period: 100_000 },
+      },
+    ],
+  });
+  pods.push(pod);
+  return pod;
+}
+
+async function tenantIn(pod: RunningPod): Promise<Tenant> {
+  const tenant = await Tenant.in(cgroupOf(pod.cgroup, pod.id('a')));
+  tenants.push(tenant);
+  return tenant;
+}
+
+interface Refusal {
+  readonly code: number;
+  readonly details: string;
+}
+
+const outcomeOf = (call: Promise<unknown>): Promise<Refusal | undefined> =>
+  call.then(
+    () => undefined,
+    (error: unknown) => error as Refusal,
+  );
+
+/** All that a resize may change, and that it must not. */
+const stateOf = (pod: RunningPod): Record<string, string> =>
+  Object.fromEntries(
+    ['memory.max', 'memory.high'].flatMap((file) => [
+      [`pod ${file}`, pod.read(file)],
+      [`container ${file}`, pod.read(file, 'a')],
+    ]),
+  );
+
+const lowered = (mebibytes: number): Record<string, string> => ({
+  'pod memory.max': String(mebibytes * MI),
+  'pod memory.high': 'max',
+  'container memory.max': String(mebibytes * MI),
+  'container memory.high': 'max',
+});
+
+const useOf = (pod: RunningPod): number => Number(pod.read('memory.current', 'a'));
+
+test('200 MiB of page cache and 40 MiB of anonymous memory: from 256 to 64 MiB, and no further', async () => {
+  const pod = await makePod(256);
+  const pid = await cri.pidOf(pod.id('a'));
+  const tenant = await tenantIn(pod);
+  await tenant.tell('hold', 40 * MI);
+  await tenant.tell('read', big);
+  expect(useOf(pod)).toBeGreaterThan(220 * MI);
+
+  const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MI;
+  const earlier = shim.log.filter(isReclaimed).length;
+  await cri.updateContainer(pod.id('a'), memory(64));
+  expect(stateOf(pod)).toEqual(lowered(64));
+  expect(useOf(pod)).toBeLessThan(64 * MI);
+  expect(pod.oomKills()).toBe(0);
+  const line = await shim.waitForLog(isReclaimed, earlier + 1);
+  expect(line).toMatchObject({ container: 'a', target: 64 * MI });
+
+  const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(32)));
+  expect(refusal?.code).toBe(9);
+  expect(refusal?.details).toContain(String(32 * MI));
+  const found = Number(/(\d+) bytes are in use that cannot be reclaimed/.exec(refusal?.details ?? '')?.[1]);
+  expect(found).toBeGreaterThan(40 * MI);
+  expect(found).toBeLessThan(64 * MI);
+  expect(stateOf(pod)).toEqual(lowered(64));
+  expect(pod.oomKills()).toBe(0);
+  expect(await cri.pidOf(pod.id('a'))).toBe(pid);
+  await tenant.tell('nothing');
+});
+
+describe('a process that allocates fast meanwhile', () => {
+  test('page cache, and memory that it gives back: lowered, in every round', async () => {
+    const pod = await makePod(256);
+    const tenant = await tenantIn(pod);
+    await tenant.tell('churn', big, 24 * MI);
+    for (let round = 0; round < 3; round += 1) {
+      await cri.updateContainer(pod.id('a'), memory(64));
+      expect(stateOf(pod)).toEqual(lowered(64));
+      await cri.updateContainer(pod.id('a'), memory(256));
+    }
+    expect(pod.oomKills()).toBe(0);
+    await tenant.tell('nothing');
+  });
+
+  test('all that its limit allows: lowered, or at its old limit, and never killed', async () => {
+    const outcomes = new Set<string>();
+    // The file has 200 of the 256 MiB in each round in which the pods before it have given its pages up. Without it there is room for the last.
+    for (const [head, beside] of [
+      [0, big],
+      [16, big],
+      [32, big],
+      [40, big],
+      [64, undefined],
+      [80, undefined],
+      [88, undefined],
+      [120, undefined],
+    ] as const) {
+      const pod = await makePod(256);
+      const tenant = await tenantIn(pod);
+      if (beside !== undefined) await tenant.tell('read', beside);
+      // How far it has come when the limit is lowered differs from round to round.
+      await tenant.tell('grow');
+      while (Number(/^anon (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1]) < head * MI)
+        await new Promise((resolve) => setImmediate(resolve));
+      const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(96)));
+      expect(refusal === undefined || [4, 9].includes(refusal.code), refusal?.details).toBe(true);
+      expect(stateOf(pod)).toEqual(lowered(refusal === undefined ? 96 : 256));
+      outcomes.add(refusal === undefined ? 'lowered' : 'refused');
+      await tenant.tell('nothing');
+      expect(pod.oomKills()).toBe(0);
+    }
+    expect(outcomes).toContain('refused');
+  });
+});
+
+test('page cache that is to be written back first', async () => {
+  const pod = await makePod(256);
+  const tenant = await tenantIn(pod);
+  await tenant.tell('hold', 20 * MI);
+  await tenant.tell('dirty', written, 150 * MI);
+  expect(Number(/^file (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1])).toBeGreaterThan(100 * MI);
+  await cri.updateContainer(pod.id('a'), memory(64));
+  expect(stateOf(pod)).toEqual(lowered(64));
+  expect(pod.oomKills()).toBe(0);
+  const content = readFileSync(written);
+  expect(content.length).toBe(150 * MI);
+  expect(content.equals(Buffer.alloc(150 * MI, 'd'))).toBe(true);
+});
+
+test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are answered meanwhile', async () => {
+  const [busy, other] = [await makePod(256), await makePod(128)];
+  const tenant = await tenantIn(busy);
+  await tenant.tell('read', big);
+  // Page cache that could be reclaimed by its kind, and that the kernel spares as long as reclaim begins at the pod.
+  writeFileSync(join(cgroupOf(busy.cgroup, busy.id('a')), 'memory.min'), String(220 * MI));
+  const before = stateOf(busy);
+  const request = { pod_sandbox_id: busy.sandboxId, resources: memory(64) };
+  const over = new AbortController();
+  const start = performance.now();
+  const lowering = outcomeOf(cri.call('UpdatePodSandboxResources', request, 8000)).finally(() => over.abort());
+  const elsewhere = (async (): Promise<void> => {
+    await cri.updateContainer(other.id('a'), memory(64));
+    expect(over.signal.aborted).toBe(false);
+  })();
+  const waits: number[] = [];
+  while (!over.signal.aborted) {
+    const asked = performance.now();
+    await cri.version();
+    waits.push(performance.now() - asked);
+  }
+  const refusal = await lowering;
+  const took = performance.now() - start;
+  await elsewhere;
+  expect(refusal?.code).toBe(4);
+  // Our own answer, with both figures, before the caller's time was up.
+  expect(refusal?.details).toContain(`could not be brought under ${64 * MI} bytes`);
+  expect(refusal?.details).toMatch(/: 2\d{8} bytes are in use/);
+  expect(took).toBeGreaterThan(4000);
+  expect(stateOf(busy)).toEqual(before);
+  expect(busy.oomKills()).toBe(0);
+  expect(stateOf(other)).toEqual(lowered(64));
+  expect(waits.length).toBeGreaterThan(20);
+  // Nobody waits for the reclaim: a machine that is busy with other things makes them wait as well, but not as long.
+  expect(Math.max(...waits)).toBeLessThan(took / 2);
+});

@@ -1,0 +1,368 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient, type Resources } from '../../support/cri/client.ts';
+import type { RunningPod } from '../../support/cri/pod.ts';
+import { type PodSpec, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { PodWatcher } from '../../watch/watcher.ts';
+
+const MI = 1024 * 1024;
+const BACKEND = 'unix:///run/containerd/containerd.sock';
+
+let shim: ShimProcess;
+let cri: CriClient;
+let direct: CriClient;
+const pods: RunningPod[] = [];
+
+beforeAll(async () => {
+  shim = await ShimProcess.start();
+  cri = new CriClient(shim.address);
+  direct = new CriClient(BACKEND);
+});
+
+afterEach(async () => {
+  for (const pod of pods.splice(0)) await pod.remove();
+});
+
+afterAll(async () => {
+  cri.close();
+  direct.close();
+  expect(await shim.stop()).toBe(0);
+});
+
+const limits = (mebibytes: number, quota: number, shares = 102): Resources => ({
+  memory_limit_in_bytes: mebibytes * MI,
+  cpu_quota: quota,
+  cpu_period: 100_000,
+  cpu_shares: shares,
+});
+
+const SLEEP = ['sleep', '1000000'];
+
+async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
+  const running = await runPod(cri, {
+    name: 'web',
+    containers: [
+      { name: 'a', command: SLEEP, resources: limits(64, 10_000), mounts: { cache: '/cache' } },
+      { name: 'b', command: SLEEP, resources: limits(128, 20_000) },
+    ],
+    volumes: [{ name: 'cache', size: 192 * MI }],
+    ...spec,
+  });
+  pods.push(running);
+  return running;
+}
+
+/** What the runtime itself keeps of UpdatePodSandboxResources. */
+async function storedBy(client: CriClient, sandboxId: string): Promise<unknown> {
+  const request = { pod_sandbox_id: sandboxId, verbose: true };
+  const { info } = await client.call<{ info: { info: string } }>('PodSandboxStatus', request);
+  const { resources, overhead } = JSON.parse(info.info) as { resources?: object; overhead?: object };
+  return { ...(resources && { resources }), ...(overhead && { overhead }) };
+}
+
+/** The steps of a pod's first, second, ... resize, as the log tells them. */
+async function stepsOf(running: RunningPod, number = 1): Promise<string[]> {
+  const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId, number);
+  return (line['steps'] as { step: string }[]).map(({ step }) => step);
+}
+
+const refusal = (promise: Promise<unknown>): Promise<{ code: number; details: string }> =>
+  promise.then(
+    () => {
+      throw new Error('was not refused');
+    },
+    (error: unknown) => error as { code: number; details: string },
+  );
+
+describe('UpdateContainerResources', () => {
+  test('a tight pod limit is raised before and lowered after, and nothing is above it at any instant', async () => {
+    const running = await pod();
+    const pids = await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))));
+    const watcher = await PodWatcher.watch(running);
+    for (let round = 0; round < 10; round += 1) {
+      await cri.updateContainer(running.id('a'), limits(256, 30_000));
+      expect(running.read('memory.max')).toBe(String((256 + 128) * MI));
+      expect(running.read('cpu.max')).toBe('50000 100000');
+      expect(running.read('memory.max', 'a')).toBe(String(256 * MI));
+      expect(running.read('cpu.max', 'a')).toBe('30000 100000');
+      await cri.updateContainer(running.id('a'), limits(64, 10_000));
+      expect(running.read('memory.max')).toBe(String((64 + 128) * MI));
+      expect(running.read('cpu.max')).toBe('30000 100000');
+      expect(running.read('memory.max', 'a')).toBe(String(64 * MI));
+    }
+    const report = await watcher.report();
+    expect(report.violations).toEqual([]);
+    expect(report.readings).toBeGreaterThan(100);
+    // Both ends of each resize were seen, so the watcher did look while they happened.
+    expect(report.seen).toContain(`memory: containers ${384 * MI}, pod ${384 * MI}`);
+    expect(report.seen).toContain(`memory: containers ${192 * MI}, pod ${192 * MI}`);
+    expect(running.oomKills()).toBe(0);
+    expect(await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))))).toEqual(pids);
+  });
+
+  test('the watcher does see a sum above the pod limit', async () => {
+    const running = await pod();
+    const watcher = await PodWatcher.watch(running);
+    // Past the shim: as without it.
+    await direct.updateContainer(running.id('a'), limits(256, 30_000));
+    const { violations } = await watcher.report();
+    expect(violations).not.toEqual([]);
+  });
+
+  test('one goes up while the other goes down', async () => {
+    const running = await pod();
+    await cri.updateContainer(running.id('a'), limits(96, 5000));
+    expect(running.read('memory.max')).toBe(String((96 + 128) * MI));
+    expect(running.read('cpu.max')).toBe('25000 100000');
+    expect(await stepsOf(running)).toEqual([
+      `pod memory.max ${192 * MI} -> ${224 * MI}`,
+      'runtime',
+      'pod cpu.max 30000 100000 -> 25000 100000',
+      `volume cache ${192 * MI} -> ${224 * MI}`,
+    ]);
+  });
+
+  test('a looser pod limit stays until the sum passes it, and max stays max', async () => {
+    const running = await pod({ podMemory: 512 * MI, podCpu: 'max 100000' });
+    await cri.updateContainer(running.id('a'), limits(256, 30_000));
+    expect(running.read('memory.max')).toBe(String(512 * MI));
+    await cri.updateContainer(running.id('a'), limits(448, 30_000));
+    expect(running.read('memory.max')).toBe(String((448 + 128) * MI));
+    expect(running.read('cpu.max')).toBe('max 100000');
+  });
+
+  test('kubelet in the lead: it raises the pod first, lowers it last, and finds nothing undone', async () => {
+    const running = await pod();
+    writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MI));
+    await cri.updateContainer(running.id('a'), limits(128, 10_000));
+    expect(running.read('memory.max')).toBe(String(256 * MI));
+    await cri.updateContainer(running.id('a'), limits(64, 10_000));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MI));
+    expect(running.read('memory.max')).toBe(String(192 * MI));
+  });
+
+  test('a truncated id', async () => {
+    const running = await pod();
+    await cri.updateContainer(running.id('a').slice(0, 13), limits(96, 10_000));
+    expect(running.read('memory.max', 'a')).toBe(String(96 * MI));
+    expect(running.read('memory.max')).toBe(String((96 + 128) * MI));
+  });
+
+  test('an unknown id: the backend answers, as it does without us', async () => {
+    const [ours, theirs] = await Promise.all(
+      [cri, direct].map((client) => refusal(client.updateContainer('feedfacefeedface', limits(64, 10_000)))),
+    );
+    expect(ours).toMatchObject({ code: 5, details: theirs!.details });
+  });
+
+  test('under what cannot be reclaimed: refused with the figures, nothing changed', async () => {
+    const running = await pod();
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
+    const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')]);
+    const error = await refusal(cri.updateContainer(running.id('b'), limits(32, 20_000)));
+    expect(error.code).toBe(9);
+    expect(error.details).toContain(String(32 * MI));
+    expect(error.details).toMatch(/\d+ bytes are in use that cannot be reclaimed/);
+    expect(['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')])).toEqual(before);
+    expect(running.oomKills()).toBe(0);
+  });
+
+  test('a failing runtime: its container and the pod go back, however far it came', async () => {
+    const running = await pod();
+    const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')]);
+    // The kernel refuses this key, so runc fails after the shim has raised the pod.
+    const broken = { ...limits(256, 30_000), unified: { 'memory.nonsense': '1' } };
+    const ours = await refusal(cri.updateContainer(running.id('a'), broken));
+    expect(['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')])).toEqual(before);
+    // Without a shim the runtime leaves what it had written.
+    const theirs = await refusal(direct.updateContainer(running.id('a'), broken));
+    expect(ours.code).toBe(theirs.code);
+  });
+
+  test('created and exited containers: the runtime stores the values, no cgroup is touched', async () => {
+    const running = await pod();
+    await cri.call('StopContainer', { container_id: running.id('a'), timeout: 0 });
+    await cri.updateContainer(running.id('a'), limits(256, 30_000));
+    expect(running.read('memory.max')).toBe(String(192 * MI));
+  });
+
+  test('a request that cannot be understood is forwarded as it came', async () => {
+    const error = await refusal(cri.call('UpdateContainerResources', { container_id: '' }));
+    const without = await refusal(direct.call('UpdateContainerResources', { container_id: '' }));
+    expect({ code: error.code, details: error.details }).toEqual({ code: without.code, details: without.details });
+  });
+});
+
+describe('UpdatePodSandboxResources', () => {
+  const podLimits: Resources = {
+    memory_limit_in_bytes: 512 * MI,
+    cpu_quota: 80_000,
+    cpu_period: 100_000,
+    cpu_shares: 1024,
+  };
+
+  test('is applied to the pod cgroup, answered, and does nothing the second time', async () => {
+    const running = await pod();
+    await cri.updatePod(running.sandboxId, podLimits);
+    expect(running.read('memory.max')).toBe(String(512 * MI));
+    expect(running.read('cpu.max')).toBe('80000 100000');
+    expect(running.read('cpu.weight')).toBe('39');
+    const resizes = (): number => shim.log.filter((line) => line.msg === 'pod resized').length;
+    const before = resizes();
+    await cri.updatePod(running.sandboxId, podLimits);
+    expect(resizes()).toBe(before);
+    await cri.updatePod(running.sandboxId, { memory_limit_in_bytes: -1 });
+    expect(running.read('memory.max')).toBe('max');
+    expect(running.read('cpu.max')).toBe('80000 100000');
+  });
+
+  test('overhead is added', async () => {
+    const running = await pod();
+    await cri.updatePod(running.sandboxId, podLimits, {
+      overhead: { memory_limit_in_bytes: 16 * MI, cpu_quota: 5000, cpu_period: 100_000 },
+    });
+    expect(running.read('memory.max')).toBe(String(528 * MI));
+    expect(running.read('cpu.max')).toBe('85000 100000');
+  });
+
+  test('a runtime that has the call gets it too, and only what was admitted', async () => {
+    const running = await pod();
+    const overhead = { memory_limit_in_bytes: 16 * MI, cpu_quota: 5000, cpu_period: 100_000 };
+    await cri.updatePod(running.sandboxId, podLimits, { overhead });
+    const stored = await storedBy(direct, running.sandboxId);
+    // Before containerd 2.3 the call is not there, and nothing keeps what it says.
+    const isKept = await direct.updatePod(running.sandboxId, podLimits, { overhead }).then(
+      () => true,
+      () => false,
+    );
+    expect(stored).toEqual(isKept ? { resources: { linux: podLimits }, overhead: { linux: overhead } } : {});
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
+    await refusal(cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MI }));
+    expect(await storedBy(direct, running.sandboxId)).toEqual(stored);
+  });
+
+  test('under what cannot be reclaimed: refused, nothing changed', async () => {
+    const running = await pod();
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
+    const error = await refusal(
+      cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MI, cpu_quota: 80_000 }),
+    );
+    expect(error.code).toBe(9);
+    expect(running.read('memory.max')).toBe(String(192 * MI));
+    expect(running.read('cpu.max')).toBe('30000 100000');
+  });
+});
+
+describe('ContainerStatus', () => {
+  test('says what the kernel says', async () => {
+    const running = await pod();
+    const reported = async (client: CriClient) => (await client.containerStatus(running.id('a'))).resources!.linux!;
+    const untouched = await reported(cri);
+    expect(untouched).toEqual(await reported(direct));
+    expect(untouched).toMatchObject({ cpu_shares: 102, cpu_quota: 10_000, memory_limit_in_bytes: 64 * MI });
+    writeFileSync(join(running.cgroup, running.id('a'), 'memory.max'), String(48 * MI));
+    writeFileSync(join(running.cgroup, running.id('a'), 'cpu.max'), 'max 100000');
+    const changed = await reported(cri);
+    expect(changed).toMatchObject({ cpu_shares: 102, cpu_quota: -1, memory_limit_in_bytes: 48 * MI });
+    expect(changed.oom_score_adj).toBe(untouched.oom_score_adj);
+    expect(await reported(direct)).toEqual(untouched);
+  });
+
+  test('follows an update, on the way and past us', async () => {
+    const running = await pod();
+    await cri.updateContainer(running.id('a'), limits(96, 15_000, 512));
+    expect((await cri.containerStatus(running.id('a'))).resources!.linux).toMatchObject(limits(96, 15_000, 512));
+  });
+});
+
+describe('volumes', () => {
+  test('one that follows the pod limit shrinks before and grows after', async () => {
+    const running = await pod();
+    await cri.updateContainer(running.id('a'), limits(128, 10_000));
+    expect(running.volume('cache').size).toBe(256 * MI);
+    expect((await stepsOf(running)).map((step) => step.split(' ')[0])).toEqual(['pod', 'runtime', 'volume']);
+    await cri.updateContainer(running.id('a'), limits(64, 10_000));
+    expect(running.volume('cache').size).toBe(192 * MI);
+    expect((await stepsOf(running, 2)).map((step) => step.split(' ')[0])).toEqual(['volume', 'runtime', 'pod']);
+    expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s192\s/);
+  });
+
+  test.each([
+    ['64Mi', 64 * MI],
+    ['50%', 128 * MI],
+    ['50%/a', 64 * MI],
+    ['follow', 256 * MI],
+    ['fixed', 192 * MI],
+  ])('annotation %s', async (value, size) => {
+    const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': value } });
+    await cri.updateContainer(running.id('a'), limits(128, 10_000));
+    expect(running.volume('cache').size).toBe(size);
+  });
+
+  test('an annotation holds from the start of the pod', async () => {
+    const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%' } });
+    expect(running.volume('cache').size).toBe(96 * MI);
+  });
+
+  test('shrinking below what is stored: refused with the figures, nothing changed', async () => {
+    const running = await pod();
+    await cri.updateContainer(running.id('b'), limits(256, 20_000));
+    await cri.exec(running.id('b'), 'true');
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/held', 'bs=1M', 'count=40');
+    await cri.updateContainer(running.id('a'), limits(96, 10_000));
+    const before = [running.read('memory.max'), running.volume('cache').size];
+    const error = await refusal(
+      cri.updatePod(running.sandboxId, {}, { annotations: { 'volume.cri-resize-shim.io/cache': '32Mi' } }),
+    );
+    expect(error.code).toBe(9);
+    expect(error.details).toContain(String(32 * MI));
+    expect(error.details).toContain(String(40 * MI));
+    expect([running.read('memory.max'), running.volume('cache').size]).toEqual(before);
+  });
+
+  test('every other option and flag of the mount stays', async () => {
+    const running = await pod({
+      volumes: [{ name: 'cache', size: 192 * MI, options: 'mode=0750,nr_inodes=1234,nosuid,noexec' }],
+    });
+    const mounts = (): Promise<string> => cri.exec(running.id('a'), 'grep', '/cache', '/proc/self/mounts');
+    const before = await mounts();
+    await cri.updateContainer(running.id('a'), limits(128, 10_000));
+    expect(await mounts()).toBe(before.replace(`size=${192 * 1024}k`, `size=${256 * 1024}k`));
+  });
+});
+
+describe('the shim comes later or anew', () => {
+  test('pods that it has not seen being made are found by asking the backend', async () => {
+    const running = await pod();
+    const second = await ShimProcess.start({ listen: 'unix:///run/second-shim/cri.sock' });
+    const client = new CriClient(second.address);
+    try {
+      await client.updateContainer(running.id('a').slice(0, 10), limits(96, 10_000));
+      expect(running.read('memory.max')).toBe(String(224 * MI));
+      expect(running.volume('cache').size).toBe(224 * MI);
+    } finally {
+      client.close();
+      expect(await second.stop()).toBe(0);
+    }
+  });
+
+  test('with --intercept=false everything passes', async () => {
+    const running = await pod();
+    const plain = await ShimProcess.start({ listen: 'unix:///run/plain-shim/cri.sock', args: ['--intercept=false'] });
+    const client = new CriClient(plain.address);
+    try {
+      await client.updateContainer(running.id('a'), limits(96, 10_000));
+      expect(running.read('memory.max', 'a')).toBe(String(96 * MI));
+      expect(running.read('memory.max')).toBe(String(192 * MI));
+    } finally {
+      client.close();
+      expect(await plain.stop()).toBe(0);
+    }
+  });
+});
+
+test('RuntimeConfig is answered on every containerd', async () => {
+  expect(await cri.call('RuntimeConfig', {})).toMatchObject({ linux: { cgroup_driver: 1 } });
+});

@@ -1,0 +1,335 @@
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, rmdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { Busctl, CGROUP_ROOT, DriverCgroupTree } from '../../../src/cgroups/index.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { CriClient, type Resources } from '../../support/cri/client.ts';
+import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
+import { type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { refusal } from '../../support/resize-api-client.ts';
+import { Tenant } from '../../support/e2e/tenant.ts';
+
+// On a node where systemd is the first process, and the runtime makes its cgroups by it: npm run node -- --init systemd
+
+const MI = 1024 * 1024;
+const SLEEP = ['sleep', '1000000'];
+const NO_LIMIT = String(2n ** 64n - 1n);
+
+let shim: ShimProcess;
+let cri: CriClient;
+const pods: RunningPod[] = [];
+const tenants: Tenant[] = [];
+
+async function start(): Promise<void> {
+  shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
+}
+
+beforeAll(async () => {
+  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
+  await start();
+  cri = new CriClient(shim.address);
+});
+
+afterEach(async () => {
+  for (const tenant of tenants.splice(0)) await tenant.end();
+  for (const pod of pods.splice(0)) await pod.remove();
+});
+
+afterAll(async () => {
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+});
+
+const limits = (mebibytes: number, quota: number, shares = 102): Resources => ({
+  memory_limit_in_bytes: mebibytes * MI,
+  cpu_quota: quota,
+  cpu_period: 100_000,
+  cpu_shares: shares,
+});
+
+async function makePod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
+  const pod = await runPod(cri, {
+    name: 'web',
+    containers: [
+      { name: 'a', command: SLEEP, resources: limits(64, 10_000) },
+      { name: 'b', command: SLEEP, resources: limits(128, 20_000) },
+    ],
+    ...spec,
+  });
+  pods.push(pod);
+  return pod;
+}
+
+const PROPERTIES = ['MemoryMax', 'CPUQuotaPerSecUSec', 'CPUWeight'] as const;
+
+/** What systemd has for a unit, read past the shim. */
+async function unit(pod: RunningPod, ...names: string[]): Promise<Record<string, string>> {
+  const asked = names.length === 0 ? [...PROPERTIES] : names;
+  const object = await execa('busctl', [...manager('GetUnit'), 's', unitOf(pod.cgroup)]);
+  const path = /"(.*)"/.exec(object.stdout)?.[1] ?? '';
+  const read = ['get-property', 'org.freedesktop.systemd1', path, 'org.freedesktop.systemd1.Slice', ...asked];
+  const values = (await execa('busctl', read)).stdout.split('\n').map((line) => line.split(' ')[1] ?? '');
+  return Object.fromEntries(asked.map((name, at) => [name, values[at] ?? '']));
+}
+
+const manager = (method: string): string[] => [
+  ...['call', 'org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'],
+  method,
+];
+
+const files = (pod: RunningPod): Record<string, string> => ({
+  memory: pod.read('memory.max'),
+  cpu: pod.read('cpu.max'),
+  weight: pod.read('cpu.weight'),
+});
+
+/** Somebody else sets another property of the pod's unit: systemd then writes all of them anew. */
+const setAnother = (pod: RunningPod, value: number): void =>
+  setProperties(unitOf(pod.cgroup), [['TasksMax', 't', String(value)]]);
+
+/** Also of what systemd does after it has answered. */
+async function settled(pod: RunningPod): Promise<void> {
+  await unit(pod);
+}
+
+describe('limits of a pod', () => {
+  test('the driver is the one of the backend', async () => {
+    expect(await cri.call('RuntimeConfig', {})).toMatchObject({ linux: { cgroup_driver: 0 } });
+  });
+
+  test('are set on its unit and found in its files', async () => {
+    const pod = await makePod();
+    await cri.updatePod(pod.sandboxId, limits(256, 40_000, 512));
+    expect(files(pod)).toEqual({ memory: String(256 * MI), cpu: '40000 100000', weight: '20' });
+    expect(await unit(pod)).toEqual({
+      MemoryMax: String(256 * MI),
+      CPUQuotaPerSecUSec: '400000',
+      CPUWeight: '20',
+    });
+    await cri.updatePod(pod.sandboxId, { ...limits(-1, -1), memory_limit_in_bytes: -1 });
+    expect(files(pod)).toMatchObject({ memory: 'max', cpu: 'max 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: NO_LIMIT, CPUQuotaPerSecUSec: NO_LIMIT });
+  });
+
+  test('follow their containers, on the unit too', async () => {
+    const pod = await makePod();
+    await cri.updateContainer(pod.id('a'), limits(128, 20_000));
+    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MI), CPUQuotaPerSecUSec: '400000' });
+    expect(pod.read('memory.max', 'a')).toBe(String(128 * MI));
+    await cri.updateContainer(pod.id('a'), limits(64, 10_000));
+    expect(files(pod)).toMatchObject({ memory: String(192 * MI), cpu: '30000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MI), CPUQuotaPerSecUSec: '300000' });
+  });
+
+  test('survive a daemon-reload, and a property that somebody else sets', async () => {
+    const pod = await makePod();
+    await cri.updatePod(pod.sandboxId, limits(256, 40_000));
+    await execa('systemctl', ['daemon-reload']);
+    setAnother(pod, 1000);
+    await settled(pod);
+    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    await cri.updatePod(pod.sandboxId, limits(320, 50_000));
+    await execa('systemctl', ['daemon-reload']);
+    expect(files(pod)).toMatchObject({ memory: String(320 * MI), cpu: '50000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(320 * MI), CPUQuotaPerSecUSec: '500000' });
+  });
+
+  test('written to the files alone, as --cgroup-driver=cgroupfs has it, they do not', async () => {
+    const other = await ShimProcess.start({
+      listen: 'unix:///run/cri-resize-shim/files.sock',
+      args: ['--cgroup-driver', 'cgroupfs', '--state-folder', '/var/lib/cri-resize-shim-files'],
+    });
+    const client = new CriClient(other.address);
+    try {
+      const pod = await makePod();
+      await client.updatePod(pod.sandboxId, limits(256, 40_000));
+      expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+      expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MI) });
+      setAnother(pod, 1000);
+      await settled(pod);
+      expect(files(pod)).toMatchObject({ memory: String(192 * MI), cpu: '30000 100000' });
+    } finally {
+      client.close();
+      expect(await other.stop()).toBe(0);
+    }
+  });
+
+  test('a quota of less than a percent is exact, and rounded up where systemd writes it anew', async () => {
+    const pod = await makePod();
+    await cri.updatePod(pod.sandboxId, { ...limits(256, 34_560) });
+    expect(pod.read('cpu.max')).toBe('34560 100000');
+    expect(await unit(pod)).toMatchObject({ CPUQuotaPerSecUSec: '350000' });
+    await execa('systemctl', ['daemon-reload']);
+    setAnother(pod, 1000);
+    await settled(pod);
+    expect(pod.read('cpu.max')).toBe('35000 100000');
+    // What is asked for again is what there is to be.
+    await cri.updatePod(pod.sandboxId, { ...limits(256, 34_560) });
+    expect(pod.read('cpu.max')).toBe('34560 100000');
+  });
+
+  test('of containers that systemd has rounded, they follow as ever', async () => {
+    const pod = await makePod();
+    await cri.updateContainer(pod.id('a'), { ...limits(64, 12_340) });
+    expect(pod.read('cpu.max')).toBe('32340 100000');
+    setProperties(unitOf(pod.containerCgroup('a')), [['TasksMax', 't', '1000']]);
+    await settled(pod);
+    expect(pod.read('cpu.max', 'a')).toBe('13000 100000');
+    await cri.updateContainer(pod.id('b'), { ...limits(128, 25_000) });
+    // Of what the kernel has now.
+    expect(pod.read('cpu.max')).toBe('38000 100000');
+    expect(pod.read('cpu.max', 'b')).toBe('25000 100000');
+  });
+
+  test('that systemd rounds while they are written are taken for what they are', async () => {
+    const pod = await makePod();
+    const cgroup = pod.cgroup.slice(CGROUP_ROOT.length);
+    const asked = { quota: microseconds(34_560), period: microseconds(100_000) };
+    const tree = driverTree();
+    await tree.write(cgroup, { file: 'cpu.max', value: asked });
+    setAnother(pod, 1000);
+    await settled(pod);
+    const { cpuMax } = await tree.readLimits(cgroup);
+    expect(cpuMax).toEqual({ quota: 35_000, period: 100_000 });
+    expect(tree.holdsCpu(cgroup, asked, cpuMax!)).toBe(true);
+  });
+
+  test('unified keys: a property where systemd has one, else the file', async () => {
+    const pod = await makePod();
+    const unified = { 'memory.high': String(100 * MI), 'memory.oom.group': '1', 'pids.max': '500' };
+    await cri.updatePod(pod.sandboxId, { unified });
+    expect(await unit(pod, 'MemoryHigh', 'TasksMax')).toEqual({ MemoryHigh: String(100 * MI), TasksMax: '500' });
+    expect([pod.read('memory.high'), pod.read('memory.oom.group'), pod.read('pids.max')]).toEqual([
+      ...[String(100 * MI), '1', '500'],
+    ]);
+  });
+});
+
+describe('what goes wrong', () => {
+  test('what the runtime refuses is taken back, on the unit too', async () => {
+    const pod = await makePod();
+    const before = [files(pod), await unit(pod)];
+    const update = cri.updateContainer(pod.id('a'), { ...limits(128, 20_000), cpuset_cpus: '999' });
+    // The runtime's own answer.
+    await expect(update).rejects.toMatchObject({ code: 2 });
+    expect([files(pod), await unit(pod)]).toEqual(before);
+    expect(pod.read('memory.max', 'a')).toBe(String(64 * MI));
+  });
+
+  test('D-Bus away: refused with a reason, nothing changed, and the shim goes on once it is back', async () => {
+    const pod = await makePod();
+    const before = [files(pod), await unit(pod)];
+    // A restart of either would end both.
+    await execa('systemctl', ['stop', 'dbus.socket', 'dbus.service']);
+    try {
+      const error = await refusal(cri.updatePod(pod.sandboxId, limits(256, 40_000)));
+      expect(error).toMatchObject({ code: 14, reason: 'SYSTEMD_UNAVAILABLE' });
+      expect(files(pod)).toEqual(before[0]);
+    } finally {
+      await execa('systemctl', ['start', 'dbus.socket', 'dbus.service']);
+    }
+    expect(await unit(pod)).toEqual(before[1]);
+    await cri.updatePod(pod.sandboxId, limits(256, 40_000));
+    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+  });
+
+  test('a cgroup without its unit: refused with a reason, and nothing is kept for a unit to come', async () => {
+    // Beside another one: systemd has memory controlled where a unit needs it.
+    const beside = await makePod();
+    const cgroup = join(dirname(beside.cgroup), 'kubepods-burstable-podnone.slice').slice(CGROUP_ROOT.length);
+    mkdirSync(join(CGROUP_ROOT, cgroup));
+    try {
+      const write = driverTree().write(cgroup, { file: 'memory.max', value: bytes(256 * MI) });
+      await expect(write).rejects.toMatchObject({ reason: 'UNIT_UNAVAILABLE' });
+      expect(readFileSync(join(CGROUP_ROOT, cgroup, 'memory.max'), 'utf8')).toBe('max\n');
+      const { stdout } = await execa('systemctl', ['show', '--property=MemoryMax', unitOf(cgroup)]);
+      expect(stdout).toBe('MemoryMax=infinity');
+    } finally {
+      rmdirSync(join(CGROUP_ROOT, cgroup));
+    }
+  });
+});
+
+describe('the shim as its own units have it', () => {
+  const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+  const LIBRARY = '/usr/local/lib/cri-resize-shim';
+
+  beforeAll(async () => {
+    await execa('mkdir', ['-p', LIBRARY]);
+    await execa('mount', ['--bind', process.cwd(), LIBRARY]);
+    for (const name of UNITS) {
+      const unitFile = readFileSync(join('systemd', name), 'utf8');
+      // Wherever this machine has it.
+      writeFileSync(join('/etc/systemd/system', name), unitFile.replaceAll('/usr/bin/node', process.execPath));
+    }
+    await execa('systemctl', ['daemon-reload']);
+  });
+
+  afterAll(async () => {
+    await execa('systemctl', ['stop', ...UNITS]);
+    // As before: other tests on this node bring units of their own.
+    for (const name of UNITS) rmSync(join('/etc/systemd/system', name));
+    await execa('systemctl', ['daemon-reload']);
+    await execa('umount', [LIBRARY]);
+    await execa('rmdir', [LIBRARY]);
+    await start();
+  });
+
+  test('hardened, sets limits of pods all the same', async () => {
+    const pod = await makePod();
+    expect(await shim.stop()).toBe(0);
+    // Returns when the shim has said that it serves.
+    await execa('systemctl', ['start', 'cri-resize-shim.service']);
+    await cri.ready(30_000);
+    await cri.updatePod(pod.sandboxId, limits(256, 40_000));
+    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MI), CPUQuotaPerSecUSec: '400000' });
+  });
+});
+
+describe('memory that is reclaimed for a lower limit', () => {
+  // A folder of the machine outside, so its pages are page cache. All holes: takes no room there.
+  const big = join(process.env['NODE_OUT'] ?? '', 'big-under-systemd');
+  beforeAll(() => {
+    closeSync(openSync(big, 'w'));
+    truncateSync(big, 200 * MI);
+  });
+  afterAll(() => rmSync(big));
+
+  test('while others set properties and systemd reloads: lowered, memory.high as it was, nobody killed', async () => {
+    const pod = await makePod({
+      containers: [{ name: 'a', command: SLEEP, resources: limits(256, 100_000) }],
+    });
+    const tenant = await Tenant.in(pod.containerCgroup('a'));
+    tenants.push(tenant);
+    await tenant.tell('hold', 20 * MI);
+    await tenant.tell('read', big);
+    expect(Number(pod.read('memory.current', 'a'))).toBeGreaterThan(200 * MI);
+    const scope = unitOf(pod.containerCgroup('a'));
+    const over = new AbortController();
+    const others = (async () => {
+      for (let tasks = 1000; !over.signal.aborted; tasks += 1) {
+        setProperties(scope, [['TasksMax', 't', String(tasks)]]);
+        setAnother(pod, tasks);
+        await execa('systemctl', ['daemon-reload']);
+      }
+    })();
+    try {
+      await cri.updateContainer(pod.id('a'), limits(96, 100_000));
+    } finally {
+      over.abort();
+      await others;
+    }
+    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MI), String(96 * MI)]);
+    expect([pod.read('memory.high', 'a'), pod.read('memory.high')]).toEqual(['max', 'max']);
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(96 * MI) });
+    expect(tenant.isAlive).toBe(true);
+    expect(pod.oomKills()).toBe(0);
+  });
+});
+
+const driverTree = (): DriverCgroupTree =>
+  new DriverCgroupTree({ driver: () => Promise.resolve('systemd'), systemd: new Busctl() });

@@ -1,0 +1,171 @@
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import { resizesThrough } from '../../support/e2e/resizing.ts';
+
+/** What `npm run package` makes, installed and run: the folder by itself, the .deb under systemd with all of the unit's hardening. */
+
+// On a node where systemd is the first process: npm run node -- --init systemd
+
+const SERVICE = 'cri-resize-shim.service';
+const SOCKETS = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+const CRI = '/run/cri-resize-shim/cri-resize-shim.sock';
+
+let packages: string;
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+
+beforeAll(async () => {
+  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
+  packages = mkdtempSync(join(tmpdir(), 'packages-'));
+  await execa(process.execPath, ['dist/tools/package.js', '--only', 'deb', '--to', packages]);
+  await installDeb();
+  await systemctl('start', ...SOCKETS, SERVICE);
+}, 240_000);
+afterAll(async () => {
+  await systemctl('stop', SERVICE, ...SOCKETS);
+  direct.close();
+  rmSync(packages, { recursive: true });
+});
+
+/**
+ * Into a node that has no other packages, by dpkg's word: it need not read what the machine beneath has (each file of which takes a
+ * descriptor of the node's kernel).
+ */
+async function installDeb(): Promise<void> {
+  const database = join(packages, 'dpkg');
+  for (const folder of ['info', 'updates']) mkdirSync(join(database, folder), { recursive: true });
+  for (const file of ['status', 'available']) writeFileSync(join(database, file), '', { flag: 'a' });
+  const deb = readdirSync(packages).find((name) => name.endsWith('.deb'))!;
+  await execa('dpkg', [`--admindir=${database}`, '--force-depends', '--install', join(packages, deb)]);
+}
+
+/** Rejects with what the service has said when it fails. */
+async function systemctl(...args: readonly string[]): Promise<string> {
+  const { stdout, exitCode } = await execa('systemctl', ['--no-pager', ...args], { reject: false });
+  if (exitCode === 0) return stdout;
+  const { stdout: journal } = await execa('journalctl', ['--no-pager', '--unit', SERVICE]);
+  throw new Error(`systemctl ${args.join(' ')}: ${journal}`);
+}
+
+const property = (name: string): Promise<string> => systemctl('show', '--value', '--property', name, SERVICE);
+
+function dropIn(name: string, ...lines: readonly string[]): void {
+  const file = `/etc/systemd/system/${SERVICE}.d/${name}.conf`;
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, ['[Service]', ...lines, ''].join('\n'));
+}
+
+test('the .deb under systemd: started when it serves, its sockets systemd’s, and a pod is resized with its volume', async () => {
+  expect(await property('ActiveState')).toBe('active');
+  expect(await property('StatusText')).toBe(`serving ${CRI}`);
+  expect(readlinkSync(`/proc/${await property('MainPID')}/exe`)).toBe('/usr/lib/cri-resize-shim/bin/node');
+  const { stdout } = await execa('stat', [
+    '-c',
+    '%a %U %G',
+    '/run/cri-resize-shim',
+    CRI,
+    '/run/cri-resize-shim/resize.sock',
+  ]);
+  expect(stdout.split('\n')).toEqual(['711 root root', '660 root root', '600 root root']);
+  await resizesThrough(direct, { cri: CRI, resize: '/run/cri-resize-shim/resize.sock', name: 'deb' });
+});
+
+test('it has no more rights than the unit gives it', async () => {
+  const pid = await property('MainPID');
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  // CHOWN 0, DAC_OVERRIDE 1, FOWNER 3, SYS_ADMIN 21.
+  expect(status).toMatch(/^CapBnd:\t000000000020000b$/m);
+  expect(status).toMatch(/^CapEff:\t000000000020000b$/m);
+  expect(status).toMatch(/^NoNewPrivs:\t1$/m);
+  expect(status).toMatch(/^Seccomp:\t2$/m);
+  expect(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8').trim()).toBe('-999');
+  const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
+  const optionsAt = (path: string): string | undefined =>
+    mounts.findLast((line) => line.split(' ')[4] === path)?.split(' ')[5];
+  expect(optionsAt('/')).toMatch(/^ro,/);
+  expect(optionsAt('/proc/sys')).toMatch(/^ro,/);
+  expect(optionsAt('/sys/fs/cgroup')).toMatch(/^rw,/);
+});
+
+test.each([
+  ['systemctl restart', () => systemctl('restart', SERVICE)],
+  ['an upgrade of the .deb', installDeb],
+])('%s: who calls meanwhile is answered', async (_, replace) => {
+  const before = await property('MainPID');
+  const client = new CriClient(`unix://${CRI}`);
+  await client.version();
+  const calls: Promise<unknown>[] = [];
+  const timer = setInterval(() => calls.push(client.version()), 20);
+  await replace();
+  clearInterval(timer);
+  expect((await Promise.allSettled(calls)).filter(({ status }) => status === 'rejected')).toEqual([]);
+  expect(calls.length).toBeGreaterThan(5);
+  expect(await property('MainPID')).not.toBe(before);
+  client.close();
+});
+
+test('one that hangs is killed by the watchdog, and the next one serves', async () => {
+  dropIn('watchdog', 'WatchdogSec=2s', 'WatchdogSignal=SIGKILL');
+  await systemctl('daemon-reload');
+  await systemctl('restart', SERVICE);
+  const pid = Number(await property('MainPID'));
+  // For longer than the watchdog waits: while it lives it is left alone.
+  await new Promise((resolve) => setTimeout(resolve, 5000));
+  expect(Number(await property('MainPID'))).toBe(pid);
+  process.kill(pid, 'SIGSTOP');
+  const client = new CriClient(`unix://${CRI}`);
+  expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
+  expect(await property('NRestarts')).toBe('1');
+  client.close();
+});
+
+test('the folder runs by itself, from anywhere', async () => {
+  const tree = readdirSync(packages).find((name) => name.endsWith('-x64') || name.endsWith('-arm64'))!;
+  const installed = '/opt/somewhere/else';
+  mkdirSync(dirname(installed), { recursive: true });
+  await execa('cp', ['-a', join(packages, tree), installed]);
+  const cri = '/run/by-itself/cri.sock';
+  const resize = '/run/by-itself/resize.sock';
+  const flags = ['--listen', cri, '--resize-listen', resize, '--state-folder', join(packages, 'state')];
+  const daemon = execa(join(installed, 'bin/cri-resize-shim'), flags, { cwd: '/', reject: false });
+  await new Promise<void>((resolve) =>
+    daemon.stderr.on('data', (text: Buffer) => {
+      if (String(text).includes('"serving"')) resolve();
+    }),
+  );
+  // Built only where Go is, as for `npm run conformance`; the CRI client of the tests asks the same below.
+  const { exitCode, stdout } = await execa('sh', ['-c', `! command -v crictl || crictl -r unix://${cri} version`]);
+  expect([exitCode, stdout === '' || stdout.includes('RuntimeName:  containerd')]).toEqual([0, true]);
+  await resizesThrough(direct, { cri, resize, name: 'tree' });
+  daemon.kill('SIGTERM');
+  expect(await daemon).toMatchObject({ exitCode: 0 });
+});
+
+test('what the .deb brings besides: manual page, completions, a configuration that is read, what it is made of', async () => {
+  const { stdout: page } = await execa('zcat', ['/usr/share/man/man1/resizectl.1.gz']);
+  expect(page).toContain('.TH');
+  expect(readFileSync('/usr/share/bash-completion/completions/resizectl', 'utf8')).toContain('resizectl');
+  expect(readFileSync('/usr/share/zsh/vendor-completions/_resizectl', 'utf8')).toMatch(/^#compdef resizectl/);
+  expect(readFileSync('/usr/share/fish/vendor_completions.d/resizectl.fish', 'utf8')).toContain('complete');
+  const withoutNode = { env: { PATH: '' }, extendEnv: false };
+  expect((await execa('/usr/bin/resizectl', ['version', '--help'], withoutNode)).stdout).toContain('resizectl');
+  const { stdout: sbom } = await execa('zcat', ['/usr/share/doc/cri-resize-shim/sbom.cdx.json.gz']);
+  const { bomFormat, components } = JSON.parse(sbom) as { bomFormat: string; components: { name: string }[] };
+  expect(bomFormat).toBe('CycloneDX');
+  const names = components.map(({ name }) => name);
+  for (const name of ['@grpc/grpc-js', 'koffi', 'pino', 'zod', 'protobufjs', 'long', 'node'])
+    expect(names).toContain(name);
+  expect(names).not.toContain('vitest');
+  expect(names.filter((name) => name.startsWith('@koromix/'))).toEqual([`@koromix/koffi-linux-${process.arch}`]);
+  // Every setting is there to be edited; one that is wrong is found.
+  const config = readFileSync('/etc/cri-resize-shim/config.yaml', 'utf8');
+  expect(config).toContain('#stateFolder: /var/lib/cri-resize-shim\n');
+  const edited = join(packages, 'edited.yaml');
+  writeFileSync(edited, config.replace(/^#(\w+: )/gm, '$1').replace(/^logLevel: .*$/m, 'logLevel: loud'));
+  const refused = await execa('cri-resize-shim', ['--config', edited], { reject: false });
+  expect(refused.stderr).toContain('logLevel: "loud" must be one of');
+});

@@ -1,0 +1,226 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
+import type { ShimProcess } from '../../support/cri/shim.ts';
+import type { ResizeClient } from '../../support/resize-api-client.ts';
+import { Served } from '../../support/e2e/served.ts';
+
+/** Volumes that somebody else remounts (mount(8) here, as a kubelet of 1.37 does it), and shims that come in the middle. */
+
+const MI = 1024 * 1024;
+const LISTEN = 'unix:///run/remount-test/cri.sock';
+const CACHE = 'volume.cri-resize-shim.io/cache';
+
+let state: string;
+let served: Served;
+let shim: ShimProcess;
+let cri: CriClient;
+let api: ResizeClient;
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+
+async function start(): Promise<void> {
+  served = await Served.start({ name: 'remount-test', listen: LISTEN, args: ['--state-folder', state] });
+  ({ shim, cri, api } = served);
+  await compared(1);
+}
+const stop = (): Promise<void> => served.stop();
+const compared = (times: number): Promise<unknown> =>
+  shim.waitForLog(({ msg }) => msg === 'registry compared with the backend', times, 60_000);
+
+beforeEach(async () => {
+  state = mkdtempSync(join(tmpdir(), 'remount-'));
+  await start();
+});
+afterEach(async () => {
+  await stop();
+  rmSync(state, { recursive: true });
+});
+afterAll(() => direct.close());
+
+const limit = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MI });
+/** Made by way of the shim; removed past it, whichever shim there is by then. */
+async function pod(volume: number, annotations: PodSpec['annotations'] = {}, again?: string): Promise<RunningPod> {
+  const { uid, sandboxId, containers, volumes } = await runPod(cri, {
+    ...(again !== undefined && { uid: again }),
+    name: 'web',
+    containers: [{ name: 'a', command: ['sleep', '1000000'], resources: limit(128), mounts: { cache: '/cache' } }],
+    volumes: [{ name: 'cache', size: volume * MI }],
+    annotations,
+  });
+  return new RunningPod(direct, uid, sandboxId, containers, volumes);
+}
+const sizeOf = (running: RunningPod): number => running.volume('cache').size / MI;
+const remount = (running: RunningPod, mebibytes: number): Promise<unknown> =>
+  execa('mount', ['-o', `remount,size=${mebibytes}m`, running.volumePath('cache')]);
+const toSize = (running: RunningPod, cache: string): Promise<unknown> =>
+  api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache } });
+
+interface Told {
+  readonly volumes: Readonly<Record<string, { allocated?: number; actual?: number; policy?: string }>>;
+}
+/** What a verbose PodSandboxStatus says of the volume. */
+async function told(running: RunningPod): Promise<Told['volumes'][string] | undefined> {
+  const request = { pod_sandbox_id: running.sandboxId, verbose: true };
+  const { info } = await cri.call<{ info: Record<string, string> }>('PodSandboxStatus', request);
+  return (JSON.parse(info['cri-resize-shim']!) as Told).volumes['cache'];
+}
+
+describe('a shim that is started anew between two of kubelet’s calls', () => {
+  test('knows that a volume follows the limit, though the two differ by then', async () => {
+    const running = await pod(128);
+    // Up, as kubelet 1.33 to 1.35 does it: the pod's cgroup by itself, then the container.
+    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MI));
+    await stop();
+    await start();
+    expect(await told(running)).toMatchObject({ actual: 128 * MI, policy: 'follow' });
+    await cri.updateContainer(running.id('a'), limit(192));
+    expect(sizeOf(running)).toBe(192);
+    // Down: the container, then the pod's cgroup.
+    await cri.updateContainer(running.id('a'), limit(96));
+    expect(sizeOf(running)).toBe(96);
+    await stop();
+    await start();
+    writeFileSync(join(running.cgroup, 'memory.max'), String(96 * MI));
+    await cri.updateContainer(running.id('a'), limit(128));
+    expect(sizeOf(running)).toBe(128);
+    await running.remove();
+  });
+
+  test('knows that one is fixed, though it is as large as the limit by then', async () => {
+    const running = await pod(64);
+    await cri.updateContainer(running.id('a'), limit(64));
+    expect(sizeOf(running)).toBe(64);
+    await stop();
+    await start();
+    expect(await told(running)).toMatchObject({ policy: 'fixed' });
+    await cri.updateContainer(running.id('a'), limit(128));
+    expect(sizeOf(running)).toBe(64);
+    await running.remove();
+  });
+
+  test.each([
+    ['ResizePod', (running: RunningPod) => toSize(running, '25%')],
+    [
+      'UpdatePodSandboxResources',
+      (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '25%' } }),
+    ],
+  ])('knows of a share that was asked for by %s', async (_, ask) => {
+    const running = await pod(128);
+    await ask(running);
+    expect(sizeOf(running)).toBe(32);
+    await stop();
+    await start();
+    await cri.updateContainer(running.id('a'), limit(192));
+    expect(sizeOf(running)).toBe(48);
+    expect(await told(running)).toMatchObject({ policy: '25%' });
+    await running.remove();
+  });
+});
+
+test.each([
+  ['its own remount, and was killed after it', 96, 'follow'],
+  ['a remount of its own, and finds another size', 80, '80Mi'],
+])('a shim that finds %s, in its journal: who has done it', async (_, found, policy) => {
+  const running = await pod(128);
+  await stop();
+  await remount(running, found);
+  const file = join(state, `${running.uid}.json`);
+  const step = { kind: 'volume', volume: 'cache', from: 128 * MI, to: 96 * MI };
+  const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
+  writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
+  await start();
+  await shim.waitForLog(({ msg }) => msg === 'unfinished resize mended');
+  expect(await told(running)).toMatchObject({ actual: found * MI, policy });
+  await cri.updateContainer(running.id('a'), limit(160));
+  expect(sizeOf(running)).toBe(policy === 'follow' ? 160 : found);
+  await running.remove();
+});
+
+describe('a volume that somebody else remounts', () => {
+  const nothing = (): Promise<void> => Promise.resolve();
+
+  test.each([
+    ['followed the limit', {}, nothing],
+    ['had a size by ResizePod', {}, (running: RunningPod) => toSize(running, '96Mi')],
+    ['had a share by ResizePod', {}, (running: RunningPod) => toSize(running, '75%')],
+  ] as const)('and that %s: its new size is what it shall have', async (_, annotations, before) => {
+    const running = await pod(128, annotations);
+    await before(running);
+    await remount(running, 48);
+    // As soon as it is looked at.
+    expect(await told(running)).toMatchObject({ allocated: 48 * MI, actual: 48 * MI, policy: '48Mi' });
+    await cri.updateContainer(running.id('a'), limit(160));
+    expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MI), 48]);
+    const line = await shim.waitForLog(
+      ({ msg, pod: id }) => msg.startsWith('volume was remounted by somebody else') && id === running.sandboxId,
+    );
+    expect(line).toMatchObject({ volume: 'cache', to: 48 * MI });
+
+    // The registry is compared with a containerd that has been started anew.
+    await execa('node-containerd', ['kill']);
+    await execa('node-containerd', ['start']);
+    await compared(2);
+    await cri.ready(30_000);
+    await cri.updateContainer(running.id('a'), limit(128));
+    expect(sizeOf(running)).toBe(48);
+
+    // While no shim is there.
+    await stop();
+    await remount(running, 56);
+    await start();
+    await cri.updateContainer(running.id('a'), limit(160));
+    expect(sizeOf(running)).toBe(56);
+    expect(await told(running)).toMatchObject({ allocated: 56 * MI, policy: '56Mi' });
+    // What we are asked for afterwards is newer.
+    await toSize(running, '40Mi');
+    expect(sizeOf(running)).toBe(40);
+    await running.remove();
+  });
+
+  test.each([
+    ['of the pod', { [CACHE]: '50%' }, nothing],
+    [
+      'by UpdatePodSandboxResources',
+      {},
+      (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '50%' } }),
+    ],
+  ] as const)('and has an annotation %s: that holds', async (_, annotations, before) => {
+    const running = await pod(128, annotations);
+    await before(running);
+    expect(sizeOf(running)).toBe(64);
+    await remount(running, 48);
+    await cri.updateContainer(running.id('a'), limit(160));
+    expect(sizeOf(running)).toBe(80);
+    await stop();
+    await remount(running, 48);
+    await start();
+    // A start alone changes nothing.
+    expect(sizeOf(running)).toBe(48);
+    await cri.updateContainer(running.id('a'), limit(128));
+    expect(sizeOf(running)).toBe(64);
+    expect(await told(running)).toMatchObject({ policy: '50%' });
+    expect(shim.log.filter(({ msg }) => msg.startsWith('volume was remounted'))).toEqual([]);
+    await running.remove();
+  });
+
+  test('its size outlives a reboot: it is given to the volume that is mounted anew', async () => {
+    const running = await pod(128);
+    await remount(running, 48);
+    await cri.updateContainer(running.id('a'), limit(160));
+    await stop();
+    await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
+    await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
+    await execa('umount', [running.volumePath('cache')]);
+    const file = join(state, `${running.uid}.json`);
+    const record = JSON.parse(readFileSync(file, 'utf8')) as object;
+    writeFileSync(file, JSON.stringify({ ...record, bootId: 'another' }));
+    await start();
+    const again = await pod(128, {}, running.uid);
+    expect(sizeOf(again)).toBe(48);
+    await again.remove();
+  });
+});

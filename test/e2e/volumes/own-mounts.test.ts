@@ -1,0 +1,81 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
+
+/** A shim in a mount namespace of its own, as in a container, into which volumes that are mounted later do not come. */
+
+const MI = 1024 * 1024;
+const RESIZE = '/run/own-mounts-test/resize.sock';
+
+let shim: ShimProcess;
+let cri: CriClient;
+let api: ResizeClient;
+let state: string;
+const pods: RunningPod[] = [];
+
+async function start(...args: string[]): Promise<void> {
+  state = mkdtempSync(join(tmpdir(), 'own-mounts-'));
+  shim = await ShimProcess.start({
+    listen: 'unix:///run/own-mounts-test/cri.sock',
+    args: ['--resize-listen', RESIZE, '--state-folder', state, ...args],
+    passedOn: { env: {}, descriptors: [], before: ['unshare', '--mount', '--propagation', 'private'] },
+  });
+  cri = new CriClient(shim.address);
+  api = new ResizeClient(RESIZE);
+}
+
+afterEach(async () => {
+  for (const pod of pods.splice(0)) await pod.remove();
+  cri.close();
+  api.close();
+  expect(await shim.stop()).toBe(0);
+  rmSync(state, { recursive: true });
+});
+
+async function pod(): Promise<RunningPod> {
+  const running = await runPod(cri, {
+    name: 'web',
+    containers: [
+      {
+        name: 'a',
+        command: ['sleep', '1000000'],
+        resources: { memory_limit_in_bytes: 128 * MI },
+        mounts: { cache: '/cache' },
+      },
+    ],
+    // As large as the pod's limit: it follows.
+    volumes: [{ name: 'cache', size: 128 * MI }],
+  });
+  pods.push(running);
+  return running;
+}
+
+const resize = (running: RunningPod, cache: string) =>
+  api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, volumes: { cache } });
+
+test('with a process that has them, volumes are found, follow and are resized, with their files and in their containers', async () => {
+  await start('--mounts-of-pid', String(process.pid));
+  const running = await pod();
+  const file = join(running.volumePath('cache'), 'file');
+  writeFileSync(file, 'kept');
+  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 192 * MI });
+  expect(running.volume('cache').size).toBe(192 * MI);
+  expect(await resize(running, '64Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
+  expect(running.volume('cache').size).toBe(64 * MI);
+  expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s64\s/);
+  expect(readFileSync(file, 'utf8')).toBe('kept');
+  writeFileSync(join(running.volumePath('cache'), 'more'), Buffer.alloc(48 * MI));
+  expect(await refusal(resize(running, '32Mi'))).toMatchObject({ reason: 'VOLUME_IN_USE' });
+});
+
+test('without one, they are not seen', async () => {
+  await start();
+  const running = await pod();
+  expect(await refusal(resize(running, '64Mi'))).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+  expect(running.volume('cache').size).toBe(128 * MI);
+});

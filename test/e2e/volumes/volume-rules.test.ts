@@ -1,0 +1,273 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { CriClient } from '../../support/cri/client.ts';
+import { KUBELET_ROOT, type RunningPod, createContainer } from '../../support/cri/pod.ts';
+import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';
+import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { isKnownOption } from '../../support/kubelet-folder.ts';
+import { CACHE, MI, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+
+/** The rules of volumes one by one (design of KEP-6030, docs/volumes.md), on a real kernel, through the shim. */
+
+let stage: VolumeStage;
+let shim: ShimProcess;
+let cri: CriClient;
+let api: ResizeClient;
+
+beforeAll(async () => {
+  stage = await VolumeStage.start('volume-rules-test', 128);
+  ({ shim, cri, api } = stage.served);
+});
+afterEach(() => stage.removePods());
+afterAll(async () => {
+  await stage.served.stop();
+  // By what all these tests have done, without a pod's name.
+  const told = (await shim.waitForLog(({ msg }) => msg === 'stopped'))['remounts'] as string[];
+  for (const wanted of [/^grow done \d+$/, /^shrink done \d+$/, /^shrink refused \d+$/])
+    expect(told).toContainEqual(expect.stringMatching(wanted));
+});
+
+const setPod = (running: RunningPod, mebibytes: number): void =>
+  writeFileSync(join(running.cgroup, 'memory.max'), String(mebibytes * MI));
+
+interface VolumeInfo {
+  readonly policy?: string;
+  readonly warning?: string;
+  readonly lastError?: { readonly reason: string; readonly message: string };
+}
+interface Info {
+  readonly annotationErrors?: readonly string[];
+  readonly volumes: Readonly<Record<string, VolumeInfo>>;
+}
+async function info(running: RunningPod): Promise<Info> {
+  const request = { pod_sandbox_id: running.sandboxId, verbose: true };
+  const { info: given } = await cri.call<{ info: Record<string, string> }>('PodSandboxStatus', request);
+  return JSON.parse(given['cri-resize-shim']!) as Info;
+}
+
+test('annotations that make no sense: told in the status and once in the log, and the pod runs', async () => {
+  const bad = {
+    [CACHE]: 'plenty',
+    'volume.cri-resize-shim.io/none': '0',
+    'volume.cri-resize-shim.io/../cache': '8Mi',
+    'volume.cri-resize-shim.io/': '8Mi',
+  };
+  const running = await stage.pod({ annotations: { ...bad, 'volume.cri-resize-shim.io/other': '32Mi' } });
+  const { annotationErrors = [] } = await info(running);
+  expect(annotationErrors).toHaveLength(4);
+  for (const [key, value] of Object.entries(bad))
+    expect(annotationErrors).toContainEqual(expect.stringContaining(`annotation ${key}: ${JSON.stringify(value)}: `));
+  await cri.updateContainer(running.id('a'), limit(96));
+  expect(await info(running)).toMatchObject({ annotationErrors });
+  const logged = shim.log.filter(({ msg, pod: id }) => msg === 'annotation left aside' && id === running.sandboxId);
+  expect(new Set(logged.map(({ error }) => error))).toEqual(new Set(annotationErrors));
+  expect(logged).toHaveLength(4);
+  expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MI), 64]);
+});
+
+describe('every other option and flag', () => {
+  const options = [
+    'noswap',
+    'nr_inodes=1234',
+    'mode=0750,uid=12,gid=13',
+    'huge=within_size',
+    'mpol=prefer:0',
+    'nosuid',
+    'nodev',
+    'noexec',
+    'noatime',
+    'ro',
+  ].filter(isKnownOption);
+
+  test(`stays on the node and in the containers: ${options.join(' ')}`, async () => {
+    const volumes = options.map((option, index) => ({ name: `v${index}`, size: 16 * MI, options: option }));
+    const mounts = Object.fromEntries(volumes.map(({ name }) => [name, `/volumes/${name}`]));
+    const running = await stage.pod({
+      containers: [{ name: 'a', command: SLEEP, resources: limit(128), mounts }],
+      volumes,
+    });
+    const lines = async (): Promise<readonly string[]> => [
+      await cri.exec(running.id('a'), 'grep', '/volumes/', '/proc/self/mountinfo'),
+      ...readFileSync('/proc/self/mountinfo', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes(running.uid)),
+    ];
+    const before = await lines();
+    for (const size of [24, 8]) {
+      await stage.resize(running, Object.fromEntries(volumes.map(({ name }) => [name, `${size}Mi`])));
+      const sized = (text: string): string => text.replaceAll(`size=${16 * 1024}k`, `size=${size * 1024}k`);
+      expect(await lines()).toEqual(before.map(sized));
+      expect(volumes.map(({ name }) => sizeOf(running, name))).toEqual(volumes.map(() => size));
+    }
+  });
+});
+
+test('a volume that is larger than the limit: allowed, with a warning in the status, in GetPod and in the log', async () => {
+  const running = await stage.pod();
+  const isWarning = ({ msg, pod: id }: LogLine): boolean =>
+    msg.startsWith('volume has 160Mi, more than') && id === running.sandboxId;
+  const warnings = (): readonly LogLine[] => shim.log.filter(isWarning);
+  const warned = (number: number): Promise<LogLine> => shim.waitForLog(isWarning, number);
+  await stage.resize(running, { cache: '160Mi' });
+  expect(sizeOf(running)).toBe(160);
+  const warning = 'has 160Mi, more than the memory limit of the pod, 128Mi: a process may be killed before';
+  expect((await info(running)).volumes['cache']?.warning).toContain(warning);
+  expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
+    pod: { values: { volumes: [{ warning: expect.stringContaining(warning) as string }] } },
+  });
+  expect(await warned(1)).toMatchObject({
+    ...{ level: 'warn', volume: 'cache', size: 160 * MI, memoryLimit: 128 * MI },
+  });
+  // The limit that goes below a volume is as good a reason, and one that goes past it none.
+  await cri.updateContainer(running.id('a'), limit(96));
+  await cri.updateContainer(running.id('a'), limit(192));
+  await warned(2);
+  expect(warnings()).toHaveLength(2);
+  expect((await info(running)).volumes['cache']).not.toHaveProperty('warning');
+});
+
+test('what went wrong last is told of the volume, until it is asked for anew', async () => {
+  const running = await stage.pod();
+  await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+  expect(await refusal(stage.resize(running, { cache: '16Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
+  const lastError = { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MI)) as string };
+  expect((await info(running)).volumes['cache']).toMatchObject({ lastError });
+  // What is done for the rest of the pod does not take it away.
+  await cri.updateContainer(running.id('a'), limit(96));
+  expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
+    pod: { values: { volumes: [{ last_error: lastError }] } },
+  });
+  await stage.resize(running, { cache: '32Mi' });
+  expect((await info(running)).volumes['cache']).not.toHaveProperty('lastError');
+});
+
+test('a subPath of a volume, bound into a container by kubelet, has the size of the volume', async () => {
+  const running = await stage.pod();
+  const place = join(KUBELET_ROOT, 'pods', running.uid, 'volume-subpaths/cache/b/0');
+  await execa('mkdir', ['-p', join(running.volumePath('cache'), 'inner'), place]);
+  await execa('mount', ['--bind', join(running.volumePath('cache'), 'inner'), place]);
+  try {
+    const { sandboxId, uid, config } = running;
+    const id = await createContainer(
+      cri,
+      { sandboxId, uid, config },
+      { name: 'b', command: SLEEP, resources: limit(32), binds: { [place]: '/inner' } },
+    );
+    await cri.call('StartContainer', { container_id: id });
+    for (const size of [96, 32]) {
+      await stage.resize(running, { cache: `${size}Mi` });
+      expect(await cri.exec(id, 'df', '-m', '/inner')).toMatch(new RegExp(`\\s${size}\\s`));
+    }
+    await cri.exec(id, 'dd', 'if=/dev/zero', 'of=/inner/file', 'bs=1M', 'count=20');
+    expect(await refusal(stage.resize(running, { cache: '16Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
+  } finally {
+    await cri.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
+    await execa('umount', [place]);
+  }
+});
+
+test('a volume alone by UpdatePodSandboxResources: grown, shrunk, refused with both figures, its files as they were', async () => {
+  const running = await stage.pod();
+  const to = (size: string): Promise<unknown> =>
+    cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: size } });
+  await cri.exec(running.id('a'), 'sh', '-c', 'dd if=/dev/urandom of=/cache/file bs=1M count=20');
+  const sum = await cri.exec(running.id('a'), 'sha256sum', '/cache/file');
+  await to('96Mi');
+  expect(sizeOf(running)).toBe(96);
+  await to('24Mi');
+  expect(sizeOf(running)).toBe(24);
+  await expect(to('16Mi')).rejects.toMatchObject({
+    code: 9,
+    details: expect.stringMatching(new RegExp(`${16 * MI}.*${20 * MI}`)) as string,
+  });
+  expect([sizeOf(running), running.read('memory.max')]).toEqual([24, String(128 * MI)]);
+  expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/file')).toBe(sum);
+});
+
+describe('in kubelet’s flow', () => {
+  const two = (): Promise<RunningPod> =>
+    stage.pod({
+      containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(64) })),
+      // As large as the pod's limit: it follows.
+      volumes: [{ name: 'cache', size: 128 * MI }],
+    });
+
+  test('a volume grows when the pod is tight again, after the last of its containers', async () => {
+    const running = await two();
+    setPod(running, 192);
+    await cri.updateContainer(running.id('a'), limit(96));
+    expect(sizeOf(running)).toBe(128);
+    await cri.updateContainer(running.id('b'), limit(96));
+    expect(sizeOf(running)).toBe(192);
+  });
+
+  test('and 2 s after the last update where it stays loose; each update begins the time anew', async () => {
+    const running = await two();
+    setPod(running, 256);
+    await cri.updateContainer(running.id('a'), limit(96));
+    // Most of the time, by the clock: that it does not grow earlier is what is to be seen.
+    await pause(1200);
+    expect(sizeOf(running)).toBe(128);
+    await cri.updateContainer(running.id('b'), limit(96));
+    const last = Date.now();
+    await pause(1200);
+    expect(sizeOf(running)).toBe(128);
+    await expect.poll(() => sizeOf(running), { timeout: 10_000, interval: 20 }).toBe(256);
+    expect(Date.now() - last).toBeGreaterThan(1900);
+  });
+
+  test('a volume shrinks before the container update that lowers, and a shrink that files forbid refuses it', async () => {
+    const running = await two();
+    await cri.updateContainer(running.id('a'), limit(32));
+    expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MI)]);
+    const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId);
+    const steps = (line['steps'] as { step: string }[]).map(({ step }) => step.split(' ')[0]);
+    expect(steps).toEqual(['volume', 'runtime', 'pod']);
+    writeFileSync(join(running.volumePath('cache'), 'file'), Buffer.alloc(80 * MI));
+    await expect(cri.updateContainer(running.id('b'), limit(32))).rejects.toMatchObject({
+      code: 9,
+      details: expect.stringContaining(`${80 * MI} are stored in it`) as string,
+    });
+    const limits = [running.read('memory.max'), running.read('memory.max', 'b')];
+    expect([sizeOf(running), ...limits]).toEqual([96, String(96 * MI), String(64 * MI)]);
+  });
+});
+
+test('a shrink that waits for files to go is done at once when it is asked for again', async () => {
+  const running = await stage.pod();
+  await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=40');
+  const { resize: deferred } = await stage.resize(running, { cache: '32Mi' }, { defer: true });
+  const { id, state } = deferred as unknown as { id: string; state: string };
+  expect(state).toBe('DEFERRED');
+  await cri.exec(running.id('a'), 'rm', '/cache/file');
+  expect(await stage.resize(running, { cache: '32Mi' }, { defer: true })).toMatchObject({
+    resize: { state: 'COMPLETED' },
+  });
+  expect(sizeOf(running)).toBe(32);
+  // It is either superseded, or was done just before.
+  const { resize: first } = await api.call('GetResize', { id });
+  expect(['CANCELED', 'COMPLETED']).toContain((first as unknown as { state: string }).state);
+});
+
+test('two hundred volumes of a node, resized at once', async () => {
+  const names = Array.from({ length: 50 }, (_, index) => `v${index}`);
+  const all = await Promise.all(
+    ['one', 'two', 'three', 'four'].map((name) =>
+      stage.pod({
+        name,
+        containers: [{ name: 'a', command: SLEEP, resources: limit(64) }],
+        volumes: names.map((volume) => ({ name: volume, size: 4 * MI })),
+      }),
+    ),
+  );
+  const sizes = (index: number): number => 2 + (index % 5) * 2;
+  const volumes = Object.fromEntries(names.map((name, index) => [name, `${sizes(index)}Mi`]));
+  const answers = await Promise.all(all.map((running) => stage.resize(running, volumes)));
+  for (const [index, running] of all.entries()) {
+    expect(answers[index]).toMatchObject({ resize: { state: 'COMPLETED' } });
+    expect(names.map((name) => sizeOf(running, name))).toEqual(names.map((_, order) => sizes(order)));
+  }
+});

@@ -1,0 +1,81 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { CrashingShim } from '../../crash/crashing-shim.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { type Answer, refusal } from '../../support/resize-api-client.ts';
+
+/** What happens to a volume or a pod while a resize is half-way: the shim is halted there. */
+
+const MI = 1024 * 1024;
+/** The container's limit is lowered by then; the pod's, and the volume's growth, are to come. */
+const HALF_WAY = 'backend-call-after UpdateContainerResources';
+
+const shim = new CrashingShim();
+const pods: RunningPod[] = [];
+
+beforeAll(async () => {
+  expect(await shim.start()).toBe(true);
+});
+afterEach(async () => {
+  for (const pod of pods.splice(0)) await pod.remove();
+});
+afterAll(() => shim.stop());
+
+async function pod(): Promise<RunningPod> {
+  const running = await runPod(shim.cri, {
+    name: 'web',
+    containers: [
+      {
+        name: 'a',
+        command: ['sleep', '1000000'],
+        resources: { memory_limit_in_bytes: 256 * MI },
+        mounts: { cache: '/cache' },
+      },
+    ],
+    volumes: [{ name: 'cache', size: 64 * MI }],
+  });
+  pods.push(running);
+  return running;
+}
+
+const resize = (running: RunningPod, cache: string, memory?: string): Promise<Answer> =>
+  shim.api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    containers: memory === undefined ? {} : { a: { limits: { memory } } },
+    volumes: { cache },
+  });
+
+const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
+
+test('a volume that is unmounted: the resize fails, and all that was done is undone', async () => {
+  const running = await pod();
+  const answer = refusal(resize(running, '96Mi', '64Mi'));
+  await shim.halt(HALF_WAY, () => {
+    expect(limitsOf(running)).toEqual([String(256 * MI), String(64 * MI)]);
+    execFileSync('umount', ['-l', running.volumePath('cache')]);
+  });
+  expect(await answer).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+  expect(limitsOf(running)).toEqual([String(256 * MI), String(256 * MI)]);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${64 * MI}`, 'tmpfs', running.volumePath('cache')]);
+  expect(await resize(running, '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
+});
+
+test('a pod that is removed: the resize ends, and nothing is left of it', async () => {
+  const running = await pod();
+  const ended = resize(running, '96Mi', '64Mi').then(
+    () => 'done',
+    () => 'failed',
+  );
+  const removed: Promise<void>[] = [];
+  await shim.halt(HALF_WAY, () => {
+    pods.splice(pods.indexOf(running), 1);
+    removed.push(running.remove());
+  });
+  await Promise.all(removed);
+  expect(['done', 'failed']).toContain(await ended);
+  expect(await refusal(shim.api.call('GetPod', { pod: { uid: running.uid } }))).toMatchObject({
+    reason: 'UNKNOWN_POD',
+  });
+  // The shim goes on as before.
+  expect(await resize(await pod(), '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
+});

@@ -1,0 +1,269 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { CriClient } from '../../support/cri/client.ts';
+import type { RunningPod } from '../../support/cri/pod.ts';
+import { type Answer, type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { PodWatcher } from '../../watch/watcher.ts';
+import { MI, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+
+/** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
+
+let stage: VolumeStage;
+let cri: CriClient;
+let api: ResizeClient;
+
+beforeAll(async () => {
+  stage = await VolumeStage.start('volumes-test', 256);
+  ({ cri, api } = stage.served);
+});
+afterEach(() => stage.removePods());
+afterAll(() => stage.served.stop());
+
+interface Asked {
+  readonly memory?: string;
+  readonly cache?: string;
+  readonly defer?: boolean;
+}
+
+function resize(running: RunningPod, { memory, cache, defer = false }: Asked): Promise<Answer> {
+  return api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    containers: memory === undefined ? {} : { a: { limits: { memory } } },
+    volumes: cache === undefined ? {} : { cache },
+    defer,
+  });
+}
+
+const stepsOf = (answer: Answer): string[] =>
+  (answer['resize']!['steps'] as unknown as { kind: string }[]).map(({ kind }) => kind);
+const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
+
+describe('the order of volume and limit', () => {
+  // 256 MiB of limit and 64 MiB of volume at the start; what comes first, as the KEP's table has it.
+  test.each([
+    { what: 'both up', memory: 320, cache: 96, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER', 'VOLUME'] },
+    { what: 'both down', memory: 192, cache: 32, first: 'volume', steps: ['VOLUME', 'CONTAINER', 'POD_MEMORY'] },
+    { what: 'volume up alone', memory: 256, cache: 96, first: 'volume', steps: ['VOLUME'] },
+    { what: 'volume down alone', memory: 256, cache: 32, first: 'volume', steps: ['VOLUME'] },
+    {
+      what: 'volume up, limit down',
+      memory: 192,
+      cache: 96,
+      first: 'limit',
+      steps: ['CONTAINER', 'POD_MEMORY', 'VOLUME'],
+    },
+    {
+      what: 'volume down, limit up',
+      memory: 320,
+      cache: 32,
+      first: 'volume',
+      steps: ['VOLUME', 'POD_MEMORY', 'CONTAINER'],
+    },
+    { what: 'limit up alone', memory: 320, cache: 64, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER'] },
+    { what: 'limit down alone', memory: 192, cache: 64, first: 'limit', steps: ['CONTAINER', 'POD_MEMORY'] },
+  ])('$what', async ({ memory, cache, first, steps }) => {
+    const running = await stage.pod();
+    const watcher = await PodWatcher.watch(running);
+    const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
+    const { states } = await watcher.report();
+    const seen = states.map((now) => `${now['pod memory.max']},${now['a memory.max']} ${now['volume cache']}`);
+    expect(stepsOf(answer)).toEqual(steps);
+    const state = (pod: number, container: number, volume: number): string =>
+      `${pod * MI},${container * MI} ${volume * MI}`;
+    expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
+    // Never the second thing with the first one as it was: between them lies a call to the runtime.
+    const [early, late] =
+      first === 'limit' ? [`${256 * MI} ${cache * MI}`, 'volume'] : [`${memory * MI} ${64 * MI}`, 'limit'];
+    if (memory !== 256 && cache !== 64)
+      expect(
+        seen.filter((line) => line.endsWith(`,${early}`)),
+        late,
+      ).toEqual([]);
+  });
+
+  test('several volumes in mixed directions: all that shrink, then the cgroups, then all that grow', async () => {
+    const names = ['one', 'two', 'three', 'four'];
+    const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
+    const running = await stage.pod({
+      containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts }],
+      volumes: names.map((name) => ({ name, size: 64 * MI })),
+    });
+    const answer = await api.call('ResizePod', {
+      pod: { sandbox_id: running.sandboxId },
+      containers: { a: { limits: { memory: '320Mi' } } },
+      volumes: { one: '96Mi', two: '32Mi', three: '80Mi', four: '16Mi' },
+    });
+    const targets = (answer['resize']!['steps'] as unknown as { target: string }[]).map(({ target }) => target);
+    expect(new Set(targets.slice(0, 2))).toEqual(new Set(['two', 'four']));
+    // The pod itself has no name.
+    expect(targets.slice(2, 4)).toEqual([undefined, 'a']);
+    expect(new Set(targets.slice(4))).toEqual(new Set(['one', 'three']));
+    expect(names.map((name) => sizeOf(running, name))).toEqual([96, 32, 80, 16]);
+  });
+});
+
+describe('a volume in use', () => {
+  test('is shrunk above what it stores, its files intact; below it refused, or done once files are removed', async () => {
+    const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MI }] });
+    const store = async (name: string, mebibytes: number): Promise<string> => {
+      await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
+      return cri.exec(running.id('a'), 'sha256sum', `/cache/${name}`);
+    };
+    const sum = await store('first', 64);
+    await resize(running, { cache: '128Mi' });
+    expect(sizeOf(running)).toBe(128);
+    expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
+
+    await resize(running, { cache: '256Mi' });
+    const other = await store('second', 136);
+    const refused = await refusal(resize(running, { cache: '128Mi' }));
+    expect(refused).toMatchObject({ code: 9, reason: 'VOLUME_IN_USE' });
+    expect(refused.about).toMatchObject({ asked: String(128 * MI), found: String(200 * MI) });
+    expect(running.volume('cache')).toMatchObject({ size: 256 * MI, used: 200 * MI });
+    expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first', '/cache/second')).toBe(`${sum}${other}`);
+
+    const { resize: deferred } = await resize(running, { cache: '128Mi', defer: true });
+    expect(deferred).toMatchObject({ state: 'DEFERRED', reason: 'VOLUME_IN_USE' });
+    const id = (deferred as unknown as { id: string }).id;
+    // By now it waits as long as it ever does from one try to the next: 5 s at most.
+    const tries = async (): Promise<unknown> => (await api.call('GetResize', { id }))['resize']?.['tries'];
+    await expect.poll(tries, { timeout: 30_000, interval: 100 }).toBe(4);
+    expect(running.volume('cache')).toMatchObject({ size: 256 * MI, used: 200 * MI });
+    await cri.exec(running.id('a'), 'rm', '/cache/second');
+    const removed = Date.now();
+    await expect.poll(() => sizeOf(running), { timeout: 20_000, interval: 100 }).toBe(128);
+    // And what a busy machine takes for it.
+    expect(Date.now() - removed).toBeLessThan(8000);
+    expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
+    await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
+  });
+
+  test('grows under a writer that fills it: no error but ENOSPC, no byte lost, open files stay open', async () => {
+    const running = await stage.pod({
+      containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
+    });
+    const writing = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
+      container_id: running.id('a'),
+      cmd: ['sh', '-c', WRITER],
+      timeout: 100,
+    });
+    for (let size = 96; size <= 256; size += 32) {
+      // Full, or nearly: what comes next needs the room.
+      const full = (): boolean => running.volume('cache').used > (size - 40) * MI;
+      await expect.poll(full, { timeout: 60_000, interval: 50 }).toBe(true);
+      await resize(running, { cache: `${size}Mi` });
+    }
+    const { stdout, exit_code } = await writing;
+    expect([exit_code, stdout.toString()]).toEqual([0, 'all there\n']);
+    expect(sizeOf(running)).toBe(256);
+    expect(running.oomKills()).toBe(0);
+  }, 180_000);
+
+  test('is one for two containers, and has one size in both', async () => {
+    const mounts = { cache: '/cache' };
+    const running = await stage.pod({
+      containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(128), mounts })),
+    });
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/of-a', 'bs=1M', 'count=24');
+    await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/cache/of-b', 'bs=1M', 'count=24');
+    expect(await refusal(resize(running, { cache: '40Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
+    await resize(running, { cache: '96Mi' });
+    for (const name of ['a', 'b']) expect(await cri.exec(running.id(name), 'df', '-m', '/cache')).toMatch(/\s96\s/);
+  });
+});
+
+test('what an init container has left in a volume counts when the pod is lowered', async () => {
+  const mounts = { cache: '/cache' };
+  const running = await stage.pod({
+    containers: [
+      {
+        name: 'fill',
+        init: true,
+        command: ['dd', 'if=/dev/zero', 'of=/cache/left', 'bs=1M', 'count=48'],
+        resources: limit(128),
+        mounts,
+      },
+      { name: 'a', command: SLEEP, resources: limit(128), mounts },
+    ],
+    podMemory: 128 * MI,
+  });
+  // Its pages are the pod's by now: the container that runs has none of them.
+  expect(Number(running.read('memory.current', 'a'))).toBeLessThan(24 * MI);
+  const lower = api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    resources: { limits: { memory: '40Mi' } },
+    containers: { a: { limits: { memory: '40Mi' } } },
+  });
+  const refused = await refusal(lower);
+  expect(refused).toMatchObject({ code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' });
+  expect(Number(refused.about['found'])).toBeGreaterThan(48 * MI);
+  expect(limitsOf(running)).toEqual([String(128 * MI), String(128 * MI)]);
+  await resize(running, { memory: '96Mi' });
+  expect(running.oomKills()).toBe(0);
+});
+
+test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
+  const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
+  const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MI }] });
+  const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
+    container_id: running.id('a'),
+    cmd: ['sh', '-c', WORKER],
+    timeout: 280,
+  });
+  // Of the same numbers each time: a failure can be looked at again.
+  let random = 12345;
+  const next = (): number => (random = (random * 1103515245 + 12345) % 2 ** 31) / 2 ** 31;
+  let memory = 256;
+  for (let round = 0; round < 50; round += 1) {
+    const to = 96 + 4 * Math.floor(next() * 60);
+    await asKubelet(running, memory, to);
+    memory = to;
+    expect(sizeOf(running), `${round}: ${to} MiB`).toBe((Math.floor((to * MI) / 2 / 4096) * 4096) / MI);
+    expect(limitsOf(running)).toEqual([String(to * MI), String(to * MI)]);
+  }
+  await cri.exec(running.id('a'), 'touch', '/tmp/enough');
+  const { stdout, exit_code } = await working;
+  expect([exit_code, stdout.toString()]).toEqual([0, 'no other error\n']);
+  expect(running.oomKills()).toBe(0);
+}, 300_000);
+
+/** As kubelet 1.36 does it: what the pod gains, the container, what the pod loses; each told before it is written. */
+async function asKubelet(running: RunningPod, from: number, to: number): Promise<void> {
+  const setPod = async (): Promise<void> => {
+    await cri.updatePod(running.sandboxId, limit(to), { overhead: {} });
+    writeFileSync(join(running.cgroup, 'memory.max'), String(to * MI));
+  };
+  if (to > from) await setPod();
+  await cri.updateContainer(running.id('a'), limit(to));
+  if (to < from) await setPod();
+}
+
+/**
+ * Writes 56 files of 4 MiB, no two alike, and keeps one file open all the while. A write without room is tried again; any other
+ * error ends it. In the end all of them are compared with what was to be written.
+ */
+const WRITER = `
+dd if=/dev/urandom of=/tmp/random bs=1M count=4 2>/dev/null
+content() { echo $1; cat /tmp/random; }
+exec 3>/cache/open
+i=0
+while [ $i -lt 56 ]; do
+  if content $i >/cache/f$i 2>/tmp/err && [ ! -s /tmp/err ]; then
+    echo $i >&3; i=$((i + 1))
+  else
+    grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }
+    rm -f /cache/f$i
+  fi
+done
+i=0
+while [ $i -lt 56 ]; do content $i | cmp - /cache/f$i || exit 2; i=$((i + 1)); done
+[ $(wc -l </cache/open) = 56 ] && echo all there`;
+
+/** Fills and empties the volume, within a quarter of the pod's least limit, until it is told that it is enough. */
+const WORKER = `
+while [ ! -e /tmp/enough ]; do
+  dd if=/dev/zero of=/cache/work bs=1M count=24 2>/tmp/err || grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }
+  rm -f /cache/work
+done
+echo no other error`;

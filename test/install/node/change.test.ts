@@ -1,0 +1,78 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { type Change, carryOut, together } from '../../../src/install/node/change.ts';
+
+const never = new AbortController().signal;
+let did: string[] = [];
+
+function change(name: string, fails: { readonly do?: string; readonly undo?: string } = {}): Change {
+  const act = (what: 'do' | 'undo' | 'forget', fault: string | undefined): Promise<void> => {
+    did.push(`${what} ${name}`);
+    return fault === undefined ? Promise.resolve() : Promise.reject(new Error(fault));
+  };
+  return {
+    says: name,
+    do: () => act('do', fails.do),
+    undo: () => act('undo', fails.undo),
+    forget: () => act('forget', undefined),
+  };
+}
+
+async function carriedOut(changes: readonly Change[], signal = never) {
+  did = [];
+  const told: string[] = [];
+  const ended = await carryOut(changes, (line) => told.push(line), signal);
+  return { ended, told };
+}
+
+it('all in their order; what was kept for undoing goes last', async () => {
+  const { ended, told } = await carriedOut([change('a'), change('b')]);
+  expect(ended).toBe('done');
+  expect(told).toEqual(['done: a', 'done: b']);
+  expect(did).toEqual(['do a', 'do b', 'forget a', 'forget b']);
+});
+
+it('one fails: it and those before it are undone in reverse, those after it are not touched', async () => {
+  const { ended, told } = await carriedOut([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
+  expect(ended).toBe('undone');
+  expect(told).toEqual(['done: a', 'done: b', 'failed: c: no room', 'undone: c', 'undone: b', 'undone: a']);
+  expect(did).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
+});
+
+it('one that cannot be undone is said, and what it builds upon stays', async () => {
+  const { ended, told } = await carriedOut([change('a'), change('b', { undo: 'gone' }), change('c', { do: 'no' })]);
+  expect(ended).toBe('undo failed');
+  expect(told.slice(2)).toEqual(['failed: c: no', 'undone: c', 'NOT undone: b: gone', 'stays: a']);
+  expect(did.slice(-2)).toEqual(['undo c', 'undo b']);
+});
+
+it('interrupted between two: the next is not begun, and what is done is undone', async () => {
+  const ending = new AbortController();
+  const first: Change = {
+    ...change('a'),
+    do: () => Promise.resolve().then(() => ending.abort(new Error('ended by SIGINT'))),
+  };
+  const { ended, told } = await carriedOut([first, change('b')], ending.signal);
+  expect(ended).toBe('undone');
+  expect(told).toEqual(['done: a', 'not begun: b: ended by SIGINT', 'undone: a']);
+  expect(did).toEqual(['undo a']);
+});
+
+it('what takes longer than a second is said when it begins', async () => {
+  const { told } = await carriedOut([{ ...change('a'), do: () => delay(1200) }]);
+  expect(told).toEqual(['a ...', 'done: a']);
+});
+
+it('several as one: only what was begun is undone, and what follows them follows that too', async () => {
+  const settled = () => {
+    did.push('settle');
+    return Promise.resolve();
+  };
+  const parts = [change('a'), change('b', { do: 'no', undo: 'stays' }), change('c')];
+  const { ended, told } = await carriedOut([together('all', parts, settled)]);
+  expect(ended).toBe('undo failed');
+  expect(told).toEqual(['failed: all: no', 'NOT undone: all: stays']);
+  expect(did).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
+  await carriedOut([together('all', [change('a'), change('b')], settled)]);
+  expect(did).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
+});

@@ -1,0 +1,58 @@
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { settingOf } from '../../../src/install/node/kubelet-files.ts';
+import type { EndpointSource } from '../../../src/install/node/kubelet.ts';
+import { PaperNode } from '../../support/fake-install-node.ts';
+
+const CONTAINERD = 'unix:///run/containerd/containerd.sock';
+const FLAG = `--container-runtime-endpoint=${CONTAINERD}`;
+let paper: PaperNode;
+beforeEach(() => (paper = new PaperNode()));
+afterEach(() => paper.remove());
+
+/** kubelet's unit: a file, a drop-in and two environment files, one of which is not there. */
+function unit(texts: { readonly unit?: string; readonly dropIn?: string; readonly environment?: string }): void {
+  const at = (name: string): string => join(paper.folder, name);
+  paper.put('kubelet.service', texts.unit ?? '');
+  paper.put('kubelet.conf', texts.dropIn ?? '');
+  paper.put('flags.env', texts.environment ?? '');
+  paper.systemctl(`cat <<'END'
+FragmentPath=${at('kubelet.service')}
+DropInPaths=${at('kubelet.conf')} ${at('gone.conf')}
+EnvironmentFiles=${at('flags.env')} (ignore_errors=yes)
+EnvironmentFiles=${at('none.env')} (ignore_errors=no)
+END`);
+}
+const setting = (source: EndpointSource) =>
+  settingOf(paper.node, { endpoint: CONTAINERD, source }, 'unix:///ours.sock');
+
+it.each([
+  ['unit', 'kubelet.service', true],
+  ['dropIn', 'kubelet.conf', true],
+  ['environment', 'flags.env', false],
+] as const)('a flag in its %s is found in %s', async (where, name, isOfUnit) => {
+  unit({ [where]: `X="${FLAG}"\n` });
+  const found = await setting({ kind: 'flag' });
+  expect(found).toMatchObject({ file: join(paper.folder, name), isOfUnit });
+  expect(found.edited(found.text, 'unix:///ours.sock')).toBe('X="--container-runtime-endpoint=unix:///ours.sock"\n');
+  expect(found.endpointOf(found.text)).toBe(CONTAINERD);
+});
+
+it('in several files, in none, or with another value: refused, with the files and what to do', async () => {
+  unit({ unit: FLAG, environment: FLAG });
+  await expect(setting({ kind: 'flag' })).rejects.toMatchObject({
+    message: expect.stringMatching(/several places of kubelet.service: .*kubelet\.service, .*flags\.env$/) as string,
+    cure: expect.stringContaining('set --container-runtime-endpoint=unix:///ours.sock there yourself') as string,
+  });
+  unit({});
+  await expect(setting({ kind: 'flag' })).rejects.toThrow(/in none of kubelet.service's files: .*kubelet.conf/);
+  unit({ unit: '--container-runtime-endpoint=$RUNTIME' });
+  await expect(setting({ kind: 'flag' })).rejects.toThrow(
+    `says --container-runtime-endpoint=$RUNTIME, and kubelet runs`,
+  );
+});
+
+it('a default with neither flag nor file, or a relative file, is refused', async () => {
+  await expect(setting({ kind: 'default' })).rejects.toThrow('kubelet.service has neither --config nor');
+  await expect(setting({ kind: 'config', file: 'kubelet.yaml' })).rejects.toThrow('which is relative');
+});

@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest';
+import { flagsIn, withEndpoint, withFlag } from '../../../src/install/node/kubelet-setting.ts';
+
+const CONTAINERD = 'unix:///run/containerd/containerd.sock';
+const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
+const FLAG = '--container-runtime-endpoint';
+
+const config = (line: string): string => `# This node's own.
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration # as its API says
+${line}clusterDNS:
+- 10.96.0.10   # not indented
+evictionHard: {memory.available:  100Mi}
+`;
+
+describe('the endpoint in a KubeletConfiguration', () => {
+  it.each([
+    [`containerRuntimeEndpoint: ${CONTAINERD} # by hand\n`, `containerRuntimeEndpoint: ${OURS} # by hand\n`],
+    [`containerRuntimeEndpoint: "${CONTAINERD}"\n`, `containerRuntimeEndpoint: ${OURS}\n`],
+    ['containerRuntimeEndpoint: ""\n', `containerRuntimeEndpoint: ${OURS}\n`],
+    ['containerRuntimeEndpoint:\n', `containerRuntimeEndpoint: ${OURS}\n`],
+    ['', `containerRuntimeEndpoint: ${OURS}\n`],
+  ])('%j becomes %j, and no other byte changes', (before, after) => {
+    expect(withEndpoint(config(before), OURS, 'f')).toBe(config(after));
+  });
+
+  it('goes again, with its line', () => {
+    expect(withEndpoint(config(`containerRuntimeEndpoint: ${OURS}\n`), undefined, 'f')).toBe(config(''));
+    expect(withEndpoint(config(''), undefined, 'f')).toBe(config(''));
+  });
+
+  it('a file that ends without a line end, and one in JSON', () => {
+    expect(withEndpoint('kind: KubeletConfiguration', OURS, 'f')).toBe(
+      `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${OURS}\n`,
+    );
+    const json = JSON.stringify({ kind: 'KubeletConfiguration', containerRuntimeEndpoint: CONTAINERD, maxPods: 9 });
+    expect(withEndpoint(json, OURS, 'f')).toBe(json.replace(CONTAINERD, OURS));
+    const without = JSON.stringify({ kind: 'KubeletConfiguration', maxPods: 9 });
+    expect(JSON.parse(withEndpoint(without, OURS, 'f'))).toEqual({
+      ...{ kind: 'KubeletConfiguration', maxPods: 9 },
+      containerRuntimeEndpoint: OURS,
+    });
+    expect(() => withEndpoint(json, undefined, 'f')).toThrow('not laid out as lines');
+  });
+
+  it('what would be read as something else is not written', () => {
+    expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('is no endpoint');
+  });
+
+  it.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('%j is refused', (text) => {
+    expect(() => withEndpoint(text, OURS, 'f')).toThrow(/^f( |:)/);
+  });
+});
+
+describe('the flag in files of a unit', () => {
+  it.each([
+    `ExecStart=/usr/bin/kubelet ${FLAG}=@ --v=2\n`,
+    `ExecStart=/usr/bin/kubelet ${FLAG} @\n`,
+    `ExecStart=/usr/bin/kubelet "${FLAG}=@" --v=2\n`,
+    `ExecStart=/usr/bin/kubelet ${FLAG}="@" --v=2\n`,
+    `ExecStart=/usr/bin/kubelet \\\n  ${FLAG} \\\n  @ \\\n  --v=2\n`,
+    `KUBELET_ARGS="--v=2 ${FLAG}=@"\n`,
+    `# ${FLAG}=unix:///old.sock\n; ${FLAG}=unix:///older.sock\nKUBELET_ARGS=${FLAG}=@\n`,
+  ])('in %j only the endpoint changes', (form) => {
+    const before = form.replace('@', CONTAINERD);
+    expect(flagsIn(before).map(({ endpoint }) => endpoint)).toEqual([CONTAINERD]);
+    expect(withFlag(before, OURS, 'f')).toBe(form.replace('@', OURS));
+  });
+
+  it('none, or several, are refused', () => {
+    expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('no more');
+    const twice = `A=${FLAG}=${CONTAINERD}\nB=${FLAG}=${CONTAINERD}\n`;
+    expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} is there more than once`);
+  });
+});

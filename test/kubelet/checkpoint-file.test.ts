@@ -1,0 +1,77 @@
+import { execFileSync } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CheckpointFile } from '../../src/kubelet/checkpoint-file.ts';
+
+let folder: string;
+let path: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'checkpoint-file-'));
+  path = join(folder, 'state');
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const replace = (text: string): void => {
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+};
+
+test('is read when it is there, when it is another one, and not in between', () => {
+  const file = new CheckpointFile(path);
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  replace('one');
+  expect(file.look()).toEqual({ kind: 'text', text: 'one' });
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  replace('two');
+  expect(file.look()).toEqual({ kind: 'text', text: 'two' });
+  replace('two');
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  truncateSync(path);
+  expect(file.look()).toEqual({ kind: 'text', text: '' });
+  rmSync(path);
+  expect(file.look()).toEqual({ kind: 'absent' });
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  replace('two');
+  expect(file.look()).toEqual({ kind: 'text', text: 'two' });
+});
+
+test('a replacement within one tick of the clock, with the same size, is not missed', () => {
+  const file = new CheckpointFile(path);
+  for (let n = 100; n < 400; n += 1) {
+    writeFileSync(path, String(n));
+    utimesSync(path, 1, 1);
+    expect(file.look()).toEqual({ kind: 'text', text: String(n) });
+  }
+});
+
+test('what is no file, or too large, is told once; a pipe keeps nobody waiting', () => {
+  const file = new CheckpointFile(path);
+  mkdirSync(path);
+  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it is no file' });
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  rmSync(path, { recursive: true });
+  execFileSync('mkfifo', [path]);
+  expect(file.look()).toEqual({ kind: 'unchanged' });
+  rmSync(path);
+  expect(file.look()).toEqual({ kind: 'absent' });
+  writeFileSync(path, '');
+  truncateSync(path, 16 * 1024 * 1024 + 1);
+  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it has 16777217 bytes' });
+  rmSync(path);
+  symlinkSync(path, path);
+  expect(file.look()).toMatchObject({ kind: 'unreadable' });
+  rmSync(path);
+  replace('good');
+  expect(file.look()).toEqual({ kind: 'text', text: 'good' });
+});

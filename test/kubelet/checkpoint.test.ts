@@ -1,0 +1,180 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { readCheckpoint } from '../../src/kubelet/checkpoint.ts';
+import { cases } from '../support/property-cases.ts';
+import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
+
+const MI = 1024 * 1024;
+
+const readPods = (text: string): object => {
+  const read = readCheckpoint(text);
+  if (read.kind !== 'read') return read;
+  const pods = [...read.pods].map(([uid, { containers, pod, isWhole }]) => [
+    uid,
+    { containers: Object.fromEntries(containers), pod, ...(!isWhole && { isWhole }) },
+  ]);
+  return { pods: Object.fromEntries(pods) as object, strange: read.strange };
+};
+
+describe('a file as kubelet writes it', () => {
+  test('1.36: limits of the containers, without limits of the pod itself', () => {
+    const text =
+      '{"data":"{\\"entries\\":{\\"0f6f8ba3-0d0f-4f7f-9d62-2d4b5b3f0d11\\":{\\"ContainerResources\\":{\\"c1\\":{\\"limits\\":{\\"cpu\\":\\"200m\\",\\"memory\\":\\"64Mi\\"},\\"requests\\":{\\"cpu\\":\\"100m\\",\\"memory\\":\\"64Mi\\"}}},\\"PodLevelResources\\":null}}}","checksum":2394850921}';
+    expect(readPods(text)).toEqual({
+      pods: {
+        '0f6f8ba3-0d0f-4f7f-9d62-2d4b5b3f0d11': {
+          containers: { c1: { memory: 64 * MI, milliCpu: 200 } },
+          pod: undefined,
+        },
+      },
+      strange: 0,
+    });
+  });
+
+  test('limits of the pod itself, and none of a container', () => {
+    const pod: WrittenPod = {
+      ContainerResources: { web: {}, side: { limits: { memory: '1.5Gi' } } },
+      PodLevelResources: { limits: { cpu: '2', memory: '2Gi' }, requests: {} },
+    };
+    expect(readPods(checkpointText({ u: pod }))).toEqual({
+      pods: { u: { containers: { web: {}, side: { memory: 1536 * MI } }, pod: { memory: 2048 * MI, milliCpu: 2000 } } },
+      strange: 0,
+    });
+  });
+
+  test('1.33: no word on limits of pods', () => {
+    const data = JSON.stringify({ entries: { u: { ContainerResources: { a: { limits: { memory: '1e6' } } } } } });
+    expect(readPods(JSON.stringify({ data, checksum: 1 }))).toEqual({
+      pods: { u: { containers: { a: { memory: 1_000_000 } }, pod: undefined } },
+      strange: 0,
+    });
+  });
+
+  test('a node without pods', () => {
+    expect(readPods(checkpointText({}))).toEqual({ pods: {}, strange: 0 });
+    expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, strange: 0 });
+  });
+
+  test('a checksum of another kind, or none, is as good', () => {
+    const data = JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }) } });
+    for (const checksum of [undefined, null, 'sha256:00', -1, {}, 1e300])
+      expect(readPods(JSON.stringify({ data, checksum })), typeof checksum).toMatchObject({
+        pods: { u: { containers: { a: { memory: 64 * MI } } } },
+      });
+  });
+});
+
+describe('what is not understood', () => {
+  test.each([
+    ['nothing', '', /JSON/],
+    ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60), /JSON/],
+    ['no JSON', '\u0000\u0001\u0002', /JSON/],
+    ['another JSON', '[1, 2]', /^it has no text named "data"$/],
+    ['nothing at all', 'null', /^it has no text named "data"$/],
+    ['no data', '{"checksum":1}', /^it has no text named "data"$/],
+    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no text named "data"$/],
+    ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
+    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" are no JSON object$/],
+    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is no JSON object$/],
+  ])('%s', (_what, text, why) => {
+    expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
+  });
+
+  test('an amount that is nothing is none; one that is a number is read; a list or a truth is strange', () => {
+    const memory = (value: unknown): object => ({
+      ContainerResources: { a: { limits: { memory: value, cpu: null } } },
+    });
+    const entries = { none: memory(null), number: memory(4096), list: memory(['64Mi']), truth: memory(true) };
+    expect(readPods(JSON.stringify({ data: JSON.stringify({ entries }) }))).toEqual({
+      pods: {
+        none: { containers: { a: {} }, pod: undefined },
+        number: { containers: { a: { memory: 4096 } }, pod: undefined },
+        list: { containers: {}, pod: undefined, isWhole: false },
+        truth: { containers: {}, pod: undefined, isWhole: false },
+      },
+      strange: 2,
+    });
+  });
+
+  test('resources and limits that are nothing are none; of another shape they are strange', () => {
+    const limits = (value: unknown): object => ({ ContainerResources: { a: { limits: value } } });
+    const entries = {
+      nothing: { ContainerResources: null },
+      noLimits: limits(null),
+      text: { ContainerResources: 'much' },
+      list: limits(['64Mi']),
+    };
+    expect(readPods(JSON.stringify({ data: JSON.stringify({ entries }) }))).toEqual({
+      pods: {
+        nothing: { containers: {}, pod: undefined },
+        noLimits: { containers: { a: {} }, pod: undefined },
+        text: { containers: {}, pod: undefined, isWhole: false },
+        list: { containers: {}, pod: undefined, isWhole: false },
+      },
+      strange: 2,
+    });
+  });
+
+  test('an entry of another shape is left out, and counted; the others are there', () => {
+    const entries = {
+      good: withMemory({ a: '64Mi' }),
+      number: 5,
+      containers: { ContainerResources: { a: 'much', b: { limits: { memory: '32Mi' } } } },
+      amounts: { ContainerResources: { a: { limits: { memory: 'a lot' } }, b: { limits: { cpu: true } } } },
+      level: { ContainerResources: {}, PodLevelResources: 'big' },
+    };
+    const text = JSON.stringify({ data: JSON.stringify({ entries }), checksum: 1 });
+    expect(readPods(text)).toEqual({
+      pods: {
+        good: { containers: { a: { memory: 64 * MI } }, pod: undefined },
+        containers: { containers: { b: { memory: 32 * MI } }, pod: undefined, isWhole: false },
+        amounts: { containers: {}, pod: undefined, isWhole: false },
+        level: { containers: {}, pod: undefined, isWhole: false },
+      },
+      strange: 5,
+    });
+  });
+
+  test('names that every object has, and amounts that limit nothing', () => {
+    const data = `{"entries":{"__proto__":{"ContainerResources":{"constructor":{"limits":{"memory":"0","cpu":"0"}}}}}}`;
+    expect(readCheckpoint(JSON.stringify({ data }))).toEqual({
+      kind: 'read',
+      pods: new Map([['__proto__', { containers: new Map([['constructor', {}]]), pod: undefined, isWhole: true }]]),
+      strange: 0,
+    });
+  });
+});
+
+test('whatever the text: no error, and what was cut off says so', () => {
+  const text = checkpointText({ u: withMemory({ a: '64Mi', b: '1Gi' }) });
+  fc.assert(
+    fc.property(fc.nat(text.length - 1), (length) => {
+      expect(readCheckpoint(text.slice(0, length)).kind).toBe('unreadable');
+    }),
+    cases(200),
+  );
+  fc.assert(
+    fc.property(fc.oneof(fc.string(), fc.json()), fc.jsonValue(), (any, value) => {
+      readCheckpoint(any);
+      readCheckpoint(JSON.stringify({ data: any }));
+      readCheckpoint(JSON.stringify({ data: JSON.stringify({ entries: value }) }));
+      const read = readCheckpoint(
+        JSON.stringify({ data: JSON.stringify({ entries: { u: value, v: withMemory({ a: '1Gi' }) } }) }),
+      );
+      expect(read.kind === 'read' && read.pods.get('v')?.containers.get('a')?.memory).toBe(1024 * MI);
+    }),
+    cases(500),
+  );
+});
+
+test('5 MB of pods are read in a fraction of a second', () => {
+  const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
+  const entries: Record<string, WrittenPod> = {};
+  for (let n = 0; n < 3000; n += 1) entries[`pod-${n}`] = withMemory(containers);
+  const text = checkpointText(entries);
+  expect(text.length).toBeGreaterThan(5_000_000);
+  const start = performance.now();
+  const read = readCheckpoint(text);
+  expect(performance.now() - start).toBeLessThan(2000);
+  expect(read.kind === 'read' && read.pods.size).toBe(3000);
+});

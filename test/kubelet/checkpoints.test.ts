@@ -1,0 +1,186 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createCounters } from '../../src/observe/counters.ts';
+import { type LogFields, noLog } from '../../src/observe/index.ts';
+import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
+import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
+import { systemClock } from '../../src/core/concurrency/clock.ts';
+
+const MI = 1024 * 1024;
+
+let parent: string;
+let root: string;
+let files: KubeletFiles;
+let counters: ReturnType<typeof createCounters>;
+let changes: number;
+let lines: (LogFields & { readonly msg: string })[];
+beforeEach(() => {
+  parent = mkdtempSync(join(tmpdir(), 'checkpoints-'));
+  root = join(parent, 'lib/kubelet');
+  counters = createCounters();
+  changes = 0;
+  lines = [];
+  const keep = (fields: LogFields, msg: string): void => void lines.push({ ...fields, msg });
+  files = new KubeletFiles({
+    kubeletRoot: root,
+    clock: systemClock,
+    log: { ...noLog, info: keep, warn: keep },
+    counters,
+    onChange: () => void (changes += 1),
+  });
+});
+afterEach(() => {
+  files.close();
+  rmSync(parent, { recursive: true });
+});
+
+type Name = 'allocated_pods_state' | 'actuated_pods_state';
+
+/** As kubelet does it: a file of another name, and a rename. */
+function replace(text: string, name: Name = 'allocated_pods_state'): void {
+  writeFileSync(join(root, '.1234567'), text, { mode: 0o600 });
+  renameSync(join(root, '.1234567'), join(root, name));
+}
+const write = (pods: Readonly<Record<string, WrittenPod>>, name?: Name): void => replace(checkpointText(pods), name);
+const makeRoot = (): void => void mkdirSync(root, { recursive: true });
+/** As a call finds it. */
+function memory(): number | undefined {
+  files.refresh();
+  return files.allocated('u')?.containers.get('a')?.memory;
+}
+/** Until there have been so many changes. */
+async function changed(count: number): Promise<void> {
+  await expect.poll(() => changes, { interval: 5, timeout: 5000 }).toBe(count);
+}
+
+test('without files nothing is known, and nothing is said', () => {
+  makeRoot();
+  files.begin();
+  expect(files.allocated('u')).toBeUndefined();
+  expect(files.actuated('u')).toBeUndefined();
+  expect([changes, lines, files.isPresent, counters.snapshot().foresight]).toEqual([0, [], false, {}]);
+});
+
+test('files that are there at the start, each by itself', async () => {
+  makeRoot();
+  write({ u: withMemory({ a: '64Mi' }) });
+  write({ u: withMemory({ a: '128Mi' }) }, 'actuated_pods_state');
+  files.begin();
+  expect(changes).toBe(1);
+  expect([memory(), files.actuated('u')?.containers.get('a')?.memory]).toEqual([64 * MI, 128 * MI]);
+  expect(files.isPresent).toBe(true);
+  await delay(10);
+  expect(changes).toBe(1);
+});
+
+test('a file that is replaced is told of, once; and is known at once to who asks', async () => {
+  makeRoot();
+  files.begin();
+  write({ u: withMemory({ a: '64Mi' }) });
+  expect(memory()).toBe(64 * MI);
+  await changed(1);
+  write({ u: withMemory({ a: '32Mi' }) });
+  await changed(2);
+  expect(memory()).toBe(32 * MI);
+  writeFileSync(join(root, 'cpu_manager_state'), 'x');
+  await delay(120);
+  expect(changes).toBe(2);
+});
+
+test('a folder that comes later, goes, and comes again; a file that is removed', async () => {
+  files.begin();
+  makeRoot();
+  write({ u: withMemory({ a: '64Mi' }) });
+  await changed(1);
+  expect(memory()).toBe(64 * MI);
+  rmSync(join(root, 'allocated_pods_state'));
+  await changed(2);
+  expect(memory()).toBeUndefined();
+  expect(files.isPresent).toBe(false);
+  rmSync(root, { recursive: true });
+  await delay(120);
+  makeRoot();
+  write({ u: withMemory({ a: '16Mi' }) });
+  await changed(3);
+  renameSync(root, `${root}-old`);
+  await changed(4);
+  makeRoot();
+  write({ u: withMemory({ a: '8Mi' }) });
+  await changed(5);
+  expect(memory()).toBe(8 * MI);
+  expect(lines).toEqual([]);
+});
+
+test('what is not understood is as good as not there: one line, a count each time, and a line when it is over', async () => {
+  makeRoot();
+  write({ u: withMemory({ a: '64Mi' }) });
+  files.begin();
+  for (const [index, text] of ['{"data":', '[]', ''].entries()) {
+    replace(text);
+    await changed(2 + index);
+    expect(memory()).toBeUndefined();
+  }
+  write({ u: withMemory({ a: '32Mi' }) });
+  await changed(5);
+  expect(memory()).toBe(32 * MI);
+  expect(lines).toEqual([
+    expect.objectContaining({ file: 'allocated_pods_state', msg: 'what kubelet has written is not understood' }),
+    { file: 'allocated_pods_state', msg: 'what kubelet has written is understood again' },
+  ]);
+  expect(counters.snapshot().foresight).toEqual({ unreadable: 3 });
+});
+
+test('a part that is not understood is said, and the rest is known', () => {
+  makeRoot();
+  replace(JSON.stringify({ data: JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }), v: 1 } }) }));
+  files.begin();
+  expect(memory()).toBe(64 * MI);
+  expect(lines).toMatchObject([{ error: '1 values of another shape than is known' }]);
+});
+
+test('replaced hundreds of times: the newest in the end, for a bounded number of looks', async () => {
+  makeRoot();
+  files.begin();
+  const start = performance.now();
+  // As fast as it goes; now and then others have their turn.
+  for (let n = 1; n <= 500; n += 1) {
+    write({ u: withMemory({ a: String(n) }) });
+    if (n % 10 === 0) await delay(1);
+  }
+  await expect.poll(memory).toBe(500);
+  await delay(120);
+  expect(changes).toBeGreaterThan(1);
+  expect(changes).toBeLessThan(2 + (performance.now() - start) / 50);
+});
+
+test('5 MB, again and again, asked for at each call: a fraction of the time', async () => {
+  makeRoot();
+  files.begin();
+  const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
+  const pods = Object.fromEntries(Array.from({ length: 3000 }, (_, n) => [`pod-${n}`, withMemory(containers)]));
+  const texts = [1, 2].map((n) => checkpointText({ ...pods, u: withMemory({ a: `${n}Mi` }) }));
+  expect(texts[0]?.length).toBeGreaterThan(5_000_000);
+  const start = performance.now();
+  let asking = 0;
+  for (let n = 0; performance.now() - start < 3000; n += 1) {
+    replace(texts[n % 2] ?? '');
+    const asked = performance.now();
+    memory();
+    asking += performance.now() - asked;
+    await delay(1);
+  }
+  // 200 ms at once, a tenth of the time, and what the last one takes.
+  expect(asking).toBeLessThan(1500);
+});
+
+test('nothing more once it is closed', async () => {
+  makeRoot();
+  files.begin();
+  files.close();
+  write({ u: withMemory({ a: '64Mi' }) });
+  await delay(120);
+  expect([changes, memory()]).toEqual([0, undefined]);
+});

@@ -1,0 +1,38 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { WorkBudget } from '../../src/kubelet/work-budget.ts';
+import { cases } from '../support/property-cases.ts';
+
+test('200 ms at once, then a tenth of the time', () => {
+  const budget = new WorkBudget(0);
+  expect(budget.waitAt(0)).toBe(0);
+  budget.spend(150, 0);
+  expect(budget.waitAt(0)).toBe(0);
+  budget.spend(150, 0);
+  expect(budget.waitAt(0)).toBe(1010);
+  expect(budget.waitAt(1000)).toBe(10);
+  expect(budget.waitAt(1010)).toBe(0);
+  budget.spend(1, 100_000);
+  budget.spend(199, 100_000);
+  expect(budget.waitAt(100_000)).toBe(10);
+});
+
+test('whatever is done: with the waiting, a tenth of the time and what is left at once at most', () => {
+  fc.assert(
+    fc.property(fc.array(fc.record({ ms: fc.nat(500), idle: fc.nat(300) }), { minLength: 1 }), (work) => {
+      const budget = new WorkBudget(0);
+      let now = 0;
+      let done = 0;
+      for (const { ms, idle } of work) {
+        now += idle;
+        now += budget.waitAt(now);
+        expect(budget.waitAt(now)).toBe(0);
+        // The piece at hand may be more than there is: the next one waits for it.
+        expect(done).toBeLessThanOrEqual(200 + now / 10);
+        budget.spend(ms, now);
+        done += ms;
+      }
+    }),
+    cases(300),
+  );
+});

@@ -1,0 +1,286 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { apiOf } from '../../../src/kubernetes/client/api.ts';
+import { openConnection } from '../../../src/kubernetes/client/connection.ts';
+import { type PodAudience, feedPods } from '../../../src/kubernetes/annotations/feed.ts';
+import type { ApiPod } from '../../../src/kubernetes/annotations/pod.ts';
+import { podWatch } from '../../../src/kubernetes/annotations/pod-watch.ts';
+import { Reach } from '../../../src/kubernetes/annotations/reach.ts';
+import { type LogFields, noLog } from '../../../src/observe/index.ts';
+import { ApiServer, type ServedPod } from '../../support/fake-api-server.ts';
+import { QuickClock, eventually } from '../../support/fake-clock.ts';
+
+const KEY = 'volume.cri-resize-shim.io/';
+let folder: string;
+let server: ApiServer;
+let clock: QuickClock;
+let reach: Reach;
+let log: string[];
+/** What the audience has heard, and the pods that there are by that. */
+let heard: string[];
+let pods: Map<string, ApiPod>;
+let stop: AbortController;
+let fed: Promise<void> = Promise.resolve();
+
+const pod = (name: string, more: Partial<ServedPod> = {}): ServedPod => ({
+  uid: `uid-${name}`,
+  name,
+  namespace: 'default',
+  nodeName: 'node-1',
+  annotations: {},
+  ...more,
+});
+
+const audience: PodAudience = {
+  replace(all) {
+    heard.push(`all ${all.map(({ name }) => name).join()}`);
+    pods = new Map(all.map((one) => [one.uid, one]));
+  },
+  present(one) {
+    heard.push(`present ${one.name}`);
+    pods.set(one.uid, one);
+  },
+  gone(uid) {
+    heard.push(`gone ${uid}`);
+    pods.delete(uid);
+  },
+};
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'feed-'));
+  server = await new ApiServer().reserve();
+  clock = new QuickClock();
+  log = [];
+  heard = [];
+  pods = new Map();
+  const say = (fields: LogFields, text: string): void =>
+    void log.push(`${text} ${(fields.error as string | undefined) ?? ''}`.trim());
+  reach = new Reach({ ...noLog, info: say, warn: say }, 'node-1');
+  stop = new AbortController();
+});
+
+afterEach(async () => {
+  stop.abort();
+  await fed;
+  await server.stop();
+  rmSync(folder, { recursive: true });
+});
+
+function feed(): void {
+  const kubeconfig = server.kubeconfig(join(folder, 'config'));
+  const watch = podWatch(
+    apiOf(() => openConnection(kubeconfig)),
+    'node-1',
+  );
+  fed = feedPods({ watch, audience, reach, clock, random: () => 0 }, stop.signal);
+}
+
+const hears = (line: string): Promise<void> =>
+  eventually(
+    () => heard.includes(line),
+    () => `heard ${heard.join('; ')}`,
+  );
+/** Waits until a watch is there, and known to be. */
+async function watched(): Promise<void> {
+  await server.until(() => server.watching > 0);
+  await eventually(() => reach.check().ready);
+}
+
+describe('pods of a node', () => {
+  it('are listed in pages, as metadata, of this node alone; then watched from there', async () => {
+    await server.start();
+    for (let index = 0; index < 120; index += 1) server.set(pod(`web-${index}`));
+    server.set(pod('elsewhere', { nodeName: 'node-2' }));
+    feed();
+    await watched();
+    expect(pods.size).toBe(120);
+    const lists = server.of('list');
+    expect(lists.map(({ query }) => query['limit'])).toEqual(['50', '50', '50']);
+    expect(lists.every(({ query }) => query['fieldSelector'] === 'spec.nodeName=node-1')).toBe(true);
+    expect(lists[0]?.accept).toBe('application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json');
+    const [watch] = server.of('watch');
+    expect(watch?.accept).toBe('application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json');
+    expect(watch?.query).toMatchObject({
+      fieldSelector: 'spec.nodeName=node-1',
+      allowWatchBookmarks: 'true',
+      resourceVersion: '221',
+    });
+    server.set(pod('late'));
+    server.annotate('uid-late', { [`${KEY}cache`]: '50%', other: 'x' });
+    server.delete('uid-web-7');
+    await hears('gone uid-web-7');
+    expect(heard.slice(1)).toEqual(['present late', 'present late', 'gone uid-web-7']);
+    expect(reach.check()).toEqual({
+      name: 'kubernetes',
+      ready: true,
+      says: 'the annotations of the pods of node node-1 are watched',
+    });
+  });
+
+  it('are kept as no more than who they are and our annotations', async () => {
+    await server.start();
+    const annotations = { [`${KEY}cache`]: '50%', 'kubectl.kubernetes.io/last-applied-configuration': 'long' };
+    server.set(pod('web', { annotations }));
+    server.set(pod('ending', { deletionTimestamp: '2026-01-01T00:00:00Z' }));
+    server.set(pod('mirror', { annotations: { 'kubernetes.io/config.mirror': 'uid-static' } }));
+    feed();
+    await watched();
+    const base = { namespace: 'default', isEnding: false, volumes: {} };
+    expect([...pods.values()]).toEqual([
+      { ...base, uid: 'uid-web', name: 'web', volumes: { cache: '50%' } },
+      { ...base, uid: 'uid-ending', name: 'ending', isEnding: true },
+      // The pod that runs has the uid that kubelet has made from its file.
+      { ...base, uid: 'uid-static', name: 'mirror' },
+    ]);
+  });
+});
+
+describe('a watch', () => {
+  beforeEach(async () => {
+    await server.start();
+    server.set(pod('web'));
+    feed();
+    await watched();
+  });
+
+  it('goes on after a cut where it was, and hears what happened meanwhile', async () => {
+    server.set(pod('before'));
+    await hears('present before');
+    server.cut();
+    await server.until(() => server.watching === 0);
+    server.set(pod('meanwhile'));
+    await hears('present meanwhile');
+    expect(server.of('list')).toHaveLength(1);
+    expect(server.of('watch').map(({ query }) => query['resourceVersion'])).toEqual(['101', '102']);
+    expect(heard).toEqual(['all web', 'present before', 'present meanwhile']);
+    expect(clock.waits).toEqual([500]);
+  });
+
+  it('goes on at once when its time is up, from the last bookmark', async () => {
+    server.bookmark();
+    clock.pass(300_000);
+    server.endWatches();
+    await server.until(() => server.of('watch').length === 2);
+    expect(server.of('watch')[1]?.query['resourceVersion']).toBe('111');
+    expect(clock.waits).toEqual([]);
+  });
+
+  it.each(['status', 'event'] as const)(
+    'that is too old (410 as %s) begins with a list, which is no trouble',
+    async (by) => {
+      server.expire(by);
+      server.set(pod('new'));
+      server.cut();
+      await hears('all web,new');
+      await watched();
+      expect(server.of('list')).toHaveLength(2);
+      expect(log.filter((line) => line.includes('410'))).toEqual([]);
+      expect(reach.check().ready).toBe(true);
+    },
+  );
+
+  it('of which each ends as soon as it has begun is tried less and less often', async () => {
+    for (let round = 0; round < 4; round += 1) {
+      await watched();
+      server.endWatches();
+      await server.until(() => server.watching === 0);
+    }
+    await server.until(() => server.of('watch').length === 5);
+    expect(clock.waits).toEqual([500, 1000, 2000, 4000]);
+  });
+
+  it('in which something else than pods comes is begun anew, and nothing of it is repeated', async () => {
+    server.write('{"type":"ADDED","object":{"secret":"hunter2"}}\n');
+    await eventually(() => log.length === 3);
+    expect(log).toContain(
+      'annotations of pods cannot be watched; trying again an answer that is no list or watch of pods',
+    );
+    expect(log.join()).not.toContain('hunter2');
+  });
+});
+
+describe('an API server in trouble', () => {
+  it('that is not there yet: one line in the log, tries with more and more time between them, and then it goes', async () => {
+    feed();
+    await eventually(() => clock.waits.length >= 8);
+    expect(clock.waits.slice(0, 8)).toEqual([500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+    expect(reach.check()).toEqual({ name: 'kubernetes', ready: false, says: 'pods are not watched: ECONNREFUSED' });
+    server.set(pod('web'));
+    await server.start();
+    await watched();
+    expect(heard).toEqual(['all web']);
+    expect(log).toEqual([
+      'annotations of pods cannot be watched; trying again ECONNREFUSED',
+      'annotations of pods are watched',
+    ]);
+  });
+
+  it('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
+    await server.start();
+    server.set(pod('web'));
+    feed();
+    await watched();
+    await server.stop();
+    const says = (): string => reach.check().says;
+    // First the watch is cut, then nobody is there.
+    await eventually(() => says() === 'pods are not watched: ECONNREFUSED', says);
+    server.set(pod('meanwhile'));
+    await server.start();
+    await hears('present meanwhile');
+    await watched();
+    expect(log).toEqual([
+      'annotations of pods are watched',
+      expect.stringMatching(/^annotations of pods cannot be watched; trying again E[A-Z]+$/),
+      'annotations of pods are watched',
+    ]);
+  });
+
+  it.each([401, 403, 500])(
+    'that answers %i: one line, what it says for whoever asks, and it goes on when that is over',
+    async (status) => {
+      await server.start();
+      server.set(pod('web'));
+      server.refuse('list', status);
+      feed();
+      await server.until(() => server.of('list').length >= 4);
+      expect(reach.check().says).toBe(`pods are not watched: HTTP ${status}: refused with ${status}`);
+      server.accept('list');
+      await watched();
+      expect(log).toEqual([
+        `annotations of pods cannot be watched; trying again HTTP ${status}: refused with ${status}`,
+        'annotations of pods are watched',
+      ]);
+      expect(reach.check().ready).toBe(true);
+    },
+  );
+
+  it('that asks for time gets it', async () => {
+    await server.start();
+    server.refuse('list', 429, 1, { 'retry-after': '7' });
+    feed();
+    await watched();
+    expect(clock.waits).toEqual([7000]);
+  });
+
+  it('whose pages are too old by the next one: listed from the start', async () => {
+    await server.start();
+    for (let index = 0; index < 60; index += 1) server.set(pod(`web-${index}`));
+    server.refuse('list', 410, 1);
+    feed();
+    await watched();
+    expect(pods.size).toBe(60);
+    expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, true]);
+  });
+
+  it('that hangs keeps nobody from stopping', async () => {
+    await server.start();
+    feed();
+    await watched();
+    stop.abort();
+    await fed;
+    await server.until(() => server.watching === 0);
+    expect(log).toEqual(['annotations of pods are watched']);
+  });
+});

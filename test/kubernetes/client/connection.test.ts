@@ -1,0 +1,110 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { apiOf, readText } from '../../../src/kubernetes/client/api.ts';
+import { openConnection } from '../../../src/kubernetes/client/connection.ts';
+import { wordsOf } from '../../../src/kubernetes/client/errors.ts';
+import { ApiServer } from '../../support/fake-api-server.ts';
+import { makeCertificate } from '../../support/certificate.ts';
+
+let folder: string;
+let config: string;
+let server: ApiServer;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'connection-'));
+  config = join(folder, 'config');
+  server = await new ApiServer().start();
+});
+afterEach(async () => {
+  await server.stop();
+  rmSync(folder, { recursive: true });
+});
+
+async function list(): Promise<string> {
+  const signal = AbortSignal.timeout(20_000);
+  const api = apiOf(() => openConnection(config));
+  const response = await api({ method: 'GET', path: '/api/v1/pods', query: { limit: '1' }, idleMs: 10_000, signal });
+  return (JSON.parse(await readText(response, 1000)) as { kind: string }).kind;
+}
+const complaint = async (): Promise<string> =>
+  list().then(
+    () => 'none',
+    (error: unknown) => wordsOf(error),
+  );
+
+const LIST = 'PartialObjectMetadataList';
+
+describe('a kubeconfig', () => {
+  it('with a token', async () => {
+    server.kubeconfig(config);
+    expect(await list()).toBe(LIST);
+    server.kubeconfig(config, { token: 'wrong' });
+    expect(await complaint()).toBe('HTTP 401: Unauthorized');
+  });
+
+  it('with a token file: read anew each time, line break or not', async () => {
+    const file = join(folder, 'token');
+    writeFileSync(file, 'old\n');
+    server.kubeconfig(config, { 'auth-provider': { name: 'tokenFile', config: { tokenFile: file } } });
+    expect(await complaint()).toBe('HTTP 401: Unauthorized');
+    writeFileSync(file, `${server.token}\n`);
+    expect(await list()).toBe(LIST);
+    server.kubeconfig(config, { tokenFile: file });
+    expect(await list()).toBe(LIST);
+  });
+
+  it('that does not exist yet, or is none, or names no server: what is wrong, and nothing of what is in it', async () => {
+    expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (ENOENT)`);
+    writeFileSync(config, 'users: [{name: a, user: {token: hunter2}\n');
+    expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
+    writeFileSync(config, '{}');
+    expect(await complaint()).toBe(`kubeconfig ${config}: its context names no server`);
+    server.kubeconfig(config, { 'client-certificate': join(folder, 'none.pem') });
+    expect(await complaint()).toBe(`kubeconfig ${config}: what it says of server and user cannot be used (ENOENT)`);
+  });
+
+  it('whose user is a program: it is not run', async () => {
+    const program = join(folder, 'program');
+    writeFileSync(program, `#!/bin/sh\ntouch ${folder}/was-run\n`);
+    chmodSync(program, 0o755);
+    const refused = `kubeconfig ${config}: its user is a program to be run; give a token, a token file or a certificate`;
+    server.kubeconfig(config, { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: program } });
+    expect(await complaint()).toBe(refused);
+    server.kubeconfig(config, { 'auth-provider': { name: 'gcp', config: { 'cmd-path': program } } });
+    expect(await complaint()).toBe(refused);
+  });
+});
+
+describe('TLS', () => {
+  const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
+
+  it('to the server that the kubeconfig trusts, and to no other', async () => {
+    const secure = await new ApiServer({ server: ours! }).start();
+    secure.kubeconfig(config);
+    expect(await list()).toBe(LIST);
+    const text = readFileSync(config, 'utf8');
+    const impostor = await new ApiServer({ server: other! }).start();
+    writeFileSync(config, text.replace(secure.url, impostor.url));
+    expect(await complaint()).toMatch(/^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN)$/);
+    await impostor.stop();
+    await secure.stop();
+  });
+
+  it('with a certificate of our own', async () => {
+    const secure = await new ApiServer({ server: ours!, client: client! }).start();
+    const file = (name: string, text: string): string => {
+      writeFileSync(join(folder, name), text);
+      return join(folder, name);
+    };
+    secure.kubeconfig(config, {
+      'client-certificate': file('cert.pem', client!.certificate),
+      'client-key': file('key.pem', client!.key),
+    });
+    expect(await list()).toBe(LIST);
+    secure.kubeconfig(config, {});
+    expect(await complaint()).not.toBe('none');
+    await secure.stop();
+  });
+});

@@ -1,0 +1,172 @@
+import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { type Browser, type Page, chromium } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createCounters } from '../../../src/observe/counters.ts';
+import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
+import { prepareChromium } from '../../support/browser/chromium.ts';
+import { colourOf, faint, riseOf, spilt, strokesOf, widthOf } from '../../support/browser/in-page.ts';
+import { paperNode } from '../../support/fake-node-readings.ts';
+import type { Overview } from '../../../src/resize/report/overview.ts';
+
+/** The page as a person has it before him, in Debian's Chromium. The pictures are left in reports/page. */
+const PICTURES = 'reports/page';
+
+const ready: ReadinessReport = { ready: true, checks: [] };
+const notReady: ReadinessReport = {
+  ready: false,
+  checks: [{ name: 'journal', ready: false, says: 'resizes are refused: /var/lib/cri-resize-shim/journal: ENOSPC' }],
+};
+
+let readiness: ReadinessReport;
+let overview: Overview;
+let server: MonitoringServer;
+let address: string;
+let browser: Browser;
+
+beforeAll(async () => {
+  const { program, env } = await prepareChromium((line) => void process.stderr.write(`chromium: ${line}\n`));
+  browser = await chromium.launch({
+    executablePath: program,
+    env: { ...(process.env as Record<string, string>), ...env },
+    // A profile of its own, no sandbox (root has none) and no first run are playwright's own defaults.
+    args: [
+      '--disable-gpu',
+      '--disable-quic',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+  server = createMonitoringServer(
+    {
+      version: '1.2.3',
+      counted: createCounters().families,
+      readiness: () => Promise.resolve(readiness),
+      node: () => ({ pods: 5, volumes: { count: 3, size: 0, used: 0 }, unfinished: [], foresight: true }),
+      connections: () => 1,
+      overview: () => Promise.resolve(overview),
+      log: noLog,
+    },
+    true,
+  );
+  server.http.listen({ host: '127.0.0.1', port: 0 });
+  await once(server.http, 'listening');
+  address = `http://127.0.0.1:${(server.http.address() as AddressInfo).port}/`;
+  mkdirSync(PICTURES, { recursive: true });
+}, 600_000);
+afterAll(async () => {
+  await browser.close();
+  server.close();
+});
+
+interface Look {
+  readonly scheme: 'light' | 'dark';
+  readonly width: number;
+}
+
+/** Everything that the browser asks for or complains of. */
+interface Seen {
+  readonly page: Page;
+  readonly asked: readonly string[];
+  readonly complaints: readonly string[];
+}
+
+async function open({ scheme, width }: Look, name: string): Promise<Seen> {
+  const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 800 } });
+  const page = await context.newPage();
+  const asked: string[] = [];
+  const complaints: string[] = [];
+  page.on('request', (request) => void asked.push(request.url()));
+  page.on('console', (message) => void complaints.push(message.text()));
+  page.on('pageerror', (error) => void complaints.push(error.message));
+  const answer = await page.goto(address, { waitUntil: 'networkidle' });
+  expect(answer?.status()).toBe(200);
+  await page.screenshot({ path: join(PICTURES, `${name}-${scheme}-${width}.png`), fullPage: true });
+  return { page, asked, complaints };
+}
+
+const looks: readonly Look[] = [
+  { scheme: 'light', width: 1280 },
+  { scheme: 'dark', width: 1280 },
+  { scheme: 'light', width: 320 },
+  { scheme: 'dark', width: 320 },
+];
+
+describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
+  it('a busy node: nothing is cut off, too faint, asked for elsewhere or complained of', async () => {
+    [readiness, overview] = [notReady, paperNode];
+    const { page, asked, complaints } = await open(look, 'busy');
+    expect([asked, complaints]).toEqual([[address], []]);
+    expect(await page.evaluate(spilt)).toEqual([]);
+    expect(await page.evaluate(faint)).toEqual([]);
+    await page.context().close();
+  });
+
+  it('an idle node', async () => {
+    [readiness, overview] = [ready, { pods: [], recent: [] }];
+    const { page, asked, complaints } = await open(look, 'idle');
+    expect([asked, complaints]).toEqual([[address], []]);
+    expect(await page.evaluate(spilt)).toEqual([]);
+    expect(await page.evaluate(faint)).toEqual([]);
+    expect(await page.locator('main').innerText()).toMatch(/Pods\s+none on this node\s+Resizes\s+none since/);
+    await page.context().close();
+  });
+});
+
+describe('what is drawn', () => {
+  let page: Page;
+  beforeAll(async () => {
+    [readiness, overview] = [ready, paperNode];
+    ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
+  });
+
+  it('bars are as long as use is of the limit, and red where it is nearly all', async () => {
+    const bar = async (pod: string, row: string): Promise<{ share: number; colour: string }> => {
+      const card = page.locator('article', { has: page.getByRole('heading', { name: pod, exact: true }) });
+      const drawn = card.locator(`dt:text-is("${row}") + dd + dd`);
+      const [used, track] = [drawn.locator('.used'), drawn.locator('.track')];
+      return {
+        share: (await used.evaluate(widthOf)) / (await track.evaluate(widthOf)),
+        colour: await used.evaluate(colourOf),
+      };
+    };
+    const half = await bar('default/web', 'pod');
+    expect(half.share).toBeCloseTo(0.5, 2);
+    expect((await bar('default/web', 'volume cache')).share).toBeCloseTo(0.25, 2);
+    expect((await bar('kube-system/no-limits', 'pod')).share).toBe(0);
+    const full = await bar('batch/full', 'pod');
+    expect(full.share).toBeCloseTo(251 / 256, 2);
+    expect([half.colour, full.colour]).toEqual(['rgb(31, 95, 191)', 'rgb(180, 35, 24)']);
+  });
+
+  it('a picture of each resize: the limit goes up before the container’s, the volume last', async () => {
+    const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
+    const picture = card.getByRole('img', { name: 'memory over the steps' });
+    const box = (await picture.boundingBox())!;
+    expect([box.width > 200, box.height > 100]).toEqual([true, true]);
+    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(riseOf);
+    const rises = [await rise('pod'), await rise('c0'), await rise('c1'), await rise('size')];
+    expect(rises.map((share) => Math.round(share * 10) / 10)).toEqual([0.2, 0.4, 0.6, 0.8]);
+    expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');
+  });
+
+  it('each line of a picture has a colour of its own, and its legend has the same', async () => {
+    const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
+    const colours = (place: string): Promise<string[]> =>
+      card.locator(`${place} path:not(.area)`).evaluateAll(strokesOf);
+    const drawn = await colours('.timeline > svg');
+    expect(new Set(drawn).size).toBe(4);
+    expect(await colours('.timeline li')).toEqual(drawn);
+  });
+
+  it('a failed one says so where it is seen', async () => {
+    const bad = await page.locator('article p.bad').allInnerTexts();
+    expect(bad).toContain('undone: task update failed: EBUSY');
+    expect(bad.some((text) => text.startsWith('undo failed: '))).toBe(true);
+    expect(bad.some((text) => text.startsWith('UNDO_FAILED: '))).toBe(true);
+  });
+});

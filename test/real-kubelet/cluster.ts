@@ -1,0 +1,217 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { stringify } from 'yaml';
+import type { Manifest } from '../deploy/manifests.ts';
+import { CONFIG, UNIT } from '../support/e2e/kubelet-unit.ts';
+import { Api } from './api.ts';
+
+export const NODE = 'node1';
+/** An address of its own, on lo: neither kubelet nor API server take 127.0.0.1 for theirs. */
+const ADDRESS = '10.1.1.1';
+const SERVER = `https://${ADDRESS}:443`;
+/** Of the service `kubernetes`, by which pods find the API server: nobody forwards services here, so the server is at it itself. */
+const SERVICE_ADDRESS = '10.0.0.1';
+const TOKEN = 'of-the-tests';
+
+const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';
+const logs = process.env['NODE_OUT'] ?? '/tmp';
+
+/** etcd, kube-apiserver and kubelet on this node, kubelet with the shim for its runtime. */
+export class Cluster {
+  readonly api = new Api(SERVER, TOKEN);
+  readonly #processes: ChildProcess[] = [];
+
+  private constructor(readonly folder: string) {}
+
+  /** The file by which kubelet finds the API server, and may do anything there. */
+  get kubeconfig(): string {
+    return join(this.folder, 'kubeconfig');
+  }
+
+  /** The file by which a service account finds it. */
+  async kubeconfigOf(namespace: string, account: string): Promise<string> {
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`;
+    const { status } = await this.api.create<{ status: { token: string } }>(path, {
+      apiVersion: 'authentication.k8s.io/v1',
+      kind: 'TokenRequest',
+      spec: { expirationSeconds: 3600 },
+    });
+    return this.#writeKubeconfig(`kubeconfig-${account}`, status.token);
+  }
+
+  /** What the API server shows for its own: a certificate that it has made itself. */
+  certificate(): string {
+    return readFileSync(join(this.folder, 'certificates', 'apiserver.crt'), 'utf8');
+  }
+
+  /** Makes an object of a manifest. Rejects where the API server knows one of its fields not. */
+  async apply(manifest: Manifest): Promise<void> {
+    const { apiVersion, kind, metadata } = manifest;
+    const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+    const namespace = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`;
+    await this.api.create(`${group}${namespace}/${kind.toLowerCase()}s?fieldValidation=Strict`, manifest);
+  }
+
+  /** Whether a service account may do this. */
+  async mayDo(account: string, attributes: Readonly<Record<string, string>>): Promise<boolean> {
+    const [namespace = ''] = account.split('/');
+    const user = `system:serviceaccount:${account.replace('/', ':')}`;
+    const groups = ['system:authenticated', 'system:serviceaccounts', `system:serviceaccounts:${namespace}`];
+    const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews';
+    const { status } = await this.api.create<{ status: { allowed: boolean } }>(path, {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SubjectAccessReview',
+      spec: { user, groups, resourceAttributes: attributes },
+    });
+    return status.allowed;
+  }
+
+  /**
+   * The control plane alone; a kubelet comes by {@link startKubelet} or {@link startKubeletUnit}.
+   * @param hasAccounts whether pods get the token of their account, which has to be there then: no controller manager makes accounts here
+   */
+  static async start(folder: string, { hasAccounts = false } = {}): Promise<Cluster> {
+    mkdirSync(folder, { recursive: true });
+    const cluster = new Cluster(folder);
+    prepareNode(folder);
+    cluster.#writeFiles();
+    cluster.#run('etcd', ['--data-dir', join(folder, 'etcd'), '--unsafe-no-fsync']);
+    cluster.#run('kube-apiserver', [
+      '--etcd-servers=http://127.0.0.1:2379',
+      '--service-cluster-ip-range=10.0.0.0/24',
+      '--secure-port=443',
+      `--advertise-address=${ADDRESS}`,
+      `--cert-dir=${join(folder, 'certificates')}`,
+      `--token-auth-file=${join(folder, 'tokens.csv')}`,
+      '--service-account-issuer=https://tests',
+      `--service-account-key-file=${join(folder, 'account.key')}`,
+      `--service-account-signing-key-file=${join(folder, 'account.key')}`,
+      '--authorization-mode=RBAC',
+      // As every distribution of Kubernetes has it.
+      '--allow-privileged=true',
+      ...(hasAccounts ? [] : ['--disable-admission-plugins=ServiceAccount']),
+      '--endpoint-reconciler-type=none',
+    ]);
+    await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server is ready', 120);
+    const namespaces = ['default', 'kube-system'].map((name) => `/api/v1/namespaces/${name}`);
+    // It makes them itself, a moment later.
+    for (const path of namespaces) await until(() => cluster.api.get(path).then(() => true), `${path} is there`);
+    return cluster;
+  }
+
+  /** @param endpoint where the runtime is: `unix:///...` */
+  async startKubelet(endpoint: string): Promise<void> {
+    const file = join(this.folder, 'kubelet.yaml');
+    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs'));
+    this.#run('kubelet', this.#kubeletFlags(file));
+    await until(() => this.isNodeReady(), 'the node is ready', 120);
+  }
+
+  /** kubelet as systemd's unit, with its configuration where most distributions have it. */
+  async startKubeletUnit(endpoint: string): Promise<void> {
+    mkdirSync(dirname(CONFIG), { recursive: true });
+    writeFileSync(CONFIG, kubeletConfig(endpoint, 'systemd'));
+    const command = [join(programs, 'kubelet'), ...this.#kubeletFlags(CONFIG)].join(' ');
+    const log = `append:${join(logs, 'kubelet.log')}`;
+    const service = [`ExecStart=${command}`, 'Restart=always', `StandardOutput=${log}`, `StandardError=${log}`];
+    writeFileSync(UNIT, ['[Unit]', 'StartLimitIntervalSec=0', '[Service]', ...service, ''].join('\n'));
+    execFileSync('systemctl', ['daemon-reload']);
+    execFileSync('systemctl', ['start', 'kubelet.service']);
+    await until(() => this.isNodeReady(), 'the node is ready', 120);
+  }
+
+  #kubeletFlags(config: string): readonly string[] {
+    return [
+      ...['--config', config, '--kubeconfig', this.kubeconfig],
+      ...['--hostname-override', NODE, '--node-ip', ADDRESS, '-v', '4'],
+    ];
+  }
+
+  async isNodeReady(): Promise<boolean> {
+    const { status } = await this.api.get<{ status: { conditions: { type: string; status: string }[] } }>(
+      `/api/v1/nodes/${NODE}`,
+    );
+    return status.conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True');
+  }
+
+  async stop(): Promise<void> {
+    for (const child of this.#processes.toReversed()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
+  }
+
+  #writeFiles(): void {
+    const write = (name: string, content: string): void => writeFileSync(join(this.folder, name), content);
+    write('tokens.csv', `${TOKEN},tests,1,system:masters\n`);
+    execFileSync('openssl', ['genrsa', '-out', join(this.folder, 'account.key'), '2048'], { stdio: 'ignore' });
+    this.#writeKubeconfig('kubeconfig', TOKEN);
+  }
+
+  #writeKubeconfig(name: string, token: string): string {
+    const file = join(this.folder, name);
+    const text = JSON.stringify({
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [{ name: 'tests', cluster: { server: SERVER, 'insecure-skip-tls-verify': true } }],
+      contexts: [{ name: 'tests', context: { cluster: 'tests', user: 'tests' } }],
+      'current-context': 'tests',
+      users: [{ name: 'tests', user: { token } }],
+    });
+    writeFileSync(file, text, { mode: 0o600 });
+    return file;
+  }
+
+  #run(name: string, args: readonly string[]): void {
+    const log = openSync(join(logs, `${name}.log`), 'a');
+    this.#processes.push(spawn(join(programs, name), args, { cwd: this.folder, stdio: ['ignore', log, log] }));
+  }
+}
+
+const kubeletConfig = (endpoint: string, cgroupDriver: 'cgroupfs' | 'systemd'): string =>
+  stringify({
+    apiVersion: 'kubelet.config.k8s.io/v1beta1',
+    kind: 'KubeletConfiguration',
+    authentication: { anonymous: { enabled: true }, webhook: { enabled: false } },
+    authorization: { mode: 'AlwaysAllow' },
+    cgroupDriver,
+    containerRuntimeEndpoint: endpoint,
+    failSwapOn: false,
+    // The machine outside is not ours to judge.
+    evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
+    makeIPTablesUtilChains: false,
+    resolvConf: '',
+    syncFrequency: '5s',
+  });
+
+/** What a machine has and User Mode Linux does not: a clock speed, an address, a default route. */
+function prepareNode(folder: string): void {
+  const cpus = readFileSync('/proc/cpuinfo', 'utf8');
+  if (!/^cpu MHz/m.test(cpus)) {
+    const file = join(folder, 'cpuinfo');
+    writeFileSync(file, cpus.replaceAll(/^processor.*$/gm, '$&\ncpu MHz\t\t: 2000.000'));
+    execFileSync('mount', ['--bind', file, '/proc/cpuinfo']);
+  }
+  execFileSync('hostname', [NODE]);
+  for (const address of [ADDRESS, SERVICE_ADDRESS]) execFileSync('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
+  execFileSync('ip', ['route', 'add', 'default', 'dev', 'lo']);
+}
+
+/** Asks again and again, since none of these tells by itself: rejects when it is not so in so many seconds. */
+export async function until(isSo: () => boolean | Promise<boolean>, what: string, seconds = 60): Promise<void> {
+  const deadline = Date.now() + seconds * 1000;
+  let last: unknown;
+  for (;;) {
+    try {
+      if (await isSo()) return;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > deadline) throw new Error(`not in ${seconds} s: ${what}`, { cause: last });
+    await delay(250);
+  }
+}

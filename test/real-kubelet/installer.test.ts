@@ -1,0 +1,162 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
+import { type Manifest, manifestsOf } from '../deploy/manifests.ts';
+import { importImage } from '../support/e2e/installer-image.ts';
+import { STAGING, image } from '../support/e2e/installer-pod.ts';
+import { CONFIG, CONTAINERD, OURS, SETTINGS, UNIT, removePackage, states } from '../support/e2e/kubelet-unit.ts';
+import { Cluster, NODE, until } from './cluster.ts';
+
+/**
+ * The DaemonSet's pod by a real kubelet, which is a unit of systemd's and has systemd own its cgroups: it installs the shim beneath that
+ * kubelet, a pod is resized through it, and it takes it off again. Pods are made here as the DaemonSet's controller makes them.
+ */
+
+const MI = 1024 * 1024;
+const NAMESPACE = 'cri-resize-shim';
+const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
+const WEB = '/api/v1/namespaces/default/pods/web';
+const LABEL = 'cri-resize-shim.io/install';
+const off = ['inactive', 'inactive', 'inactive'];
+const on = ['active', 'active', 'active'];
+
+interface Pod {
+  readonly metadata: { readonly uid: string };
+  readonly status: {
+    readonly phase: string;
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+    readonly containerStatuses?: readonly { readonly containerID?: string; readonly restartCount: number }[];
+  };
+}
+
+let cluster: Cluster;
+let installer: Manifest;
+let uid: string;
+
+const web = (): Promise<Pod> => cluster.api.get(WEB);
+/** The same as long as nobody has started it anew. */
+const container = async (): Promise<object> => {
+  const [status] = (await web()).status.containerStatuses ?? [];
+  return { id: status?.containerID, restarts: status?.restartCount };
+};
+const labelled = (value: string | null): Promise<unknown> =>
+  cluster.api.patch(`/api/v1/nodes/${NODE}`, { metadata: { labels: { [LABEL]: value } } });
+const isReady = async (path: string): Promise<boolean> => {
+  const { status } = await cluster.api.get<Pod>(path);
+  return status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
+};
+/** What the node was told, in no order: the API server lists by random names. */
+const events = async (): Promise<readonly string[]> => {
+  const path = '/apis/events.k8s.io/v1/namespaces/default/events';
+  const { items } = await cluster.api.get<{
+    items: readonly { reportingController?: string; reason: string }[];
+  }>(path);
+  return items
+    .filter(({ reportingController }) => reportingController === 'cri-resize-shim-installer')
+    .map(({ reason }) => reason)
+    .toSorted();
+};
+const turn = async (): Promise<string | undefined> => {
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${NAMESPACE}/leases/cri-resize-shim-installer`;
+  return (await cluster.api.get<{ spec: { holderIdentity?: string } }>(path)).spec.holderIdentity;
+};
+
+beforeAll(async () => {
+  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
+  await removePackage();
+  await importImage(image);
+  cluster = await Cluster.start('/run/kubernetes', { hasAccounts: true });
+  const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: 'default' } };
+  await cluster.apply(account);
+  const text = execFileSync(process.env['KUBECTL'] ?? '', ['kustomize', 'deploy/kustomize'], { encoding: 'utf8' });
+  for (const manifest of manifestsOf(text)) {
+    await cluster.apply(manifest);
+    if (manifest.kind === 'DaemonSet') installer = manifest;
+  }
+  // As the controller manager puts it into every namespace.
+  await cluster.apply({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: 'kube-root-ca.crt', namespace: NAMESPACE },
+    data: { 'ca.crt': cluster.certificate() },
+  });
+  await cluster.startKubeletUnit(CONTAINERD);
+  await cluster.api.create(dirname(WEB), {
+    metadata: { name: 'web' },
+    spec: {
+      nodeName: NODE,
+      hostNetwork: true,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      terminationGracePeriodSeconds: 1,
+      tolerations: [{ operator: 'Exists' }],
+      containers: [
+        {
+          name: 'app',
+          image: 'localhost/busybox:1',
+          imagePullPolicy: 'Never',
+          command: ['sleep', '1000000'],
+          resources: { requests: { cpu: '50m', memory: '32Mi' }, limits: { cpu: '200m', memory: '128Mi' } },
+          volumeMounts: [{ name: 'cache', mountPath: '/cache' }],
+        },
+      ],
+      volumes: [{ name: 'cache', emptyDir: { medium: 'Memory' } }],
+    },
+  });
+  await until(() => isReady(WEB), 'the pod runs', 120);
+  ({ uid } = (await web()).metadata);
+}, 600_000);
+
+afterAll(async () => {
+  await cluster.stop();
+  for (const path of [UNIT, dirname(SETTINGS)]) rmSync(path, { recursive: true, force: true });
+});
+
+test('the label comes: the shim is installed beneath kubelet, and a pod that was there is resized through it, with its volume', async () => {
+  const before = await container();
+  await labelled('true');
+  const { template } = installer['spec'] as { template: { metadata: object; spec: object } };
+  await cluster.api.create(PODS, {
+    metadata: { ...template.metadata, name: 'installer' },
+    spec: { ...template.spec, nodeName: NODE },
+  });
+  await until(async () => (await events()).includes('ShimInstalled'), 'the shim is installed', 180);
+  // Asked only then: kubelet, restarted meanwhile, shows a pod as ready until it has probed it for the first time.
+  await until(() => isReady(`${PODS}/installer`), 'the installer is ready');
+  expect([await states(), await turn(), await events()]).toEqual([on, undefined, ['ShimInstalled']]);
+  expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
+  expect(await cluster.isNodeReady()).toBe(true);
+  expect(await container()).toEqual(before);
+
+  const limits = { cpu: '300m', memory: '192Mi' };
+  await cluster.api.patch(`${WEB}/resize`, { spec: { containers: [{ name: 'app', resources: { limits } }] } });
+  const folder = podCgroupFolder(uid, 'burstable');
+  const read = (file: string): string => readFileSync(join(folder, file), 'utf8').trim();
+  await until(() => read('memory.max') === String(192 * MI), 'the pod has its new memory limit');
+  // kubelet takes CPU after memory.
+  await until(() => read('cpu.max') === '30000 100000', 'the pod has its new CPU limit');
+  await until(() => {
+    const { blocks, bsize } = statfsSync(`/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`);
+    return blocks * bsize === 192 * MI;
+  }, 'its volume has grown with it');
+}, 300_000);
+
+test('the label goes: the pod takes the shim off before it ends, and the next turn is free', async () => {
+  const before = await container();
+  await labelled(null);
+  await cluster.api.delete(`${PODS}/installer`);
+  const isGone = (): Promise<boolean> =>
+    cluster.api.get(`${PODS}/installer`).then(
+      () => false,
+      (error: unknown) => String(error).includes('404'),
+    );
+  await until(isGone, 'the installer has ended', 180);
+  expect(await states()).toEqual(off);
+  expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
+  expect([existsSync('/usr/local/lib/cri-resize-shim'), readdirSync(STAGING)]).toEqual([false, []]);
+  expect([await turn(), await events()]).toEqual([undefined, ['ShimInstalled', 'ShimUninstalled']]);
+  await until(() => cluster.isNodeReady(), 'the node is ready');
+  expect(await container()).toEqual(before);
+}, 300_000);

@@ -1,0 +1,268 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient } from '../support/cri/client.ts';
+import { ShimProcess } from '../support/cri/shim.ts';
+import { podCgroupFolder } from '../support/cri/pod-cgroup.ts';
+import { manifestsOf } from '../deploy/manifests.ts';
+import { Tenant } from '../support/e2e/tenant.ts';
+import { Cluster, until } from './cluster.ts';
+
+/**
+ * What the other tests have a stand-in for: a kubelet as it is released, which admits resizes by the API server's `resize` subresource,
+ * writes its files, sizes volumes, refuses decreases, and calls in its own order.
+ */
+
+const MI = 1024 * 1024;
+const STATE = '/var/lib/cri-resize-shim';
+const PODS = '/api/v1/namespaces/default/pods';
+
+interface Pod {
+  readonly metadata: { readonly uid: string };
+  readonly status: {
+    readonly phase: string;
+    readonly conditions?: readonly { readonly type: string; readonly message?: string }[];
+    readonly containerStatuses?: readonly {
+      readonly name: string;
+      readonly containerID?: string;
+      readonly restartCount: number;
+      readonly state: { readonly running?: object };
+      readonly resources?: { readonly limits?: { readonly cpu: string; readonly memory: string } };
+    }[];
+  };
+}
+
+let cluster: Cluster;
+let shim: ShimProcess;
+let cri: CriClient;
+let uid: string;
+
+const startShim = async (...flags: string[]): Promise<void> => {
+  // With the rights that deploy/rbac.yaml gives, and no others.
+  const kubeconfig = await cluster.kubeconfigOf('kube-system', 'cri-resize-shim');
+  shim = await ShimProcess.start({ args: ['--state-folder', STATE, '--kubeconfig', kubeconfig, ...flags] });
+  cri = new CriClient(shim.address);
+};
+
+const stopShim = async (): Promise<void> => {
+  cri.close();
+  expect(await shim.stop()).toBe(0);
+};
+
+const pod = (): Promise<Pod> => cluster.api.get(`${PODS}/web`);
+const statusOf = async (name: string) => (await pod()).status.containerStatuses?.find((one) => one.name === name);
+const idOf = async (name: string): Promise<string> =>
+  ((await statusOf(name))?.containerID ?? '').replace('containerd://', '');
+const folder = (): string => podCgroupFolder(uid, 'burstable');
+const read = (...path: string[]): string => readFileSync(join(folder(), ...path), 'utf8').trim();
+const volume = (): string => `/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`;
+const sizeOf = (): number => {
+  const { blocks, bsize } = statfsSync(volume());
+  return blocks * bsize;
+};
+const kills = (): number => Number(/^oom_kill (\d+)$/m.exec(read('memory.events'))?.[1]);
+
+/** What a person does with `kubectl patch pod web --subresource resize`. */
+const resize = (name: string, memory: string, cpu: string): Promise<unknown> =>
+  cluster.api.patch(`${PODS}/web/resize`, { spec: { containers: [{ name, resources: { limits: { memory, cpu } } }] } });
+
+/** What kubelet says it has carried out. */
+const done = (name: string, memory: string, cpu: string, seconds = 60): Promise<void> =>
+  until(
+    async () => {
+      const limits = (await statusOf(name))?.resources?.limits;
+      return limits?.memory === memory && limits.cpu === cpu;
+    },
+    `kubelet reports ${name} at ${memory} and ${cpu}`,
+    seconds,
+  );
+
+const waitsFor = async (): Promise<string> =>
+  (await pod()).status.conditions?.find(({ type }) => type === 'PodResizeInProgress')?.message ?? '';
+
+/** The message of an earlier resize is gone: what comes is the next one's. */
+const waitsForNothing = (): Promise<void> =>
+  until(async () => (await waitsFor()) === '', 'kubelet has nothing to wait for');
+
+/** What the kernel has, in MiB: the pod, its two containers, the volume. */
+const sizes = async (): Promise<readonly number[]> => {
+  const [a, b] = [await idOf('a'), await idOf('b')];
+  const files = [read('memory.max'), read(a, 'memory.max'), read(b, 'memory.max'), sizeOf()];
+  return files.map((value) => Number(value) / MI);
+};
+
+const container = (name: string, memory: string): object => ({
+  name,
+  image: 'localhost/busybox:1',
+  imagePullPolicy: 'Never',
+  command: ['sleep', '1000000'],
+  resources: { requests: { cpu: '50m', memory: '32Mi' }, limits: { cpu: '200m', memory } },
+  volumeMounts: [{ name: 'cache', mountPath: '/cache' }],
+});
+
+beforeAll(async () => {
+  cluster = await Cluster.start('/run/kubernetes');
+  for (const manifest of manifestsOf(readFileSync('deploy/rbac.yaml', 'utf8'))) await cluster.apply(manifest);
+  await startShim();
+  await cluster.startKubelet(shim.address);
+  await cluster.api.create(PODS, {
+    metadata: { name: 'web' },
+    spec: {
+      nodeName: 'node1',
+      hostNetwork: true,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      terminationGracePeriodSeconds: 1,
+      tolerations: [{ operator: 'Exists' }],
+      containers: [container('a', '256Mi'), container('b', '128Mi')],
+      volumes: [{ name: 'cache', emptyDir: { medium: 'Memory' } }],
+    },
+  });
+  await until(async () => (await pod()).status.phase === 'Running', 'the pod runs', 120);
+  uid = (await pod()).metadata.uid;
+  await done('a', '256Mi', '200m');
+  await done('b', '128Mi', '200m');
+}, 400_000);
+
+afterAll(async () => {
+  await cluster.stop();
+  await stopShim();
+});
+
+test('the installer as deploy/kustomize has it: every object is taken, and its account may do what it has to, and no more', async () => {
+  const text = execFileSync(process.env['KUBECTL'] ?? '', ['kustomize', 'deploy/kustomize'], { encoding: 'utf8' });
+  const manifests = manifestsOf(text);
+  expect(manifests.map(({ kind }) => kind)).toContain('DaemonSet');
+  for (const manifest of manifests) await cluster.apply(manifest);
+  const name = 'cri-resize-shim-installer';
+  const lease = { group: 'coordination.k8s.io', resource: 'leases', namespace: 'cri-resize-shim' };
+  const events = { group: 'events.k8s.io', resource: 'events', verb: 'create' };
+  const rights: readonly (readonly [boolean, Readonly<Record<string, string>>])[] = [
+    [true, { resource: 'nodes', verb: 'get', name: 'node1' }],
+    [true, { ...lease, verb: 'create' }],
+    [true, { ...lease, verb: 'get', name }],
+    [true, { ...lease, verb: 'update', name }],
+    [true, { ...events, namespace: 'default' }],
+    [false, { resource: 'nodes', verb: 'patch', name: 'node1' }],
+    [false, { resource: 'nodes', verb: 'list' }],
+    [false, { ...lease, verb: 'update', name: 'another' }],
+    [false, { ...events, namespace: 'kube-system' }],
+    [false, { resource: 'secrets', verb: 'get', namespace: 'cri-resize-shim' }],
+    [false, { resource: 'pods', verb: 'list' }],
+  ];
+  for (const [allowed, attributes] of rights)
+    expect(await cluster.mayDo(`cri-resize-shim/${name}`, attributes), JSON.stringify(attributes)).toBe(allowed);
+});
+
+test('the pod as kubelet has made it: its volume as large as its limit', async () => {
+  expect(await sizes()).toEqual([384, 256, 128, 384]);
+});
+
+test('raised and lowered: pod, container and volume', async () => {
+  await resize('a', '320Mi', '300m');
+  await done('a', '320Mi', '300m');
+  await until(() => sizeOf() === 448 * MI, 'the volume has grown');
+  expect(await sizes()).toEqual([448, 320, 128, 448]);
+  expect(read('cpu.max')).toBe('50000 100000');
+
+  await resize('a', '128Mi', '100m');
+  await done('a', '128Mi', '100m');
+  expect(await sizes()).toEqual([256, 128, 128, 256]);
+  expect(read('cpu.max')).toBe('30000 100000');
+  expect(kills()).toBe(0);
+});
+
+test('a volume that is in use refuses a decrease, with nothing changed; done once there is room', async () => {
+  await resize('a', '192Mi', '100m');
+  await done('a', '192Mi', '100m');
+  await until(() => sizeOf() === 320 * MI, 'the volume has grown');
+  writeFileSync(join(volume(), 'file'), Buffer.alloc(250 * MI, 'x'));
+  await waitsForNothing();
+  await resize('a', '96Mi', '100m');
+  await until(async () => (await waitsFor()) !== '', 'kubelet says what it waits for');
+  expect(await sizes()).toEqual([320, 192, 128, 320]);
+  expect(readFileSync(join(volume(), 'file')).equals(Buffer.alloc(250 * MI, 'x'))).toBe(true);
+  rmSync(join(volume(), 'file'));
+  await done('a', '96Mi', '100m', 110);
+  expect(await sizes()).toEqual([224, 96, 128, 224]);
+  expect(kills()).toBe(0);
+});
+
+describe('page cache in the way of a decrease', () => {
+  const big = join(process.env['NODE_OUT'] ?? '', 'big');
+
+  test('without foresight kubelet waits; with it the decrease is carried out, and nothing is killed', async () => {
+    await resize('a', '256Mi', '200m');
+    await done('a', '256Mi', '200m');
+    await stopShim();
+    await startShim('--foresight=false');
+    writeFileSync(big, '');
+    truncateSync(big, 150 * MI);
+    const tenant = await Tenant.in(join(folder(), await idOf('a')));
+    await tenant.tell('read', big);
+    expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MI);
+    await waitsForNothing();
+    await resize('a', '96Mi', '200m');
+    await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet refuses');
+    // It has tried again, and again.
+    const tries = (): number =>
+      readFileSync(join(process.env['NODE_OUT'] ?? '', 'kubelet.log'), 'utf8').split('cannot decrease memory limits')
+        .length;
+    const first = tries();
+    await until(() => tries() > first + 1, 'kubelet tries again');
+    expect((await sizes())[1]).toBe(256);
+
+    await stopShim();
+    await startShim();
+    await done('a', '96Mi', '200m', 110);
+    expect(await sizes()).toEqual([224, 96, 128, 224]);
+    expect(kills()).toBe(0);
+    expect(tenant.isAlive).toBe(true);
+    await tenant.end();
+    rmSync(big);
+  });
+});
+
+test('a container that is started anew has the limits it was resized to', async () => {
+  const before = await statusOf('b');
+  await resize('b', '160Mi', '200m');
+  await done('b', '160Mi', '200m');
+  process.kill(await cri.pidOf(await idOf('b')), 'SIGKILL');
+  await until(async () => {
+    const now = await statusOf('b');
+    return now?.restartCount === (before?.restartCount ?? 0) + 1 && now.state.running !== undefined;
+  }, 'kubelet has started it anew');
+  expect(await sizes()).toEqual([256, 96, 160, 256]);
+});
+
+test('an annotation resizes the volume, and says so in an event', async () => {
+  await cluster.api.patch(`${PODS}/web`, {
+    metadata: { annotations: { 'volume.cri-resize-shim.io/cache': '48Mi' } },
+  });
+  await until(() => sizeOf() === 48 * MI, 'the volume has its new size');
+  await until(async () => {
+    const { items } = await cluster.api.get<{
+      items: { reason: string; message: string; involvedObject: { name: string } }[];
+    }>('/api/v1/namespaces/default/events');
+    return items.some(
+      ({ reason, message, involvedObject: { name } }) =>
+        reason === 'VolumeResized' && name === 'web' && message.endsWith('as asked (48Mi)'),
+    );
+  }, 'there is an event');
+});
+
+test('the node stays ready while the shim is away and back', async () => {
+  await stopShim();
+  await startShim();
+  await resize('a', '128Mi', '200m');
+  await done('a', '128Mi', '200m');
+  expect(await cluster.isNodeReady()).toBe(true);
+  expect((await sizes()).slice(0, 3)).toEqual([288, 128, 160]);
+});
+
+test('of a pod that is deleted nothing is left', async () => {
+  await cluster.api.delete(`${PODS}/web`);
+  await until(() => !existsSync(folder()), 'its cgroup is gone', 110);
+  await until(() => !readdirSync(STATE).some((name) => name.includes(uid)), 'what was kept of it is gone', 110);
+});

@@ -1,0 +1,38 @@
+import { obtain, present } from '../../tools/download/cache.ts';
+import type { Part, Recipe } from '../../tools/download/cache.ts';
+import { NodeError } from '../../tools/download/errors.ts';
+import { type GoModule, buildingPrograms, goToolchain } from '../support/node/go-module.ts';
+import { cacheRoot } from '../../tools/download/places.ts';
+import { type Progress, timed } from '../../tools/download/progress.ts';
+
+/** The kubelet of the tests. Its libraries are released beside it under the same minor and patch version. */
+export const kubeletVersion = 'v1.36.3';
+
+const version = 'k8s.io/component-base/version';
+const modules: readonly GoModule[] = [
+  {
+    path: 'k8s.io/kubernetes',
+    version: kubeletVersion,
+    beside: kubeletVersion.replace('v1.', 'v0.'),
+    linking: `-X ${version}.gitVersion=${kubeletVersion} -X ${version}.gitMajor=1 -X ${version}.gitMinor=36`,
+    programs: { kubelet: './cmd/kubelet', 'kube-apiserver': './cmd/kube-apiserver' },
+  },
+  { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } },
+];
+
+/** kubelet, kube-apiserver and etcd, built from their Go modules the first time. Throws NodeError without a Go toolchain. */
+export async function obtainKubernetes(progress: Progress): Promise<Part> {
+  const cache = cacheRoot();
+  const recipe: Pick<Recipe, 'name' | 'key'> = { name: 'kubernetes', key: JSON.stringify(modules) };
+  const built = await present(cache, recipe);
+  if (built) return built;
+  const toolchain = await goToolchain();
+  if (toolchain === undefined) throw new NodeError('building kubelet needs a Go toolchain (command "go")');
+  const what = `building kubelet ${kubeletVersion}, kube-apiserver and etcd with ${toolchain} (five to twenty minutes)`;
+  const make = async (folder: string): Promise<Record<string, string>> => {
+    const versions: Record<string, string> = {};
+    for (const module of modules) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
+    return versions;
+  };
+  return obtain(cache, { ...recipe, make: (folder) => timed(progress, what, () => make(folder)) }, progress);
+}

@@ -1,0 +1,152 @@
+import { describe, expect, test } from 'vitest';
+import {
+  type LinuxContainerResources,
+  type Messages,
+  type Partially,
+  decode,
+  encode,
+} from '../../../src/runtime/index.ts';
+import type { ShimError } from '../../../src/core/errors/index.ts';
+import { fieldsSet, touchesLimits, wantedLimits } from '../../../src/resize/admission/parse-limits.ts';
+import { microseconds } from '../../../src/core/quantities/index.ts';
+
+const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
+
+/** Resources as they come off the wire. */
+function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
+  const bytes = encode('UpdateContainerResourcesRequest', { linux });
+  return decode('UpdateContainerResourcesRequest', bytes).linux!;
+}
+
+const wanted = (linux: Partially<LinuxContainerResources>) => wantedLimits(received(linux), CURRENT);
+
+describe('what a request asks for', () => {
+  test.each([
+    ['nothing', { oom_score_adj: 100n }, {}],
+    ['memory', { memory_limit_in_bytes: 67_108_864n }, { memory: 67_108_864 }],
+    ['no memory limit', { memory_limit_in_bytes: -1n }, { memory: 'max' }],
+    ['more memory than any machine has', { memory_limit_in_bytes: 9_223_372_036_854_771_712n }, { memory: 'max' }],
+    ['quota alone', { cpu_quota: 5000n }, { cpu: { quota: 5000, period: 100_000 } }],
+    ['period alone', { cpu_period: 50_000n }, { cpu: { quota: 20_000, period: 50_000 } }],
+    ['no CPU limit', { cpu_quota: -1n }, { cpu: { quota: 'max', period: 100_000 } }],
+    [
+      'memory.max in unified, which wins',
+      { memory_limit_in_bytes: 1_048_576n, unified: { 'memory.max': '2097152' } },
+      { memory: 2_097_152 },
+    ],
+    ['memory.max with blanks and a newline', { unified: { 'memory.max': ' max\n' } }, { memory: 'max' }],
+    ['what the kernel itself takes for no limit', { unified: { 'memory.max': '15e' } }, { memory: 'max' }],
+    ['a page', { memory_limit_in_bytes: 4096n }, { memory: 4096 }],
+    ['memory.max with a suffix', { unified: { 'memory.max': '64M' } }, { memory: 67_108_864 }],
+    ['cpu.max in unified', { unified: { 'cpu.max': 'max 100000' } }, { cpu: { quota: 'max', period: 100_000 } }],
+    [
+      'cpu.max with more blanks',
+      { unified: { 'cpu.max': '  5000   20000\n' } },
+      { cpu: { quota: 5000, period: 20_000 } },
+    ],
+    ['cpu.max without a period', { unified: { 'cpu.max': '30000' } }, { cpu: { quota: 30_000, period: 100_000 } }],
+  ] as const)('%s', (_name, linux, expected) => {
+    expect(wanted(linux)).toStrictEqual(expected);
+  });
+
+  test.each([
+    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2: of negative numbers only -1 has a meaning'],
+    ['cpu_quota', { cpu_quota: -5n }, '-5'],
+    ['cpu.max', { cpu_quota: 999n }, '999'],
+    ['cpu.max', { cpu_quota: 5000n, cpu_period: 999n }, '999'],
+    ['unified["memory.max"]', { unified: { 'memory.max': 'lots' } }, '"lots": not a number and not "max"'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '-64M' } }, '"-64M": not a number'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '64MB' } }, '"64MB": not a number'],
+    ['memory_limit_in_bytes', { memory_limit_in_bytes: 4095n }, '"4095": less than a page'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '0' } }, '"0": less than a page'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '3k' } }, '"3k": less than a page'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '16e' } }, '"16e": more than the kernel can read'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '8p' } }, '"8p": more than any node has'],
+    ['unified["memory.max"]', { unified: { 'memory.max': '0200000000' } }, '"0200000000": not a number'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '' } }, '"": a quota is "max" or a number'],
+    [
+      'unified["cpu.max"]',
+      { unified: { 'cpu.max': '1000 max' } },
+      '"1000 max": a quota is "max" or a number, a period',
+    ],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '200k' } }, '"200k": a quota is'],
+    ['cpu.max', { unified: { 'cpu.max': '999' } }, '999: a quota is at least 1000'],
+    ['cpu.max', { unified: { 'cpu.max': '5000 1000001' } }, '1000001: a period is'],
+    ['cpu.max', { cpu_quota: 17_592_186_044_416n }, '17592186044416: a quota is at most'],
+    ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000": cpu.max is "quota period"'],
+  ] as const)('%s without meaning is refused with the value', (field, linux, value) => {
+    const refusal = (() => {
+      try {
+        return wanted(linux);
+      } catch (error) {
+        return error;
+      }
+    })();
+    expect(refusal).toMatchObject({ reason: 'INVALID_VALUE', code: 3 });
+    expect((refusal as Error).message).toContain(field);
+    expect((refusal as Error).message).toContain(value);
+  });
+
+  test('a long value is cut in what is said about it, a shorter one is whole', () => {
+    const said = (value: string): unknown => {
+      try {
+        return wanted({ unified: { 'memory.max': value } });
+      } catch (error) {
+        return (error as ShimError).context;
+      }
+    };
+    expect(said('x'.repeat(64))).toEqual({ asked: 'x'.repeat(64) });
+    expect(said('x'.repeat(65))).toEqual({ asked: `${'x'.repeat(64)}...` });
+  });
+
+  test('cpuset and shares alone touch no limit', () => {
+    expect(touchesLimits(received({ cpuset_cpus: '0-1', cpu_shares: 512n }))).toBe(false);
+    expect(touchesLimits(received({ unified: { 'memory.high': '1' } }))).toBe(false);
+  });
+
+  test.each([
+    { memory_limit_in_bytes: -1n },
+    { cpu_quota: 1000n },
+    { cpu_period: 1000n },
+    { unified: { 'memory.max': 'max' } },
+    { unified: { 'cpu.max': 'max' } },
+  ])('%o touches a limit', (linux) => {
+    expect(touchesLimits(received(linux))).toBe(true);
+  });
+});
+
+describe('the fields that a request sets', () => {
+  const set = (request: Partially<Messages['UpdateContainerResourcesRequest']>): string[] => {
+    const received = decode('UpdateContainerResourcesRequest', encode('UpdateContainerResourcesRequest', request));
+    return [...fieldsSet(received)].sort();
+  };
+
+  test('are those that are not zero and not empty', () => {
+    const linux = { memory_limit_in_bytes: -1n, cpu_shares: 2n, cpu_quota: 0n, cpuset_cpus: '0-1', cpuset_mems: '' };
+    expect(set({ linux })).toEqual(['cpu_shares', 'cpuset_cpus', 'memory_limit_in_bytes']);
+  });
+
+  test('are each key of a map by itself: a request with another key cannot take its place', () => {
+    const request = {
+      linux: {
+        unified: { 'memory.high': 'max', 'io.max': '' },
+        hugepage_limits: [{ page_size: '2MB' }, { page_size: '1GB', limit: 0n }],
+      },
+      annotations: { a: '1', b: '' },
+    };
+    expect(set(request)).toEqual([
+      'annotations a',
+      'annotations b',
+      'hugepage_limits 1GB',
+      'hugepage_limits 2MB',
+      'unified io.max',
+      'unified memory.high',
+    ]);
+  });
+
+  test('may be none, or of another system', () => {
+    expect(set({})).toEqual([]);
+    expect(set({ linux: {} })).toEqual([]);
+    expect(set({ windows: {} })).toEqual(['windows']);
+  });
+});

@@ -1,0 +1,75 @@
+import { describe, expect, test } from 'vitest';
+import { type LinuxContainerResources, type Partially, decode, encode } from '../../../src/runtime/index.ts';
+import { assertMeaning, assertOverheadMeaning } from '../../../src/resize/admission/validate.ts';
+
+/** Resources as they come off the wire. */
+function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
+  const bytes = encode('UpdateContainerResourcesRequest', { linux });
+  return decode('UpdateContainerResourcesRequest', bytes).linux!;
+}
+
+const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }) as Error;
+const LEAST = -(2n ** 63n);
+const MOST = 2n ** 63n - 1n;
+
+describe('values with a meaning', () => {
+  test.each<Partially<LinuxContainerResources>>([
+    {},
+    { memory_limit_in_bytes: -1n, cpu_quota: -1n, memory_swap_limit_in_bytes: -1n },
+    { memory_limit_in_bytes: MOST },
+    { memory_limit_in_bytes: 4096n, memory_swap_limit_in_bytes: 4096n },
+    { memory_limit_in_bytes: -1n, memory_swap_limit_in_bytes: 4096n },
+    { memory_swap_limit_in_bytes: 1n },
+    { cpu_quota: 2n ** 44n - 1n, cpu_period: 1_000_000n },
+    { cpu_shares: 1n },
+    { cpu_shares: 300_000n },
+    { oom_score_adj: -1000n },
+    { oom_score_adj: 1000n },
+    ...['0', '0-3,8', '0-15:2/4', 'all', 'N', '0-N'].map((cpuset_cpus) => ({ cpuset_cpus, cpuset_mems: cpuset_cpus })),
+    ...['64KB', '2MB', '1GB'].map((page_size) => ({ hugepage_limits: [{ page_size, limit: 0n }] })),
+    { unified: { 'memory.high': 'max', 'memory.oom.group': '1' } },
+  ])('%o', (linux) => {
+    expect(() => assertMeaning(received(linux))).not.toThrow();
+  });
+});
+
+describe('values without one', () => {
+  test.each<[string, Partially<LinuxContainerResources>]>([
+    ...[-2n, LEAST, 1n, 4095n, 2n ** 53n].map((value) => bad('memory_limit_in_bytes', value)),
+    ...[-2n, LEAST, 2n ** 53n].map((value) => bad('cpu_quota', value)),
+    ...[-1n, LEAST, 2n ** 53n].map((value) => bad('cpu_period', value)),
+    ...[-1n, LEAST, MOST, 2n ** 64n / 9999n + 1n].map((value) => bad('cpu_shares', value)),
+    ...[-2n, LEAST, 2n ** 53n].map((value) => bad('memory_swap_limit_in_bytes', value)),
+    ...[-1001n, 1001n, LEAST, MOST].map((value) => bad('oom_score_adj', value)),
+    ['less than the memory limit 8192', { memory_limit_in_bytes: 8192n, memory_swap_limit_in_bytes: 8191n }],
+    ...['x', '0-', ',', '0,', '-1', '0 1', '../x', '0\n', '0\0', '1'.repeat(4097)].flatMap((list) => [
+      bad('cpuset_cpus', list),
+      bad('cpuset_mems', list),
+    ]),
+    ...['', '../2MB', '2MB/..', '2MB.max', '02MB', '2'].map((page_size): [string, object] => [
+      'hugepage_limits',
+      { hugepage_limits: [{ page_size, limit: 1n }] },
+    ]),
+    ['"../x"', { unified: { '../x': '1' } }],
+    ['"cgroup.procs"', { unified: { 'memory.high': '1', 'cgroup.procs': '1' } }],
+  ])('%s: %o', (says, linux) => {
+    expect(() => assertMeaning(received(linux))).toThrow(invalid);
+    expect(() => assertMeaning(received(linux))).toThrow(says);
+  });
+
+  function bad(field: keyof LinuxContainerResources, value: bigint | string): [string, object] {
+    return [field, { [field]: value }];
+  }
+
+  test('a list that takes long to read is refused as fast', () => {
+    const start = performance.now();
+    expect(() => assertMeaning(received({ cpuset_cpus: `${'0-1:1/1,'.repeat(60_000)}x` }))).toThrow(invalid);
+    expect(performance.now() - start).toBeLessThan(1000);
+  });
+});
+
+test('an overhead may be under a page, and not negative', () => {
+  expect(() => assertOverheadMeaning(received({ memory_limit_in_bytes: 100n }))).not.toThrow();
+  expect(() => assertOverheadMeaning(received({ memory_limit_in_bytes: -1n }))).toThrow(invalid);
+  expect(() => assertOverheadMeaning(received({ cpu_shares: -1n }))).toThrow(invalid);
+});

@@ -1,0 +1,121 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { podInfo } from '../../../src/resize/report/pod-info.ts';
+import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { updatePod } from '../../../src/resize/operations/update-pod.ts';
+import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
+
+const MI = 1024 * 1024;
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+});
+afterEach(async () => {
+  runtime.context.decreaseHelp.close();
+  await runtime.close();
+});
+
+const entry = (...mebibytes: number[]): PodEntry => ({
+  containers: new Map(mebibytes.map((memory, index) => [`c${index}`, { memory: bytes(memory * MI) }])),
+  pod: undefined,
+  isWhole: true,
+});
+
+/** A pod with these limits in mebibytes, and kubelet's two records of it. */
+async function makePod(limits: readonly number[], wanted: readonly number[]): Promise<void> {
+  runtime.makePod(
+    String(limits.reduce((sum, limit) => sum + limit, 0) * MI),
+    limits.map((limit) => limit * MI),
+  );
+  runtime.obeys();
+  runtime.allocated.set('uid-1', entry(...wanted));
+  runtime.actuated.set('uid-1', entry(...limits));
+  // As they become known when their calls pass.
+  await runtime.context.registry.pod(SANDBOX);
+  for (const index of limits.keys()) await runtime.context.registry.describeContainer(containerId(index));
+}
+
+const update = (index: number, mebibytes: number) => {
+  const request = containerUpdate(containerId(index), { memory_limit_in_bytes: BigInt(mebibytes * MI) });
+  return updateContainer(runtime.context, request, () => {
+    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(mebibytes * MI));
+    return Promise.resolve(Buffer.alloc(0));
+  });
+};
+const podLimit = (): number => Number(runtime.read('memory.max')) / MI;
+
+describe('the pod’s limit with a container’s update', () => {
+  test('is not lowered on the way to be raised again', async () => {
+    await makePod([192, 64], [64, 192]);
+    await update(0, 64);
+    expect(podLimit()).toBe(256);
+    await update(1, 192);
+    expect(podLimit()).toBe(256);
+  });
+
+  test('is lowered as far as kubelet is about to set it', async () => {
+    await makePod([192, 64], [64, 96]);
+    await update(0, 64);
+    expect(podLimit()).toBe(160);
+    await update(1, 96);
+    expect(podLimit()).toBe(160);
+  });
+
+  test('goes as without foresight with an update that is no part of it, and with files that tell of nothing', async () => {
+    await makePod([192, 64], [64, 192]);
+    await update(0, 128);
+    expect(podLimit()).toBe(192);
+    runtime.actuated.set('uid-1', entry(64, 192));
+    await update(0, 64);
+    expect(podLimit()).toBe(128);
+  });
+});
+
+describe('what is told of a pod', () => {
+  const info = () => podInfo(runtime.context, SANDBOX);
+  const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MI) });
+
+  test('what kubelet wants, beside what is', async () => {
+    await makePod([192, 64], [96, 64]);
+    expect(await info()).toMatchObject({
+      pod: { kubeletWants: wants(160), actual: { 'memory.max': String(256 * MI) } },
+      containers: { c0: { kubeletWants: wants(96) } },
+    });
+    expect((await info()).containers['c1']?.kubeletWants).toBeUndefined();
+    await update(0, 96);
+    runtime.actuated.set('uid-1', entry(96, 64));
+    expect((await info()).pod.kubeletWants).toBeUndefined();
+  });
+
+  test('Deferred with the figures while more is in use than can be reclaimed, and as before when that is over', async () => {
+    await makePod([192], [64]);
+    const use = (anon: number): void => {
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(anon * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', `anon ${anon * MI}\nshmem 0\nunevictable 0`);
+    };
+    use(100);
+    runtime.context.decreaseHelp.look();
+    await expect.poll(async () => (await info()).state).toBe('Deferred');
+    expect(await info()).toMatchObject({
+      lastError: {
+        reason: 'MEMORY_NOT_RECLAIMABLE',
+        message: expect.stringContaining(`${100 * MI} bytes are in use`) as string,
+      },
+      decrease: { state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE', reclaimedBytes: 0 },
+    });
+    use(10);
+    await update(0, 64);
+    runtime.context.decreaseHelp.look();
+    await expect.poll(async () => (await info()).decrease).toBeUndefined();
+    expect((await info()).state).toBe('Completed');
+  });
+});
+
+test('the pod’s own call: the same, whatever it says of other values', async () => {
+  await makePod([192, 64], [64, 192]);
+  const call = { pod_sandbox_id: SANDBOX, overhead: null, resources: null, annotations: {} };
+  await updatePod(runtime.context, call, () => Promise.resolve(Buffer.alloc(0)));
+  expect(podLimit()).toBe(256);
+});

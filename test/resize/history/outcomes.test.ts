@@ -1,0 +1,164 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { decode, encode } from '../../../src/runtime/index.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { type PodInfo, podInfo } from '../../../src/resize/report/pod-info.ts';
+import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { updatePod } from '../../../src/resize/operations/update-pod.ts';
+
+const MI = 1024 * 1024;
+const ANSWER = Buffer.from('the answer of the runtime');
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.obeys();
+  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  [0, 1].forEach((index) =>
+    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
+  );
+});
+afterEach(() => runtime.close());
+
+const info = (): Promise<PodInfo> => podInfo(runtime.context, SANDBOX);
+const limitOf = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MI) });
+
+/** As the runtime would: the container has the new limit when it answers. */
+const update = (memory: number, fails?: Error) =>
+  updateContainer(
+    runtime.context,
+    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MI) }),
+    () => {
+      if (fails !== undefined) return Promise.reject(fails);
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(memory * MI));
+      return Promise.resolve(ANSWER);
+    },
+  );
+
+describe('what is said of a pod', () => {
+  test('before any request: only what the kernel has', async () => {
+    const { state, lastError, pod, containers } = await info();
+    expect([state, lastError]).toEqual([undefined, undefined]);
+    const actual = { ...limitOf(300), 'memory.current': '1000000', 'cpu.max': '20000 100000', 'cpu.weight': '39' };
+    expect(pod).toEqual({ actual: { ...actual, 'cpu.shares': '1024' } });
+    expect(containers['c0']).toMatchObject({ id: containerId(0), actual: limitOf(100) });
+    expect(containers['c0']).not.toHaveProperty('desired');
+  });
+
+  test('after an update: what was asked, admitted, written and is the same', async () => {
+    await update(150);
+    const { state, pod, containers } = await info();
+    expect(state).toBe('Completed');
+    const four = { desired: limitOf(150), allocated: limitOf(150), actuated: limitOf(150), actual: limitOf(150) };
+    expect(containers['c0']).toMatchObject(four);
+    // Nobody asked for it: it follows.
+    expect(pod).toMatchObject({ allocated: limitOf(350), actuated: limitOf(350), actual: limitOf(350) });
+    expect(pod).not.toHaveProperty('desired');
+  });
+
+  test('after one that has no meaning: why, and nothing of what it asked for', async () => {
+    await update(150);
+    await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+    const { state, lastError, containers } = await info();
+    expect([state, lastError?.reason]).toEqual(['Infeasible', 'INVALID_VALUE']);
+    expect(containers['c0']).toMatchObject({ desired: limitOf(150), actual: limitOf(150) });
+  });
+
+  test('such a one says nothing while another is under way', async () => {
+    let during: unknown;
+    await updateContainer(
+      runtime.context,
+      containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MI) }),
+      async () => {
+        await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+        during = runtime.context.outcomes.of(SANDBOX).state;
+        return ANSWER;
+      },
+    );
+    expect(during).toBe('InProgress');
+    expect((await info()).lastError).toBeUndefined();
+  });
+
+  test('after one that asked for what is there: the same', async () => {
+    await update(100);
+    const four = { desired: limitOf(100), allocated: limitOf(100), actuated: limitOf(100), actual: limitOf(100) };
+    expect((await info()).containers['c0']).toMatchObject(four);
+  });
+
+  test('after a refusal: asked, and nothing else, with the reason', async () => {
+    runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
+      ...{ 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
+      ...{ 'memory.stat': `anon ${90 * MI}\n`, 'memory.current': String(90 * MI) },
+    });
+    await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    const { state, lastError, containers } = await info();
+    expect(state).toBe('Deferred');
+    expect(lastError).toMatchObject({
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      message: expect.stringContaining('52428800') as string,
+    });
+    expect(Date.parse(lastError?.time ?? '')).toBeGreaterThan(Date.now() - 60_000);
+    expect(containers['c0']).toMatchObject({ desired: limitOf(50), actual: limitOf(100) });
+    expect(containers['c0']).not.toHaveProperty('allocated');
+  });
+
+  test('after one that failed and was taken back: what was allocated before is so again', async () => {
+    await update(150);
+    const gone = Object.assign(new Error('x'), { code: 14, details: 'no containerd', metadata: {} });
+    await expect(update(250, gone)).rejects.toBe(gone);
+    const { state, lastError, containers } = await info();
+    expect(state).toBe('Infeasible');
+    expect(lastError).toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
+    const four = { desired: limitOf(250), allocated: limitOf(150), actuated: limitOf(150), actual: limitOf(150) };
+    expect(containers['c0']).toMatchObject(four);
+    await update(160);
+    expect(await info()).toMatchObject({ state: 'Completed', containers: { c0: { desired: limitOf(160) } } });
+    expect(await info()).not.toHaveProperty('lastError');
+  });
+
+  test('a pod by itself, and a whole pod at once', async () => {
+    const request = encode('UpdatePodSandboxResourcesRequest', {
+      pod_sandbox_id: SANDBOX,
+      resources: { memory_limit_in_bytes: BigInt(400 * MI) },
+    });
+    await updatePod(runtime.context, decode('UpdatePodSandboxResourcesRequest', request), () =>
+      Promise.resolve(ANSWER),
+    );
+    const four = { desired: limitOf(400), allocated: limitOf(400), actuated: limitOf(400), actual: limitOf(400) };
+    expect((await info()).pod).toMatchObject(four);
+    const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MI) }]]), volumes: new Map() };
+    const options = { deadline: Date.now() + 60_000 };
+    await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: true });
+    expect((await info()).containers['c1']).not.toHaveProperty('desired');
+    await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: false });
+    expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(250), actuated: limitOf(250) });
+  });
+
+  test('annotations that make no sense are told', async () => {
+    runtime.context.registry.learnPod({
+      sandboxId: 'b'.repeat(64),
+      metadata: { uid: 'uid-2', name: 'odd', namespace: 'default' },
+      cgroupParent: '/kubepods/pod1',
+      annotations: { 'volume.cri-resize-shim.io/cache': 'much' },
+      cpuShares: undefined,
+      overhead: { memoryBytes: 0, cpuQuotaMicroseconds: 0, cpuPeriodMicroseconds: 0 },
+    });
+    const { annotationErrors } = await podInfo(runtime.context, 'b'.repeat(64));
+    expect(annotationErrors).toEqual([expect.stringContaining('volume.cri-resize-shim.io/cache: "much"')]);
+  });
+
+  test('nothing is kept of what has gone', async () => {
+    await update(150);
+    runtime.context.registry.forgetContainer(containerId(0));
+    expect(runtime.context.outcomes.of(SANDBOX).desired.containers?.size).toBe(0);
+    runtime.context.registry.forgetPod(SANDBOX);
+    expect(runtime.context.outcomes.of(SANDBOX).state).toBeUndefined();
+  });
+
+  test('a pod without a cgroup of its own: why there is nothing to say of the kernel', async () => {
+    runtime.describePod({ config: { metadata: { name: 'x', uid: 'u', namespace: 'd' }, linux: {} } });
+    runtime.context.registry.forgetPod(SANDBOX);
+    expect((await info()).unreadable).toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
+  });
+});

@@ -1,0 +1,36 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+
+const MI = 1024 * 1024;
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+});
+afterEach(() => runtime.close());
+
+const written = (): unknown => {
+  const { stateFolder } = runtime;
+  const [name = ''] = readdirSync(stateFolder).filter((file) => file.endsWith('.json'));
+  return JSON.parse(readFileSync(join(stateFolder, name), 'utf8'));
+};
+
+test('a request that is kept while a transaction begins leaves to that whose it is: it can be mended after a crash', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MI), to: bytes(400 * MI) } as const;
+  const kept = { version: 1, kind: 'of a test' };
+  const [, open] = await Promise.all([
+    journal.setResizes(pod.metadata.uid, [kept]),
+    journal.begin(pod, [step], { volumes: new Map() }),
+  ]);
+  expect(journal.unfinished()).toMatchObject([{ podUid: pod.metadata.uid, sandboxId: SANDBOX }]);
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, transaction: { steps: [step] }, resizes: [kept] });
+  await open.end('done', new Map());
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, resizes: [kept] });
+  await journal.setResizes(pod.metadata.uid, []);
+  expect(readdirSync(runtime.stateFolder)).toEqual([]);
+});

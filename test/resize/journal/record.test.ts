@@ -1,0 +1,222 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { messageOf } from '../../../src/core/errors/index.ts';
+import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
+import { recordFile } from '../../../src/resize/journal/file-names.ts';
+import { cases } from '../../support/property-cases.ts';
+import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
+import { anyRecord } from '../../support/journal/records.ts';
+
+const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
+  const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;
+  return Buffer.from(JSON.stringify(edit(form) ?? form));
+};
+
+const absolute = (size: number): object => ({ kind: 'absolute', size });
+const asked = (size: number): object => ({ policy: absolute(size), annotated: false });
+/** As the first two versions had volumes, and what is read of it. */
+const withSizes = () => {
+  const { transaction, ...others } = numbered(1);
+  return { ...others, transaction: { ...transaction!, allocated: { cache: 8192 } }, volumes: { cache: 4096, x: 1 } };
+};
+const askedSizes = new Map([
+  ['cache', { ...asked(4096), source: 'asked' }],
+  ['x', { ...asked(1), source: 'asked' }],
+]);
+
+/** What is wrong with a content; undefined when nothing is. Quicker than an expectation, for thousands of them. */
+function faultOf(content: Buffer): string | undefined {
+  try {
+    decodeRecord(content);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** All lengths to which a content can be cut, but for its closing line break. */
+const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
+
+describe('a record', () => {
+  it('is read as it was written: every number, every max, every text', () => {
+    fc.assert(
+      fc.property(anyRecord, fc.string(), (record, bootId) => {
+        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 3, bootId, ...record });
+      }),
+      cases(2000),
+    );
+  });
+
+  it.each([
+    ['a memory.high that was lowered', { high: { cgroup: '/kubepods/pod1', memoryHigh: 'max' } }],
+    ['none', {}],
+  ])('of the first version, with %s, is read too', (_, high) => {
+    const { transaction, ...others } = withSizes();
+    const { highs, ...open } = transaction;
+    expect(highs).toHaveLength(1);
+    const first = { version: 1, bootId: 'boot', ...others, transaction: { ...open, ...high } };
+    expect(decodeRecord(Buffer.from(JSON.stringify(first)))).toStrictEqual({
+      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
+      transaction: { ...open, allocated: { cache: asked(8192) }, highs: 'high' in high ? [high.high] : [] },
+    });
+    const idle = { version: 1, bootId: 'boot', ...others };
+    const read = { version: 3, bootId: 'boot', ...others, volumes: askedSizes };
+    expect(decodeRecord(Buffer.from(JSON.stringify(idle)))).toStrictEqual(read);
+  });
+
+  it('of the second version is read: what was a size alone had been asked for', () => {
+    const { transaction, ...others } = withSizes();
+    const second = { version: 2, bootId: 'boot', ...others, transaction };
+    expect(decodeRecord(Buffer.from(JSON.stringify(second)))).toStrictEqual({
+      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
+      transaction: { ...transaction, allocated: { cache: asked(8192) } },
+    });
+    for (const volumes of [7, { cache: 'x' }, { '../x': 1 }, undefined])
+      expect(() => decodeRecord(Buffer.from(JSON.stringify({ ...second, volumes })))).toThrow(/^is no record: volumes/);
+  });
+
+  it('cut anywhere is none, but for its closing line break', () => {
+    fc.assert(
+      fc.property(anyRecord, (record) => {
+        const content = encodeRecord(record, 'boot');
+        const faults = cutsOf(content).map((length) => faultOf(content.subarray(0, length)));
+        expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
+        expect(decodeRecord(content.subarray(0, -1))).toEqual(decodeRecord(content));
+      }),
+      cases(30),
+    );
+  });
+
+  it('with zeros for an end, as a file system may leave it, is none', () => {
+    const content = encodeRecord(numbered(1), 'boot');
+    const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
+    expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
+  });
+
+  it('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.uint8Array(),
+          fc.json().map((text) => Buffer.from(text)),
+        ),
+        (content) => {
+          expect(() => decodeRecord(Buffer.from(content))).toThrow(/^is no (?:JSON|record)|^is of version/);
+        },
+      ),
+      cases(2000),
+    );
+  });
+
+  it.each([
+    [
+      'of a later version',
+      (form: object) => ({ ...form, version: 4 }),
+      'is of version 4; this shim reads versions 1 to 3',
+    ],
+    ['without a version', (form: object) => ({ ...form, version: undefined }), /^is no record: version: /],
+    ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is no record: .*extra/],
+    [
+      'with a size below zero',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '0:1', size: -1 } } } }),
+      /^is no record: volumes.cache.mount.size: /,
+    ],
+    [
+      'with a size that lost digits',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), policy: absolute(2 ** 53) } } }),
+      /volumes.cache.policy.size/,
+    ],
+    [
+      'with half a byte',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), policy: absolute(0.5) } } }),
+      /volumes.cache.policy.size/,
+    ],
+    ['with a size alone, as version 1 had it', (form: object) => ({ ...form, volumes: { cache: 1 } }), /volumes.cache/],
+    [
+      'with a device that is none',
+      (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '/dev/x', size: 1 } } } }),
+      /volumes.cache.mount.device/,
+    ],
+    [
+      'with a volume that leads elsewhere',
+      (form: object) => ({ ...form, volumes: { '../x': 1 } }),
+      /^is no record: volumes/,
+    ],
+    [
+      'with a volume that leads on',
+      (form: object) => ({ ...form, volumes: { 'x/../y': 1 } }),
+      /^is no record: volumes/,
+    ],
+    [
+      'with a step that nobody knows',
+      (form: object) => ({ ...form, transaction: { id: '', startedAt: 0, undoing: false, steps: [{ kind: 'x' }] } }),
+      /^is no record: transaction.steps.0/,
+    ],
+    ['that is a list', () => [], /^is no record/],
+    ['that is nothing', () => Buffer.alloc(0).toJSON().data, /^is no record/],
+  ])('%s is refused, with the place', (_, edit, message) => {
+    expect(() => decodeRecord(change(edit))).toThrow(message);
+  });
+
+  it('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
+    const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
+    content[content.indexOf(0xc3)] = 0xff;
+    expect(() => decodeRecord(content)).toThrow('is no JSON');
+  });
+
+  it('with several faults is refused with the first of them', () => {
+    const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
+    expect(() => decodeRecord(broken)).toThrow(/^is no record: bootId: (?!.*podUid)/);
+  });
+
+  it('too large to be read again is not written, by one byte as by many', () => {
+    const withText = (length: number) => ({ ...numbered(1), resizes: ['x'.repeat(length)] });
+    const most = MAX_RECORD_BYTES - encodeRecord(withText(0), 'boot').length;
+    expect(encodeRecord(withText(most), 'boot')).toHaveLength(MAX_RECORD_BYTES);
+    expect(() => encodeRecord(withText(most + 1), 'boot')).toThrow(
+      expect.objectContaining({
+        code: 3,
+        reason: 'INVALID_VALUE',
+        message: `the journal's record of pod ${podUid} would have 1048577 bytes; it may have 1048576`,
+        context: { pod: podUid, asked: '1048577', found: '1048576' },
+      }),
+    );
+  });
+
+  it.each([
+    ['__proto__', 'a volume has a name that is none'],
+    ['../x', 'is no record: volumes'],
+    ['', 'is no record: volumes'],
+  ])('that could not be read again (a volume named %j) is not written', (name, why) => {
+    const record = { ...numbered(1), volumes: new Map([[name, volumeOf(1)]]) };
+    expect(() => encodeRecord(record, 'boot')).toThrow(
+      expect.objectContaining({
+        code: 13,
+        reason: 'INTERNAL',
+        context: { pod: podUid },
+        message: expect.stringContaining(`record of pod ${podUid} could not be read again: ${why}`) as unknown,
+        cause: expect.any(Error) as unknown,
+      }),
+    );
+  });
+});
+
+describe('the file of a pod', () => {
+  it('has the name of its uid, when that is one', () => {
+    expect(recordFile(podUid)).toBe(`${podUid}.json`);
+    expect(recordFile('0123456789ABCDEF0123456789abcdef')).toBe('0123456789ABCDEF0123456789abcdef.json');
+  });
+
+  it('is never elsewhere, and never that of another pod', () => {
+    const hostile = ['../../etc/x', '', '.', '..', '/', 'a\0b', '........', 'x'.repeat(300), '\ud800', '\ud801'];
+    const names = hostile.map(recordFile);
+    for (const name of names) expect(name).toMatch(/^sha256-[0-9a-f]{64}\.json$/);
+    expect(new Set(names).size).toBe(hostile.length);
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (a, b) => {
+        expect(recordFile(a)).toMatch(/^[0-9a-z-]{8,71}\.json$/i);
+        expect(recordFile(a) === recordFile(b)).toBe(a === b);
+      }),
+    );
+  });
+});

@@ -1,0 +1,118 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ShimError } from '../../../src/core/errors/index.ts';
+import {
+  cpuMaxOf,
+  formatCpuMax,
+  formatMemory,
+  formatMilli,
+  formatShares,
+  readCpuLimit,
+  readCpuRequest,
+  readMemoryLimit,
+  readMemoryRequest,
+  sharesOf,
+} from '../../../src/resize/model/amounts.ts';
+import { type Bytes, type CpuMax, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { cases } from '../../support/property-cases.ts';
+
+const readers = { readCpuLimit, readCpuRequest, readMemoryLimit, readMemoryRequest };
+const texts = fc.oneof(
+  fc.string(),
+  fc.stringMatching(/^[-+]?[0-9.]{0,20}(m|u|n|k|Ki|M|Mi|G|Gi|E|Ei|e[0-9]{1,2})?$/),
+  fc.constantFrom('max', '-1', '', '0', '0m', '-0', 'MAX'),
+);
+
+describe('an amount', () => {
+  it.each(Object.entries(readers))(
+    'that %s reads is a number that can be told exactly, none, or an error with place and value',
+    (_, read) => {
+      fc.assert(
+        fc.property(texts, (text) => {
+          let value: number | string | undefined;
+          try {
+            value = read(text, 'here');
+          } catch (error) {
+            if (!(error instanceof ShimError)) throw error;
+            expect(error).toMatchObject({ code: 3, reason: 'INVALID_VALUE', context: { field: 'here' } });
+            expect(error.message.startsWith('here: "')).toBe(true);
+            return;
+          }
+          if (value === 'max') expect(['max', '-1']).toContain(text);
+          else expect(value === undefined || (Number.isSafeInteger(value) && Number(value) > 0)).toBe(true);
+        }),
+        cases(2000),
+      );
+    },
+  );
+
+  it('of CPUs, as it is reported, is read as it was', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 10, max: 10_000_000 }), (milli) => {
+        const cpuMax = cpuMaxOf(milli);
+        expect(cpuMax.quota).toBe(milli * 100);
+        expect(readCpuLimit(formatCpuMax(cpuMax), 'x')).toBe(milli);
+        expect(readCpuLimit(formatMilli(milli), 'x')).toBe(milli);
+      }),
+    );
+  });
+
+  it('of CPUs is reported as a person writes it', () => {
+    expect([2000, 500, 1500, 100].map((milli) => formatCpuMax(cpuMaxOf(milli)))).toEqual([
+      '2',
+      '500m',
+      '1500m',
+      '100m',
+    ]);
+    expect([1000, 999, 0].map(formatMilli)).toEqual(['1', '999m', '0']);
+  });
+
+  it.each([
+    ['readCpuLimit', '175921860444m', 175_921_860_444],
+    ['readMemoryLimit', '4096', 4096],
+    ['readMemoryLimit', '4Ki', 4096],
+    ['readMemoryRequest', '1', 1],
+  ] as const)('that %s takes: %s', (name, text, value) => {
+    expect(readers[name](text, 'here')).toBe(value);
+  });
+
+  it.each([
+    ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel takes'],
+    ['readCpuLimit', 'one', 'here: "one": want CPUs, as in "500m" or "1.5"'],
+    ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
+    ['readMemoryLimit', 'much', 'here: "much": want an amount of memory, as in "256Mi"'],
+  ] as const)('that %s refuses, and why: %s', (name, text, message) => {
+    expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
+  });
+
+  it('of CPUs that thousandths do not tell is reported to the millionth', () => {
+    const of = (quota: number, period: number): CpuMax => ({
+      quota: microseconds(quota),
+      period: microseconds(period),
+    });
+    expect(formatCpuMax(of(33_333, 100_000))).toBe('333330u');
+    expect(formatCpuMax(of(1000, 3000))).toBe('333334u');
+    expect(formatCpuMax({ quota: 'max', period: microseconds(1000) })).toBe('max');
+  });
+
+  it('of a request gives shares that give it back', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 256_000 }), (milli) => {
+        expect(formatShares(sharesOf(milli))).toBe(formatMilli(milli));
+      }),
+    );
+  });
+
+  it('of memory, as it is reported, is read as it was, to the byte', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, 2 ** 20), (count, unit) => {
+        const size = Math.min(count * unit, 2 ** 52);
+        expect(readMemoryLimit(formatMemory(bytes(size)), 'x')).toBe(size);
+      }),
+    );
+    const shown = ['256Mi', '1Gi', '4Ki', '268435457', '1536Mi', 'max'];
+    const sizes = [256 * 2 ** 20, 2 ** 30, 4096, 256 * 2 ** 20 + 1, 1.5 * 2 ** 30];
+    expect([...sizes.map((size) => formatMemory(bytes(size))), formatMemory('max')]).toEqual(shown);
+    expect(formatMemory(0 as Bytes)).toBe('0');
+  });
+});

@@ -1,0 +1,153 @@
+import { describe, expect, it } from 'vitest';
+import { type AskedPod, readAsked } from '../../../src/resize/queue/request.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { resources } from '../../support/resize/fake-resizes.ts';
+
+const period = 100_000;
+const MI = 1024 ** 2;
+
+/** A request that asks for what is given and for nothing else. */
+const asking = (given: Partial<AskedPod>): AskedPod => ({ pod: resources({}), containers: {}, volumes: {}, ...given });
+
+describe('a request', () => {
+  it('becomes what the core takes', () => {
+    const { desired, memoryRequests } = readAsked({
+      pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
+      containers: {
+        web: resources({ cpu: '1m', memory: '0' }, { cpu: '1m' }),
+        side: resources({ cpu: '-1', memory: '-1' }, { cpu: '1k' }),
+      },
+      volumes: { cache: '50%/web', logs: 'follow' },
+    });
+    expect(desired.pod).toStrictEqual({ memory: 'max', cpu: { quota: 200_000, period }, shares: 1536 });
+    expect([...desired.containers]).toStrictEqual([
+      ['web', { cpu: { quota: 1000, period }, shares: 2 }],
+      ['side', { memory: 'max', cpu: { quota: 'max', period }, shares: 262_144 }],
+    ]);
+    expect([...desired.volumes]).toStrictEqual([
+      ['cache', { kind: 'container-share', hundredths: 5000, container: 'web' }],
+      ['logs', { kind: 'follow' }],
+    ]);
+    expect(memoryRequests).toStrictEqual({ pod: 1024 ** 3, containers: {} });
+  });
+
+  it('keeps the requests of memory of just those containers that have one', () => {
+    const { memoryRequests } = readAsked(
+      asking({
+        containers: { web: resources({}, { memory: '64Mi' }), side: resources({ memory: '32Mi' }) },
+      }),
+    );
+    expect(memoryRequests).toStrictEqual({ containers: { web: 64 * MI } });
+  });
+
+  it.each([
+    ['a limit of CPU of the pod', { pod: resources({ cpu: '1' }) }],
+    ['a limit of memory of the pod', { pod: resources({ memory: '1Gi' }) }],
+    ['a request of CPU of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
+    ['a request of memory of a container', { containers: { web: resources({}, { memory: '1Gi' }) } }],
+    ['the size of a volume', { volumes: { cache: '64Mi' } }],
+    ['a zero, which keeps', { containers: { web: resources({ memory: '0' }) } }],
+  ])('may ask for %s alone', (_, given) => {
+    expect(() => readAsked(asking(given))).not.toThrow();
+  });
+
+  it.each([
+    ['nothing at all', {}],
+    ['a container with nothing in it', { containers: { web: resources({}) } }],
+  ])('for %s is refused', (_, given) => {
+    expect(() => readAsked(asking(given))).toThrow(
+      expect.objectContaining({
+        code: 3,
+        reason: 'INVALID_VALUE',
+        message: 'resources, containers, volumes: "": the request asks for nothing',
+      }),
+    );
+  });
+});
+
+describe('a value that has no meaning is refused with its place and itself:', () => {
+  it.each([
+    [{ pod: resources({ cpu: 'x' }) }, 'resources.limits.cpu: "x": want CPUs, as in "500m" or "1.5"'],
+    [{ pod: resources({ memory: 'x' }) }, 'resources.limits.memory: "x": want an amount of memory, as in "256Mi"'],
+    [{ pod: resources({}, { cpu: '-1' }) }, 'resources.requests.cpu: "-1": want CPUs, as in "500m" or "1.5"'],
+    [
+      { containers: { web: resources({}, { memory: 'max' }) } },
+      'containers["web"].requests.memory: "max": want an amount of memory, as in "256Mi"',
+    ],
+    [{ containers: { Web: resources({}) } }, 'containers["Web"]: "Web": not the name of a container'],
+    [
+      { containers: { ['w'.repeat(64)]: resources({}) } },
+      `containers["${'w'.repeat(64)}"]: "${'w'.repeat(64)}": not the name of a container`,
+    ],
+    [
+      { containers: { ['w'.repeat(65)]: resources({}) } },
+      `containers["${'w'.repeat(64)}..."]: "${'w'.repeat(64)}...": not the name of a container`,
+    ],
+  ])('%o', (given, message) => {
+    expect(() => readAsked(asking(given))).toThrow(
+      expect.objectContaining({ code: 3, reason: 'INVALID_VALUE', message }),
+    );
+  });
+
+  it.each([
+    [{ '../x': '1Mi' }, 'INVALID_VALUE', 'volumes["../x"]: "../x": not the name of a volume'],
+    [
+      { cache: '64Mo' },
+      'INVALID_ANNOTATION',
+      'volumes["cache"]: "64Mo": want 256Mi, 50%, 50%/<container>, follow or fixed',
+    ],
+    [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume cannot have no size'],
+  ])('volumes %o', (volumes, reason, message) => {
+    expect(() => readAsked(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
+  });
+
+  it('of a volume, with its name, and a long one cut', () => {
+    expect(() => readAsked(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
+      expect.objectContaining({
+        context: { field: 'volumes["cache"]', volume: 'cache', asked: 'x'.repeat(80) },
+        cause: expect.objectContaining({ reason: 'INVALID_ANNOTATION' }) as unknown,
+      }),
+    );
+  });
+});
+
+describe('a limit below its request', () => {
+  const before = { pod: bytes(256 * MI), containers: { web: bytes(64 * MI) } };
+
+  it.each([
+    [{ pod: resources({ cpu: '1' }, { cpu: '1001m' }) }, 'resources.limits.cpu: "1"', '1001m'],
+    [{ pod: resources({ memory: '255Mi' }) }, 'resources.limits.memory: "255Mi"', '256Mi'],
+    [{ containers: { web: resources({ memory: '63Mi' }) } }, 'containers["web"].limits.memory: "63Mi"', '64Mi'],
+    [
+      { containers: { web: resources({ memory: '64Mi' }, { memory: '65Mi' }) } },
+      'containers["web"].limits.memory: "64Mi"',
+      '65Mi',
+    ],
+  ])('is refused: %o', (given, where, request) => {
+    expect(() => readAsked(asking(given), before)).toThrow(
+      expect.objectContaining({ code: 3, message: `${where}: the limit is below the request, ${request}` }),
+    );
+  });
+
+  it.each([
+    ['as high as it', { pod: resources({ cpu: '1', memory: '256Mi' }, { cpu: '1' }) }],
+    ['none', { pod: resources({ cpu: '-1', memory: '-1' }, { cpu: '1001m' }) }],
+    [
+      'lower than what was requested before',
+      { containers: { web: resources({ memory: '32Mi' }, { memory: '32Mi' }) } },
+    ],
+    ['of a container of which no request is known', { containers: { side: resources({ memory: '1Mi' }) } }],
+  ])('is one, but not a limit that is %s', (_, given) => {
+    expect(() => readAsked(asking(given), before)).not.toThrow();
+  });
+});
+
+it('a container may be called as what every object has', () => {
+  const limits = { cpu: '', memory: '64Mi' };
+  const { desired } = readAsked({
+    pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },
+    containers: { constructor: { limits, requests: { cpu: '', memory: '' } } },
+    volumes: {},
+  });
+  expect(desired.containers.get('constructor')).toEqual({ memory: 64 * 1024 * 1024 });
+});

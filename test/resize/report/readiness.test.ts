@@ -1,0 +1,52 @@
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CgroupTree } from '../../../src/cgroups/index.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
+import { FakeRuntime } from '../../support/fake-runtime.ts';
+import { readinessOf } from '../../../src/resize/report/readiness.ts';
+
+let runtime: FakeRuntime;
+let root: string;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  root = mkdtempSync(join(tmpdir(), 'cgroup-'));
+});
+afterEach(async () => {
+  await runtime.close();
+  if (existsSync(root)) rmSync(root, { recursive: true });
+});
+
+const cgroups = async () => {
+  const { ready, checks } = await readinessOf({ ...runtime.context, tree: new CgroupTree(root) });
+  return { ready, check: checks.find(({ name }) => name === 'cgroups') };
+};
+
+test('cgroup v2', async () => {
+  writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
+  expect((await cgroups()).check).toEqual({ name: 'cgroups', ready: true, says: 'version 2' });
+});
+
+test.each([
+  ['version 1', 'there is version 1, or both of them, at', () => undefined],
+  ['nothing', 'there is nothing at', () => rmSync(root, { recursive: true })],
+])('%s: not ready, and why', async (_, says, make) => {
+  make();
+  const { ready, check } = await cgroups();
+  expect([ready, check?.ready]).toEqual([false, false]);
+  expect(check?.says).toContain(says);
+});
+
+test('volumes in the mount namespace of a process that is not there: not ready, and why', async () => {
+  const volumesOf = async (throughPid: number) => {
+    const volumes = new MemoryVolumes({ kubeletRoot: root, throughPid });
+    const { ready, checks } = await readinessOf({ ...runtime.context, volumes });
+    return { ready, check: checks.find(({ name }) => name === 'volumes') };
+  };
+  // No process has the largest id that there can be.
+  const { ready, check } = await volumesOf(4_194_304);
+  expect([ready, check?.ready]).toEqual([false, false]);
+  expect(check?.says).toMatch(/^cannot be seen: ENOENT.*\/proc\/4194304\/root/);
+  expect((await volumesOf(process.pid)).check).toMatchObject({ ready: true });
+});

@@ -1,0 +1,117 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { VolumePolicies } from '../../../src/resize/volumes/policies.ts';
+import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+
+const MI = 1024 * 1024;
+const POD = 'sandbox';
+const mi = (count: number): Bytes => bytes(count * MI);
+const cache = (size: number, device = '0:50') => ({ name: 'cache', size: mi(size), device });
+const absolute = (size: number) => ({ kind: 'absolute', size: mi(size) }) as const;
+
+let policies: VolumePolicies;
+beforeEach(() => {
+  policies = new VolumePolicies();
+});
+const policy = () => policies.policy(POD, 'cache');
+const ask = (size: number, annotated = false) =>
+  policies.adopt(POD, [['cache', { policy: absolute(size), annotated }]]);
+/** Another shim, with what the journal has of this one. */
+const restart = (): void => {
+  const records = policies.records(POD);
+  policies = new VolumePolicies();
+  policies.restore(POD, records);
+};
+
+describe('what was seen at first sight', () => {
+  test('holds when the limit has moved on, also in the next shim', () => {
+    policies.meet(POD, [cache(128)], mi(128));
+    restart();
+    expect(policies.meet(POD, [cache(128)], mi(192))).toEqual([]);
+    expect(policy()).toEqual({ kind: 'follow' });
+  });
+
+  test('is not seen anew when the volume comes to be as large as the limit', () => {
+    policies.meet(POD, [cache(64)], mi(128));
+    restart();
+    policies.meet(POD, [cache(64)], mi(64));
+    expect(policy()).toEqual({ kind: 'fixed' });
+  });
+
+  test('is not looked for where an annotation says it', () => {
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'fixed' });
+    policies.meet(POD, [cache(128)], mi(128));
+    expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
+  });
+});
+
+describe('another size on the same mount', () => {
+  test('is taken over, whatever decided before, and told once', () => {
+    for (const before of [() => undefined, () => ask(96)]) {
+      policies = new VolumePolicies();
+      policies.meet(POD, [cache(128)], mi(128));
+      before();
+      expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([{ name: 'cache', from: mi(128), to: mi(48) }]);
+      expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+      expect(policy()).toEqual(absolute(48));
+    }
+  });
+
+  test('is none when we have made it, or within a page', () => {
+    policies.meet(POD, [cache(128)], mi(128));
+    policies.left(POD, [cache(192)]);
+    expect(policies.meet(POD, [cache(192)], mi(192))).toEqual([]);
+    const within = { ...cache(192), size: bytes(192 * MI - 4095) };
+    expect(policies.meet(POD, [within], mi(192))).toEqual([]);
+    expect(policy()).toEqual({ kind: 'follow' });
+  });
+
+  test('is found by the next shim', () => {
+    policies.meet(POD, [cache(128)], mi(128));
+    restart();
+    expect(policies.meet(POD, [cache(48)], mi(128))).toHaveLength(1);
+    restart();
+    expect(policy()).toEqual(absolute(48));
+  });
+
+  test('changes nothing where an annotation says otherwise: of the pod, or that came later', () => {
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
+    ask(96);
+    policies.meet(POD, [cache(96)], mi(128));
+    expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+    expect(policy()).toEqual(absolute(96));
+
+    policies = new VolumePolicies();
+    policies.meet(POD, [cache(128)], mi(128));
+    ask(96, true);
+    // A request without an annotation does not take the annotation away.
+    ask(80);
+    restart();
+    expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+    expect(policy()).toEqual(absolute(80));
+    policies.annotated(POD, 'cache', false);
+    expect(policies.meet(POD, [cache(56)], mi(128))).toHaveLength(1);
+  });
+});
+
+test('a volume that is mounted anew has nobody’s size: what was asked for still decides', () => {
+  policies.meet(POD, [cache(128)], mi(128));
+  ask(96);
+  policies.left(POD, [cache(96)]);
+  expect(policies.meet(POD, [cache(128, '0:51')], mi(128))).toEqual([]);
+  expect(policy()).toEqual(absolute(96));
+  // After another boot the mount is not known.
+  const [[, record] = []] = policies.records(POD);
+  const { mount, ...rest } = record!;
+  expect(mount).toEqual({ device: '0:51', size: mi(128) });
+  policies = new VolumePolicies();
+  policies.restore(POD, new Map<string, VolumeRecord>([['cache', rest]]));
+  expect(policies.meet(POD, [cache(128)], mi(128))).toEqual([]);
+  expect(policy()).toEqual(absolute(96));
+});
+
+test('a pod that has gone has left nothing', () => {
+  policies.meet(POD, [cache(128)], mi(128));
+  policies.forget(POD);
+  expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
+});

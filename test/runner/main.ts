@@ -1,0 +1,208 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { execa } from 'execa';
+import { type ContainerdRelease, type Init, containerdReleases, packagedReleases } from '../support/node/index.ts';
+import { packageRoot } from '../../tools/download/places.ts';
+import {
+  INSTALLING,
+  type Selection,
+  SelectionError,
+  UNDER_SYSTEMD,
+  WITH_EITHER_DRIVER,
+  readAsked,
+  selectFiles,
+} from './selection.ts';
+import {
+  type NodeRun,
+  type Outcome,
+  count,
+  endingSignal,
+  flags,
+  inPairs,
+  progressOf,
+  report,
+  testsInNode,
+  titleFlags,
+  vitest,
+} from './vitest-run.ts';
+
+/**
+ * npm test: unit and property tests on this machine, then the end-to-end tests inside a test node of each containerd; or only the
+ * files that are named. Ends with a line of how many tests passed and failed.
+ */
+const program = new Command('test')
+  .description(
+    'Runs the unit tests on this machine, and the end-to-end tests in test nodes. Ends with a line of how many passed and failed.',
+  )
+  .argument(
+    '[file...]',
+    'only these test files, such as test/e2e/resize/resize.test.ts; end-to-end tests run on containerd 2.1',
+  )
+  .option(
+    '--containerd <release...>',
+    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: those of Debian)`,
+  )
+  .option('-t, --title <text>', 'only tests with this text in their title; needs files')
+  .parse();
+
+const say = progressOf('test');
+
+/**
+ * Tests that a release of containerd does without. Each node takes minutes, so what does not depend on the release is seen on some:
+ * what is between kernel and shim on two or one, what is between Kubernetes, systemd or a person and the shim on one; and `npm run matrix` has
+ * more than the matrix here, of all releases but 1.6.
+ */
+const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
+  '1.6': [
+    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'foreign-remount', 'reclaim', 'bad-input/*'],
+    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
+  ],
+  '1.7': [
+    ...['matrix', 'tmpfs', 'own-mounts', 'volume-attacks', 'foreign-remount'],
+    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
+  ],
+  '2.1': ['matrix'],
+  '2.3': ['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
+};
+
+interface Context {
+  /** For what the runs leave. Removed at the end. */
+  readonly folder: string;
+  readonly title?: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+type Run = () => Promise<Outcome>;
+
+/** @param files all unit tests when empty */
+async function unitTests({ folder, title, signal }: Context, files: readonly string[]): Promise<Outcome> {
+  say('unit and property tests ...');
+  const results = join(folder, 'unit.json');
+  await execa(vitest, [...flags('unit', results), ...titleFlags(title), ...files], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+    cancelSignal: signal,
+    reject: false,
+  });
+  return count('unit', results);
+}
+
+/** End-to-end tests in a node: `only` these files, or all but those in `exclude`. */
+function endToEnd(
+  { folder, title, signal }: Context,
+  what: string,
+  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude'>,
+): Promise<Outcome> {
+  return testsInNode({
+    ...node,
+    what: `end to end, ${what}`,
+    project: 'e2e',
+    runtime: 'runc',
+    outDir: join(folder, what),
+    title,
+    timeoutMs: 30 * 60_000,
+    say,
+    signal,
+  });
+}
+
+/** Started with the first runs, which do without it. A node cannot fetch what it is made of. */
+const buildExecutable = ({ signal }: Context): Promise<unknown> =>
+  execa(process.execPath, [join('dist', 'tools', 'package.js'), '--only', 'executable'], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    cancelSignal: signal,
+    reject: false,
+  });
+
+async function everything(
+  context: Context,
+  asked: readonly ContainerdRelease[] | undefined,
+): Promise<readonly Outcome[]> {
+  const releases: readonly ContainerdRelease[] =
+    asked === undefined ? packagedReleases : containerdReleases.filter((release) => asked.includes(release));
+  const executable = buildExecutable(context);
+  const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
+    endToEnd(context, `containerd ${containerd}`, {
+      containerd,
+      exclude: [...LEFT_OUT[containerd].map((name) => `test/e2e/**/${name}.test.ts`), ...UNDER_SYSTEMD, ...INSTALLING],
+    });
+  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
+    endToEnd(context, what, { containerd: '2.1', init: 'systemd', only });
+  const installing = async (): Promise<Outcome> => {
+    await executable;
+    return underSystemd('installing', INSTALLING);
+  };
+  // The newest have most tests: what is left for the end is short. A node has one processor, and so have most files of unit tests.
+  const withSystemd = releases.includes('2.1');
+  const runs: readonly Run[] = [
+    ...releases.toReversed().map((release) => () => inNode(release)),
+    ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
+    async () => {
+      await executable;
+      return unitTests(context, []);
+    },
+  ];
+  const [outcomes, others] = await Promise.all([
+    inPairs(runs, (run) => run()),
+    Promise.all(withSystemd ? [installing()] : []),
+  ]);
+  return [...outcomes, ...others];
+}
+
+async function selected(
+  context: Context,
+  { unit, plain, systemd, installing, needsExecutable }: Selection,
+  releases: readonly ContainerdRelease[],
+): Promise<readonly Outcome[]> {
+  if (needsExecutable) {
+    say('building the executable ...');
+    await buildExecutable(context);
+  }
+  const inNodes = (what: string, init: Init, only: readonly string[]): readonly Run[] =>
+    only.length === 0
+      ? []
+      : releases.map(
+          (containerd) => () => endToEnd(context, `${what}containerd ${containerd}`, { containerd, init, only }),
+        );
+  const runs = [
+    ...inNodes('installing, ', 'systemd', installing),
+    ...inNodes('systemd, ', 'systemd', systemd),
+    ...inNodes('', 'plain', plain),
+    ...(unit.length === 0 ? [] : [() => unitTests(context, unit)]),
+  ];
+  const outcomes = await inPairs(runs, (run) => run());
+  const isEmpty = outcomes.every(({ passed, failures }) => passed === 0 && failures.length === 0);
+  if (!isEmpty) return outcomes;
+  const what = `no test of these files has this title: ${context.title ?? ''}`;
+  return [...outcomes, { what: 'title', passed: 0, failures: [{ name: 'all', what }] }];
+}
+
+async function main(): Promise<number> {
+  const options = program.opts<{ readonly containerd?: readonly string[]; readonly title?: string }>();
+  const { files, containerd } = readAsked(program.args, options.containerd);
+  const { title } = options;
+  if (title !== undefined && files.length === 0)
+    throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');
+  const selection = files.length === 0 ? undefined : selectFiles(files, packageRoot());
+  const signal = endingSignal();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-test-'));
+  try {
+    const context = { folder, title, signal };
+    const outcomes =
+      selection === undefined
+        ? await everything(context, containerd)
+        : await selected(context, selection, containerd ?? ['2.1']);
+    return report('tests', outcomes, say);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof SelectionError)) throw error;
+  process.stderr.write(`test: ${error.message}\n`);
+  process.exitCode = 2;
+}

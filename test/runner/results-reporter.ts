@@ -1,0 +1,134 @@
+import { appendFileSync, writeFileSync } from 'node:fs';
+import { stripVTControlCharacters } from 'node:util';
+import type { Reporter, SerializedError, TestCase, TestModule, TestSpecification, Vitest } from 'vitest/node';
+
+/** The outcome of a run of vitest. */
+export interface Results {
+  readonly passed: number;
+  /** Tests that did not pass, and errors outside of tests. */
+  readonly failures: readonly Failure[];
+}
+
+export interface Failure {
+  readonly name: string;
+  /** The error message; it may have several lines. */
+  readonly what: string;
+}
+
+/** What the progress file has in a line, as JSON: a failure as soon as it happens, or a file of tests that has ended. */
+export type Progress = { readonly failure: Failure } | { readonly file: FileProgress };
+
+export interface FileProgress {
+  readonly name: string;
+  readonly passed: number;
+  readonly failed: number;
+  /** Files that have ended, including this one. */
+  readonly ended: number;
+  /** Files of the whole run. */
+  readonly files: number;
+}
+
+/** A longer comparison is cut: nobody reads it at a glance. */
+const LINES = 24;
+
+/**
+ * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it writes Results as
+ * JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was skipped or never ran counts as failed,
+ * because it proves nothing. So do errors outside of tests, and a run without tests. With a test name pattern, tests that do not match
+ * are not part of the run.
+ */
+export default class ResultsReporter implements Reporter {
+  #results = '';
+  #progress: string | undefined;
+  #pattern: RegExp | undefined;
+  #files = 0;
+  #ended = 0;
+  readonly #told = new Set<string>();
+
+  onInit({ config: { outputFile, testNamePattern } }: Vitest): void {
+    const files: Readonly<Record<string, string | undefined>> = typeof outputFile === 'object' ? outputFile : {};
+    const { results, progress } = files;
+    if (results === undefined) throw new Error('--outputFile.results is missing');
+    this.#results = results;
+    this.#progress = progress;
+    this.#pattern = testNamePattern;
+  }
+
+  onTestRunStart(specifications: readonly TestSpecification[]): void {
+    this.#files = specifications.length;
+  }
+
+  onTestCaseResult(test: TestCase): void {
+    if (test.result().state === 'failed') this.#tell(failureOf(test));
+  }
+
+  onTestModuleEnd(module: TestModule): void {
+    const { passed, failures } = resultsOf([module], this.#pattern);
+    // Errors outside of tests, and tests that did not run.
+    for (const failure of failures) this.#tell(failure);
+    this.#ended += 1;
+    const counts = { passed, failed: failures.length, ended: this.#ended, files: this.#files };
+    this.#append({ file: { name: module.relativeModuleId, ...counts } });
+  }
+
+  onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
+    const { passed, failures } = resultsOf(modules, this.#pattern);
+    const all = [...failures, ...unhandled.map((error) => ({ name: 'outside of all tests', what: messageOf(error) }))];
+    const isEmpty = passed === 0 && all.length === 0 && this.#pattern === undefined;
+    const results: Results = { passed, failures: isEmpty ? [{ name: 'all', what: 'there were no tests' }] : all };
+    writeFileSync(this.#results, JSON.stringify(results));
+  }
+
+  #tell(failure: Failure): void {
+    const key = JSON.stringify(failure);
+    if (this.#told.has(key)) return;
+    this.#told.add(key);
+    this.#append({ failure });
+  }
+
+  #append(progress: Progress): void {
+    if (this.#progress !== undefined) appendFileSync(this.#progress, `${JSON.stringify(progress)}\n`);
+  }
+}
+
+function resultsOf(modules: readonly TestModule[], pattern: RegExp | undefined): Results {
+  const tests = modules
+    .flatMap(({ children }) => [...children.allTests()])
+    .filter((test) => pattern === undefined || pattern.test(fullNameOf(test)));
+  const passed = tests.filter((test) => test.result().state === 'passed').length;
+  const failures = [
+    ...modules.flatMap(outsideOfTests),
+    ...tests.filter((test) => test.result().state !== 'passed').map(failureOf),
+  ];
+  return { passed, failures };
+}
+
+/** As vitest matches it with a test name pattern: the names of the suites and of the test, separated by spaces. */
+function fullNameOf({ name, parent }: TestCase): string {
+  const names = [name];
+  for (let suite = parent; suite.type === 'suite'; suite = suite.parent) names.unshift(suite.name);
+  return names.join(' ');
+}
+
+/** Errors of a file that could not be loaded, and of hooks before or after all tests. */
+function outsideOfTests(module: TestModule): Failure[] {
+  const suites = [...module.children.allSuites()].map((suite) => [suite.fullName, suite.errors()] as const);
+  return [[module.relativeModuleId, module.errors()] as const, ...suites].flatMap(([name, errors]) =>
+    errors.map((error) => ({ name, what: messageOf(error) })),
+  );
+}
+
+function failureOf(test: TestCase): Failure {
+  const { state, errors } = test.result();
+  const what =
+    state === 'failed' ? errors.map(messageOf).join('\n') : state === 'skipped' ? 'was skipped' : 'was not run';
+  return { name: `${test.module.relativeModuleId}: ${test.fullName}`, what };
+}
+
+/** The message, and the lines in which the values differ: `-` is expected, `+` is what was found. */
+function messageOf({ message, diff }: SerializedError): string {
+  const lines = stripVTControlCharacters(typeof diff === 'string' ? diff : '').split('\n');
+  const different = lines.filter((line) => /^[-+]/.test(line) && !/^[-+] (Expected|Received)/.test(line));
+  const more = different.length > LINES ? [`and ${different.length - LINES} lines more`] : [];
+  return [stripVTControlCharacters(message), ...different.slice(0, LINES), ...more].join('\n');
+}

@@ -1,0 +1,101 @@
+import { readdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import config from '../../vitest.config.ts';
+import {
+  INSTALLING,
+  OTHER_COMMANDS,
+  UNDER_SYSTEMD,
+  WITH_EITHER_DRIVER,
+  readAsked,
+  selectFiles,
+  titlePattern,
+} from './selection.ts';
+
+const root = resolve('.');
+const nothing = { unit: [], plain: [], systemd: [], installing: [], needsExecutable: false };
+
+describe('files', () => {
+  test('run where they belong, each once', () => {
+    const words = [
+      './test/e2e/resize.test.ts',
+      join(root, 'test/e2e/resize/resize.test.ts'),
+      'test/e2e/systemd/units.test.ts',
+      'test/e2e/foresight/foresight.test.ts',
+      'test/runner/selection.test.ts',
+    ];
+    expect(selectFiles(words, root)).toEqual({
+      ...nothing,
+      unit: ['test/runner/selection.test.ts'],
+      plain: ['test/e2e/resize/resize.test.ts', 'test/e2e/foresight/foresight.test.ts'],
+      systemd: ['test/e2e/systemd/units.test.ts', 'test/e2e/foresight/foresight.test.ts'],
+    });
+  });
+
+  test('that install the executable have it built first', () => {
+    const file = 'test/e2e/install/executable.test.ts';
+    expect(selectFiles([file], root)).toEqual({ ...nothing, installing: [file], needsExecutable: true });
+    const unit = 'test/packaging/executable.test.ts';
+    expect(selectFiles([unit], root)).toEqual({ ...nothing, unit: [unit], needsExecutable: true });
+  });
+
+  test.each([
+    ['test/e2e/no-such.test.ts', 'test/e2e/no-such.test.ts does not exist'],
+    ['test/e2e', 'test/e2e is not a test file: expected a path like test/e2e/resize/resize.test.ts'],
+    ['src/main.ts', 'src/main.ts is not a test file: expected a path like test/e2e/resize/resize.test.ts'],
+    [
+      'test/matrix/matrix.test.ts',
+      'test/matrix/matrix.test.ts is not run by npm test: use npm run matrix -- --containerd 2.1 --runtime runc',
+    ],
+    [
+      'test/crash/crash.test.ts',
+      'test/crash/crash.test.ts is not run by npm test: use npm run crash -- --containerd 2.1',
+    ],
+    [
+      'test/kubelet/kubelet.test.ts',
+      'test/kubelet/kubelet.test.ts is not run by npm test: use npm run kubelet -- --containerd 2.1',
+    ],
+  ])('%s is refused', (file, message) => {
+    expect(() => selectFiles(['test/e2e/resize/resize.test.ts', file], root)).toThrow(message);
+  });
+});
+
+test('the lists name files that exist, and the projects of vitest that npm test does not run', () => {
+  const present = readdirSync('test', { recursive: true, encoding: 'utf8' }).map((name) => join('test', name));
+  for (const file of [...UNDER_SYSTEMD, ...INSTALLING, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
+  const projects = (config.test?.projects ?? []).map((project) => (project as { test: Project }).test);
+  const others = projects.filter(({ name }) => name !== 'unit' && name !== 'e2e').flatMap(({ include }) => include);
+  expect(others).toHaveLength(OTHER_COMMANDS.length);
+  for (const pattern of others)
+    expect(
+      OTHER_COMMANDS.filter(({ files }) => files.test(pattern.replace('*', 'some'))),
+      pattern,
+    ).toHaveLength(1);
+});
+
+interface Project {
+  readonly name: string;
+  readonly include: readonly string[];
+}
+
+describe('releases', () => {
+  test('may be followed by files', () => {
+    expect(readAsked([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
+      files: ['test/e2e/resize/resize.test.ts'],
+      containerd: ['2.1', '1.7'],
+    });
+    expect(readAsked(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
+  });
+
+  test('that are unknown are refused', () => {
+    expect(() => readAsked([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
+    expect(() => readAsked([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
+  });
+});
+
+test('a title is found as it stands, also as failures are named', () => {
+  const pattern = new RegExp(titlePattern('resize > deferred (4): "a.b"'));
+  expect(pattern.test('resizectl resize deferred (4): "a.b" is seen')).toBe(true);
+  expect(pattern.test('resize > deferred (4): "a.b"')).toBe(true);
+  expect(pattern.test('resize deferred (4): "axb"')).toBe(false);
+});

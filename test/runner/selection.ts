@@ -1,0 +1,94 @@
+import { existsSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
+import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
+
+/** Which tests `npm test` runs, and where: the lists that decide it, and what the command line asks for. */
+
+/** These need a node with systemd as its first process. All other end-to-end tests run without. */
+export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
+
+/** These need systemd too, and the executable. They mostly wait for units and kubelet, so they have a node of their own. */
+export const INSTALLING = [
+  'test/e2e/install/install.test.ts',
+  'test/e2e/install/installer.test.ts',
+  'test/e2e/install/executable.test.ts',
+];
+
+/** These work with both cgroup drivers, in different ways, and run with both. */
+export const WITH_EITHER_DRIVER = [
+  'test/e2e/foresight/foresight.test.ts',
+  'test/e2e/foresight/foresight-volumes.test.ts',
+];
+
+/** Unit tests that need the executable. */
+const OF_THE_EXECUTABLE = ['test/tools/packaging/executable.test.ts'];
+
+/** Files that other commands run, in nodes of their own. */
+export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command: string }[] = [
+  { files: /^test\/matrix\/matrix\.test\.ts$/, command: 'npm run matrix -- --containerd 2.1 --runtime runc' },
+  { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
+  { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
+];
+
+/** The command line cannot be carried out. The message says why. */
+export class SelectionError extends Error {
+  override readonly name = 'SelectionError';
+}
+
+export interface Asked {
+  readonly files: readonly string[];
+  readonly containerd: readonly ContainerdRelease[] | undefined;
+}
+
+/**
+ * Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`.
+ */
+export function readAsked(files: readonly string[], containerd: readonly string[] | undefined): Asked {
+  if (containerd === undefined) return { files, containerd };
+  const isRelease = (word: string): word is ContainerdRelease => containerdReleases.some((release) => release === word);
+  const isFile = (word: string): boolean => word.includes('/') || word.endsWith('.ts');
+  const releases = containerd.filter(isRelease);
+  const wrong = containerd.find((word) => !isRelease(word) && !isFile(word));
+  if (wrong !== undefined || releases.length === 0)
+    throw new SelectionError(
+      `invalid --containerd ${JSON.stringify(wrong ?? containerd[0])}: expected one of ${containerdReleases.join(', ')}`,
+    );
+  return { files: [...files, ...containerd.filter((word) => !isRelease(word))], containerd: releases };
+}
+
+/** Files by the place they run in. */
+export interface Selection {
+  readonly unit: readonly string[];
+  readonly plain: readonly string[];
+  readonly systemd: readonly string[];
+  readonly installing: readonly string[];
+  readonly needsExecutable: boolean;
+}
+
+/** @throws SelectionError that names the file and says what to use instead */
+export function selectFiles(words: readonly string[], root: string): Selection {
+  const files = [...new Set(words.map((word) => checked(word, root)))];
+  const isEndToEnd = (file: string): boolean => file.startsWith('test/e2e/');
+  const needSystemd = [...UNDER_SYSTEMD, ...INSTALLING];
+  return {
+    unit: files.filter((file) => !isEndToEnd(file)),
+    plain: files.filter((file) => isEndToEnd(file) && !needSystemd.includes(file)),
+    systemd: files.filter((file) => [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER].includes(file)),
+    installing: files.filter((file) => INSTALLING.includes(file)),
+    needsExecutable: files.some((file) => [...INSTALLING, ...OF_THE_EXECUTABLE].includes(file)),
+  };
+}
+
+function checked(word: string, root: string): string {
+  const file = relative(root, resolve(root, word));
+  if (!existsSync(resolve(root, file))) throw new SelectionError(`${word} does not exist`);
+  if (!file.startsWith('test/') || !file.endsWith('.test.ts'))
+    throw new SelectionError(`${word} is not a test file: expected a path like test/e2e/resize/resize.test.ts`);
+  const other = OTHER_COMMANDS.find(({ files }) => files.test(file));
+  if (other !== undefined) throw new SelectionError(`${word} is not run by npm test: use ${other.command}`);
+  return file;
+}
+
+/** A pattern for vitest's --testNamePattern that finds a text as it stands. `suite > test`, as failures are named, works too. */
+export const titlePattern = (text: string): string =>
+  text.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&').replaceAll(' > ', '(?: > | )');

@@ -1,0 +1,170 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { LineFollower } from './line-follower.ts';
+import { type ContainerdRelease, type Init, type Runtime, runInNode } from '../support/node/index.ts';
+import type { Failure, Progress, Results } from './results-reporter.ts';
+import { titlePattern } from './selection.ts';
+
+/** Runs of vitest on this machine or in a test node, and how many of their tests passed. */
+
+export interface Outcome {
+  readonly what: string;
+  readonly passed: number;
+  readonly failures: readonly Failure[];
+}
+
+export const vitest = join('node_modules', '.bin', 'vitest');
+
+export const flags = (project: string, results: string): string[] => [
+  'run',
+  '--project',
+  project,
+  '--reporter=default',
+  '--reporter=./test/results-reporter.ts',
+  `--outputFile.results=${results}`,
+];
+
+export interface NodeRun {
+  readonly what: string;
+  readonly project: string;
+  readonly containerd: ContainerdRelease;
+  readonly runtime: Runtime;
+  /** `plain` when not given. */
+  readonly init?: Init;
+  readonly outDir: string;
+  /** Files of tests; all of the project when not given. */
+  readonly only?: readonly string[];
+  /** Files of tests that are left to other nodes. */
+  readonly exclude?: readonly string[];
+  /** Only tests with this text in their title. */
+  readonly title?: string | undefined;
+  /** What the tests are told. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+  readonly say: (text: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Runs a project's tests in a node. Says each file when it has ended and each failure at once. The output of vitest itself is shown at the
+ * end, because several nodes run at a time.
+ */
+export async function testsInNode(run: NodeRun): Promise<Outcome> {
+  const {
+    what,
+    project,
+    containerd,
+    runtime,
+    init = 'plain',
+    outDir,
+    env = {},
+    only = [],
+    exclude = [],
+    title,
+    timeoutMs,
+    say,
+    signal,
+  } = run;
+  const vitestFlags = [
+    ...flags(project, '$NODE_OUT/results.json'),
+    '--outputFile.progress=$NODE_OUT/progress',
+    ...exclude.map((file) => `--exclude=${file}`),
+  ];
+  say(`${what} ...`);
+  const output: Buffer[] = [];
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      output.push(chunk);
+      done();
+    },
+  });
+  await mkdir(outDir, { recursive: true });
+  const follower = new LineFollower(join(outDir, 'progress'), (line) => {
+    say(`${what}: ${progressText(JSON.parse(line) as Progress)}`);
+  });
+  try {
+    await runInNode({
+      containerd,
+      runtime,
+      init,
+      env,
+      command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...titleFlags(title), ...only],
+      stdio: { stdout: sink, stderr: sink },
+      progress: say,
+      timeoutMs,
+      outDir,
+      signal,
+    });
+  } catch (error) {
+    say(`${what}: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    follower.close();
+  }
+  process.stdout.write(Buffer.concat(output));
+  return count(what, join(outDir, 'results.json'));
+}
+
+/** The flags for vitest that select tests by title. */
+export const titleFlags = (title: string | undefined): string[] =>
+  title === undefined ? [] : [`--testNamePattern=${titlePattern(title)}`];
+
+/** Progress as a line for people. Of a failure the first line only: the report at the end has all. */
+export function progressText(progress: Progress): string {
+  if ('failure' in progress) {
+    const { name, what } = progress.failure;
+    return `FAILED ${name}: ${what.split('\n', 1).join()}`;
+  }
+  const { name, passed, failed, ended, files } = progress.file;
+  const counts = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} failed`;
+  return `${name}: ${counts} (${ended} of ${files} files)`;
+}
+
+/** A run that leaves no results counts as one failure. */
+export async function count(what: string, file: string): Promise<Outcome> {
+  const text = await readFile(file, 'utf8').catch(() => undefined);
+  if (text === undefined) return { what, passed: 0, failures: [{ name: 'all', what: 'the run has left no results' }] };
+  return { what, ...(JSON.parse(text) as Results) };
+}
+
+/** Two at a time: as many as the smallest machine has processors. */
+export async function inPairs<Item, Result>(
+  items: readonly Item[],
+  run: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  const queue = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of queue) results.push(await run(item));
+  };
+  await Promise.all([worker(), worker()]);
+  return results;
+}
+
+/**
+ * Says what has failed, how each run ended, and all together in a last line "<name>: N passed, N failed". Gives the exit code.
+ * Whoever has only the end of the output knows what to look for.
+ */
+export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
+  const failed = outcomes.flatMap(({ what, failures }) => failures.map((failure) => ({ run: what, ...failure })));
+  for (const { run, name: test, what } of failed)
+    process.stdout.write(`FAILED ${run}: ${test}\n    ${what.replaceAll('\n', '\n    ')}\n`);
+  for (const { what, passed, failures } of outcomes) say(`${what}: ${passed} passed, ${failures.length} failed`);
+  const passed = outcomes.reduce((all, outcome) => all + outcome.passed, 0);
+  process.stdout.write(`${name}: ${passed} passed, ${failed.length} failed\n`);
+  return failed.length === 0 ? 0 : 1;
+}
+
+/** Aborted by the first signal that ends this process. */
+export function endingSignal(): AbortSignal {
+  const ending = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
+  return ending.signal;
+}
+
+/** Says what goes on, with the time since the command began, on standard error. */
+export function progressOf(name: string): (text: string) => void {
+  const started = Date.now();
+  return (text) =>
+    void process.stderr.write(`${name}: ${((Date.now() - started) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
+}

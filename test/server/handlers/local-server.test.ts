@@ -1,0 +1,353 @@
+import { EventEmitter, once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  Client,
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServiceError,
+  credentials,
+  type sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
+import protobuf from 'protobufjs';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { createCounters } from '../../../src/observe/counters.ts';
+import { createLog } from '../../../src/observe/log.ts';
+import { Backend } from '../../../src/runtime/index.ts';
+import { type RawUnaryHandler, inBackend, onBehalfOf } from '../../../src/grpc/call.ts';
+import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import { codeFor } from '../../../src/grpc/serve.ts';
+
+const identity = (bytes: Buffer): Buffer => bytes;
+const limits = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
+const secret = 'PASSWORD=hunter2';
+
+let folder: string;
+let local: LocalServer;
+let backendServer: Server;
+let backend: Backend;
+let client: Client;
+let lines: Record<string, unknown>[];
+let counters = createCounters();
+const closing: (() => unknown)[] = [];
+
+/** What the test in hand wants the intercepted call and the backend's to do. */
+let handle: RawUnaryHandler;
+// The fake backend's handler: only what the tests use of grpc-js's many types.
+let answer: (call: AnswerCall, respond: (error: object | null, response?: Buffer) => void) => void;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'local-'));
+  const log = createLog({
+    level: 'debug',
+    destination: { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  });
+  const handlers = new Map<string, RawUnaryHandler>([['/s/Call', (call, trace) => handle(call, trace)]]);
+  local = createLocalServer(handlers, {
+    log,
+    counters: { ...counters, interceptedCall: (...of) => counters.interceptedCall(...of) },
+  });
+  const bridge = createServer((socket) => {
+    const connection = local.connect();
+    socket.pipe(connection).pipe(socket);
+    socket.on('error', () => connection.destroy());
+    closing.push(() => socket.destroy());
+  });
+  bridge.listen(join(folder, 'l.sock'));
+  await once(bridge, 'listening');
+  client = new Client(`unix:${folder}/l.sock`, credentials.createInsecure(), limits);
+
+  backendServer = new Server(limits);
+  const serve = (served: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
+    answer(served, (error, response) => respond(error, response));
+  backendServer.register('/s/Call', serve, identity, identity, 'unary');
+  await new Promise((resolve, reject) => {
+    backendServer.bindAsync(`unix:${folder}/b.sock`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve(undefined) : reject(error),
+    );
+  });
+  backend = new Backend(`unix://${folder}/b.sock`);
+  closing.push(() => bridge.close());
+});
+beforeEach(() => {
+  lines = [];
+  counters = createCounters();
+});
+afterAll(() => {
+  client.close();
+  backend.close();
+  backendServer.forceShutdown();
+  local.close();
+  for (const close of closing) close();
+  rmSync(folder, { recursive: true });
+});
+
+interface AnswerCall {
+  readonly metadata: Metadata;
+  getDeadline(): Date | number;
+  on(event: 'cancelled', listener: () => void): unknown;
+}
+
+interface Outcome {
+  response?: Buffer;
+  error?: ServiceError;
+}
+function call(request = Buffer.from('q'), metadata = new Metadata(), deadline = Date.now() + 20_000): Promise<Outcome> {
+  return new Promise((resolve) => {
+    client.makeUnaryRequest('/s/Call', identity, identity, request, metadata, { deadline }, (error, response) =>
+      resolve(error !== null ? { error } : { response: response ?? Buffer.alloc(0) }),
+    );
+  });
+}
+const logged = async (): Promise<Record<string, unknown>> => {
+  while (!lines.some(({ msg }) => msg === 'intercepted call')) await new Promise(setImmediate);
+  return lines.find(({ msg }) => msg === 'intercepted call') ?? {};
+};
+const throwing =
+  (error: Error): RawUnaryHandler =>
+  () =>
+    Promise.reject(error);
+const forward: RawUnaryHandler = (served, trace) =>
+  inBackend(trace, () => backend.call('/s/Call', served.request, onBehalfOf(served)));
+
+/** As any gRPC client would: with the .proto files and a library that reads them. */
+function decodeDetails(error: ServiceError | undefined): object {
+  const proto = (name: string): string =>
+    readFileSync(new URL(`../../../proto/google/rpc/${name}.proto`, import.meta.url), 'utf8').replace(
+      /^import .*$/m,
+      '',
+    );
+  const root = new protobuf.Root();
+  const any = 'syntax = "proto3"; package google.protobuf; message Any { string type_url = 1; bytes value = 2; }';
+  for (const source of [any, proto('status'), proto('error_info')]) protobuf.parse(source, root, { keepCase: true });
+  const [bytes, ...more] = error?.metadata.get('grpc-status-details-bin') ?? [];
+  expect(more).toEqual([]);
+  return root
+    .lookupType('google.rpc.Status')
+    .decode(bytes as Buffer)
+    .toJSON();
+}
+
+describe('a response', () => {
+  it('goes back byte for byte, and the call leaves one line with ids and times', async () => {
+    handle = async (served, trace) => {
+      trace.fields['pod'] = 'p1';
+      const response = await inBackend(trace, async () => {
+        const until = performance.now() + 30;
+        while (performance.now() < until) await new Promise(setImmediate);
+        return served.request;
+      });
+      trace.fields['container'] = 'c1';
+      return response;
+    };
+    const bytes = Buffer.from([0, 255, 128, 10]);
+    expect((await call(bytes)).response).toEqual(bytes);
+    const line = await logged();
+    expect(line).toEqual({
+      level: 'info',
+      time: expect.any(String) as unknown,
+      pod: 'p1',
+      container: 'c1',
+      method: '/s/Call',
+      code: 'OK',
+      shimMs: expect.any(Number) as unknown,
+      backendMs: expect.any(Number) as unknown,
+      msg: 'intercepted call',
+    });
+    expect(line['backendMs']).toBeGreaterThanOrEqual(30);
+    expect(line['shimMs']).toBeLessThan(30);
+    expect(lines).toHaveLength(1);
+    expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/s/Call', code: 'OK', count: 1 }]);
+  });
+
+  it('may have 16 MiB, as may the request', async () => {
+    handle = (served) => Promise.resolve(served.request);
+    const bytes = Buffer.alloc(16 * 1024 * 1024 - 64, 7);
+    expect((await call(bytes)).response?.equals(bytes)).toBe(true);
+    expect((await call(Buffer.alloc(16 * 1024 * 1024 + 1))).error?.code).toBe(status.RESOURCE_EXHAUSTED);
+  });
+
+  it('may be empty', async () => {
+    handle = () => Promise.resolve(Buffer.alloc(0));
+    expect((await call(Buffer.alloc(0))).response).toEqual(Buffer.alloc(0));
+  });
+});
+
+describe("an error of the shim's own", () => {
+  it('has code, message, and an ErrorInfo with reason and context', async () => {
+    handle = throwing(
+      new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache: 10 bytes used – 5 asked', {
+        pod: 'ns/p',
+        volume: 'cache',
+        asked: '5',
+        found: '10',
+      }),
+    );
+    const { error } = await call();
+    expect([error?.code, error?.details]).toEqual([9, 'volume cache: 10 bytes used – 5 asked']);
+    expect(decodeDetails(error)).toEqual({
+      code: 9,
+      message: 'volume cache: 10 bytes used – 5 asked',
+      details: [
+        {
+          '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+          reason: 'VOLUME_IN_USE',
+          domain: 'cri-resize-shim.io',
+          metadata: { pod: 'ns/p', volume: 'cache', asked: '5', found: '10' },
+        },
+      ],
+    });
+    expect(await logged()).toMatchObject({ code: 'FAILED_PRECONDITION', level: 'info' });
+    expect(lines).toHaveLength(1);
+  });
+
+  it('arrives whatever text is in it', async () => {
+    handle = throwing(
+      new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, 'a\nb %41 \ud800 ü', { found: '\udfff' }),
+    );
+    const { error } = await call();
+    expect([error?.code, error?.details]).toEqual([3, 'a\nb %41 \ufffd ü']);
+    expect(decodeDetails(error)).toMatchObject({ message: 'a\nb %41 \ufffd ü' });
+  });
+
+  it('without context has no metadata', async () => {
+    handle = throwing(new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_VOLUME, 'no such volume'));
+    expect(decodeDetails((await call()).error)).toEqual({
+      code: 5,
+      message: 'no such volume',
+      details: [
+        { '@type': 'type.googleapis.com/google.rpc.ErrorInfo', reason: 'UNKNOWN_VOLUME', domain: 'cri-resize-shim.io' },
+      ],
+    });
+  });
+});
+
+describe('a fault of the shim', () => {
+  it.each([
+    ['an Error', new TypeError(`cannot read ${secret}`)],
+    ['a text', secret],
+    ['an error of the kernel', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
+    ['undefined', undefined],
+  ])('%s is INTERNAL, and neither client nor log learn what is in it', async (_, fault) => {
+    handle = throwing(fault as Error);
+    const { error } = await call();
+    expect([error?.code, error?.details]).toEqual([13, 'internal error of cri-resize-shim; its log says more']);
+    expect(decodeDetails(error)).toMatchObject({ details: [{ reason: 'INTERNAL' }] });
+    expect(await logged()).toMatchObject({ code: 'INTERNAL' });
+    expect(lines).toHaveLength(2);
+    expect(JSON.stringify(lines) + JSON.stringify(error)).not.toContain('hunter2');
+  });
+
+  it('is logged with its place', async () => {
+    handle = () => {
+      throw new TypeError('synchronous');
+    };
+    expect((await call()).error?.code).toBe(13);
+    const fault = lines.find(({ level }) => level === 'error');
+    expect(fault).toMatchObject({ error: 'TypeError', method: '/s/Call' });
+    expect(String(fault?.['stack'])).toContain('local.test.ts');
+  });
+});
+
+describe("the backend's answer", () => {
+  it('to an error is passed on: code, message, trailers', async () => {
+    const details = Buffer.from([8, 9, 18, 0, 255]);
+    answer = (_, respond) => {
+      const metadata = new Metadata();
+      metadata.set('grpc-status-details-bin', details);
+      metadata.set('x-one', 'a');
+      metadata.add('x-many', 'a');
+      metadata.add('x-many', 'b');
+      metadata.add('x-bytes-bin', Buffer.from([0, 1]));
+      metadata.add('x-bytes-bin', Buffer.from([2]));
+      respond({ code: 5, details: 'container "x": nöt found %', metadata });
+    };
+    handle = forward;
+    const { error } = await call();
+    expect([error?.code, error?.details]).toEqual([5, 'container "x": nöt found %']);
+    expect(error?.metadata.get('grpc-status-details-bin')).toEqual([details]);
+    expect(error?.metadata.get('x-one')).toEqual(['a']);
+    // grpc-js gets repeated keys of text joined.
+    expect(error?.metadata.get('x-many').join(', ')).toBe('a, b');
+    expect(error?.metadata.get('x-bytes-bin')).toEqual([Buffer.from([0, 1]), Buffer.from([2])]);
+    expect(error?.metadata.get('content-type')).toEqual(['application/grpc+proto']);
+    expect(await logged()).toMatchObject({ code: 'NOT_FOUND' });
+    expect(lines).toHaveLength(1);
+  });
+
+  it('keeps a code that gRPC does not know', async () => {
+    answer = (_, respond) => respond({ code: 77, details: 'odd' });
+    handle = forward;
+    expect((await call()).error).toMatchObject({ code: 77, details: 'odd' });
+  });
+
+  it('gets the metadata and the deadline of the call', async () => {
+    const seen: { user: unknown; deadline: number }[] = [];
+    answer = (served, respond) => {
+      seen.push({ user: served.metadata.get('x-user'), deadline: Number(served.getDeadline()) });
+      respond(null, Buffer.from('r'));
+    };
+    handle = forward;
+    const metadata = new Metadata();
+    metadata.set('x-user', 'kubelet');
+    const deadline = Date.now() + 15_000;
+    expect((await call(Buffer.from('q'), metadata, deadline)).response?.toString()).toBe('r');
+    expect(seen[0]?.user).toEqual(['kubelet']);
+    expect(Math.abs((seen[0]?.deadline ?? 0) - deadline)).toBeLessThan(2000);
+  });
+});
+
+describe('a call that its client gives up', () => {
+  const hanging = (): { arrived: Promise<unknown>; cancelled: Promise<unknown> } => {
+    const events = new EventEmitter();
+    answer = (served) => {
+      served.on('cancelled', () => events.emit('cancelled'));
+      events.emit('arrived');
+    };
+    handle = forward;
+    return { arrived: once(events, 'arrived'), cancelled: once(events, 'cancelled') };
+  };
+
+  it('by cancelling is cancelled at the backend, and logged so', async () => {
+    const { arrived, cancelled } = hanging();
+    const outcome = new Promise<ServiceError | null>((resolve) => {
+      const running = client.makeUnaryRequest('/s/Call', identity, identity, Buffer.from('q'), (error) =>
+        resolve(error),
+      );
+      void arrived.then(() => running.cancel());
+    });
+    expect((await outcome)?.code).toBe(status.CANCELLED);
+    await cancelled;
+    expect(await logged()).toMatchObject({ code: 'CANCELLED' });
+    expect(lines).toHaveLength(1);
+  });
+
+  it('by its deadline ends at the backend too, and is logged so', async () => {
+    const { cancelled } = hanging();
+    expect((await call(Buffer.from('q'), new Metadata(), Date.now() + 300)).error?.code).toBe(status.DEADLINE_EXCEEDED);
+    await cancelled;
+    // Its deadline is counted from when the call came to us: on a busy machine the client, who counts too, is before us.
+    expect(['DEADLINE_EXCEEDED', 'CANCELLED']).toContain((await logged())['code']);
+  });
+
+  it.each([
+    ['that is over', { cancelled: true, getDeadline: () => Date.now() - 1 }, status.DEADLINE_EXCEEDED],
+    ['that is not over', { cancelled: true, getDeadline: () => Date.now() + 60_000 }, status.CANCELLED],
+    ['and was answered', { cancelled: false, getDeadline: () => Date.now() - 1 }, status.NOT_FOUND],
+  ])('with a deadline %s', (_, ended, code) => {
+    expect(codeFor(ended, status.NOT_FOUND)).toBe(code);
+  });
+});
+
+it('a path without a handler is UNIMPLEMENTED', async () => {
+  const error = await new Promise<ServiceError | null>((resolve) => {
+    client.makeUnaryRequest('/s/Other', identity, identity, Buffer.alloc(0), (reason) => resolve(reason));
+  });
+  expect(error?.code).toBe(status.UNIMPLEMENTED);
+});

@@ -1,0 +1,96 @@
+import { beforeEach, expect, it } from 'vitest';
+import { createCounters } from '../../src/observe/counters.ts';
+import type { Log } from '../../src/observe/index.ts';
+import { oncePerKey } from '../../src/observe/once.ts';
+import { switchReport } from '../../src/server/proxy-report.ts';
+
+let lines: object[];
+let counters = createCounters();
+beforeEach(() => {
+  lines = [];
+  counters = createCounters();
+});
+
+function report(logPassedCalls = false) {
+  const at =
+    (level: string): Log['info'] =>
+    (fields, msg) =>
+      void lines.push({ level, ...fields, msg });
+  const log: Log = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+  return switchReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
+}
+
+it('passed calls leave a line only when asked for, handled ones leave theirs elsewhere', () => {
+  report().streamClosed('/a/B', 'pass', 'answered', undefined, 1);
+  expect(lines).toEqual([]);
+  const asked = report(true);
+  expect([report().wantsStatus, asked.wantsStatus]).toEqual([false, true]);
+  asked.streamClosed('/a/B', 'pass', 'answered', 5, 1.23456);
+  asked.streamClosed('/a/C', 'amend', 'cancelled', undefined, 2);
+  asked.streamClosed('/a/D', 'handle', 'answered', 0, 3);
+  expect(lines).toEqual([
+    {
+      level: 'info',
+      method: '/a/B',
+      route: 'pass',
+      outcome: 'answered',
+      code: 'NOT_FOUND',
+      ms: 1.235,
+      msg: 'passed call',
+    },
+    { level: 'info', method: '/a/C', route: 'amend', outcome: 'cancelled', ms: 2, msg: 'passed call' },
+  ]);
+});
+
+it('an amended call that fails leaves the line of an intercepted one; one that does not has left it already', () => {
+  report().streamClosed('/a/RunPod', 'amend', 'answered', 2, 7.5);
+  report().streamClosed('/a/RunPod', 'amend', 'answered', 0, 7.5);
+  expect(lines).toEqual([
+    { level: 'info', method: '/a/RunPod', code: 'UNKNOWN', shimMs: 0, backendMs: 7.5, msg: 'intercepted call' },
+  ]);
+  expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 'UNKNOWN', count: 1 }]);
+});
+
+it('calls that pass are counted by how they ended, others are not among them', () => {
+  const observer = report();
+  observer.streamClosed('/a/B', 'pass', 'answered', undefined, 1);
+  observer.streamClosed('/a/B', 'pass', 'cancelled', undefined, 1);
+  observer.streamClosed('/a/C', 'amend', 'answered', 0, 1);
+  observer.streamClosed('/a/D', 'handle', 'answered', 0, 1);
+  expect(counters.snapshot().passedCalls).toBe(2);
+});
+
+it('an outage of the backend leaves two lines, however many clients try', () => {
+  const observer = report();
+  observer.connected();
+  for (let attempt = 0; attempt < 100; attempt += 1) observer.backendLost('connect ECONNREFUSED');
+  observer.connected();
+  observer.connected();
+  observer.backendLost('connect ENOENT');
+  expect(lines).toMatchObject([
+    { level: 'warn', error: 'connect ECONNREFUSED' },
+    { level: 'info', msg: 'the backend is back' },
+    { level: 'warn', error: 'connect ENOENT' },
+  ]);
+});
+
+it('broken HTTP/2 is counted by the name of the error', () => {
+  const observer = report();
+  observer.protocolError('client', 1, 'bad frame');
+  observer.protocolError('backend', 9, 'bad block');
+  observer.protocolError('client', 4711, '?');
+  expect(counters.snapshot().protocolErrors).toEqual({ PROTOCOL_ERROR: 1, COMPRESSION_ERROR: 1, UNKNOWN: 1 });
+  expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
+});
+
+it('responses that could not be amended are all counted and logged once, without what the error says', () => {
+  const observer = report();
+  for (let call = 0; call < 3; call += 1) observer.amendSkipped('/a/B', 'failed', new TypeError('PASSWORD=hunter2'));
+  observer.amendSkipped('/a/B', 'slow', undefined);
+  expect(counters.snapshot().failOpen).toEqual({ amend_failed: 4 });
+  expect(lines).toMatchObject([
+    { level: 'warn', method: '/a/B', reason: 'failed', error: 'TypeError' },
+    { level: 'warn', method: '/a/B', reason: 'slow' },
+  ]);
+  expect(JSON.stringify(lines)).not.toContain('hunter2');
+});

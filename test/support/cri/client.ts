@@ -1,0 +1,167 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
+import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
+
+/** Resources as CRI has them; int64 as numbers, which all values of these tests fit into. */
+export interface Resources {
+  readonly cpu_period?: number;
+  readonly cpu_quota?: number;
+  readonly cpu_shares?: number;
+  readonly memory_limit_in_bytes?: number;
+  readonly memory_swap_limit_in_bytes?: number;
+  readonly oom_score_adj?: number;
+  readonly cpuset_cpus?: string;
+  readonly unified?: Readonly<Record<string, string>>;
+}
+
+export interface ReportedContainer {
+  readonly id: string;
+  readonly metadata: { readonly name: string; readonly attempt: number };
+  readonly state: number;
+  /** Nanoseconds since the epoch, 0 before it has happened; as numbers they are a quarter of a microsecond off at most. */
+  readonly started_at: number;
+  readonly finished_at: number;
+  readonly exit_code: number;
+  readonly reason: string;
+  readonly resources: { readonly linux: Required<Resources> | null } | null;
+}
+
+type Method = MethodDefinition<object, object>;
+type Service = Readonly<Record<string, Method>>;
+
+let service: Service | undefined;
+
+function methods(): Service {
+  if (service === undefined) {
+    const definition = loadSync(protoFile(), { keepCase: true, longs: Number, enums: Number, defaults: true });
+    service = definition['runtime.v1.RuntimeService'] as unknown as Service;
+  }
+  return service;
+}
+
+function protoFile(): string {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const file = join(folder, 'test/support/cri/cri-client.proto');
+    if (existsSync(file)) return file;
+    if (folder === dirname(folder)) throw new Error('test/support/cri/cri-client.proto is not in the checkout');
+  }
+}
+
+/** A plain CRI client, as kubelet would be one: for tests, the demo and the bench. */
+export class CriClient {
+  readonly #client: Client;
+
+  /** @param address `unix:///run/containerd/containerd.sock` */
+  constructor(readonly address: string) {
+    this.#client = new Client(address, credentials.createInsecure(), {
+      'grpc.max_receive_message_length': 16 * 1024 * 1024,
+      'grpc.default_authority': 'localhost',
+      'grpc.initial_reconnect_backoff_ms': 100,
+      'grpc.max_reconnect_backoff_ms': 1000,
+      'grpc.use_local_subchannel_pool': 1,
+    });
+  }
+
+  /** A unary call. Rejects with grpc-js's ServiceError, whose message begins with the method. */
+  call<Response extends object>(method: string, request: object, timeoutMs = 60_000): Promise<Response> {
+    const definition = methodOf(method);
+    return new Promise((resolve, reject) => {
+      this.#client.makeUnaryRequest(
+        definition.path,
+        definition.requestSerialize,
+        definition.responseDeserialize,
+        request,
+        new Metadata(),
+        { deadline: Date.now() + timeoutMs },
+        (error, response) => {
+          if (error !== null) reject(Object.assign(error, { message: `${method}: ${error.message}` }));
+          else resolve(response as Response);
+        },
+      );
+    });
+  }
+
+  /** Sends bytes as they are, and gives the answer's. Rejects as {@link call} does. */
+  raw(method: string, bytes: Buffer): Promise<Buffer> {
+    const same = (value: Buffer): Buffer => value;
+    return new Promise((resolve, reject) => {
+      this.#client.makeUnaryRequest(methodOf(method).path, same, same, bytes, (error, response) =>
+        error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error),
+      );
+    });
+  }
+
+  /** A server stream. */
+  stream<Response extends object>(method: string, request: object): ClientReadableStream<Response> {
+    const { path, requestSerialize, responseDeserialize } = methodOf(method);
+    return this.#client.makeServerStreamRequest(
+      path,
+      requestSerialize,
+      responseDeserialize as (bytes: Buffer) => Response,
+      request,
+    );
+  }
+
+  /** Waits until the socket answers, however long the server takes to come up. */
+  ready(timeoutMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#client.waitForReady(Date.now() + timeoutMs, (error) => {
+        if (error === undefined) resolve();
+        else reject(error);
+      });
+    });
+  }
+
+  version(): Promise<{ runtime_name: string; runtime_version: string }> {
+    return this.call('Version', {});
+  }
+
+  async containerStatus(id: string): Promise<ReportedContainer> {
+    const { status } = await this.call<{ status: ReportedContainer }>('ContainerStatus', { container_id: id });
+    return status;
+  }
+
+  /** The pid of a running container's first process. */
+  async pidOf(id: string): Promise<number> {
+    const request = { container_id: id, verbose: true };
+    const { info } = await this.call<{ info: Record<string, string> }>('ContainerStatus', request);
+    return (JSON.parse(info.info ?? '{}') as { pid: number }).pid;
+  }
+
+  updateContainer(id: string, linux: Resources): Promise<object> {
+    return this.call('UpdateContainerResources', { container_id: id, linux });
+  }
+
+  updatePod(
+    sandboxId: string,
+    resources: Resources,
+    more: { overhead?: Resources; annotations?: Readonly<Record<string, string>> } = {},
+  ): Promise<object> {
+    return this.call('UpdatePodSandboxResources', { pod_sandbox_id: sandboxId, resources, ...more });
+  }
+
+  /** Runs a command in a container, and gives what it printed. Throws when it fails. */
+  async exec(id: string, ...cmd: string[]): Promise<string> {
+    const { stdout, stderr, exit_code } = await this.tryExec(id, ...cmd);
+    if (exit_code !== 0) throw new Error(`${cmd.join(' ')}: exit code ${exit_code}: ${stderr}`);
+    return stdout;
+  }
+
+  async tryExec(id: string, ...cmd: string[]): Promise<{ stdout: string; stderr: string; exit_code: number }> {
+    const request = { container_id: id, cmd, timeout: 60 };
+    const result = await this.call<{ stdout: Buffer; stderr: Buffer; exit_code: number }>('ExecSync', request);
+    return { stdout: result.stdout.toString(), stderr: result.stderr.toString(), exit_code: result.exit_code };
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+}
+
+function methodOf(name: string): Method {
+  const method = methods()[name];
+  if (method === undefined) throw new Error(`test/support/cri/cri-client.proto has no method ${name}`);
+  return method;
+}

@@ -1,0 +1,102 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import type { PassedOn } from './held-socket.ts';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+
+/** Bundles the daemon as tools/build.mjs does, apart from dist/. Gives the file. */
+export async function buildProgram(): Promise<string> {
+  // Below node_modules, so that koffi, which stays outside the bundle, is found.
+  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
+  mkdirSync(dirname(outfile), { recursive: true });
+  await build({
+    absWorkingDir: root,
+    entryPoints: ['src/main.ts'],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node24',
+    external: ['koffi'],
+    logLevel: 'error',
+    banner: {
+      js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+    },
+  });
+  return outfile;
+}
+
+export interface LogLine {
+  readonly level: string;
+  readonly msg: string;
+  readonly [field: string]: unknown;
+}
+
+export interface ProgramOptions {
+  /** The file is run by itself, not by Node. */
+  readonly isExecutable?: boolean;
+  readonly uid?: number;
+  readonly env?: NodeJS.ProcessEnv;
+  /** What it is started with, as by systemd. */
+  readonly passedOn?: PassedOn;
+}
+
+/** The daemon as a process of its own. */
+export class Program {
+  readonly process: ChildProcess;
+  readonly exited: Promise<{ code: number | null; signal: string | null }>;
+  stdout = '';
+  stderr = '';
+
+  constructor(file: string, args: readonly string[], options: ProgramOptions = {}) {
+    // Nothing outside of what a test gives it.
+    const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
+    const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
+    const { passedOn, env, uid, isExecutable = false } = options;
+    const program = isExecutable ? [file] : [process.execPath, file];
+    const [command = '', ...rest] = [...(passedOn?.before ?? []), ...program, ...own, ...args];
+    this.process = spawn(command, rest, {
+      stdio: ['ignore', 'pipe', 'pipe', ...(passedOn?.descriptors ?? [])],
+      cwd: '/',
+      env: { ...process.env, ...passedOn?.env, ...env },
+      ...(uid === undefined ? {} : { uid }),
+    });
+    this.process.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
+    this.process.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text;
+      this.process.emit('log');
+    });
+    // 'close' and not 'exit': everything printed has been read by then.
+    this.exited = once(this.process, 'close').then(([code, signal]) => ({
+      code: code as number | null,
+      signal: signal as string | null,
+    }));
+  }
+
+  get log(): LogLine[] {
+    return this.stderr
+      .split('\n')
+      .filter((line) => line.startsWith('{') && line.endsWith('}'))
+      .map((line) => JSON.parse(line) as LogLine);
+  }
+
+  /** Waits for a line of the log with this message. */
+  async logged(message: string): Promise<LogLine> {
+    for (;;) {
+      const line = this.log.find(({ msg }) => msg === message);
+      if (line !== undefined) return line;
+      const ended = await Promise.race([once(this.process, 'log').then(() => false), this.exited.then(() => true)]);
+      if (ended && !this.log.some(({ msg }) => msg === message)) {
+        throw new Error(`ended without saying "${message}": ${this.stderr}`);
+      }
+    }
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.process.kill(signal);
+  }
+}

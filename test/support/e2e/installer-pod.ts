@@ -1,0 +1,193 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+import type { CriClient } from '../cri/client.ts';
+import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
+import type { ClusterApi } from '../fake-cluster-api.ts';
+
+/** What the test reads of the DaemonSet. */
+interface Template {
+  readonly hostPID?: boolean;
+  readonly terminationGracePeriodSeconds: number;
+  readonly containers: readonly [
+    {
+      readonly image: string;
+      readonly command: readonly string[];
+      readonly args: readonly string[];
+      readonly env: readonly {
+        readonly name: string;
+        readonly valueFrom: { readonly fieldRef: { readonly fieldPath: string } };
+      }[];
+      readonly securityContext: { readonly privileged: boolean; readonly readOnlyRootFilesystem: boolean };
+      readonly readinessProbe: { readonly exec: { readonly command: readonly string[] } };
+      readonly resources: { readonly limits: { readonly memory: string } };
+      readonly volumeMounts: readonly {
+        readonly name: string;
+        readonly mountPath: string;
+        readonly readOnly?: boolean;
+      }[];
+    },
+  ];
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly hostPath?: { readonly path: string };
+    readonly configMap?: object;
+    readonly emptyDir?: object;
+  }[];
+}
+
+const template = ((): Template => {
+  const text = readFileSync('deploy/kustomize/daemonset.yaml', 'utf8');
+  const [document] = parseAllDocuments(text).map((each) => each.toJSON() as { spec: { template: { spec: Template } } });
+  return document!.spec.template.spec;
+})();
+const [container] = template.containers;
+
+export const image = `docker.io/library/${container.image}`;
+export const STAGING = '/var/lib/cri-resize-shim-installer';
+
+export interface PodSettings {
+  readonly api: ClusterApi;
+  readonly nodeName: string;
+  /** What the ConfigMap has. */
+  readonly config?: string;
+  /** More of the installer's flags. */
+  readonly flags?: readonly string[];
+}
+
+const KEEPS_MS = 60_000;
+
+/** The DaemonSet's pod on this node, made by CRI as kubelet makes it from the manifest. */
+export class InstallerPod {
+  private constructor(
+    readonly client: CriClient,
+    readonly folder: string,
+    readonly uid: string,
+    readonly sandboxId: string,
+    readonly id: string,
+  ) {}
+
+  static async start(client: CriClient, settings: PodSettings): Promise<InstallerPod> {
+    const folder = mkdtempSync(join(tmpdir(), 'installer-pod-'));
+    const uid = randomUUID();
+    const memory = parseMi(container.resources.limits.memory);
+    const files = { 'memory.max': String(memory), 'cpu.max': 'max 100000', 'cpu.weight': '10' };
+    makePodCgroup(podCgroupFolder(uid, 'burstable'), files);
+    const namespaces = { network: 0, pid: template.hostPID === true ? 2 : 1, ipc: 0 };
+    const { privileged, readOnlyRootFilesystem } = container.securityContext;
+    const sandbox = {
+      metadata: { name: 'cri-resize-shim-installer', uid, namespace: 'cri-resize-shim', attempt: 0 },
+      log_directory: join(folder, 'logs'),
+      linux: {
+        cgroup_parent: podCgroupParent(uid, 'burstable'),
+        security_context: { namespace_options: namespaces, privileged },
+      },
+    };
+    const { pod_sandbox_id } = await client.call<{ pod_sandbox_id: string }>('RunPodSandbox', { config: sandbox });
+    const config = {
+      metadata: { name: 'installer', attempt: 0 },
+      image: { image },
+      command: container.command,
+      args: [...container.args, ...(settings.flags ?? [])].map((word) => expanded(word, settings)),
+      envs: environment(settings),
+      mounts: mounts(folder, settings),
+      log_path: 'installer.log',
+      linux: {
+        resources: { memory_limit_in_bytes: memory, cpu_shares: 10 },
+        security_context: { privileged, namespace_options: namespaces, readonly_rootfs: readOnlyRootFilesystem },
+      },
+    };
+    const request = { pod_sandbox_id, config, sandbox_config: sandbox };
+    const { container_id } = await client.call<{ container_id: string }>('CreateContainer', request);
+    await client.call('StartContainer', { container_id });
+    return new InstallerPod(client, folder, uid, pod_sandbox_id, container_id);
+  }
+
+  /** What it has said, without the runtime's prefixes. */
+  log(): string {
+    const file = join(this.folder, 'logs/installer.log');
+    if (!existsSync(file)) return '';
+    return readFileSync(file, 'utf8').replace(/^\S+ (?:stdout|stderr) [FP] /gm, '');
+  }
+
+  /** As kubelet's readiness probe has it. */
+  async isReady(): Promise<boolean> {
+    const { command } = container.readinessProbe.exec;
+    const request = { container_id: this.id, cmd: command, timeout: 10 };
+    const { exit_code } = await this.client.call<{ exit_code: number }>('ExecSync', request);
+    return exit_code === 0;
+  }
+
+  /** SIGTERM, and SIGKILL after the pod's time for its end. By the client given, which may be cut off meanwhile. */
+  async terminate(by: CriClient): Promise<void> {
+    const request = { container_id: this.id, timeout: template.terminationGracePeriodSeconds };
+    await by.call('StopContainer', request, 2 * KEEPS_MS);
+  }
+
+  async kill(): Promise<void> {
+    process.kill(await this.client.pidOf(this.id), 'SIGKILL');
+  }
+
+  async exitCode(): Promise<number | undefined> {
+    const { state, exit_code } = await this.client.containerStatus(this.id);
+    return state === 2 ? exit_code : undefined;
+  }
+
+  async remove(): Promise<void> {
+    await this.client.call('StopPodSandbox', { pod_sandbox_id: this.sandboxId });
+    await this.client.call('RemovePodSandbox', { pod_sandbox_id: this.sandboxId });
+    removePodCgroup(podCgroupFolder(this.uid, 'burstable'));
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+const parseMi = (text: string): number => Number(/^(\d+)Mi$/.exec(text)![1]) * 2 ** 20;
+
+function environment({ api, nodeName }: PodSettings): readonly { key: string; value: string }[] {
+  const fields: Readonly<Record<string, string>> = {
+    'spec.nodeName': nodeName,
+    'metadata.namespace': 'cri-resize-shim',
+  };
+  return [
+    ...container.env.map(({ name, valueFrom }) => ({ key: name, value: fields[valueFrom.fieldRef.fieldPath]! })),
+    // As kubelet gives them to every container.
+    { key: 'KUBERNETES_SERVICE_HOST', value: api.advertised },
+    { key: 'KUBERNETES_SERVICE_PORT', value: String(api.port) },
+  ];
+}
+
+/** `$(NAME)` of the container's own environment, as Kubernetes has it. */
+function expanded(word: string, settings: PodSettings): string {
+  const all = new Map(environment(settings).map(({ key, value }) => [key, value]));
+  return word.replaceAll(/\$\((\w+)\)/g, (whole, name: string) => all.get(name) ?? whole);
+}
+
+function mounts(folder: string, { api, config = '' }: PodSettings): readonly object[] {
+  const put = (path: string, text: string): void => {
+    mkdirSync(dirname(join(folder, path)), { recursive: true });
+    writeFileSync(join(folder, path), text);
+  };
+  put('config/config.yaml', config);
+  put('account/token', api.token);
+  put('account/namespace', 'cri-resize-shim');
+  put('account/ca.crt', api.tls!.certificate);
+  mkdirSync(join(folder, 'empty'));
+  const sourceOf = (name: string): string => {
+    const volume = template.volumes.find((one) => one.name === name)!;
+    if (volume.hostPath === undefined) return join(folder, volume.configMap === undefined ? 'empty' : 'config');
+    mkdirSync(volume.hostPath.path, { recursive: true });
+    return volume.hostPath.path;
+  };
+  return [
+    ...container.volumeMounts.map(({ name, mountPath, readOnly = false }) => ({
+      ...{ host_path: sourceOf(name), container_path: mountPath, readonly: readOnly },
+    })),
+    {
+      host_path: join(folder, 'account'),
+      container_path: '/var/run/secrets/kubernetes.io/serviceaccount',
+      readonly: true,
+    },
+  ];
+}

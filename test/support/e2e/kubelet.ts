@@ -1,0 +1,182 @@
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CriClient, Resources } from '../cri/client.ts';
+import { KUBELET_ROOT, type RunningPod } from '../cri/pod.ts';
+import { type WrittenPod, checkpointText } from '../checkpoint-text.ts';
+
+const MI = 1024 * 1024;
+
+/** Memory limits of a pod in mebibytes: of its containers, of itself (`level`), both. Absent: none. */
+export interface PodMemory {
+  readonly containers: Readonly<Record<string, number | undefined>>;
+  readonly level?: number;
+}
+
+export const FILES = ['allocated_pods_state', 'actuated_pods_state'] as const;
+export type FileName = (typeof FILES)[number];
+
+export interface KubeletOptions {
+  /** Tells the runtime of a pod's limits before it writes them (1.36), or after (1.33 to 1.35). */
+  readonly tells: 'before' | 'after';
+}
+
+/** How a resize has gone. */
+export interface Actuation {
+  /** From admission to the last call, in milliseconds. */
+  readonly ms: number;
+  readonly tries: number;
+}
+
+/**
+ * kubelet's part of a resize (pkg/kubelet/allocation, and doPodResizeAction in pkg/kubelet/kuberuntime): what it admits it writes down,
+ * compares the new limits with what is in use, and then calls, in its order, with each thing written down that is done.
+ */
+export class Kubelet {
+  readonly #allocated = new Map<string, PodMemory>();
+  readonly #actuated = new Map<string, PodMemory>();
+  #temporary = 0;
+
+  constructor(
+    private readonly cri: CriClient,
+    private readonly options: KubeletOptions = { tells: 'before' },
+  ) {}
+
+  /** The pod runs with these limits. */
+  runs({ uid }: RunningPod, memory: PodMemory): void {
+    this.#allocated.set(uid, memory);
+    this.#actuated.set(uid, memory);
+    this.write();
+  }
+
+  /** Admits other limits: written down before anything is done. */
+  admit({ uid }: RunningPod, memory: PodMemory): void {
+    this.#allocated.set(uid, memory);
+    this.write('allocated_pods_state');
+  }
+
+  forget({ uid }: RunningPod): void {
+    this.#allocated.delete(uid);
+    this.#actuated.delete(uid);
+    this.write();
+  }
+
+  /** Both files anew, or one. */
+  write(...names: readonly FileName[]): void {
+    for (const name of names.length === 0 ? FILES : names) this.replace(name, this.textOf(name));
+  }
+
+  textOf(name: FileName): string {
+    const pods = name === 'allocated_pods_state' ? this.#allocated : this.#actuated;
+    return checkpointText(Object.fromEntries([...pods].map(([uid, memory]) => [uid, written(memory)])));
+  }
+
+  /** As kubelet's file store does it: a hidden file of another name, mode 0600, and a rename. */
+  replace(name: FileName, text: string): void {
+    const temporary = join(KUBELET_ROOT, `.${(this.#temporary += 1)}`);
+    writeFileSync(temporary, text, { mode: 0o600 });
+    renameSync(temporary, join(KUBELET_ROOT, name));
+  }
+
+  /** Admits, and tries until it is done. Rejects with the last refusal when that takes longer. */
+  async resize(pod: RunningPod, memory: PodMemory, limitMs: number, pauseMs = 100): Promise<Actuation> {
+    this.admit(pod, memory);
+    const start = performance.now();
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.sync(pod);
+        return { ms: Math.round(performance.now() - start), tries };
+      } catch (error) {
+        if (performance.now() - start > limitMs) throw error;
+        // kubelet's own retries are by its clock.
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+    }
+  }
+
+  /** One try. Rejects with kubelet's refusal, or with what the runtime answers. */
+  async sync(pod: RunningPod): Promise<void> {
+    const { uid } = pod;
+    const [to, from] = [this.#allocated.get(uid), this.#actuated.get(uid)];
+    if (to === undefined || from === undefined) throw new Error(`no pod ${uid}`);
+    const [now, then] = [limitOf(pod), podLimit(to) ?? limitOf(pod)];
+    const order = containersToUpdate(from, to);
+    this.#validate(pod, { now, then }, order);
+    if (then > now) await this.#setPod(pod, then);
+    for (const { name, limit } of order) {
+      await this.cri.updateContainer(pod.id(name), { memory_limit_in_bytes: limit * MI });
+      const done = this.#actuated.get(uid) ?? from;
+      this.#actuated.set(uid, { ...done, containers: { ...done.containers, [name]: limit } });
+      this.write('actuated_pods_state');
+    }
+    if (then < now) await this.#setPod(pod, then);
+    this.#actuated.set(uid, to);
+    this.write('actuated_pods_state');
+  }
+
+  /** What 1.34 and later look at before any call. */
+  #validate(pod: RunningPod, { now, then }: { now: number; then: number }, order: readonly Update[]): void {
+    const refuse = (whose: string, limit: number, usage: number): void => {
+      if (limit > usage) return;
+      const text = `cannot decrease memory limits: attempting to set ${whose} memory limit (${limit}) below current usage (${usage})`;
+      throw new Error(text);
+    };
+    if (then < now) refuse('pod', then, Number(pod.read('memory.current')));
+    for (const { name, limit, isLower } of order)
+      if (isLower) refuse(`container "${name}"`, limit * MI, Number(pod.read('memory.current', name)));
+  }
+
+  async #setPod(pod: RunningPod, limit: number): Promise<void> {
+    const tell = (): Promise<object> => {
+      const resources: Resources = { memory_limit_in_bytes: limit };
+      return this.cri.updatePod(pod.sandboxId, resources, { overhead: {} });
+    };
+    if (this.options.tells === 'before') await tell();
+    pod.write({ 'memory.max': String(limit) });
+    // An error is only logged.
+    if (this.options.tells === 'after') await tell().catch(() => undefined);
+  }
+}
+
+export const removeFiles = (): void => {
+  for (const name of FILES) rmSync(join(KUBELET_ROOT, name), { force: true });
+};
+
+interface Update {
+  readonly name: string;
+  /** In mebibytes. */
+  readonly limit: number;
+  readonly isLower: boolean;
+}
+
+/** Those that lose first. */
+function containersToUpdate(from: PodMemory, to: PodMemory): readonly Update[] {
+  const updates = Object.entries(to.containers).flatMap(([name, limit]): Update[] => {
+    const before = from.containers[name];
+    return limit === undefined || limit === before ? [] : [{ name, limit, isLower: limit < (before ?? Infinity) }];
+  });
+  return [...updates.filter(({ isLower }) => isLower), ...updates.filter(({ isLower }) => !isLower)];
+}
+
+/** In bytes; undefined where kubelet sets none. */
+function podLimit({ containers, level }: PodMemory): number | undefined {
+  if (level !== undefined) return level * MI;
+  const limits = Object.values(containers);
+  return limits.reduce<number | undefined>(
+    (sum, limit) => (sum === undefined || limit === undefined ? undefined : sum + limit * MI),
+    0,
+  );
+}
+
+function limitOf(pod: RunningPod): number {
+  const text = readFileSync(join(pod.cgroup, 'memory.max'), 'utf8').trim();
+  return text === 'max' ? Infinity : Number(text);
+}
+
+function written({ containers, level }: PodMemory): WrittenPod {
+  const resources = (limit: number | undefined) =>
+    limit === undefined ? {} : { limits: { memory: `${limit}Mi` }, requests: { memory: `${limit}Mi` } };
+  return {
+    ContainerResources: Object.fromEntries(Object.entries(containers).map(([name, limit]) => [name, resources(limit)])),
+    PodLevelResources: level === undefined ? null : resources(level),
+  };
+}

@@ -1,0 +1,43 @@
+import { expect } from 'vitest';
+import { CriClient } from '../cri/client.ts';
+import { type RunningPod, runPod } from '../cri/pod.ts';
+import { ResizeClient } from '../resize-api-client.ts';
+
+const MI = 1024 * 1024;
+
+/** A pod with a container of 128 MiB and half a CPU, and a volume `cache` of 64 MiB. */
+export const podWithVolume = (direct: CriClient, name: string): Promise<RunningPod> =>
+  runPod(direct, {
+    name,
+    containers: [
+      {
+        name: 'app',
+        command: ['sleep', '1000000'],
+        resources: { memory_limit_in_bytes: 128 * MI, cpu_quota: 50_000, cpu_period: 100_000 },
+        mounts: { cache: '/cache' },
+      },
+    ],
+    volumes: [{ name: 'cache', size: 64 * MI }],
+  });
+
+/** Whether a shim, at its two sockets, resizes a pod that comes while it runs: by its own API, and by the CRI. */
+export async function resizesThrough(
+  direct: CriClient,
+  { cri, resize, name }: { readonly cri: string; readonly resize: string; readonly name: string },
+): Promise<void> {
+  const client = new CriClient(`unix://${cri}`);
+  const api = new ResizeClient(resize);
+  expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
+  // Mounted after the shim has begun: it sees it all the same.
+  const running = await podWithVolume(direct, name);
+  const containers = { app: { limits: { memory: '96Mi', cpu: '250m' } } };
+  await api.call('ResizePod', { pod: { uid: running.uid }, containers, volumes: { cache: '25%' } });
+  expect(running.read('memory.max', 'app')).toBe(String(96 * MI));
+  expect(running.read('cpu.max', 'app')).toBe('25000 100000');
+  expect(running.volume('cache').size).toBe(24 * MI);
+  await client.updateContainer(running.id('app'), { memory_limit_in_bytes: 160 * MI });
+  expect(running.volume('cache').size).toBe(40 * MI);
+  await running.remove();
+  client.close();
+  api.close();
+}

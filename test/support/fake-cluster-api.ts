@@ -1,0 +1,188 @@
+import { once } from 'node:events';
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { writeFileSync } from 'node:fs';
+import type { PostedEvent } from './fake-api-server.ts';
+import type { TestCertificate } from './certificate.ts';
+
+export interface ServedNode {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly ready: 'True' | 'False' | 'Unknown';
+  /** Of its kubelet; `now`: one that has only just reported. */
+  readonly heartbeat?: string;
+  readonly deletionTimestamp?: string;
+}
+
+export interface ServedLease {
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace: string;
+    readonly resourceVersion: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly spec: { readonly holderIdentity?: string; readonly renewTime?: string; readonly [field: string]: unknown };
+}
+
+/** A call as RBAC sees it. */
+export interface Call {
+  readonly verb: string;
+  readonly group: string;
+  readonly resource: string;
+  readonly namespace?: string;
+  readonly name?: string;
+}
+
+const PATH =
+  /^\/(?:api|apis\/(?<group>[^/]+))\/[^/]+(?:\/namespaces\/(?<namespace>[^/]+))?\/(?<resource>[a-z]+)(?:\/(?<name>[^/]+))?$/;
+const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update' };
+
+/** Stands for the Kubernetes API server: nodes, one kind of Lease that is written as if by many, and events. */
+export class ClusterApi {
+  readonly token = 'installer-token';
+  readonly calls: Call[] = [];
+  readonly events: PostedEvent[] = [];
+  readonly nodes = new Map<string, ServedNode>();
+  /** Every holder that the Lease has had, in order. */
+  readonly holders: (string | undefined)[] = [];
+  readonly #leases = new Map<string, ServedLease>();
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #version = 1;
+  #isAway = false;
+
+  constructor(
+    readonly tls?: TestCertificate,
+    /** Where others reach it. */
+    readonly advertised = '127.0.0.1',
+  ) {
+    const answer = (request: IncomingMessage, response: ServerResponse): void => void this.#answer(request, response);
+    this.#server =
+      tls === undefined ? createServer(answer) : createTlsServer({ cert: tls.certificate, key: tls.key }, answer);
+    this.#server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  async start(): Promise<this> {
+    // An address that comes with the first pod may not be there yet.
+    this.#server.listen(0, this.advertised === '127.0.0.1' ? this.advertised : '0.0.0.0');
+    await once(this.#server, 'listening');
+    return this;
+  }
+
+  async stop(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** From now on every connection is cut. */
+  away(isAway: boolean): void {
+    this.#isAway = isAway;
+  }
+
+  /** Writes a kubeconfig for this server. */
+  kubeconfig(path: string): string {
+    const cluster = { server: `http://${this.advertised}:${this.port}`, 'insecure-skip-tls-verify': true };
+    const config = {
+      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'test' },
+      contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+      clusters: [{ name: 'test', cluster }],
+      users: [{ name: 'test', user: { token: this.token } }],
+    };
+    writeFileSync(path, JSON.stringify(config), { mode: 0o600 });
+    return path;
+  }
+
+  set(name: string, node: Partial<ServedNode> = {}): void {
+    const before = this.nodes.get(name) ?? { labels: {}, ready: 'True' };
+    this.nodes.set(name, { ...before, ...node });
+  }
+
+  get lease(): ServedLease | undefined {
+    return [...this.#leases.values()][0];
+  }
+
+  /** As somebody else writes it: another node, or an operator by kubectl. */
+  writeLease(change: (lease: ServedLease) => Pick<ServedLease, 'spec'> & { metadata: object }): void {
+    const name = 'cri-resize-shim-installer';
+    const blank: ServedLease = { metadata: { name, namespace: 'cri-resize-shim', resourceVersion: '0' }, spec: {} };
+    const { metadata, spec } = change(this.lease ?? blank);
+    this.#keep({ metadata: { ...blank.metadata, ...metadata }, spec });
+  }
+
+  eventReasons(): readonly string[] {
+    return this.events.map(({ reason, regarding }) => `${regarding.name}: ${reason}`);
+  }
+
+  #keep(lease: ServedLease): ServedLease {
+    const kept = { ...lease, metadata: { ...lease.metadata, resourceVersion: String((this.#version += 1)) } };
+    const { namespace, name } = kept.metadata;
+    this.#leases.set(`${namespace}/${name}`, kept);
+    if (this.holders.at(-1) !== kept.spec.holderIdentity || this.holders.length === 0)
+      this.holders.push(kept.spec.holderIdentity);
+    return kept;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (this.#isAway) {
+      request.socket.destroy();
+      return;
+    }
+    const { group = '', namespace, resource = '', name } = PATH.exec(request.url ?? '')?.groups ?? {};
+    const verb = VERBS[request.method ?? ''] ?? 'unknown';
+    this.calls.push({ verb, group, resource, ...(namespace && { namespace }), ...(name && { name }) });
+    let text = '';
+    for await (const chunk of request.setEncoding('utf8') as AsyncIterable<string>) text += chunk;
+    const body = text === '' ? undefined : (JSON.parse(text) as ServedLease & PostedEvent);
+    if (request.headers.authorization !== `Bearer ${this.token}`) refuse(response, 401, 'Unauthorized');
+    else if (verb === 'get' && resource === 'nodes') this.#node(response, name ?? '');
+    else if (verb === 'create' && resource === 'events') {
+      this.events.push(body!);
+      send(response, 201, body);
+    } else if (resource === 'leases') this.#lease(response, verb, `${namespace}/${name ?? body?.metadata.name}`, body);
+    else refuse(response, 404, 'the server could not find the requested resource');
+  }
+
+  #node(response: ServerResponse, name: string): void {
+    const node = this.nodes.get(name);
+    if (node === undefined) {
+      refuse(response, 404, `nodes "${name}" not found`);
+      return;
+    }
+    const { labels, ready, heartbeat = new Date().toISOString(), deletionTimestamp } = node;
+    // Whole seconds, as metav1.Time.
+    const lastHeartbeatTime = heartbeat.replace(/\.\d+Z$/, 'Z');
+    const conditions = [
+      { type: 'MemoryPressure', status: 'False', lastHeartbeatTime },
+      { type: 'Ready', status: ready, lastHeartbeatTime },
+    ];
+    const metadata = { name, labels, ...(deletionTimestamp && { deletionTimestamp }) };
+    send(response, 200, { apiVersion: 'v1', kind: 'Node', metadata, spec: {}, status: { conditions } });
+  }
+
+  #lease(response: ServerResponse, verb: string, key: string, body: ServedLease | undefined): void {
+    const there = this.#leases.get(key);
+    if (verb === 'create' && there === undefined) send(response, 201, this.#keep(body!));
+    else if (verb === 'create') refuse(response, 409, `leases "${key}" already exists`);
+    else if (there === undefined) refuse(response, 404, `leases "${key}" not found`);
+    else if (verb === 'get') send(response, 200, there);
+    else if (body?.metadata.resourceVersion === there.metadata.resourceVersion) send(response, 200, this.#keep(body));
+    else refuse(response, 409, 'the object has been modified');
+  }
+}
+
+function send(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(body));
+}
+
+const refuse = (response: ServerResponse, code: number, message: string): void =>
+  send(response, code, { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message });

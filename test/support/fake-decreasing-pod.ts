@@ -1,0 +1,102 @@
+import type { MemoryUse } from '../../src/cgroups/index.ts';
+import { createCounters } from '../../src/observe/counters.ts';
+import { noLog } from '../../src/observe/index.ts';
+import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
+import { DecreaseHelp } from '../../src/resize/foresight/decreases.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
+import { FakeMemory } from './fake-memory.ts';
+import { MI } from './resize/pods.ts';
+import { FakeClock } from './resize/fake-resizes.ts';
+
+/** Memory of cgroups by path, a clock that goes when it is told, and kubelet's part on paper. */
+export class PaperNode {
+  readonly clock = new FakeClock();
+  readonly counters = createCounters();
+  readonly cgroups = new Map<string, FakeMemory>();
+  /** What kubelet has admitted: limits by cgroup, in mebibytes, of each pod. */
+  readonly admitted = new Map<string, Readonly<Record<string, number>>>();
+  /** What the kernel has. */
+  readonly limits = new Map<string, number>();
+  readonly busy = new Set<string>();
+  readonly deferred: [string, DecreaseReport][] = [];
+  readonly help: DecreaseHelp;
+  #idle = new Map<string, () => void>();
+
+  constructor() {
+    const memoryOf = (cgroup: string): FakeMemory => {
+      const memory = this.cgroups.get(cgroup);
+      if (memory === undefined) throw new Error(`no cgroup ${cgroup}`);
+      return memory;
+    };
+    this.help = new DecreaseHelp({
+      tree: {
+        readMemoryUse: (cgroup): Promise<MemoryUse> => memoryOf(cgroup).readMemoryUse(),
+        readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
+        reclaim: (cgroup, amount) => memoryOf(cgroup).reclaim(cgroup, amount),
+      },
+      pods: () => [...this.admitted.keys()],
+      decreases: (uid) => {
+        const admitted = this.admitted.get(uid);
+        const list = Object.entries(admitted ?? {}).flatMap(([cgroup, to]): Decrease[] => {
+          const from = this.limits.get(cgroup) ?? 0;
+          return to < from ? [{ text: `container ${cgroup}`, cgroup, from: bytes(from * MI), to: bytes(to * MI) }] : [];
+        });
+        return Promise.resolve(admitted && { admitted: JSON.stringify(admitted), list });
+      },
+      isBusy: (uid) => this.busy.has(uid),
+      idle: (uid) => (this.busy.has(uid) ? new Promise((resolve) => this.#idle.set(uid, resolve)) : Promise.resolve()),
+      clock: this.clock,
+      log: noLog,
+      counters: this.counters,
+    });
+    this.help.watch((uid, report) => this.deferred.push([uid, report]));
+  }
+
+  /** A pod `uid` with one cgroup of that name, in mebibytes. */
+  pod(
+    uid: string,
+    { limit, anon, cache, stuck = 0 }: Record<'limit' | 'anon' | 'cache', number> & { stuck?: number },
+  ): FakeMemory {
+    const memory = new FakeMemory(anon * MI, cache * MI, stuck * MI);
+    this.cgroups.set(uid, memory);
+    this.limits.set(uid, limit);
+    return memory;
+  }
+
+  /** kubelet admits a limit for it, in mebibytes. */
+  admit(uid: string, limit: number): void {
+    this.admitted.set(uid, { [uid]: limit });
+    this.help.look();
+  }
+
+  /** kubelet lowers the limit, if its rule allows. */
+  kubeletTries(uid: string): boolean {
+    const wanted = this.admitted.get(uid)?.[uid] ?? 0;
+    if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MI) return false;
+    this.limits.set(uid, wanted);
+    return true;
+  }
+
+  release(uid: string): void {
+    this.busy.delete(uid);
+    this.#idle.get(uid)?.();
+  }
+
+  /** Lets all that can be done at once be done. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < 200; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /** Lets time go by, each timer at its time. */
+  async pass(ms: number): Promise<void> {
+    const end = this.clock.now() + ms;
+    for (;;) {
+      await this.settle();
+      const next = this.clock.next;
+      if (next === undefined || this.clock.now() + next > end) break;
+      this.clock.pass(next);
+    }
+    this.clock.pass(end - this.clock.now());
+    await this.settle();
+  }
+}

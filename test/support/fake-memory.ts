@@ -1,0 +1,105 @@
+import type { CgroupWrite, MemoryGlance, MemoryUse, Reclaimed, RoomTree, Written } from '../../src/cgroups/index.ts';
+import { CgroupVanished } from '../../src/cgroups/index.ts';
+import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
+
+/** One cgroup's memory on paper, for what a kernel does not do on demand. Each method can be overridden by a test. */
+export class FakeMemory implements RoomTree {
+  high: Limit<Bytes> = 'max';
+  oomKills = 0;
+  isGone = false;
+  /** Kernels before 5.19 have no memory.reclaim: there a write to memory.high reclaims. */
+  hasReclaim = true;
+  /** All that was written to memory.high. */
+  readonly highs: Limit<Bytes>[] = [];
+  /** All that was asked of memory.reclaim. */
+  readonly asked: number[] = [];
+  /** Called at each look at what is in use: other processes at work. */
+  meanwhile: () => void = () => undefined;
+  /** Awaited before a write has any effect. */
+  beforeReclaim: () => Promise<void> = () => Promise.resolve();
+  beforeHigh: (value: Limit<Bytes>) => Promise<void> = () => Promise.resolve();
+  /** Awaited after a write to memory.high has had its effect. */
+  afterHigh: (value: Limit<Bytes>) => Promise<void> = () => Promise.resolve();
+
+  /** @param stuck page cache that reclaim does not free, dirty pages say. All in bytes. */
+  constructor(
+    public anon: number,
+    public cache: number,
+    public stuck = 0,
+  ) {}
+
+  get current(): number {
+    return this.anon + this.cache + this.stuck;
+  }
+
+  glanceAtMemory(): MemoryGlance {
+    return { current: this.readMemoryCurrent(), oomKills: this.oomKills };
+  }
+
+  readMemoryCurrent(): Bytes {
+    if (this.isGone) throw gone();
+    this.meanwhile();
+    return bytes(this.current);
+  }
+
+  readMemoryUse(): Promise<MemoryUse> {
+    return this.#whileThere(() => {
+      const none = bytes(0);
+      return {
+        current: bytes(this.current),
+        unreclaimable: bytes(this.anon),
+        anon: bytes(this.anon),
+        shmem: none,
+        unevictable: none,
+        file: bytes(this.cache + this.stuck),
+        kernelUnreclaimable: none,
+        oomKills: this.oomKills,
+      };
+    });
+  }
+
+  readHigh(): Limit<Bytes> {
+    if (this.isGone) throw gone();
+    return this.high;
+  }
+
+  async write(_cgroup: string, { file, value }: CgroupWrite): Promise<Written> {
+    if (file !== 'memory.high') throw new Error(`${file} is not to be touched`);
+    await this.beforeHigh(value);
+    await this.#whileThere(() => {
+      this.highs.push(value);
+      this.high = value;
+      if (!this.hasReclaim && value !== 'max') this.#free(this.current - value);
+    });
+    await this.afterHigh(value);
+    return { outcome: 'written', found: String(value) };
+  }
+
+  async reclaim(_cgroup: string, amount: Bytes): Promise<Reclaimed> {
+    if (!this.hasReclaim) return 'unsupported';
+    this.asked.push(amount);
+    await this.beforeReclaim();
+    return this.#whileThere(() => (this.#free(amount) < amount ? 'less' : 'all'));
+  }
+
+  holds(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
+    return asked === found;
+  }
+
+  #free(amount: number): number {
+    const freed = Math.min(this.cache, Math.max(0, amount));
+    this.cache -= freed;
+    return freed;
+  }
+
+  #whileThere<Result>(read: () => Result): Promise<Result> {
+    return this.isGone ? Promise.reject(gone()) : Promise.resolve(read());
+  }
+}
+
+export const writeRefused = (): ShimError =>
+  new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high: refused', { errno: 'EIO' });
+
+const gone = (): CgroupVanished =>
+  new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'the cgroup is gone', { errno: 'ENODEV' });

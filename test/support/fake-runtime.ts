@@ -1,0 +1,258 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { CgroupTree } from '../../src/cgroups/index.ts';
+import { createCounters } from '../../src/observe/counters.ts';
+import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
+import { Backend, type Messages, type Partially, decode, encode, runtimePath } from '../../src/runtime/index.ts';
+import { MemoryVolumes } from '../../src/tmpfs/index.ts';
+import { Journal } from '../../src/resize/journal/store.ts';
+import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
+import { PodJournal } from '../../src/resize/journal/pod-journal.ts';
+import { Registry } from '../../src/sandbox/registry.ts';
+import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
+
+/**
+ * A runtime and a cgroup tree for what the real ones do not do on demand: a runtime that does not answer, describes pods
+ * strangely or fails half-way, and files that are missing. Each method of the runtime can be overridden by a test.
+ */
+
+export const SANDBOX = 'a'.repeat(64);
+export const containerId = (index: number): string => String(index).repeat(64);
+const served = [
+  'ContainerStatus',
+  'PodSandboxStatus',
+  'ListPodSandbox',
+  'ListContainers',
+  'UpdateContainerResources',
+  'UpdatePodSandboxResources',
+] as const;
+
+const identity = (bytes: Buffer): Buffer => bytes;
+
+type Responder = (request: Buffer) => Buffer | Promise<Buffer>;
+
+/** An answer that is an error, for responders to throw. */
+export class RuntimeFailure extends Error {
+  constructor(
+    readonly code: status,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export class FakeRuntime {
+  readonly #server = new Server();
+  readonly #folder = mkdtempSync(join(tmpdir(), 'fake-runtime-'));
+  readonly #responders = new Map<string, Responder>();
+  readonly calls: string[] = [];
+  readonly backend: Backend;
+  readonly cgroupRoot = join(this.#folder, 'cgroup');
+  readonly stateFolder = join(this.#folder, 'state');
+  readonly journal = Journal.open(this.stateFolder);
+  readonly procRoot = join(this.#folder, 'proc');
+  readonly warnings: LogFields[] = [];
+  readonly failOpens: FailOpenReason[] = [];
+  /** All but those. */
+  readonly counted = createCounters();
+  /** What kubelet has written, by pod uid. */
+  readonly allocated = new Map<string, PodEntry>();
+  readonly actuated = new Map<string, PodEntry>();
+  readonly context: ResizeContext;
+
+  private constructor() {
+    const address = `unix://${join(this.#folder, 'cri.sock')}`;
+    this.backend = new Backend(address);
+    const log = {
+      debug: () => undefined,
+      info: () => undefined,
+      warn: (fields: LogFields) => void this.warnings.push(fields),
+      error: () => undefined,
+    };
+    const counters: Counters = { ...this.counted, failOpen: (reason) => void this.failOpens.push(reason) };
+    this.context = createResizeContext({
+      registry: new Registry(this.backend, log),
+      backend: this.backend,
+      journal: new PodJournal(this.journal),
+      tree: new CgroupTree(this.cgroupRoot),
+      volumes: new MemoryVolumes({ kubeletRoot: join(this.#folder, 'kubelet') }),
+      log,
+      counters,
+      kubelet: {
+        refresh: () => undefined,
+        allocated: (uid) => this.allocated.get(uid),
+        actuated: (uid) => this.actuated.get(uid),
+      },
+      procRoot: this.procRoot,
+      reclaimTimeout: 30_000,
+    });
+  }
+
+  static async start(): Promise<FakeRuntime> {
+    const runtime = new FakeRuntime();
+    for (const method of served) {
+      runtime.#server.register(runtimePath(method), runtime.#serve(method), identity, identity, 'unary');
+    }
+    await new Promise<void>((resolve, reject) => {
+      const address = runtime.backend.address;
+      runtime.#server.bindAsync(address, ServerCredentials.createInsecure(), (error) =>
+        error === null ? resolve() : reject(error),
+      );
+    });
+    runtime.describePod();
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: runtime.context.registry
+          .containersOf(SANDBOX)
+          .map(({ containerId: id, name }, index) => ({ id, metadata: { name }, created_at: BigInt(index) })),
+      }),
+    );
+    return runtime;
+  }
+
+  #serve(method: string) {
+    return (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void => {
+      this.calls.push(method);
+      const responder = this.#responders.get(method);
+      if (responder === undefined) respond({ code: status.UNAVAILABLE, details: 'no answer' });
+      else
+        new Promise<Buffer>((resolve) => resolve(responder(call.request))).then(
+          (response) => respond(null, response),
+          (error: unknown) =>
+            respond({ code: error instanceof RuntimeFailure ? error.code : status.NOT_FOUND, details: String(error) }),
+        );
+    };
+  }
+
+  /** What a method answers from now on; without a responder it is UNAVAILABLE. A responder that throws: the code of a {@link RuntimeFailure}, else NOT_FOUND. */
+  on(method: string, responder?: Responder): void {
+    if (responder === undefined) this.#responders.delete(method);
+    else this.#responders.set(method, responder);
+  }
+
+  /** The same, with what the method has answered until now. */
+  overrule(method: string, responder: (request: Buffer, before: Responder) => ReturnType<Responder>): void {
+    const before = this.#responders.get(method);
+    if (before !== undefined) this.on(method, (request) => responder(request, before));
+  }
+
+  /** The pod as its verbose status has it. */
+  describePod(info: object = { config: podConfig }): void {
+    this.on('PodSandboxStatus', () =>
+      encode('PodSandboxStatusResponse', { status: { id: SANDBOX }, info: { info: JSON.stringify(info) } }),
+    );
+  }
+
+  /** Running containers with these memory limits, in bytes, in a pod with that one; quotas are a tenth of a CPU each. */
+  makePod(podMemory: string, containers: readonly number[]): void {
+    const pod = '/kubepods/pod1';
+    this.writeCgroup('/kubepods', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
+    this.writeCgroup(pod, {
+      'memory.max': podMemory,
+      'cpu.max': `${containers.length * 10_000} 100000`,
+      'cpu.weight': '39',
+    });
+    this.writeCgroup(`${pod}/${SANDBOX}`, { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '1' });
+    containers.forEach((memory, index) => {
+      const limits = { 'memory.max': String(memory), 'cpu.max': '10000 100000', 'cpu.weight': '4' };
+      this.writeCgroup(`${pod}/${containerId(index)}`, limits);
+      mkdirSync(join(this.procRoot, String(100 + index)), { recursive: true });
+      writeFileSync(join(this.procRoot, String(100 + index), 'cgroup'), `0::${pod}/${containerId(index)}\n`);
+    });
+    this.on('ContainerStatus', (request) => {
+      const { container_id } = decode('ContainerStatusRequest', request);
+      const index = Number(container_id[0]);
+      if (!(index < containers.length)) throw new Error(`no container ${container_id}`);
+      return encode('ContainerStatusResponse', {
+        status: { id: containerId(index), metadata: { name: `c${index}` }, state: 1 },
+        info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 + index }) },
+      });
+    });
+  }
+
+  /** From now on the runtime carries out UpdateContainerResources, as far as memory and quota go. */
+  obeys(refuses: (containerId: string) => boolean = () => false): void {
+    this.on('UpdateContainerResources', (request) => {
+      const { container_id, linux } = this.decodeUpdate(request);
+      if (refuses(container_id)) throw new Error('refused');
+      const cgroup = `/kubepods/pod1/${container_id}`;
+      const memory = linux?.memory_limit_in_bytes ?? 0n;
+      if (memory !== 0n) this.writeFile(cgroup, 'memory.max', memory === -1n ? 'max' : String(memory));
+      const quota = linux?.cpu_quota ?? 0n;
+      if (quota !== 0n) this.writeFile(cgroup, 'cpu.max', `${quota === -1n ? 'max' : quota} ${linux?.cpu_period}`);
+      return Buffer.alloc(0);
+    });
+  }
+
+  decodeUpdate(request: Buffer): Messages['UpdateContainerResourcesRequest'] {
+    return decode('UpdateContainerResourcesRequest', request);
+  }
+
+  /** One more container that the runtime tells of, beside those of {@link makePod}. */
+  describeContainer(id: string, status: Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>): void {
+    const others = this.#responders.get('ContainerStatus');
+    this.on('ContainerStatus', (request) => {
+      if (decode('ContainerStatusRequest', request).container_id !== id) return others?.(request) ?? Buffer.alloc(0);
+      const info = { sandboxID: SANDBOX, pid: 0 };
+      return encode('ContainerStatusResponse', { status: { id, ...status }, info: { info: JSON.stringify(info) } });
+    });
+  }
+
+  writeFile(cgroup: string, file: string, content: string): void {
+    writeFileSync(join(this.cgroupRoot, cgroup, file), `${content}\n`);
+  }
+
+  removeCgroup(cgroup: string): void {
+    rmSync(join(this.cgroupRoot, cgroup), { recursive: true });
+  }
+
+  /** memory.max of a container, in bytes. */
+  limitOf(index: number): number {
+    return Number(this.read(`${containerId(index)}/memory.max`));
+  }
+
+  writeCgroup(cgroup: string, files: Readonly<Record<string, string>>): void {
+    const folder = join(this.cgroupRoot, cgroup);
+    mkdirSync(folder, { recursive: true });
+    const use = {
+      'memory.current': '1000000',
+      'memory.stat': 'anon 500000\nshmem 0\nunevictable 0\nfile 500000\n',
+      'memory.events': 'low 0\noom_kill 0\n',
+      'memory.high': 'max',
+      'memory.reclaim': '',
+      'cgroup.procs': '',
+    };
+    for (const [name, content] of Object.entries({ ...use, ...files }))
+      writeFileSync(join(folder, name), `${content}\n`);
+  }
+
+  read(file: string): string {
+    return readFileSync(join(this.cgroupRoot, 'kubepods/pod1', file), 'utf8').trim();
+  }
+
+  async close(): Promise<void> {
+    // Reading what is there opens the folder too.
+    await this.context.journal.restored();
+    await (await this.journal).close();
+    this.backend.close();
+    this.#server.forceShutdown();
+    rmSync(this.#folder, { recursive: true });
+  }
+}
+
+export const podConfig = {
+  metadata: { name: 'web', uid: 'uid-1', namespace: 'default' },
+  annotations: {},
+  linux: { cgroup_parent: '/kubepods/pod1', resources: { cpu_shares: 1024 } },
+};
+
+/** UpdateContainerResources as decoded from the wire. */
+export function containerUpdate(
+  container_id: string,
+  linux: Partially<Messages['LinuxContainerResources']>,
+): Messages['UpdateContainerResourcesRequest'] {
+  const name = 'UpdateContainerResourcesRequest';
+  return decode(name, encode(name, { container_id, linux }));
+}

@@ -1,0 +1,252 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { frameHeader } from '../../../src/server/http2/frame.ts';
+import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
+import { LIMITS } from '../../../src/server/proxy/index.ts';
+import type { SwitchObserver } from '../../../src/server/proxy/index.ts';
+import { NO_OBSERVER } from '../../../src/server/proxy/index.ts';
+import { Switch } from '../../../src/server/proxy/connection.ts';
+import type { SwitchCoreOptions } from '../../../src/server/proxy/options.ts';
+import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
+import { ReferenceEncoder } from './reference-hpack.ts';
+import type { Field } from './reference-hpack.ts';
+
+/** The switch on a table: transports in memory, frames written and read by hand. */
+
+export const DATA = 0;
+export const HEADERS = 1;
+export const PRIORITY = 2;
+export const RST_STREAM = 3;
+export const SETTINGS = 4;
+export const PUSH_PROMISE = 5;
+export const PING = 6;
+export const GOAWAY = 7;
+export const WINDOW_UPDATE = 8;
+export const CONTINUATION = 9;
+
+export const END_STREAM = 1;
+export const ACK = 1;
+export const END_HEADERS = 4;
+export const PADDED = 8;
+
+export interface SeenFrame {
+  readonly type: number;
+  readonly flags: number;
+  readonly id: number;
+  readonly payload: Buffer;
+}
+
+/** Splits bytes into frames: apart from the reader of the switch, so that both can be wrong only on their own. */
+export function parseFrames(bytes: Buffer): { frames: SeenFrame[]; rest: Buffer } {
+  const frames: SeenFrame[] = [];
+  let at = 0;
+  while (bytes.length - at >= 9) {
+    const length = bytes.readUIntBE(at, 3);
+    if (bytes.length - at < 9 + length) break;
+    frames.push({
+      type: bytes[at + 3]!,
+      flags: bytes[at + 4]!,
+      id: bytes.readUInt32BE(at + 5) & 0x7fffffff,
+      payload: Buffer.from(bytes.subarray(at + 9, at + 9 + length)),
+    });
+    at += 9 + length;
+  }
+  return { frames, rest: bytes.subarray(at) };
+}
+
+export function frame(type: number, flags: number, id: number, payload: Uint8Array = Buffer.alloc(0)): Buffer {
+  return Buffer.concat([frameHeader(payload.length, type, flags, id), payload]);
+}
+
+export function u32(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  values.forEach((value, index) => bytes.writeUInt32BE(value, 4 * index));
+  return bytes;
+}
+
+export function settings(...pairs: [id: number, value: number][]): Buffer {
+  const payload = Buffer.concat(pairs.map(([id, value]) => Buffer.concat([Buffer.of(id >> 8, id & 255), u32(value)])));
+  return frame(SETTINGS, 0, 0, payload);
+}
+
+export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+export const SETTINGS_ACK = frame(SETTINGS, ACK, 0);
+export const data = (id: number, payload: Uint8Array, last = false): Buffer =>
+  frame(DATA, last ? END_STREAM : 0, id, payload);
+export const windowUpdate = (id: number, bytes: number): Buffer => frame(WINDOW_UPDATE, 0, id, u32(bytes));
+export const rst = (id: number, code: number): Buffer => frame(RST_STREAM, 0, id, u32(code));
+
+/** A gRPC message with its prefix. */
+export function message(bytes: Uint8Array, compressed = false): Buffer {
+  return Buffer.concat([Buffer.of(compressed ? 1 : 0), u32(bytes.length), bytes]);
+}
+
+export function request(path: string, extra: readonly Field[] = []): Field[] {
+  return [
+    { name: ':method', value: 'POST' },
+    { name: ':scheme', value: 'http' },
+    { name: ':path', value: path },
+    { name: ':authority', value: 'localhost' },
+    { name: 'content-type', value: 'application/grpc' },
+    { name: 'te', value: 'trailers' },
+    ...extra,
+  ];
+}
+
+const plain = (fields: readonly Field[]): Buffer => new ReferenceEncoder(0).encode(fields);
+
+/** HEADERS without a dynamic table. */
+export function headers(id: number, fields: readonly Field[], last = false): Buffer {
+  return frame(HEADERS, END_HEADERS | (last ? END_STREAM : 0), id, plain(fields));
+}
+
+export const RESPONSE: readonly Field[] = [
+  { name: ':status', value: '200' },
+  { name: 'content-type', value: 'application/grpc' },
+];
+export const OK: readonly Field[] = [{ name: 'grpc-status', value: '0' }];
+
+/** One side as the switch sees it. */
+export class FakeTransport implements Transport {
+  readonly events: TransportEvents;
+  backlog = 0;
+  paused = false;
+  ended = false;
+  destroyed = false;
+  writes = 0;
+  /** Everything written and not yet taken. */
+  #written: Buffer[] = [];
+
+  constructor(events: TransportEvents) {
+    this.events = events;
+  }
+
+  write(slices: readonly Buffer[], size: number): void {
+    if (this.ended || this.destroyed) throw new Error('written after the end');
+    const bytes = Buffer.concat(slices);
+    if (bytes.length !== size) throw new Error(`wrote ${bytes.length} bytes and said ${size}`);
+    this.writes += 1;
+    this.#written.push(bytes);
+  }
+
+  pause(): void {
+    this.paused = true;
+  }
+
+  resume(): void {
+    this.paused = false;
+  }
+
+  end(): void {
+    this.ended = true;
+  }
+
+  destroy(): void {
+    this.destroyed = true;
+  }
+
+  /** The bytes written since the last time. */
+  takeBytes(): Buffer {
+    const bytes = Buffer.concat(this.#written);
+    this.#written = [];
+    return bytes;
+  }
+
+  /** The frames written since the last time: whole ones, always. */
+  take(): SeenFrame[] {
+    const bytes = this.takeBytes();
+    const { frames, rest } = parseFrames(bytes.indexOf(PREFACE) === 0 ? bytes.subarray(PREFACE.length) : bytes);
+    if (rest.length > 0) throw new Error('half a frame was written');
+    return frames;
+  }
+
+  /** What the switch says it is done with is overwritten, as the next read would. */
+  send(...chunks: Uint8Array[]): void {
+    const chunk = Buffer.concat(chunks);
+    if (this.events.data(chunk)) chunk.fill(0xdb);
+  }
+}
+
+export interface Table {
+  readonly core: Switch;
+  readonly client: FakeTransport;
+  readonly backend: FakeTransport;
+  readonly locals: FakeTransport[];
+  /** What the observer was told, as words. */
+  readonly events: string[];
+  /** Milliseconds. */
+  clock: number;
+}
+
+export interface TableOptions extends Partial<Omit<SwitchCoreOptions, 'interception' | 'observer'>> {
+  readonly route?: (path: string) => Route;
+  readonly amend?: Interception['amend'];
+}
+
+/** Paths begin with the name of their route. */
+export function routeOf(path: string): Route {
+  if (path.startsWith('/handle')) return 'handle';
+  return path.startsWith('/amend') ? 'amend' : 'pass';
+}
+
+export function layTable(options: TableOptions = {}): Table {
+  const events: string[] = [];
+  const observer: SwitchObserver = {
+    ...NO_OBSERVER,
+    wantsStatus: true,
+    streamClosed: (path, route, outcome, status) => events.push(`${path} ${route} ${outcome} ${status}`),
+    protocolError: (side, code, text) => events.push(`error ${side} ${code} ${text}`),
+    amendSkipped: (path, reason) => events.push(`skipped ${path} ${reason}`),
+    backendLost: (text) => events.push(text),
+  };
+  const locals: FakeTransport[] = [];
+  const ends = new Map<string, FakeTransport>();
+  const table = { clock: 0, locals, events };
+  const core = new Switch(
+    {
+      ...LIMITS,
+      // At once, unless a test is about that.
+      unhurriedDelay: 0,
+      // Likewise: the windows are then the client's own.
+      readAhead: 0,
+      now: () => table.clock,
+      connectLocal: (told) => {
+        const local = new FakeTransport(told);
+        locals.push(local);
+        return local;
+      },
+      ...options,
+      observer,
+      interception: {
+        route: options.route ?? routeOf,
+        isWatch: (path) => path.endsWith('/Watch'),
+        amend: options.amend ?? (() => Promise.resolve(undefined)),
+      },
+    },
+    (side, told) => {
+      const end = new FakeTransport(told);
+      ends.set(side, end);
+      return end;
+    },
+  );
+  return Object.assign(table, { core, client: ends.get('client')!, backend: ends.get('backend')! });
+}
+
+/** A table on which both ends have said hello, and nothing of it is left to read. */
+export function openTable(options: TableOptions = {}, ...clientSettings: [id: number, value: number][]): Table {
+  const table = layTable(options);
+  table.client.send(PREFACE, settings(...clientSettings));
+  table.backend.send(settings(), SETTINGS_ACK);
+  table.client.send(SETTINGS_ACK);
+  table.client.take();
+  table.backend.take();
+  return table;
+}
+
+/** Lets promises that are settled tell so, and what they have led to be written: the next turn of the event loop. */
+export async function settled(): Promise<void> {
+  await nextTurn();
+}
+
+export const typesOf = (frames: readonly SeenFrame[]): number[] => frames.map(({ type }) => type);
+export const dataOf = (frames: readonly SeenFrame[], id: number): Buffer =>
+  Buffer.concat(frames.filter((seen) => seen.type === DATA && seen.id === id).map(({ payload }) => payload));

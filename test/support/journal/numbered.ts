@@ -1,0 +1,38 @@
+import { bytes } from '../../../src/core/quantities/index.ts';
+import type { PodRecord } from '../../../src/resize/journal/record.ts';
+import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+
+export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
+
+/** A volume that shall have, and has, so many bytes. */
+export const volumeOf = (number: number): VolumeRecord => ({
+  policy: { kind: 'absolute', size: bytes(number) },
+  source: 'asked',
+  annotated: number % 2 === 0,
+  mount: { device: `0:${number}`, size: bytes(number) },
+});
+
+/** How many bytes a record's volume `cache` has. */
+export const numberIn = ({ volumes }: PodRecord): number => Number(volumes.get('cache')?.mount?.size ?? -1);
+
+/** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
+export function numbered(number: number, uid: string = podUid): PodRecord {
+  const to = bytes(number);
+  return {
+    podUid: uid,
+    sandboxId: `sandbox-${number}`,
+    transaction: {
+      id: `t${number}`,
+      startedAt: number,
+      steps: Array.from({ length: 20 }, (_, index) => ({
+        kind: 'volume',
+        volume: `v${index}`,
+        from: bytes(0),
+        to,
+      })),
+      undoing: number % 2 === 1,
+      highs: [{ cgroup: '/kubepods/pod', memoryHigh: 'max' }],
+    },
+    volumes: new Map([['cache', volumeOf(number)]]),
+  };
+}

@@ -1,0 +1,75 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, posix } from 'node:path';
+import { execa } from 'execa';
+import { NodeError, errnoOf, messageOf } from '../../../tools/download/errors.ts';
+
+/** What is built of a Go module, whose sources come from the Go module proxy. */
+export interface GoModule {
+  readonly path: string;
+  /** `v1.36.0` */
+  readonly version: string;
+  /** What the linker is told beside leaving out symbols, such as the version that a program says it has. */
+  readonly linking: string;
+  /** The programs' names, and their packages in the module: `./cmd/crictl`. */
+  readonly programs: Readonly<Record<string, string>>;
+  /** Those whose program is their tests. */
+  readonly testPrograms?: Readonly<Record<string, string>>;
+  /** The version of the modules that are released beside it: it requires them as `v0.0.0`, and has them in its own repository. */
+  readonly beside?: string;
+}
+
+/** The version of the Go toolchain; undefined where there is none. */
+export async function goToolchain(): Promise<string | undefined> {
+  try {
+    return (await execa('go', ['env', 'GOVERSION'])).stdout;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw new NodeError(`"go env GOVERSION" failed: ${messageOf(error)}; repair the Go toolchain or take it off PATH`);
+  }
+}
+
+/** Builds the programs into bin/ of a folder. Gives the versions of what went in. */
+export async function buildingPrograms(
+  { path, version, linking, programs, testPrograms = {}, beside }: GoModule,
+  folder: string,
+  toolchain: string,
+): Promise<Record<string, string>> {
+  const workspace = await mkdtemp(join(tmpdir(), 'cri-resize-shim-go-'));
+  const go = async (...args: string[]): Promise<string> => {
+    try {
+      const { stdout } = await execa('go', args, {
+        cwd: workspace,
+        stdin: 'ignore',
+        // A workspace file or flags of the machine must not change what is built.
+        env: { GOFLAGS: '-mod=mod', GOWORK: 'off', GO111MODULE: 'on', GOTOOLCHAIN: 'local', CGO_ENABLED: '0' },
+      });
+      return stdout;
+    } catch (error) {
+      const advice = `check that the Go module proxy can be reached and that ${toolchain} is new enough`;
+      throw new NodeError(`building ${path}: "go ${args.join(' ')}" failed; ${advice}\n${messageOf(error)}`);
+    }
+  };
+  const flags = (name: string, folderInModule: string): string[] => [
+    '-trimpath',
+    `-ldflags=-s -w ${linking}`,
+    '-o',
+    join(folder, 'bin', name),
+    posix.join(path, folderInModule),
+  ];
+  try {
+    await go('mod', 'init', 'programs');
+    if (beside !== undefined) {
+      const { GoMod } = JSON.parse(await go('mod', 'download', '-json', `${path}@${version}`)) as { GoMod: string };
+      const required = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
+      const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${beside}`);
+      await go('mod', 'edit', ...replacing);
+    }
+    await go('get', `${path}@${version}`);
+    for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, at));
+    for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, at));
+  } finally {
+    await rm(workspace, { recursive: true, force: true });
+  }
+  return { [path]: version, go: toolchain };
+}

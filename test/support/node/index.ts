@@ -1,0 +1,14 @@
+export { defaultMemoryBytes, runInNode } from './boot.ts';
+export type { CommandStdio, RunOptions, RunResult } from './boot.ts';
+export type { CriTools } from './cri-tools.ts';
+export { NodeError } from '../../../tools/download/errors.ts';
+export { detectHost, runOnHost } from './host.ts';
+export type { Host } from './host.ts';
+export { busyboxImage, busyboxLayer, dockerArchive, layerOf, pauseImage, standardImages } from './images.ts';
+export type { Image, ImageConfig } from './images.ts';
+export { containerdReleases, inits, packagedReleases, runtimes } from './parts.ts';
+export type { ContainerdRelease, Init, PackagedRelease, Runtime } from './parts.ts';
+export { prepareNode } from './prepare.ts';
+export type { NodeChoice, NodeParts } from './prepare.ts';
+export type { Progress } from '../../../tools/download/progress.ts';
+export type { TarEntry } from './tar.ts';

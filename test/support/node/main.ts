@@ -1,0 +1,152 @@
+import { rm, readdir } from 'node:fs/promises';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { runInNode, defaultMemoryBytes } from './boot.ts';
+import type { CommandStdio } from './boot.ts';
+import { NodeError } from '../../../tools/download/errors.ts';
+import { runOnHost } from './host.ts';
+import { containerdReleases, inits, runtimes } from './parts.ts';
+import type { ContainerdRelease, Init, Runtime } from './parts.ts';
+
+interface Flags {
+  readonly containerd: ContainerdRelease;
+  readonly runtime: Runtime;
+  readonly init: Init;
+  readonly host?: true;
+  readonly shell?: true;
+  readonly mem: number;
+  readonly timeout?: number;
+  readonly out?: string;
+}
+
+const progress = (line: string): void => void process.stderr.write(`node: ${line}\n`);
+
+function bytes(text: string): number {
+  const match = /^(\d+)([KMG])i?$/i.exec(text);
+  const power = { K: 10, M: 20, G: 30 }[(match?.[2] ?? '').toUpperCase()];
+  if (match?.[1] === undefined || power === undefined)
+    throw new InvalidArgumentError('write a number and M or G, such as 4G');
+  return Number(match[1]) * 2 ** power;
+}
+
+function seconds(text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new InvalidArgumentError('write a number of seconds above 0');
+  return value;
+}
+
+const program = new Command('node')
+  .description('Runs a command (default: a shell) in a test node: a real kernel with cgroup v2 and a real containerd.')
+  .addOption(new Option('--containerd <release>', 'which containerd').choices(containerdReleases).default('2.1'))
+  .addOption(new Option('--runtime <name>', 'which OCI runtime').choices(runtimes).default('runc'))
+  .addOption(new Option('--init <name>', 'what the first process is').choices(inits).default('plain'))
+  .option('--host', 'no node: run against the cgroup v2 and containerd of this machine')
+  .option('--shell', 'a shell on the terminal, after the command if there is one')
+  .option('--mem <size>', "the node's memory", bytes, defaultMemoryBytes)
+  .option('--timeout <seconds>', 'end the command after this time, with exit code 124', seconds)
+  .option('--out <folder>', 'keep what the command writes to $NODE_OUT in this folder')
+  .argument('[command...]', 'what to run, after --');
+
+const shell = ['/bin/sh', '-i'];
+
+/** What to run: a shell alone, the command alone, or the command and then a shell that has its exit code as $?. */
+function commandLine(command: readonly string[], wantShell: boolean): readonly string[] {
+  if (command.length === 0) return shell;
+  if (!wantShell) return command;
+  return ['/bin/sh', '-c', '"$@"; echo "exit code $?"; exec /bin/sh -i', 'sh', ...command];
+}
+
+function stdioFor(interactive: boolean): CommandStdio {
+  const { stdin, stdout, stderr } = process;
+  if (interactive && stdin.isTTY && stdout.isTTY) return 'terminal';
+  return stdin.isTTY ? { stdout, stderr } : { stdin, stdout, stderr };
+}
+
+/** The outside's wishes about colours and CI hold inside too. */
+function passedOn(): Record<string, string> {
+  return Object.fromEntries(
+    ['CI', 'NO_COLOR', 'FORCE_COLOR'].flatMap((name) => {
+      const value = process.env[name];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
+
+async function main(): Promise<number> {
+  program.parse();
+  const flags = program.opts<Flags>();
+  const command = commandLine(program.args, flags.shell === true);
+  const interactive = program.args.length === 0 || flags.shell === true;
+  if (flags.host) return failing(() => runOnHost(command, flags.out));
+  const ending = new AbortController();
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+  ] as const) {
+    process.once(signal, () => ending.abort(code));
+  }
+  watchNpm(ending);
+  const stdio = stdioFor(interactive);
+  if (stdio === 'terminal') process.stdin.setRawMode(true);
+  try {
+    return await failing(() => inNode(flags, command, stdio, ending.signal));
+  } catch (error) {
+    if (ending.signal.aborted) return Number(ending.signal.reason);
+    throw error;
+  } finally {
+    if (stdio === 'terminal') process.stdin.setRawMode(false);
+  }
+}
+
+async function inNode(
+  flags: Flags,
+  command: readonly string[],
+  stdio: CommandStdio,
+  signal: AbortSignal,
+): Promise<number> {
+  const result = await runInNode({
+    containerd: flags.containerd,
+    runtime: flags.runtime,
+    init: flags.init,
+    command,
+    env: passedOn(),
+    stdio,
+    memoryBytes: flags.mem,
+    progress,
+    signal,
+    ...(flags.timeout !== undefined && { timeoutMs: flags.timeout * 1000 }),
+    ...(flags.out !== undefined && { outDir: flags.out }),
+  });
+  if (result.timedOut) progress(`the command did not end within ${String(flags.timeout)} s`);
+  if (flags.out === undefined) await dropOrName(result.outDir, result.exitCode);
+  return result.exitCode;
+}
+
+/** A failure of the node, not of the command, is told in its own words; it has an exit code of its own. */
+async function failing(action: () => Promise<number>): Promise<number> {
+  try {
+    return await action();
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    progress(error.message);
+    return 70;
+  }
+}
+
+/** A failed command's folder has the logs; any other one that nobody asked for goes. */
+async function dropOrName(outDir: string, exitCode: number): Promise<void> {
+  if (exitCode === 0 || (await readdir(outDir)).length === 0) await rm(outDir, { recursive: true });
+  else progress(`exit code ${exitCode}; the node's logs are in ${outDir}`);
+}
+
+/** npm ends its shell on a signal but not the shell's child: then we are handed to another parent, and must end too. */
+function watchNpm(ending: AbortController): void {
+  if (process.env['npm_lifecycle_event'] === undefined) return;
+  const parent = process.ppid;
+  setInterval(() => {
+    if (process.ppid !== parent) ending.abort(143);
+  }, 250).unref();
+}
+
+// Not exitCode alone: a standard input that is still open would keep the process.
+process.exit(await main());

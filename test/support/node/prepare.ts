@@ -1,0 +1,71 @@
+import { join } from 'node:path';
+import { obtainCriTools } from './cri-tools.ts';
+import type { CriTools } from './cri-tools.ts';
+import { upstreamVersion } from './debian.ts';
+import { obtainParts } from './parts.ts';
+import type { ContainerdRelease, Init, Runtime } from './parts.ts';
+import { cacheRoot } from '../../../tools/download/places.ts';
+import { silent } from '../../../tools/download/progress.ts';
+import type { Progress } from '../../../tools/download/progress.ts';
+
+export interface NodeChoice {
+  readonly containerd: ContainerdRelease;
+  readonly runtime: Runtime;
+  /** `plain` when not given. */
+  readonly init?: Init;
+}
+
+/** Everything on disk that a boot needs. */
+export interface NodeParts extends NodeChoice {
+  readonly init: Init;
+  /** The versions that the packages really have, such as 2.1.9 for the release 2.1. */
+  readonly containerdVersion: string;
+  readonly runtimeVersion: string;
+  readonly kernelVersion: string;
+  readonly kernel: string;
+  readonly modules: string;
+  readonly applets: string;
+  readonly images: string;
+  readonly cniPlugins: string;
+  readonly runtimeProgram: string;
+  /** systemd's programs, units and libraries, where it is the first process. */
+  readonly systemd: string | undefined;
+  /** Folders with containerd, ctr, the runtime, crictl and critest, for PATH. */
+  readonly programs: readonly string[];
+  readonly criTools: CriTools;
+}
+
+/** Makes sure that all parts of the node are in the cache; quick when they are. */
+export async function prepareNode(choice: NodeChoice, progress: Progress = silent): Promise<NodeParts> {
+  const cache = cacheRoot();
+  const { init = 'plain' } = choice;
+  const [packaged, criTools] = await Promise.all([
+    obtainParts(cache, choice.containerd, choice.runtime, init, progress),
+    obtainCriTools(cache, progress),
+  ]);
+  if (!criTools.available) progress(criTools.reason);
+  const { kernel, tools, containerd, runtime, systemd } = packaged;
+  const program = choice.runtime === 'crun' ? 'crun' : 'runc';
+  const version = (versions: Readonly<Record<string, string>>, name: string): string =>
+    upstreamVersion(versions[name] ?? '');
+  return {
+    ...choice,
+    init,
+    systemd: systemd?.folder,
+    containerdVersion: version(containerd.versions, 'containerd'),
+    runtimeVersion: version(runtime.versions, program),
+    kernelVersion: version(kernel.versions, 'user-mode-linux'),
+    kernel: join(kernel.folder, 'bin/linux.uml'),
+    modules: join(kernel.folder, 'modules'),
+    applets: join(tools.folder, 'applets'),
+    images: join(tools.folder, 'images.tar'),
+    cniPlugins: join(tools.folder, 'cni'),
+    runtimeProgram: join(runtime.folder, 'bin', program),
+    programs: [
+      join(containerd.folder, 'bin'),
+      join(runtime.folder, 'bin'),
+      ...(criTools.available ? [join(criTools.part.folder, 'bin')] : []),
+    ],
+    criTools,
+  };
+}

@@ -1,0 +1,162 @@
+import { EventEmitter, once } from 'node:events';
+import { noLog } from '../../../src/observe/index.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { AskedPod, AskedResources } from '../../../src/resize/queue/request.ts';
+import type { Clock } from '../../../src/core/concurrency/clock.ts';
+import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
+import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import type { Resize } from '../../../src/resize/queue/resize.ts';
+import { type ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
+import type { ResizeOutcome, ResizePod } from '../../../src/resize/model/resize-request.ts';
+import type { ResizeRecord, ResizeStore } from '../../../src/resize/queue/records.ts';
+import type { ResizeState } from '../../../src/resize/model/resize-state.ts';
+import type { StepRecord } from '../../../src/resize/model/step.ts';
+
+/** What stands for the core, the journal's store and the clock, so that a test says what they do and when. */
+
+export const web: PodIdentity = { sandboxId: 'a'.repeat(64), uid: 'uid-web', namespace: 'default', name: 'web' };
+export const db: PodIdentity = { sandboxId: 'b'.repeat(64), uid: 'uid-db', namespace: 'default', name: 'db' };
+
+const keep: AskedResources = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
+export const resources = (limits: object, requests: object = {}): AskedResources => ({
+  limits: { ...keep.limits, ...limits },
+  requests: { ...keep.requests, ...requests },
+});
+export const asked = (memory: string, request = ''): AskedPod => ({
+  pod: keep,
+  containers: { app: resources({ memory }, { memory: request }) },
+  volumes: {},
+});
+
+const state = (memory: number): PodState => ({
+  memory: bytes(memory),
+  cpu: { quota: microseconds(50_000), period: microseconds(100_000) },
+  weight: undefined,
+  overhead: { memory: bytes(0), cpu: { quota: microseconds(0), period: microseconds(100_000) } },
+  containers: [
+    {
+      id: 'c'.repeat(64),
+      memory: bytes(memory),
+      cpu: { quota: 'max', period: microseconds(100_000) },
+    },
+  ],
+  volumes: [{ name: 'cache', size: bytes(4096) }],
+});
+export const stepRecord: StepRecord = {
+  step: { kind: 'pod-memory', from: bytes(1 << 28), to: bytes(1 << 27) },
+  at: 1.5,
+  ms: 0.25,
+};
+export const outcome: ResizeOutcome = { steps: [stepRecord], before: state(1 << 28), after: state(1 << 27) };
+
+type Arguments = Parameters<ResizePod>;
+
+/** One call of the core: it is under way until the test ends it. */
+export interface CoreCall {
+  readonly sandboxId: Arguments[0];
+  readonly desired: Arguments[1];
+  readonly options: Arguments[2];
+  succeed(withOutcome?: ResizeOutcome): void;
+  fail(error: unknown): void;
+}
+
+export class FakeCore {
+  /** Calls that no test has taken yet. */
+  readonly #calls: CoreCall[] = [];
+  readonly #events = new EventEmitter();
+
+  readonly resizePod: ResizePod = (sandboxId, desired, options) =>
+    new Promise((resolve, reject) => {
+      const succeed = (withOutcome = outcome): void => {
+        if (!options.dryRun) options.onStep?.(stepRecord);
+        resolve(withOutcome);
+      };
+      this.#calls.push({ sandboxId, desired, options, succeed, fail: reject });
+      this.#events.emit('call');
+    });
+
+  /** The next call that the core gets. */
+  async next(): Promise<CoreCall> {
+    for (;;) {
+      const call = this.#calls.shift();
+      if (call !== undefined) return call;
+      await once(this.#events, 'call');
+    }
+  }
+
+  get waiting(): number {
+    return this.#calls.length;
+  }
+}
+
+export class FakeClock implements Clock {
+  #now = 1_700_000_000_000;
+  #timers: { at: number; action: () => void }[] = [];
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(ms: number, action: () => void): () => void {
+    const timer = { at: this.#now + ms, action };
+    this.#timers.push(timer);
+    return () => (this.#timers = this.#timers.filter((other) => other !== timer));
+  }
+
+  /** Lets so much time pass; gives how many timers fired. */
+  pass(ms: number): number {
+    this.#now += ms;
+    const due = this.#timers.filter(({ at }) => at <= this.#now);
+    this.#timers = this.#timers.filter(({ at }) => at > this.#now);
+    for (const { action } of due) action();
+    return due.length;
+  }
+
+  /** Milliseconds to the next timer. */
+  get next(): number | undefined {
+    return this.#timers.length === 0 ? undefined : Math.min(...this.#timers.map(({ at }) => at)) - this.#now;
+  }
+}
+
+/** Keeps what JSON keeps. */
+export class FakeStore implements ResizeStore {
+  readonly kept = new Map<string, string>();
+  fault: Error | undefined;
+
+  persist(podUid: string, records: readonly ResizeRecord[]): Promise<void> {
+    if (this.fault !== undefined) return Promise.reject(this.fault);
+    if (records.length === 0) this.kept.delete(podUid);
+    else this.kept.set(podUid, JSON.stringify(records));
+    return Promise.resolve();
+  }
+
+  restore(): Promise<{ podUid: string; records: unknown[] }[]> {
+    return Promise.resolve(
+      [...this.kept].map(([podUid, text]) => ({ podUid, records: JSON.parse(text) as unknown[] })),
+    );
+  }
+}
+
+export function createResizes(parts: {
+  core: FakeCore;
+  clock: FakeClock;
+  store: FakeStore;
+  bounds?: Partial<ResizeBounds>;
+}): Resizes {
+  const { core, bounds = {}, ...others } = parts;
+  return new Resizes({ ...others, resizePod: core.resizePod, random: () => 0.5, log: noLog, bounds });
+}
+
+/** Resolves when a resize is in a state. */
+export async function reached(resizes: Resizes, id: string, wanted: ResizeState): Promise<Resize> {
+  const watch = resizes.watch();
+  try {
+    if (resizes.get(id).state === wanted) return resizes.get(id);
+    for await (const { resize, what } of watch) {
+      if (resize === id && what.kind === 'state' && what.state === wanted) return resizes.get(id);
+    }
+    throw new Error(`the watch ended before ${wanted}`);
+  } finally {
+    watch.end();
+  }
+}

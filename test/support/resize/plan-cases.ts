@@ -1,0 +1,169 @@
+import fc from 'fast-check';
+import { expect } from 'vitest';
+import { type CpuMax, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { cases } from '../property-cases.ts';
+import { containersSum, excess, needs, resources } from './pod-rules.ts';
+import { describeCase } from './pod-text.ts';
+import {
+  MI,
+  NO_VOLUMES,
+  PAGE,
+  PERIOD,
+  apply,
+  cpuLimit,
+  cpuSum,
+  memoryLimit,
+  memorySum,
+  podLimit,
+  podLimitKinds,
+  podState,
+  sizeOrMax,
+  volumeSizes,
+  wishes,
+} from './pods.ts';
+import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
+import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+import { plan } from '../../../src/resize/plan/steps.ts';
+import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
+import { reversed } from '../../../src/resize/plan/reversed.ts';
+
+/** Random resizes of random pods for the property tests: what is asked, what is planned, and what comes of each step. */
+
+/** A pod, what is asked of it, what is planned, and the pod before the first and after each step. */
+export class Case {
+  #steps: readonly Step[] | undefined;
+  #states: readonly PodState[] | undefined;
+
+  constructor(
+    readonly state: PodState,
+    readonly target: PodTarget,
+    /** What the caller's own call changes. */
+    readonly called?: ContainerWish,
+  ) {}
+
+  get steps(): readonly Step[] {
+    return (this.#steps ??= plan(this.state, this.target));
+  }
+
+  get states(): readonly PodState[] {
+    this.#states ??= this.steps.reduce(
+      (states, step) => {
+        states.push(apply(states.at(-1)!, step, (before) => this.#afterCall(before)));
+        return states;
+      },
+      [this.state],
+    );
+    return this.#states;
+  }
+
+  #afterCall(before: PodState): PodState {
+    const containers = this.called === undefined ? [] : [this.called];
+    return new Case(before, { containers, call: 'none', volumes: NO_VOLUMES }).end;
+  }
+
+  get end(): PodState {
+    return this.states.at(-1)!;
+  }
+
+  get containerSteps(): readonly ContainerStep[] {
+    return this.steps.filter((step) => step.kind === 'container');
+  }
+
+  print(): string {
+    const { containers = this.called === undefined ? [] : [this.called] } = this.target;
+    return describeCase(this.state, { ...this.target, containers }, this.steps);
+  }
+
+  [fc.toStringMethod](): string {
+    return this.print();
+  }
+}
+
+/** The pod's limits go with those of its containers, as when nobody asks for one. */
+export const derived: fc.Arbitrary<Case> = fc
+  .record({ state: podState, wanted: wishes, volumes: volumeSizes })
+  .map(({ state, wanted, volumes }) => {
+    const containers = wanted(state);
+    return new Case(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes });
+  });
+
+const podKind = fc.option(fc.constantFrom(...podLimitKinds), { nil: undefined, freq: 3 });
+
+/** The pod's limits are asked for: the sum of what its containers will have, more, less, none, or as they are. */
+export const asked: fc.Arbitrary<Case> = fc
+  .record({
+    state: podState,
+    wanted: wishes,
+    volumes: volumeSizes,
+    memoryKind: podKind,
+    cpuKind: podKind,
+    weight: fc.option(fc.constantFrom(39, 79).map(cpuWeight), { nil: undefined, freq: 2 }),
+  })
+  .map(({ state, wanted, volumes, memoryKind, cpuKind, weight }) => {
+    const containers = wanted(state);
+    const then = new Case(state, { containers, call: 'none', volumes }).end;
+    return new Case(state, {
+      ...(memoryKind && { memory: sizeOrMax(podLimit(memoryKind, memorySum(then), 64 * MI, PAGE)) }),
+      ...(cpuKind && { cpu: quotaOrMax(podLimit(cpuKind, Math.ceil(cpuSum(then)), 50_000, 1000)) }),
+      ...(weight && { weight }),
+      containers,
+      call: 'none',
+      volumes,
+    });
+  });
+
+const quotaOrMax = (quota: number): CpuMax => ({
+  quota: quota === Infinity ? 'max' : microseconds(quota),
+  period: PERIOD,
+});
+
+export const any = fc.oneof(derived, asked);
+
+/** Somebody else's update of one container, around which the shim keeps the pod's limit. */
+export const called: fc.Arbitrary<Case> = fc
+  .record({
+    state: podState,
+    index: fc.nat(9),
+    memory: fc.option(memoryLimit, { nil: undefined }),
+    cpu: fc.option(cpuLimit, { nil: undefined }),
+  })
+  .map(({ state, index, memory, cpu }) => {
+    const wish: ContainerWish = {
+      id: `c${index % state.containers.length}`,
+      ...(memory === undefined ? {} : { memory }),
+      ...(cpu === undefined ? {} : { cpu }),
+    };
+    return new Case(state, { ...podLimitsFor(state, [wish]), call: 'container', volumes: NO_VOLUMES }, wish);
+  });
+
+export function holds(numRuns: number, arbitrary: fc.Arbitrary<Case>, check: (found: Case) => void): void {
+  fc.assert(fc.property(arbitrary, check), cases(numRuns));
+}
+
+/** The states on the way back, from the end to the start. */
+export const undone = (end: PodState, steps: readonly Step[]): readonly PodState[] => {
+  const states = [end];
+  for (const step of [...steps].reverse()) {
+    if (step.kind !== 'runtime') states.push(apply(states.at(-1)!, reversed(step)));
+  }
+  return states;
+};
+
+/**
+ * No sum is above the pod's limit, with and without the pod's overhead, in any of the states. A pod that is over-committed
+ * from the start, or asked to be in the end: never further above than it was or shall be. One whose limit goes along with
+ * its containers does not come to be so.
+ */
+export function expectWithin(states: readonly PodState[], itsLimit: 'goes along' | 'is asked for'): void {
+  for (const resource of resources) {
+    for (const sum of [needs, containersSum]) {
+      const above = states.map((state) => excess(state, resource, sum));
+      const [first, last] = [above[0]!, above.at(-1)!];
+      const isOver = itsLimit === 'is asked for' || excess(states[0]!, resource) > 0;
+      const most = !isOver ? 0 : Math.max(0, first, last);
+      const at = above.findIndex((much) => much > most);
+      if (at !== -1) expect.fail(`${resource} is ${above[at]!} above the pod's limit after ${at} steps`);
+    }
+  }
+}

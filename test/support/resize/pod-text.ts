@@ -1,0 +1,38 @@
+import type { CpuMax } from '../../../src/core/quantities/index.ts';
+import { MI } from './pods.ts';
+import type { ContainerState, PodState } from '../../../src/sandbox/pod-state.ts';
+import { type Step, describeStep } from '../../../src/resize/model/step.ts';
+import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+
+/** A pod, what is asked of it and what is planned, as a person reads it: what a failed property prints. */
+export function describeCase(state: PodState, target: PodTarget, steps: readonly Step[]): string {
+  const { overhead } = state;
+  return [
+    '',
+    `pod: ${limits(state)}, overhead ${size(overhead.memory)} ${cpuText(overhead.cpu)}`,
+    ...state.containers.map((container) => `  ${container.id}: ${limits(container)}`),
+    ...state.volumes.map((volume) => `  volume ${volume.name}: ${size(volume.size)}`),
+    `target: ${limits(target)}`,
+    ...(target.containers ?? []).map((wish) => `  ${wish.id}: ${limits(wish)}`),
+    ...[...target.volumes].map(([name, to]) => `  volume ${name}: ${size(to)}`),
+    'steps:',
+    ...steps.map((step) => `  ${inMebibytes(describeStep(step))}`),
+    '',
+  ].join('\n');
+}
+
+function limits({ memory, cpu, shares }: Partial<ContainerState | ContainerWish>): string {
+  const parts = [
+    ...(memory === undefined ? [] : [`memory ${size(memory)}`]),
+    ...(cpu === undefined ? [] : [`cpu ${cpuText(cpu)}`]),
+    ...(shares === undefined ? [] : [`shares ${shares}`]),
+  ];
+  return parts.length === 0 ? 'as it is' : parts.join(', ');
+}
+
+const cpuText = ({ quota, period }: CpuMax): string => `${quota}/${period}`;
+
+const size = (value: number | 'max'): string =>
+  value !== 'max' && value > 0 && value % MI === 0 ? `${value / MI}Mi` : String(value);
+
+const inMebibytes = (text: string): string => text.replaceAll(/\d{7,}/g, (digits) => size(Number(digits)));

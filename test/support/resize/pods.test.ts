@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest';
+import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/index.ts';
+import { any, holds } from './plan-cases.ts';
+import { containersSum, excess, podDirection, resources } from './pod-rules.ts';
+import { compareLimits } from '../../../src/resize/model/compare.ts';
+
+// What the property tests of the plan prove is as much as their random pods have in them.
+
+test('the random pods have all that matters: every size, kind and direction', () => {
+  const seen = new Set<string>();
+  const way = (from: number | 'max', to: number | 'max'): string => {
+    const sign = Math.sign(compareLimits(to as Limit<Bytes>, from as Limit<Bytes>));
+    return sign === 0 ? 'same' : sign > 0 ? 'up' : 'down';
+  };
+  holds(4000, any, ({ state, end, steps, target }) => {
+    seen.add(`${state.containers.length} containers`);
+    seen.add(state.overhead.memory > 0 ? 'overhead' : 'no overhead');
+    for (const resource of resources) {
+      const over = excess(state, resource);
+      const isUnlimited = containersSum(state, resource) >= 2 ** 48;
+      const podIs =
+        over === -Infinity ? 'none' : isUnlimited ? 'below none' : over > 0 ? 'under' : over < 0 ? 'loose' : 'tight';
+      seen.add(`pod ${resource} ${podIs}`);
+      for (const step of steps) {
+        const direction = podDirection(step, resource);
+        if (direction !== undefined) seen.add(`pod ${resource} ${direction > 0 ? 'up' : 'down'}`);
+      }
+    }
+    for (const [index, { id, memory, cpu, shares: known }] of state.containers.entries()) {
+      const then = end.containers[index]!;
+      const rate = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
+      seen.add(`container memory ${way(memory, then.memory)}, cpu ${Math.sign(rate(then.cpu) - rate(cpu)) || 0}`);
+      if (known !== then.shares) seen.add('shares change');
+      if (!target.containers?.some((wish) => wish.id === id)) seen.add('a container is not asked about');
+    }
+    for (const [index, { size }] of state.volumes.entries())
+      seen.add(`volume ${way(size, end.volumes[index]!.size)}, pod memory ${way(state.memory, end.memory)}`);
+  });
+  const ways = ['up', 'down', 'same'];
+  const kinds = ['none', 'below none', 'under', 'loose', 'tight', 'up', 'down'];
+  expect([...seen]).toEqual(
+    expect.arrayContaining([
+      ...Array.from({ length: 10 }, (_, index) => `${index + 1} containers`),
+      'overhead',
+      'no overhead',
+      ...resources.flatMap((resource) => kinds.map((kind) => `pod ${resource} ${kind}`)),
+      ...ways.flatMap((memory) => [-1, 0, 1].map((cpu) => `container memory ${memory}, cpu ${cpu}`)),
+      'shares change',
+      'a container is not asked about',
+      // The matrix of the order: what a volume does while the pod's limit does something.
+      ...ways.flatMap((volume) => ways.map((memory) => `volume ${volume}, pod memory ${memory}`)),
+    ]),
+  );
+});

@@ -1,0 +1,228 @@
+import fc from 'fast-check';
+import {
+  type Bytes,
+  type CpuMax,
+  type Limit,
+  bytes,
+  cpuShares,
+  cpuWeight,
+  microseconds,
+} from '../../../src/core/quantities/index.ts';
+import type { ContainerState, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
+import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
+import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+
+/** Random pods for the property tests, and a pod on paper that steps are carried out on as the kernel would. */
+
+export const MI = 1024 * 1024;
+export const PAGE = 4096;
+export const PERIOD = microseconds(100_000);
+export const NO_OVERHEAD: PodState['overhead'] = {
+  memory: bytes(0),
+  cpu: { quota: microseconds(0), period: PERIOD },
+};
+export const NO_VOLUMES: PodTarget['volumes'] = new Map();
+
+/** What is asked for: mostly whole pages, sometimes decimal megabytes that the kernel rounds down. */
+export const memoryLimit: fc.Arbitrary<Limit<Bytes>> = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MI)) },
+  { weight: 2, arbitrary: fc.integer({ min: 1, max: 500 }).map((n) => bytes(n * 1_000_001)) },
+  { weight: 1, arbitrary: fc.constant('max' as const) },
+);
+
+/** The least quota, rates that fall on each other at different periods, thirds, and no limit. */
+export const cpuLimit: fc.Arbitrary<CpuMax> = fc.oneof(
+  { weight: 8, arbitrary: cpuOf(PERIOD) },
+  { weight: 1, arbitrary: cpuOf(microseconds(50_000)) },
+  { weight: 1, arbitrary: cpuOf(microseconds(30_000)) },
+);
+
+function cpuOf(period: CpuMax['period']): fc.Arbitrary<CpuMax> {
+  return fc.integer({ min: 0, max: 42 }).map((n): CpuMax => {
+    if (n === 42) return { quota: 'max', period };
+    return { quota: microseconds(Math.max(n * 2500, 1000)), period };
+  });
+}
+
+const shares = fc.integer({ min: 1, max: 8 }).map((n) => cpuShares(n * 256));
+
+const container = fc.record({
+  memory: memoryLimit,
+  cpu: cpuLimit,
+  shares: fc.option(shares, { nil: undefined, freq: 2 }),
+});
+
+const volumeSize = fc.oneof(
+  { weight: 3, arbitrary: fc.integer({ min: 1, max: 40 }).map((n) => bytes(n * 8 * MI)) },
+  { weight: 1, arbitrary: fc.integer({ min: 1, max: 300 }).map((n) => bytes(n * 1_000_001)) },
+);
+
+/** How a pod's limit stands to what its containers and its overhead need. */
+export const podLimitKinds = ['tight', 'loose', 'max', 'under'] as const;
+export type PodLimitKind = (typeof podLimitKinds)[number];
+
+const overhead: fc.Arbitrary<PodState['overhead']> = fc.constantFrom(
+  NO_OVERHEAD,
+  { memory: bytes(8 * MI), cpu: { quota: microseconds(2000), period: PERIOD } },
+  { memory: bytes(13_000_001), cpu: { quota: microseconds(1000), period: microseconds(30_000) } },
+);
+
+/**
+ * A pod as the kernel has it after somebody (kubelet) set it up: limits rounded to pages, and the pod's limit the sum of
+ * what was asked, more than that, less, or none.
+ */
+export const podState: fc.Arbitrary<PodState> = fc
+  .record({
+    asked: fc.array(container, { minLength: 1, maxLength: 10 }),
+    memoryKind: fc.constantFrom(...podLimitKinds),
+    cpuKind: fc.constantFrom(...podLimitKinds),
+    overhead,
+    sizes: fc.array(volumeSize, { maxLength: 3 }),
+  })
+  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes }) => {
+    const containers = asked.map(
+      ({ shares: known, ...limits }, index): ContainerState => ({
+        id: `c${index}`,
+        ...limits,
+        ...(known === undefined ? {} : { shares: known }),
+      }),
+    );
+    const volumes = sizes.map((size, index): VolumeState => ({ name: `v${index}`, size: upToPages(size) }));
+    const pod: PodState = {
+      memory: 'max',
+      cpu: { quota: 'max', period: PERIOD },
+      weight: cpuWeight(39),
+      overhead: extra,
+      containers,
+      volumes,
+    };
+    const quota = podLimit(cpuKind, Math.ceil(cpuSum(pod)), 50_000, 1000);
+    return {
+      ...pod,
+      memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MI, PAGE))),
+      cpu: { quota: quota === Infinity ? ('max' as const) : microseconds(quota), period: PERIOD },
+      containers: containers.map((entry) => ({ ...entry, memory: inPages(entry.memory) })),
+    };
+  });
+
+/** `more` than the sum when it is loose, three quarters of it when it is under, and finite then whatever the sum. */
+export function podLimit(kind: PodLimitKind, sum: number, more: number, least: number): number {
+  switch (kind) {
+    case 'tight':
+      return sum;
+    case 'loose':
+      return sum + more;
+    case 'max':
+      return Infinity;
+    case 'under':
+      return sum === Infinity ? more : Math.max(Math.floor((sum * 3) / 4), least);
+  }
+}
+
+/** What is asked of each container, or of none; by the order of the pod's containers. */
+const anyWishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+  .array(
+    fc.record({
+      memory: fc.option(memoryLimit, { nil: undefined, freq: 2 }),
+      cpu: fc.option(cpuLimit, { nil: undefined, freq: 2 }),
+      shares: fc.option(shares, { nil: undefined, freq: 2 }),
+    }),
+    { minLength: 1, maxLength: 10 },
+  )
+  .map(
+    (list) => (state: PodState) =>
+      list.slice(0, state.containers.length).map(
+        ({ memory, cpu, shares: wanted }, index): ContainerWish => ({
+          id: `c${index}`,
+          ...(memory === undefined ? {} : { memory }),
+          ...(cpu === undefined ? {} : { cpu }),
+          ...(wanted === undefined ? {} : { shares: wanted }),
+        }),
+      ),
+  );
+
+/** The containers trade their limits with each other: the pod has the same as before. */
+const trades: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+  .record({ memory: fc.nat(9), cpu: fc.nat(9) })
+  .map((by) => ({ containers }: PodState) => {
+    const other = (index: number) => containers[index % containers.length]!;
+    return containers.map(({ id }, index) => ({
+      id,
+      memory: other(index + by.memory).memory,
+      cpu: other(index + by.cpu).cpu,
+    }));
+  });
+
+export const wishes = fc.oneof({ weight: 5, arbitrary: anyWishes }, { weight: 1, arbitrary: trades });
+
+/** Explicit sizes for some of a pod's volumes. */
+export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
+  .array(fc.option(volumeSize, { nil: undefined, freq: 3 }), { maxLength: 3 })
+  .map(
+    (list) =>
+      new Map(list.flatMap((size, index): [string, Bytes][] => (size === undefined ? [] : [[`v${index}`, size]]))),
+  );
+
+/** What the kernel has of a limit that was written: whole pages of it. */
+export const inPages = (limit: Limit<Bytes>): Limit<Bytes> => (limit === 'max' ? 'max' : bytes(limit - (limit % PAGE)));
+
+/** What a tmpfs of this size has: the kernel rounds up. */
+export const upToPages = (size: Bytes): Bytes => bytes(Math.ceil(size / PAGE) * PAGE);
+
+export const sizeOrMax = (size: number): Limit<Bytes> => (size === Infinity ? 'max' : bytes(size));
+
+/** Bytes; Infinity when a container has no limit. */
+export const memorySum = (state: PodState): number =>
+  state.containers.reduce<number>(
+    (all, { memory }) => all + (memory === 'max' ? Infinity : memory),
+    state.overhead.memory,
+  );
+
+/** Microseconds in each {@link PERIOD}, fractions and all; Infinity when a container has no limit. */
+export const cpuSum = (state: PodState): number =>
+  // Counted in thirds, which are whole numbers at each of the periods.
+  [state.overhead.cpu, ...state.containers.map(({ cpu }) => cpu)].reduce(
+    (all, { quota, period }) => all + (quota === 'max' ? Infinity : quota * ((3 * PERIOD) / period)),
+    0,
+  ) / 3;
+
+/** Carries one step out on paper; `update` is what the runtime's call does. */
+export function apply(state: PodState, step: Step, update: (state: PodState) => PodState = same): PodState {
+  switch (step.kind) {
+    case 'runtime':
+      return update(state);
+    case 'container':
+      return {
+        ...state,
+        containers: state.containers.map((entry) => (entry.id === step.id ? updated(entry, step) : entry)),
+      };
+    case 'pod-memory':
+      return { ...state, memory: inPages(step.to) };
+    case 'pod-cpu':
+      return { ...state, cpu: step.to };
+    case 'pod-weight':
+      return { ...state, weight: step.to };
+    case 'pod-unified':
+      return state;
+    case 'volume':
+      return {
+        ...state,
+        volumes: state.volumes.map((volume) =>
+          volume.name === step.volume ? { ...volume, size: upToPages(step.to) } : volume,
+        ),
+      };
+  }
+}
+
+const same = (state: PodState): PodState => state;
+
+/** What an update makes of a container's values. */
+export const updated = (
+  entry: ContainerState,
+  { memory, cpu, shares: wanted }: Omit<ContainerStep, 'kind' | 'id'>,
+): ContainerState => ({
+  ...entry,
+  ...(memory && { memory: inPages(memory.to) }),
+  ...(cpu && { cpu: cpu.to }),
+  ...(wanted && { shares: wanted.to }),
+});

@@ -1,0 +1,79 @@
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { timed } from '../download/progress.ts';
+import { makeDeb } from './deb.ts';
+import { makeExecutable } from './executable.ts';
+import { factsOf } from './facts.ts';
+import { pinnedNode } from './node-binary.ts';
+import { writeFolderSbom, writeSbomWithNode } from './sbom.ts';
+import { makeTree } from './tree.ts';
+
+/**
+ * npm run package: what is installed on a node, for this machine's architecture: a folder with all that the program needs but Node, a .deb
+ * of it, a single executable with Node in it, and what they are made of (CycloneDX).
+ */
+const { to, only } = new Command('package')
+  .description(
+    'Makes what is installed on a node: a folder, a .deb and a single executable, and lists of what they are made of.',
+  )
+  .option('--to <folder>', 'where they go (default: dist/packages); of --only tree the folder itself')
+  .addOption(new Option('--only <kind>', 'make that, with its list').choices(['tree', 'deb', 'executable']))
+  .parse()
+  .opts<{ readonly to?: string; readonly only?: 'tree' | 'deb' | 'executable' }>();
+const facts = factsOf();
+const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
+const progress = (line: string): void => void process.stderr.write(`package: ${line}\n`);
+// Whoever makes a package: everybody may read what is in it.
+process.umask(0o022);
+
+const executable = `${name}-executable`;
+
+switch (only) {
+  case undefined: {
+    const target = targetFolder();
+    // The executable is made anew when it is not what it should be.
+    for (const old of readdirSync(target))
+      if (!old.startsWith(executable)) rmSync(join(target, old), { recursive: true, force: true });
+    const made = [...(await packFolder(target)), ...(await packExecutable(target))];
+    for (const file of made) process.stdout.write(`${file}\n`);
+    break;
+  }
+  case 'deb':
+    for (const file of await packFolder(targetFolder())) process.stdout.write(`${file}\n`);
+    break;
+  case 'executable':
+    for (const file of await packExecutable(targetFolder())) process.stdout.write(`${file}\n`);
+    break;
+  case 'tree':
+    await makeTree(facts, to === undefined ? join(targetFolder(), name) : resolve(to));
+    break;
+}
+
+function targetFolder(): string {
+  const target = resolve(to ?? join(facts.root, 'dist/packages'));
+  mkdirSync(target, { recursive: true });
+  return target;
+}
+
+async function packFolder(target: string): Promise<readonly string[]> {
+  const tree = join(target, name);
+  await makeTree(facts, tree);
+  const sbom = join(target, `${name}.cdx.json`);
+  await timed(progress, 'what the folder is made of', () => writeFolderSbom(facts, sbom));
+  const node = pinnedNode(facts.root, facts.arch);
+  if (node === undefined) {
+    progress(`no .deb: npm has no Node for ${facts.arch}`);
+    return [tree, sbom];
+  }
+  const debSbom = join(target, `${name}-deb.cdx.json`);
+  await timed(progress, 'what the .deb is made of', () => writeSbomWithNode(facts, node, debSbom));
+  const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, node, sbom: debSbom, target }));
+  return [tree, sbom, deb, debSbom];
+}
+
+async function packExecutable(target: string): Promise<readonly string[]> {
+  const made = await makeExecutable(facts, join(target, executable), progress);
+  if (made === undefined) progress(`no single executable: npm has no Node for ${facts.arch}`);
+  return made ?? [];
+}
