@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 import { ResizeClient } from './client.ts';
 import { type Invocation, readCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
