@@ -44,7 +44,7 @@ const common = {
   bundle: true,
   platform: 'node',
   format: 'esm',
-  target: 'node20',
+  target: 'node24',
   sourcemap: 'linked',
   logLevel: 'warning',
   // CommonJS dependencies inside an ESM bundle need a require of their own.

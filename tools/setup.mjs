@@ -1,4 +1,7 @@
-// What every command needs before it can start: the locked dependencies and a current build. Quick when nothing changed.
+// Installs the locked dependencies and builds, which every command needs before it starts. Quick when nothing changed.
+// The Node that starts this may be older than the one that the lockfile pins and that everything else runs on: no syntax
+// and no function here that is newer than Node 18. npm puts node_modules/.bin first in PATH, where the pinned one is. A shell
+// remembers where it found `node` before that, so the commands in package.json go on with `env node`, which looks again.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -6,22 +9,28 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+/** As package.json says it (engines). */
+const OLDEST = 24;
 const quiet = process.argv.includes('--quiet');
 const say = (text) => quiet || process.stderr.write(`setup: ${text}\n`);
 
 function run(what, command, args) {
   const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', quiet ? 'ignore' : 2, 2] });
-  if (result.status !== 0) {
-    process.stderr.write(
-      `setup: ${what} failed: ${command} ${args.join(' ')}: ${result.error?.message ?? `exit code ${result.status}`}\n`,
-    );
-    process.exit(1);
-  }
+  if (result.status !== 0)
+    fail(`${what} failed: ${command} ${args.join(' ')}: ${result.error?.message ?? `exit code ${result.status}`}`);
 }
 
-/** The names and contents of everything that a step reads: the step runs again when it changes. */
+function fail(text) {
+  process.stderr.write(`setup: ${text.trim()}\n`);
+  process.exit(1);
+}
+
+/**
+ * The names and contents of everything that a step reads: the step runs again when it changes. The version of this Node is
+ * no part of it, since the first run and the second one may have different ones.
+ */
 function fingerprint(paths) {
-  const hash = createHash('sha256').update(process.version);
+  const hash = createHash('sha256').update(process.arch);
   const visit = (path) => {
     for (const entry of readdirSync(path, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const child = join(path, entry.name);
@@ -40,6 +49,18 @@ function fingerprint(paths) {
   return hash.digest('hex');
 }
 
+/** The pinned Node, or the one that runs this where npm has none for the architecture. Ends with a message if it is too old. */
+function nodeProgram() {
+  const pinned = join(root, 'node_modules/.bin/node');
+  const program = existsSync(pinned) ? pinned : process.execPath;
+  const { status, stdout, stderr } = spawnSync(program, ['--version'], { encoding: 'utf8' });
+  const remedy = /libatomic/.test(stderr) ? ': install libatomic1' : '';
+  if (status !== 0) fail(`${program} does not start${remedy}: ${stderr}`);
+  const major = Number(/^v(\d+)/.exec(stdout)?.[1]);
+  if (major < OLDEST) fail(`${program} is Node ${stdout.trim()}: install Node ${OLDEST} or later`);
+  return program;
+}
+
 function once(what, stamp, print, action) {
   const file = join(root, stamp);
   if (existsSync(file) && readFileSync(file, 'utf8') === print) return;
@@ -52,11 +73,16 @@ function once(what, stamp, print, action) {
 }
 
 once('installing dependencies', 'node_modules/.setup-stamp', fingerprint(['package-lock.json']), () =>
-  run('installing dependencies', 'npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']),
+  // Without engine-strict: npm may run on an older Node here, and what it installs runs on the pinned one.
+  run('installing dependencies', 'npm', [
+    ...['ci', '--ignore-scripts', '--include=optional', '--engine-strict=false'],
+    ...['--no-audit', '--no-fund', '--loglevel=error'],
+  ]),
 );
+const node = nodeProgram();
 once(
   'building',
   'dist/.setup-stamp',
   fingerprint(['package-lock.json', 'package.json', 'src', 'test', 'bench', 'demo', 'tools', 'proto']),
-  () => run('building', process.execPath, ['tools/build.mjs']),
+  () => run('building', node, ['tools/build.mjs']),
 );

@@ -69,7 +69,7 @@ export class Follower {
       this.wake();
     });
     this.process.stderr.setEncoding('utf8').on('data', (chunk: string) => (this.errors += chunk));
-    this.process.on('close', () => {
+    this.process.nodeChildProcess.on('close', () => {
       this.ended = true;
       this.wake();
     });

@@ -13,7 +13,7 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl uninstall': 'test/e2e/install/install.test.ts, on a node with systemd',
-  'node dist/cri-resize-shim.js': 'every test in test/e2e starts it like this, with flags',
+  './node_modules/.bin/node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
 };
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';

@@ -122,7 +122,7 @@ function main(): void {
       process.exit(0);
     }
   });
-  worker.on('error', (error) => fail(Atomics.load(progress, 0), String(error.stack)));
+  worker.on('error', (error: Error) => fail(Atomics.load(progress, 0), String(error.stack)));
 }
 
 function number(text: string | undefined, otherwise: number): number {

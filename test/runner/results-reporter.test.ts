@@ -118,8 +118,8 @@ test('with a test name pattern, other tests are not part of the run', async () =
       describe('of two', () => { test('this', () => {}); test('that', () => {}); });
       test.skip('of two this is left out', () => {});`,
   };
-  expect(await run(files, '--testNamePattern=two that')).toEqual({ passed: 1, failures: [] });
-  expect(await run(files, '--testNamePattern=two this')).toEqual({
+  expect(await run(files, '--testNamePattern=two > that')).toEqual({ passed: 1, failures: [] });
+  expect(await run(files, '--testNamePattern=two (> )?this')).toEqual({
     passed: 1,
     failures: [{ name: 'some.test.ts: of two this is left out', what: 'was skipped' }],
   });

@@ -35,7 +35,7 @@ const LINES = 24;
  * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it writes Results as
  * JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was skipped or never ran counts as failed,
  * because it proves nothing. So do errors outside of tests, and a run without tests. With a test name pattern, tests that do not match
- * are not part of the run.
+ * are not part of the run; vitest matches it with the names of suites and test, separated by ` > `.
  */
 export default class ResultsReporter implements Reporter {
   #results = '';
@@ -94,20 +94,13 @@ export default class ResultsReporter implements Reporter {
 function resultsOf(modules: readonly TestModule[], pattern: RegExp | undefined): Results {
   const tests = modules
     .flatMap(({ children }) => [...children.allTests()])
-    .filter((test) => pattern === undefined || pattern.test(fullNameOf(test)));
+    .filter((test) => pattern === undefined || pattern.test(test.fullName));
   const passed = tests.filter((test) => test.result().state === 'passed').length;
   const failures = [
     ...modules.flatMap(outsideOfTests),
     ...tests.filter((test) => test.result().state !== 'passed').map(failureOf),
   ];
   return { passed, failures };
-}
-
-/** As vitest matches it with a test name pattern: the names of the suites and of the test, separated by spaces. */
-function fullNameOf({ name, parent }: TestCase): string {
-  const names = [name];
-  for (let suite = parent; suite.type === 'suite'; suite = suite.parent) names.unshift(suite.name);
-  return names.join(' ');
 }
 
 /** Errors of a file that could not be loaded, and of hooks before or after all tests. */

@@ -20,7 +20,7 @@ export async function buildProgram(): Promise<string> {
     bundle: true,
     platform: 'node',
     format: 'esm',
-    target: 'node20',
+    target: 'node24',
     external: ['koffi'],
     logLevel: 'error',
     banner: {

@@ -24,7 +24,7 @@ export class PaperNode {
     procRoot: join(this.folder, 'proc'),
     systemdFolder: join(this.folder, 'systemd'),
     kernel: '6.1.0-18-amd64',
-    nodeVersion: '20.19.0',
+    nodeVersion: '26.10.0',
     uid: 0,
   };
   readonly #path = process.env['PATH'];

@@ -233,6 +233,8 @@ export class FakeRuntime {
   }
 
   async close(): Promise<void> {
+    // Reading what is there opens the folder too.
+    await this.context.journal.restored();
     await (await this.journal).close();
     this.backend.close();
     this.#server.forceShutdown();

@@ -1,21 +1,16 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { copyFile, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { cacheRoot } from '../download/places.ts';
 import { type Progress, timed } from '../download/progress.ts';
 import type { Facts } from './facts.ts';
-import { type NodeBinary, nodeIntegrity, obtainNode } from './node-binary.ts';
-import { writeExecutableSbom } from './sbom.ts';
+import { type NodeBinary, pinnedNode } from './node-binary.ts';
+import { writeSbomWithNode } from './sbom.ts';
 
 /** Raised when what is here makes something else of the same. */
-const REVISION = 1;
-
-// What Node looks for in its own file (single executable applications).
-const RESOURCE = 'NODE_SEA_BLOB';
-const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
+const REVISION = 2;
 
 /**
  * Makes the single executable: Node's own file with both programs and all that they read put into it; and the list of what it is made
@@ -27,20 +22,19 @@ export async function makeExecutable(
   target: string,
   progress: Progress,
 ): Promise<readonly string[] | undefined> {
-  const integrity = nodeIntegrity(facts.arch);
-  if (integrity === undefined) return undefined;
+  const node = pinnedNode(facts.root, facts.arch);
+  if (node === undefined) return undefined;
   const main = join(facts.root, 'dist/executable.cjs');
   const assets = await assetsOf(facts);
   const print = fingerprint([main, join(facts.root, 'package-lock.json'), ...Object.values(assets)], {
-    ...{ integrity, revision: REVISION, names: Object.keys(assets) },
+    ...{ integrity: node.integrity, revision: REVISION, names: Object.keys(assets) },
   });
   const [sbom, stamp] = [`${target}.cdx.json`, `${target}.stamp`];
   const isThere = [target, sbom, stamp].every((file) => existsSync(file));
   if (!isThere || readFileSync(stamp, 'utf8') !== stampOf(print, target)) {
     rmSync(stamp, { force: true });
-    const node = await obtainNode(cacheRoot(), facts.arch, progress);
-    await timed(progress, 'the single executable', () => putTogether(facts, { node, main, assets, target }));
-    await timed(progress, 'what it is made of', () => writeExecutableSbom(facts, node, sbom));
+    await timed(progress, 'the single executable', () => putTogether({ node, main, assets, target }));
+    await timed(progress, 'what it is made of', () => writeSbomWithNode(facts, node, sbom));
     writeFileSync(stamp, stampOf(print, target));
   }
   return [target, sbom];
@@ -56,19 +50,18 @@ interface Ingredients {
   readonly target: string;
 }
 
-async function putTogether({ root }: Facts, { node, main, assets: own, target }: Ingredients): Promise<void> {
+async function putTogether({ node, main, assets: own, target }: Ingredients): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'executable-'));
   // Moved there whole: whoever runs the one that is there goes on with it.
   const draft = `${target}.${process.pid}`;
   try {
-    const [config, blob] = [join(folder, 'sea.json'), join(folder, 'sea.blob')];
+    const config = join(folder, 'sea.json');
     const assets = { ...own, 'node/LICENSE': node.license };
     // Compiled beforehand it serves earlier.
-    const settings = { main, output: blob, assets, useCodeCache: true, disableExperimentalSEAWarning: true };
+    const settings = { main, output: draft, assets, useCodeCache: true, disableExperimentalSEAWarning: true };
     writeFileSync(config, JSON.stringify(settings));
-    await execa(node.program, ['--experimental-sea-config', config]);
-    await copyFile(node.program, draft);
-    await execa(join(root, 'node_modules/.bin/postject'), [draft, RESOURCE, blob, '--sentinel-fuse', FUSE]);
+    // Puts them into a copy of the Node that runs this command.
+    await execa(node.program, ['--build-sea', config]);
     renameSync(draft, target);
   } finally {
     rmSync(draft, { force: true });

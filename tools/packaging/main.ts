@@ -5,7 +5,8 @@ import { timed } from '../download/progress.ts';
 import { makeDeb } from './deb.ts';
 import { makeExecutable } from './executable.ts';
 import { factsOf } from './facts.ts';
-import { writeFolderSbom } from './sbom.ts';
+import { pinnedNode } from './node-binary.ts';
+import { writeFolderSbom, writeSbomWithNode } from './sbom.ts';
 import { makeTree } from './tree.ts';
 
 /**
@@ -60,12 +61,19 @@ async function packFolder(target: string): Promise<readonly string[]> {
   await makeTree(facts, tree);
   const sbom = join(target, `${name}.cdx.json`);
   await timed(progress, 'what the folder is made of', () => writeFolderSbom(facts, sbom));
-  const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, sbom, target }));
-  return [tree, deb, sbom];
+  const node = pinnedNode(facts.root, facts.arch);
+  if (node === undefined) {
+    progress(`no .deb: npm has no Node for ${facts.arch}`);
+    return [tree, sbom];
+  }
+  const debSbom = join(target, `${name}-deb.cdx.json`);
+  await timed(progress, 'what the .deb is made of', () => writeSbomWithNode(facts, node, debSbom));
+  const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, node, sbom: debSbom, target }));
+  return [tree, sbom, deb, debSbom];
 }
 
 async function packExecutable(target: string): Promise<readonly string[]> {
   const made = await makeExecutable(facts, join(target, executable), progress);
-  if (made === undefined) progress(`no single executable: no Node is known for ${facts.arch}`);
+  if (made === undefined) progress(`no single executable: npm has no Node for ${facts.arch}`);
   return made ?? [];
 }

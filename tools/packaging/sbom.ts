@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import type { Facts } from './facts.ts';
-import { NODE_VERSION, type NodeBinary } from './node-binary.ts';
+import type { NodeBinary } from './node-binary.ts';
 
 interface Component {
   readonly 'bom-ref': string;
@@ -20,13 +20,13 @@ interface Sbom {
   readonly dependencies: readonly Dependency[];
 }
 
-/** Of the folder and the .deb. */
+/** Writes what the folder is made of. */
 export async function writeFolderSbom(facts: Facts, target: string): Promise<void> {
   write(await programSbom(facts), target);
 }
 
-/** Of the single executable: the same, and Node. */
-export async function writeExecutableSbom(facts: Facts, node: NodeBinary, target: string): Promise<void> {
+/** Writes what the .deb and the single executable are made of: the program and Node. */
+export async function writeSbomWithNode(facts: Facts, node: NodeBinary, target: string): Promise<void> {
   const [program, component] = [await programSbom(facts), await nodeComponent(node)];
   const own = program.metadata.component['bom-ref'];
   const withNode = ({ ref, dependsOn }: Dependency): Dependency =>
@@ -38,19 +38,19 @@ export async function writeExecutableSbom(facts: Facts, node: NodeBinary, target
 const write = (sbom: Sbom, target: string): void => writeFileSync(target, `${JSON.stringify(sbom, null, 2)}\n`);
 
 /** Node with its own parts, by its own word, and the name under which faults in it are told (CPE). */
-async function nodeComponent({ program, package: name, integrity }: NodeBinary): Promise<Component> {
+async function nodeComponent({ program, package: name, version, integrity }: NodeBinary): Promise<Component> {
   const { stdout } = await execa(program, ['--print', 'JSON.stringify(process.versions)']);
   const versions = JSON.parse(stdout) as Readonly<Record<string, string>>;
-  const ref = `pkg:npm/${name}@${NODE_VERSION}`;
+  const ref = `pkg:npm/${name}@${version}`;
   // The first is itself; `modules` and `napi` are versions of interfaces.
   const parts = Object.entries(versions).filter(([part]) => !['node', 'modules', 'napi'].includes(part));
   return {
-    ...{ 'bom-ref': ref, type: 'platform', name: 'node', version: NODE_VERSION, purl: ref },
-    cpe: `cpe:2.3:a:nodejs:node.js:${NODE_VERSION}:*:*:*:*:*:*:*`,
+    ...{ 'bom-ref': ref, type: 'platform', name: 'node', version, purl: ref },
+    cpe: `cpe:2.3:a:nodejs:node.js:${version}:*:*:*:*:*:*:*`,
     hashes: [{ alg: 'SHA-512', content: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') }],
     licenses: [{ license: { name: 'MIT, and those of its parts' } }],
-    components: parts.map(([part, version]) => ({
-      ...{ 'bom-ref': `${ref}#${part}`, type: 'library', name: part, version },
+    components: parts.map(([part, release]) => ({
+      ...{ 'bom-ref': `${ref}#${part}`, type: 'library', name: part, version: release },
     })),
   };
 }

@@ -6,7 +6,7 @@ import { type Runtime, askRuntime } from './asked-runtime.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { findKubelet } from './kubelet.ts';
 import type { Node } from './node.ts';
-import { isAtLeast, numbersOf } from './release.ts';
+import { isAtLeast } from './release.ts';
 import { socketOf } from './site.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
@@ -48,12 +48,10 @@ function checkUser({ uid }: Node): Promise<Finding> {
 /** The versions that package.json requires (engines). */
 function checkNodeVersion({ nodeVersion }: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('node');
-  const [major = 0] = numbersOf(nodeVersion);
-  const fits = major === 20 ? isAtLeast(nodeVersion, '20.19.0') : isAtLeast(nodeVersion, '22.12.0');
   return Promise.resolve(
-    fits
+    isAtLeast(nodeVersion, '24.0.0')
       ? ok(`Node ${nodeVersion}`)
-      : failed(`Node ${nodeVersion} is too old`, 'install Node 20.19 or later of 20, or 22.12 or later'),
+      : failed(`Node ${nodeVersion} is too old`, 'install Node 24 or later'),
   );
 }
 

@@ -22,7 +22,7 @@ export interface Node {
   readonly systemdFolder: string;
   /** Kernel release: `6.1.0-18-amd64`. */
   readonly kernel: string;
-  /** Version of Node: `20.19.0`. */
+  /** Node's version: `26.10.0`. */
   readonly nodeVersion: string;
   /** User id of the process; 0 is root. */
   readonly uid: number;

@@ -1,12 +1,21 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { OWN_NODE, programFiles } from './program-files.ts';
+import { OWN_NODE, pinnedNodeOf, programFiles } from './program-files.ts';
 
 /** The forms of the program that can be installed. */
 export type Program =
-  /** A built checkout or the self-contained folder. `node` starts the installed program; `arch` as process.arch. */
-  | { readonly kind: 'folder'; readonly folder: string; readonly node: string; readonly arch: string }
-  /** The single executable: Node, both programs and their dependencies. */
+  /**
+   * A checkout that is built, or the self-contained folder. `node` is what starts it once it is in place, `nodeFrom` a Node that is copied
+   * there although the folder has it elsewhere, `arch` as process.arch.
+   */
+  | {
+      readonly kind: 'folder';
+      readonly folder: string;
+      readonly node: string;
+      readonly nodeFrom?: string;
+      readonly arch: string;
+    }
+  /** The single executable: Node with both programs in it, and all that they need. */
   | { readonly kind: 'executable'; readonly file: string };
 
 /** A file of an installed program with its source, or a symbolic link with its target. */
@@ -22,7 +31,8 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
   switch (program.kind) {
     case 'folder': {
       const files = await programFiles(program.folder, program.arch);
-      return files.map((path) => ({ path, from: join(program.folder, path) }));
+      const copied = files.map((path) => ({ path, from: join(program.folder, path) }));
+      return program.nodeFrom === undefined ? copied : [...copied, { path: OWN_NODE, from: program.nodeFrom }];
     }
     case 'executable':
       return [
@@ -33,9 +43,20 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
   }
 }
 
-/** The Node that starts the installed program: the one in its folder if there is one, otherwise the one that runs this process. */
-export const nodeProgramOf = (folder: string, to: string): string =>
-  existsSync(join(folder, OWN_NODE)) ? join(to, OWN_NODE) : process.execPath;
+/**
+ * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one. If the one runs us that npm
+ * has installed into a checkout, a copy of it: npm removes and installs it again, and the unit does not see a checkout in /tmp.
+ * Otherwise the one that runs us.
+ */
+export function nodeProgramOf(
+  folder: string,
+  to: string,
+  running = process.execPath,
+): { readonly node: string; readonly nodeFrom?: string } {
+  const own = join(to, OWN_NODE);
+  if (existsSync(join(folder, OWN_NODE))) return { node: own };
+  return running === join(folder, pinnedNodeOf(process.arch)) ? { node: own, nodeFrom: running } : { node: running };
+}
 
 /** The source of a program. */
 export const originOf = (program: Program): string => (program.kind === 'folder' ? program.folder : program.file);

@@ -25,13 +25,14 @@ const ownFolder = (): string => dirname(dirname(realpathSync(process.argv[1] ?? 
 export function thisProgram(to: string): Program {
   if (isSea()) return { kind: 'executable', file: process.execPath };
   const folder = ownFolder();
-  return { kind: 'folder', folder, node: nodeProgramOf(folder, to), arch: process.arch };
+  return { kind: 'folder', folder, ...nodeProgramOf(folder, to), arch: process.arch };
 }
 
 /** Size of the program in bytes, including its own Node if it has one. */
 function programBytes(): number {
   if (isSea()) return statSync(process.execPath).size;
-  return FOLDER_BYTES + (statSync(join(ownFolder(), OWN_NODE), { throwIfNoEntry: false })?.size ?? 0);
+  const { nodeFrom = join(ownFolder(), OWN_NODE) } = nodeProgramOf(ownFolder(), '/');
+  return FOLDER_BYTES + (statSync(nodeFrom, { throwIfNoEntry: false })?.size ?? 0);
 }
 
 /** The node that resizectl runs on. Throws UsageError. */

@@ -99,7 +99,7 @@ export function listenerAt(bound: (name: string) => boolean): string | undefined
   }
 }
 
-/** Returns the name of the executable: the process name may be unspecific (`MainThread` with Node 24). */
+/** Returns the name of the executable: the process name may be unspecific (`MainThread` with Node 24 and later). */
 const programOf = (pid: string): string => basename(readlinkSync(`/proc/${pid}/exe`).replace(/ \(deleted\)$/, ''));
 
 function holdsAny(pid: string, inodes: readonly string[]): boolean {

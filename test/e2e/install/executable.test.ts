@@ -106,9 +106,10 @@ test('the folder takes its place, and it the place of the folder: kubelet notice
   const [kubelet, failed] = [await property('kubelet.service', 'MainPID'), failedCalls().length];
   const folder = await run(process.execPath, resolve('dist/resizectl.js'), 'install');
   expect(folder, folder.text).toMatchObject({ code: 0 });
-  expect(await programThatRuns()).toBe(process.execPath);
+  // A copy of the Node that runs here: npm has installed it into this checkout.
+  expect(await programThatRuns()).toBe(`${INSTALLED}/bin/node`);
   expect((await run(RESIZECTL, 'version')).text).toMatch(/ answers/);
-  expect([existsSync(`${INSTALLED}/bin`), existsSync(`${INSTALLED}/dist`)]).toEqual([false, true]);
+  expect([existsSync(`${INSTALLED}/bin/cri-resize-shim`), existsSync(`${INSTALLED}/dist`)]).toEqual([false, true]);
   await calledThrough(OURS);
 
   const executable = await run(DOWNLOADED, 'resizectl', 'install');

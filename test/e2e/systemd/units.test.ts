@@ -1,13 +1,4 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
@@ -32,7 +23,6 @@ beforeAll(async () => {
   packages = mkdtempSync(join(tmpdir(), 'packages-'));
   await execa(process.execPath, ['dist/tools/package.js', '--only', 'deb', '--to', packages]);
   await installDeb();
-  if (!existsSync('/usr/bin/node')) symlinkSync(process.execPath, '/usr/bin/node');
   await systemctl('start', ...SOCKETS, SERVICE);
 }, 240_000);
 afterAll(async () => {
@@ -43,7 +33,7 @@ afterAll(async () => {
 
 /**
  * Into a node that has no other packages, by dpkg's word: it need not read what the machine beneath has (each file of which takes a
- * descriptor of the node's kernel), and Node itself need not come from a package.
+ * descriptor of the node's kernel).
  */
 async function installDeb(): Promise<void> {
   const database = join(packages, 'dpkg');
@@ -72,6 +62,7 @@ function dropIn(name: string, ...lines: readonly string[]): void {
 test('the .deb under systemd: started when it serves, its sockets systemd’s, and a pod is resized with its volume', async () => {
   expect(await property('ActiveState')).toBe('active');
   expect(await property('StatusText')).toBe(`serving ${CRI}`);
+  expect(readlinkSync(`/proc/${await property('MainPID')}/exe`)).toBe('/usr/lib/cri-resize-shim/bin/node');
   const { stdout } = await execa('stat', [
     '-c',
     '%a %U %G',
@@ -160,12 +151,14 @@ test('what the .deb brings besides: manual page, completions, a configuration th
   expect(readFileSync('/usr/share/bash-completion/completions/resizectl', 'utf8')).toContain('resizectl');
   expect(readFileSync('/usr/share/zsh/vendor-completions/_resizectl', 'utf8')).toMatch(/^#compdef resizectl/);
   expect(readFileSync('/usr/share/fish/vendor_completions.d/resizectl.fish', 'utf8')).toContain('complete');
-  expect((await execa('resizectl', ['version', '--help'])).stdout).toContain('resizectl');
+  const withoutNode = { env: { PATH: '' }, extendEnv: false };
+  expect((await execa('/usr/bin/resizectl', ['version', '--help'], withoutNode)).stdout).toContain('resizectl');
   const { stdout: sbom } = await execa('zcat', ['/usr/share/doc/cri-resize-shim/sbom.cdx.json.gz']);
   const { bomFormat, components } = JSON.parse(sbom) as { bomFormat: string; components: { name: string }[] };
   expect(bomFormat).toBe('CycloneDX');
   const names = components.map(({ name }) => name);
-  for (const name of ['@grpc/grpc-js', 'koffi', 'pino', 'zod', 'protobufjs', 'long']) expect(names).toContain(name);
+  for (const name of ['@grpc/grpc-js', 'koffi', 'pino', 'zod', 'protobufjs', 'long', 'node'])
+    expect(names).toContain(name);
   expect(names).not.toContain('vitest');
   expect(names.filter((name) => name.startsWith('@koromix/'))).toEqual([`@koromix/koffi-linux-${process.arch}`]);
   // Every setting is there to be edited; one that is wrong is found.

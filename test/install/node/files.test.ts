@@ -104,6 +104,15 @@ it('the program: swapped in, back, and for good', async () => {
   expect(text('there/dist/resizectl.js')).toBe('two');
 });
 
+it('the program with a Node that its folder has elsewhere', async () => {
+  const nodeFrom = join(program('new', 'two'), 'package.json');
+  const to = join(folder, 'there');
+  const places = { program: { ...ofFolder(join(folder, 'new')), node: join(to, 'bin/node'), nodeFrom }, to } as const;
+  await placing(places).do();
+  expect(text('there/bin/node')).toBe('two');
+  expect(await isInPlace(places)).toBe(true);
+});
+
 it('one that is not whole is not installed, and what is there stays', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   rmSync(join(from, 'dist/cri-resize-shim.js'));

@@ -132,7 +132,7 @@ it('a program that brings its own Node takes it along and is started with it', a
     program: { kind: 'folder', folder: at('from'), node: at('to/bin/node'), arch: 'x64' },
     to: at('to'),
   } as const;
-  expect(nodeProgramOf(at('from'), at('to'))).toBe(process.execPath);
+  expect(nodeProgramOf(at('from'), at('to'))).toEqual({ node: process.execPath });
   const files = ['cri-resize-shim.js', 'resizectl.1', 'chunks/heap.js'].map((name) => `dist/${name}`);
   const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
   const all = [
@@ -141,13 +141,19 @@ it('a program that brings its own Node takes it along and is started with it', a
   ];
   for (const file of all) paper.put(`from/${file}`, file);
   chmodSync(at('from/bin/node'), 0o755);
-  expect(nodeProgramOf(at('from'), at('to'))).toBe(at('to/bin/node'));
+  expect(nodeProgramOf(at('from'), at('to'))).toEqual({ node: at('to/bin/node') });
   await copyProgram(places);
   expect(statSync(at('to/bin/node')).mode & 0o777).toBe(0o755);
   expect(await isInPlace(places)).toBe(true);
   // Of the same length.
   paper.put('to/bin/node', 'bin/n0de');
   expect(await isInPlace(places)).toBe(false);
+});
+
+it('a checkout takes along the Node that npm has installed into it, if that one runs here', () => {
+  const pinned = at(`from/node_modules/node-linux-${process.arch}/bin/node`);
+  expect(nodeProgramOf(at('from'), at('to'), pinned)).toEqual({ node: at('to/bin/node'), nodeFrom: pinned });
+  expect(nodeProgramOf(at('from'), at('to'), '/usr/bin/node')).toEqual({ node: '/usr/bin/node' });
 });
 
 it('units start the Node that runs here, or the single executable', () => {

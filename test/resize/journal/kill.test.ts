@@ -37,7 +37,7 @@ beforeAll(async () => {
       bundle: true,
       platform: 'node',
       format: 'esm',
-      target: 'node20',
+      target: 'node24',
       define: { __CRASH_POINTS__: String(crashing) },
       logLevel: 'error',
     });

