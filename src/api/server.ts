@@ -18,9 +18,9 @@ import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer {
-  /** Serves a connection that was accepted. */
+  /** Serves an accepted connection. */
   accept(connection: Duplex): void;
-  /** Lets calls under way end, for so many milliseconds; then cuts them. */
+  /** Waits for running calls for `graceMs`, then cuts them off. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface ResizeServerParts extends ServiceParts {
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** Each call is counted and leaves one line in the log. */
+/** Creates the server. Each call is counted and logged. */
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   const { log, counters } = parts;
   const server = new Server({
@@ -71,7 +71,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   };
 }
 
-/** Never rejects: whatever happens ends as the status of the call. */
+/** Serves WatchResizes. Never rejects: every error becomes the call's status. */
 async function serveWatch(
   parts: ResizeServerParts,
   call: ServerWritableStream<Buffer, Buffer>,
@@ -91,7 +91,7 @@ async function serveWatch(
   ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
 }
 
-/** Until the client goes, or the watch ends. Rejects with the watch's error. */
+/** Sends events until the client cancels or the watch ends. Rejects with the watch's error. */
 async function stream(
   parts: ResizeServerParts,
   call: ServerWritableStream<Buffer, Buffer>,
@@ -100,12 +100,12 @@ async function stream(
   const watch = await watchResizes(parts, call.request, trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
-  // Headers at once: the client then knows that it misses nothing of what it does next.
+  // Sends headers at once: they tell the client that it misses no event from now on.
   call.sendMetadata(new Metadata());
   for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
 }
 
-/** Meanwhile events wait in the watch, which is bounded. When it ends, by too many of them say, nobody waits for the reader. */
+/** Waits until the client has read. Events queue in the watch meanwhile; if that ends (too many events), the wait ends too. */
 async function drained(call: ServerWritableStream<Buffer, Buffer>, watch: ResizeWatch): Promise<void> {
   const over = new AbortController();
   await Promise.race([once(call, 'drain', { signal: over.signal }), watch.ended]);

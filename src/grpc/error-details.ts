@@ -9,8 +9,8 @@ export interface ErrorInfo {
 }
 
 /**
- * A google.rpc.Status with one google.rpc.ErrorInfo, as bytes for the trailer grpc-status-details-bin. Written field by
- * field (numbers are those of proto/google/rpc): two messages that never change are not worth a parser at start.
+ * Encodes a google.rpc.Status with one google.rpc.ErrorInfo for the trailer grpc-status-details-bin. Written field by field,
+ * with the numbers of proto/google/rpc: the two messages never change, so a parser at start would not be worth its cost.
  */
 export function encodeStatusDetails(code: number, message: string, info: ErrorInfo): Buffer {
   const detail = Writer.create()
@@ -28,7 +28,7 @@ export function encodeStatusDetails(code: number, message: string, info: ErrorIn
   return Buffer.from(status.finish());
 }
 
-/** The ErrorInfo in such bytes; undefined where they are none: then another sender has written them. */
+/** Decodes the ErrorInfo in a grpc-status-details-bin. Returns undefined if there is none. */
 export function decodeStatusDetails(details: Uint8Array): ErrorInfo | undefined {
   try {
     const any = fieldsOf(details).get(3)?.at(0);
@@ -42,7 +42,7 @@ export function decodeStatusDetails(details: Uint8Array): ErrorInfo | undefined 
   }
 }
 
-/** The fields of a message that hold bytes, by number. Throws when it is none. */
+/** Returns a message's length-delimited fields by number. Throws if the bytes are not a message. */
 function fieldsOf(message: Uint8Array): ReadonlyMap<number, readonly Uint8Array[]> {
   const reader = Reader.create(message);
   const fields = new Map<number, Uint8Array[]>();

@@ -1,3 +1,4 @@
+/** What the shim's gRPC servers share: serving unary calls, mapping errors to statuses, error details, log fields. */
 export { callFields } from './call-fields.ts';
 export { inBackend, onBehalfOf } from './call.ts';
 export type { CallTrace, RawUnaryHandler } from './call.ts';

@@ -4,11 +4,11 @@ import type { Counters, Log } from '../../observe/index.ts';
 import { MAX_MESSAGE_BYTES } from '../../runtime/index.ts';
 import { type EndedCall, type RawUnaryHandler, callFields, serveUnary } from '../../grpc/index.ts';
 
-/** The gRPC server in this process in which intercepted calls end. */
+/** The gRPC server in this process that handles intercepted calls. */
 export interface LocalServer {
-  /** A new connection to it: bytes of HTTP/2, as a socket to any gRPC server. */
+  /** Opens a connection to it: an HTTP/2 byte stream, like a socket to any gRPC server. */
   connect(): Duplex;
-  /** Ends all its connections at once. */
+  /** Closes all its connections at once. */
   close(): void;
 }
 
@@ -19,7 +19,7 @@ export interface LocalServerOptions {
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** Serves these handlers, by path. Each call is counted and leaves one line in the log. */
+/** Serves these handlers, by path. Each call is counted and logged. */
 export function createLocalServer(
   handlers: ReadonlyMap<string, RawUnaryHandler>,
   { log, counters }: LocalServerOptions,

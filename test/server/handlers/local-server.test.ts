@@ -237,7 +237,7 @@ describe('a fault of the shim', () => {
   ])('%s is INTERNAL, and neither client nor log learn what is in it', async (_, fault) => {
     handle = throwing(fault as Error);
     const { error } = await call();
-    expect([error?.code, error?.details]).toEqual([13, 'internal error of cri-resize-shim; its log says more']);
+    expect([error?.code, error?.details]).toEqual([13, 'internal error in cri-resize-shim; see its log']);
     expect(decodeDetails(error)).toMatchObject({ details: [{ reason: 'INTERNAL' }] });
     expect(await logged()).toMatchObject({ code: 'INTERNAL' });
     expect(lines).toHaveLength(2);
