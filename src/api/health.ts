@@ -5,8 +5,8 @@ import type { RawUnaryHandler } from '../grpc/index.ts';
 import { PACKAGE } from './wire/index.ts';
 
 /**
- * grpc.health.v1.Health/Check, for grpc_health_probe and kubelet's gRPC probes. The empty service is the process itself; the
- * resize service is healthy if resizes are possible. Watch is not implemented, which the protocol allows.
+ * grpc.health.v1.Health/Check, for grpc_health_probe and kubelet's gRPC probes. The empty service is the process
+ * itself; the resize service is healthy if resizes are possible. Watch is not implemented, which the protocol allows.
  */
 export const healthPath = '/grpc.health.v1.Health/Check';
 
@@ -15,7 +15,9 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE = `${PACKAGE}.ResizeService`;
 
-/** Handles Check. Request and response have one field each (`service` = 1, `status` = 1), so no .proto parser is needed. */
+/**
+ * Handles Check. Request and response have one field each (`service` = 1, `status` = 1), so no .proto parser is needed.
+ */
 export function healthCheck(readiness: () => Promise<ReadinessReport>): RawUnaryHandler {
   return async (call, trace) => {
     const service = readService(call.request);

@@ -30,8 +30,8 @@ export interface ResizeApi {
 }
 
 /**
- * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first connection:
- * most nodes never have one, and loading it at start would delay the first response to kubelet.
+ * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first
+ * connection: most nodes never have one, and loading it at start would delay the first response to kubelet.
  */
 export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
   const { log } = parts;

@@ -13,7 +13,9 @@ import { type AskedPod, type AskedResources, type PodRef, invalid } from '../res
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const LONGEST_TIMEOUT_MS = 600_000;
-/** Fits a pod with hundreds of containers ten times. Decoding blocks the event loop, so larger requests are rejected. */
+/**
+ * Fits a pod with hundreds of containers ten times. Decoding blocks the event loop, so larger requests are rejected.
+ */
 const MAX_REQUEST_BYTES = 256 * 1024;
 
 export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buffer): Requests[Name] {

@@ -105,7 +105,10 @@ async function stream(
   for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
 }
 
-/** Waits until the client has read. Events queue in the watch meanwhile; if that ends (too many events), the wait ends too. */
+/**
+ * Waits until the client has read. Events queue in the watch meanwhile; if that ends (too many events), the wait ends
+ * too.
+ */
 async function drained(call: ServerWritableStream<Buffer, Buffer>, watch: ResizeWatch): Promise<void> {
   const over = new AbortController();
   await Promise.race([once(call, 'drain', { signal: over.signal }), watch.ended]);

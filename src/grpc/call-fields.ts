@@ -1,7 +1,9 @@
 import { status } from '@grpc/grpc-js';
 import type { CallTrace } from './call.ts';
 
-/** Returns the log fields of an intercepted call: ids, method, code, and milliseconds in the shim and in the backend. */
+/**
+ * Returns the log fields of an intercepted call: ids, method, code, and milliseconds in the shim and in the backend.
+ */
 export function callFields(
   trace: CallTrace,
   method: string,

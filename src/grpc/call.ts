@@ -2,8 +2,8 @@ import type { ServerUnaryCall } from '@grpc/grpc-js';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
- * What an interceptor reports about the call it handles, for the call's log line. A handler sets fields as soon as it knows them,
- * so that a call that fails midway is logged with what was known by then.
+ * What an interceptor reports about the call it handles, for the call's log line. A handler sets fields as soon as it
+ * knows them, so that a call that fails midway is logged with what was known by then.
  */
 export interface CallTrace {
   /** Ids and figures for the log line (`pod`, `container`). Never environment values, annotations or credentials. */

@@ -9,8 +9,9 @@ export interface ErrorInfo {
 }
 
 /**
- * Encodes a google.rpc.Status with one google.rpc.ErrorInfo for the trailer grpc-status-details-bin. Written field by field,
- * with the numbers of proto/google/rpc: the two messages never change, so a parser at start would not be worth its cost.
+ * Encodes a google.rpc.Status with one google.rpc.ErrorInfo for the trailer grpc-status-details-bin. Written field by
+ * field, with the numbers of proto/google/rpc: the two messages never change, so a parser at start would not be worth
+ * its cost.
  */
 export function encodeStatusDetails(code: number, message: string, info: ErrorInfo): Buffer {
   const detail = Writer.create()

@@ -14,8 +14,9 @@ export interface CallStatus {
 }
 
 /**
- * Maps what a handler throws to a gRPC status. A {@link ShimError} gets its reason in grpc-status-details-bin, an error of the
- * backend is sent unchanged, anything else becomes INTERNAL. Its message is left out, because it may contain secrets.
+ * Maps what a handler throws to a gRPC status. A {@link ShimError} gets its reason in grpc-status-details-bin, an error
+ * of the backend is sent unchanged, anything else becomes INTERNAL. Its message is left out, because it may contain
+ * secrets.
  */
 export function statusOf(error: unknown): CallStatus {
   if (error instanceof ShimError) return ownStatus(error.code, error.reason, error.message, error.context);

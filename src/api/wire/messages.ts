@@ -2,8 +2,8 @@ import protobuf from 'protobufjs/light.js';
 import resize from './resize.proto.json' with { type: 'json' };
 
 /**
- * The messages of proto/criresize/v1alpha1 as plain objects. Field names are those of the .proto file (snake case), enum values
- * are their names. In decoded requests every field is present: absent sub-messages are null.
+ * The messages of proto/criresize/v1alpha1 as plain objects. Field names are those of the .proto file (snake case),
+ * enum values are their names. In decoded requests every field is present: absent sub-messages are null.
  */
 
 export interface WireAmounts {
@@ -173,7 +173,9 @@ export function encodeRequest(name: keyof Requests, message: object): Buffer {
   return encoded(name, message);
 }
 
-/** Decodes a response for a client. Lists and strings are present even if empty, sub-messages only if they were sent. */
+/**
+ * Decodes a response for a client. Lists and strings are present even if empty, sub-messages only if they were sent.
+ */
 export function decodeResponse<Name extends keyof Responses>(name: Name, bytes: Uint8Array): Responses[Name] {
   const type = typeOf(name);
   const options = { longs: Number, enums: String, defaults: true, arrays: true, objects: true };

@@ -16,8 +16,8 @@ export interface ContainerStatusParts {
 }
 
 /**
- * Amends ContainerStatus of a running container. Where the runtime's store and the kernel differ, the kernel's values are
- * appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
+ * Amends ContainerStatus of a running container. Where the runtime's store and the kernel differ, the kernel's values
+ * are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
  */
 export function containerStatus(context: ContainerStatusParts): Amendment {
   return ({ response }, trace) => {

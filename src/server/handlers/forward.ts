@@ -3,14 +3,17 @@ import type { Backend } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { type CallTrace, type RawUnaryHandler, inBackend, onBehalfOf } from '../../grpc/index.ts';
 
-/** Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller cancels. */
+/**
+ * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller
+ * cancels.
+ */
 export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace): Promise<Buffer> {
   return inBackend(trace, () => backend.call(call.getPath(), call.request, onBehalfOf(call)));
 }
 
 /**
- * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold the pod's
- * lock while a runtime hangs.
+ * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold
+ * the pod's lock while a runtime hangs.
  */
 const LONGEST_UPDATE_MS = 120_000;
 
@@ -26,8 +29,8 @@ export function forwardToTheEnd(
 }
 
 /**
- * Handles a call whose response is amended but whose messages are compressed. The proxy cannot read those; the gRPC server and
- * client decompress them.
+ * Handles a call whose response is amended but whose messages are compressed. The proxy cannot read those; the gRPC
+ * server and client decompress them.
  */
 export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
   return async (call, trace) => {

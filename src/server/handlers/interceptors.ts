@@ -3,7 +3,10 @@ import type { Counters, Log } from '../../observe/index.ts';
 import { type CallTrace, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
 import type { Exchange, Interception, MaybePromise } from '../proxy/index.ts';
 
-/** Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See {@link Interception.amend}. */
+/**
+ * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See
+ * {@link Interception.amend}.
+ */
 export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<Uint8Array | undefined>;
 
 /** A call that is forwarded and whose response may be amended. */
@@ -39,8 +42,8 @@ export interface InterceptionReport {
 }
 
 /**
- * Returns a table of interceptors as the proxy's {@link Interception}. A path in both maps is handled. Each amended call is
- * counted and logged, as handled calls are.
+ * Returns a table of interceptors as the proxy's {@link Interception}. A path in both maps is handled. Each amended
+ * call is counted and logged, as handled calls are.
  */
 export function interceptionOf(
   { handlers, amendments }: Interceptors,

@@ -13,8 +13,9 @@ export interface LearnParts extends AdmitRestartParts {
 }
 
 /**
- * Calls that are only observed: the registry learns pods and containers when they are created, and forgets them when they are
- * removed. They are amendments that change nothing, so the client gets its response only after the registry has been updated.
+ * Calls that are only observed: the registry learns pods and containers when they are created, and forgets them when
+ * they are removed. They are amendments that change nothing, so the client gets its response only after the registry
+ * has been updated.
  */
 
 export function learnPod(context: LearnParts): Amendment {

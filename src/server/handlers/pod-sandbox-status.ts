@@ -12,7 +12,9 @@ export interface PodSandboxStatusParts extends PodInfoParts {
 /** The key of the shim's part in the `info` of verbose responses. */
 export const INFO_KEY = 'cri-resize-shim';
 
-/** Amends verbose PodSandboxStatus: adds the outcome of the pod's resizes as JSON. Otherwise the response is unchanged. */
+/**
+ * Amends verbose PodSandboxStatus: adds the outcome of the pod's resizes as JSON. Otherwise the response is unchanged.
+ */
 export function podSandboxStatus(context: PodSandboxStatusParts): Amendment {
   return ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'PodSandboxStatusRequest', request);

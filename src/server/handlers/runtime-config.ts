@@ -3,8 +3,9 @@ import { forward } from './forward.ts';
 import { type RawUnaryHandler, inBackend } from '../../grpc/index.ts';
 
 /**
- * Handles RuntimeConfig. Returns the backend's response if it implements the call. Otherwise (containerd before 2.0) returns the
- * cgroup driver from the backend's configuration. If that shows none, UNIMPLEMENTED is returned and kubelet uses its own setting.
+ * Handles RuntimeConfig. Returns the backend's response if it implements the call. Otherwise (containerd before 2.0)
+ * returns the cgroup driver from the backend's configuration. If that shows none, UNIMPLEMENTED is returned and kubelet
+ * uses its own setting.
  */
 export function runtimeConfig(backend: Backend): RawUnaryHandler {
   return async (call, trace) => {

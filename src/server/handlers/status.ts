@@ -14,8 +14,9 @@ export interface Program {
 }
 
 /**
- * Amends verbose Status (`crictl info`): adds the shim's version, its number of clients, and whether it can resize, as JSON. The
- * conditions that kubelet evaluates stay the runtime's: a node that cannot resize for the moment is still Ready.
+ * Amends verbose Status (`crictl info`): adds the shim's version, its number of clients, and whether it can resize, as
+ * JSON. The conditions that kubelet evaluates stay the runtime's: a node that cannot resize for the moment is still
+ * Ready.
  */
 export function runtimeStatus(
   context: { readonly failOpen: FailOpen },
