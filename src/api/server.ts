@@ -3,7 +3,6 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   Metadata,
-  Server,
   ServerCredentials,
   type ServerUnaryCall,
   type ServerWritableStream,
@@ -11,9 +10,17 @@ import {
   status,
 } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
-import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
 import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
-import { type CallTrace, type EndedCall, callFields, codeFor, failureOf, serveUnary } from '../grpc/index.ts';
+import {
+  type CallTrace,
+  type EndedCall,
+  callFields,
+  codeFor,
+  createRawServer,
+  failureOf,
+  rawMessage,
+  serveUnary,
+} from '../grpc/index.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */
@@ -29,16 +36,10 @@ export interface ResizeServerParts extends ServiceParts {
   readonly counters: Counters;
 }
 
-const identity = (bytes: Buffer): Buffer => bytes;
-
 /** Creates the server. Each call is counted and logged. */
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   const { log, counters } = parts;
-  const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-    'grpc.enable_channelz': 0,
-  });
+  const server = createRawServer();
   const endedOf =
     (path: string) =>
     ({ trace, code, elapsedMs }: EndedCall): void => {
@@ -49,11 +50,11 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
     const ended = endedOf(path);
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
       void serveUnary(path, handler, call, respond, { log, ended });
-    server.register(path, serve, identity, identity, 'unary');
+    server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const watchPath = methodPath('WatchResizes');
   const watch = (call: ServerWritableStream<Buffer, Buffer>): void => void serveWatch(parts, call, endedOf(watchPath));
-  server.register(watchPath, watch, identity, identity, 'serverStream');
+  server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
     accept: (connection) => injector.injectConnection(connection),

@@ -1,9 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
-import { LIMITS } from '../../../src/server/proxy/index.ts';
-import type { ProxyObserver } from '../../../src/server/proxy/index.ts';
-import { NO_OBSERVER } from '../../../src/server/proxy/index.ts';
+import { LIMITS, NO_OBSERVER, type ProxyObserver } from '../../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
