@@ -5,8 +5,8 @@ import type { RawUnaryHandler } from '../grpc/index.ts';
 import { PACKAGE } from './wire/index.ts';
 
 /**
- * grpc.health.v1.Health/Check, as grpc_health_probe and kubelet's gRPC probes ask it: the empty service is the process itself,
- * the resize service is whether resizes can be carried out. Watch is not served, which the protocol allows for.
+ * grpc.health.v1.Health/Check, for grpc_health_probe and kubelet's gRPC probes. The empty service is the process
+ * itself; the resize service is healthy if resizes are possible. Watch is not implemented, which the protocol allows.
  */
 export const healthPath = '/grpc.health.v1.Health/Check';
 
@@ -35,7 +35,7 @@ function readService(request: Buffer): string {
   try {
     return textOf(contentsOf(request, FIELD).at(-1));
   } catch (error) {
-    const message = `HealthCheckRequest: ${request.length} bytes that are no such message`;
+    const message = `HealthCheckRequest: cannot decode ${request.length} bytes`;
     const context = { field: 'HealthCheckRequest' };
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, context, { cause: error });
   }
@@ -43,9 +43,9 @@ function readService(request: Buffer): string {
 
 const answer = (status: number): Buffer => Buffer.from(createWriter().uint32(varintKey(FIELD)).int32(status).finish());
 
-/** As the health checking protocol wants it: NOT_FOUND. */
+/** Returns NOT_FOUND, as the health checking protocol requires. */
 function unknownService(service: string): ShimError {
   const asked = service.slice(0, 80);
-  const message = `no service ${JSON.stringify(asked)}: ask for "" or ${SERVICE}`;
+  const message = `unknown service ${JSON.stringify(asked)}: expected "" or ${SERVICE}`;
   return new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_SERVICE, message, { field: 'service', asked });
 }

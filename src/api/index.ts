@@ -1,10 +1,11 @@
+/** The resize API: the gRPC service criresize.v1alpha1.ResizeService and health checks on a socket of its own. */
 import type { Socket } from 'node:net';
 import { tracesOf } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import type { ResizeServer } from './server.ts';
 import type { ServiceParts } from './service.ts';
 
-/** A socket that listens. */
+/** A listening socket. */
 interface Listening {
   /** Resolves when listening fails. */
   readonly failure: Promise<Error>;
@@ -15,28 +16,28 @@ interface Listening {
 export interface ResizeApiOptions extends ServiceParts {
   /** The path of the socket, for the log. */
   readonly path: string;
-  /** Opens the socket. Every client that can connect can resize any pod. */
+  /** Opens the socket. Every client that can connect to it can resize any pod. */
   readonly listen: (onConnection: (connection: Socket) => void) => Promise<Listening>;
   readonly log: Log;
   readonly counters: Counters;
 }
 
 export interface ResizeApi {
-  /** Resolves, should it ever, when listening has failed. */
+  /** Resolves when listening fails. */
   readonly failure: Promise<Error>;
-  /** Stops listening, then lets calls under way end for so many milliseconds. Watches are to be ended before (Resizes.close). */
+  /** Stops listening, then cuts off calls that still run after `graceMs`. End watches before (Resizes.close). */
   close(graceMs: number): Promise<void>;
 }
 
 /**
- * Serves the resize API on a socket of its own. Rejects as `listen` does. What serves it is loaded at the
- * first connection: most nodes have none, and kubelet waits for our first answer.
+ * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first
+ * connection: most nodes never have one, and loading it at start would delay the first response to kubelet.
  */
 export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
   const { log } = parts;
   let loading: Promise<ResizeServer> | undefined;
   const serve = async (connection: Socket): Promise<void> => {
-    // Its client may go before there is a server to hear of it.
+    // The client may disconnect before the server is loaded.
     connection.on('error', () => undefined);
     try {
       loading ??= import('./server.ts').then(({ createResizeServer }) => createResizeServer(parts));
@@ -44,7 +45,7 @@ export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions
       if (!connection.destroyed) server.accept(connection);
     } catch (error) {
       loading = undefined;
-      log.error({ listen: path, ...tracesOf(error) }, 'a connection to the resize API cannot be served');
+      log.error({ listen: path, ...tracesOf(error) }, 'resize API failed to load; connection closed');
       connection.destroy();
     }
   };

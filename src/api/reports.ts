@@ -32,7 +32,7 @@ import {
 } from '../resize/index.ts';
 import type { PodIdentity, PodState } from '../sandbox/index.ts';
 
-/** From the shim's own types to the wire. */
+/** Conversions from the shim's types to the wire format. */
 
 const states: Readonly<Record<ResizeState, WireState>> = {
   Proposed: 'PROPOSED',
@@ -43,7 +43,7 @@ const states: Readonly<Record<ResizeState, WireState>> = {
   Canceled: 'CANCELED',
 };
 
-/** Of containers the kernel and the plan know ids; people know names. */
+/** Returns a container's name by its id. */
 export type NameOf = PodDirectory['containerName'];
 
 export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
@@ -64,7 +64,12 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
   } = resize;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   return {
-    ...{ id, pod: identityReport(pod), state: states[state], reason, message, tries },
+    id,
+    pod: identityReport(pod),
+    state: states[state],
+    reason,
+    message,
+    tries,
     steps: steps.map((record) => stepReport(record, name)),
     created: spanOf(createdAt),
     changed: spanOf(changedAt),
@@ -74,7 +79,7 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
   };
 }
 
-/** A dry run has no id, and stays proposed. */
+/** Reports a dry run: it has no id, and its state is PROPOSED. */
 export function dryRunReport(
   pod: PodIdentity,
   { steps, before, after, memoryRequests }: Awaited<ReturnType<Resizes['dryRun']>>,
@@ -83,7 +88,12 @@ export function dryRunReport(
 ): WireResize {
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   return {
-    ...{ id: '', pod: identityReport(pod), state: 'PROPOSED', reason: '', message: '', tries: 0 },
+    id: '',
+    pod: identityReport(pod),
+    state: 'PROPOSED',
+    reason: '',
+    message: '',
+    tries: 0,
     steps: steps.map((record) => stepReport(record, name)),
     created: spanOf(now),
     changed: spanOf(now),
@@ -103,7 +113,7 @@ export function eventReport({ resize, pod, at, what }: ResizeEvent, nameOf: Name
 
 export interface PodReportParts {
   readonly pod: PodIdentity;
-  /** Or why it cannot be read. */
+  /** The pod's values, or why they cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
   readonly newest: Resize | undefined;
   readonly memory: MemoryRequests;
@@ -118,7 +128,8 @@ export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts)
   const values: WirePodValues = {
     pod: valuesOf(limits, memory.pod),
     containers: containers.map(({ id, name, limits: own }) => ({
-      ...{ id, name },
+      id,
+      name,
       values: valuesOf(own, memory.containers[name]),
     })),
     volumes: volumes.map((volume) => volumeReport(volume, view)),
@@ -143,7 +154,9 @@ function volumeReport(
   const warning = excessOf(size, limits.memory);
   const error = outcome.volumeErrors.get(name);
   return {
-    ...{ name, size_bytes: size, used_bytes: used },
+    name,
+    size_bytes: size,
+    used_bytes: used,
     policy: policyText(policy),
     ...(warning !== undefined && { warning }),
     ...(error !== undefined && { last_error: { reason: error.reason, message: error.message } }),
@@ -160,7 +173,7 @@ function kubeletReport(
   return { ...report, state: states[state], reason, message, since: spanOf(since), reclaimed_bytes: reclaimed };
 }
 
-/** Values as far as they are known. */
+/** Reports values. Unknown ones are empty or 0. */
 function knownReport<Size>(
   { pod = {}, containers = new Map(), volumes = new Map() }: KnownValues<Size>,
   nameOf: (containerId: string) => string,
@@ -236,7 +249,7 @@ function identityReport({ sandboxId, uid, namespace, name }: PodIdentity): WireP
   return { sandbox_id: sandboxId, uid, namespace, name };
 }
 
-/** A Duration or, counted from the epoch, a Timestamp. */
+/** Converts milliseconds to a Duration, or milliseconds since the epoch to a Timestamp. */
 function spanOf(ms: number): WireSpan {
   const micros = Math.round(ms * 1000);
   return { seconds: Math.floor(micros / 1e6), nanos: (micros % 1e6) * 1000 };

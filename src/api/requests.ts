@@ -9,11 +9,13 @@ import {
 } from './wire/index.ts';
 import { type AskedPod, type AskedResources, type PodRef, invalid } from '../resize/index.ts';
 
-/** From the wire to the shim's own types. All throw INVALID_VALUE with the path of the field and its value. */
+/** Conversions from the wire format to the shim's types. All throw INVALID_VALUE with the field's path and value. */
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const LONGEST_TIMEOUT_MS = 600_000;
-/** A pod with hundreds of containers fits ten times; a decoder must not be kept busy by what nobody means. */
+/**
+ * Fits a pod with hundreds of containers ten times. Decoding blocks the event loop, so larger requests are rejected.
+ */
 const MAX_REQUEST_BYTES = 256 * 1024;
 
 export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buffer): Requests[Name] {
@@ -26,7 +28,7 @@ export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buff
     throw new ShimError(
       Code.INVALID_ARGUMENT,
       Reason.INVALID_VALUE,
-      `${name}: ${bytes.length} bytes that are no such message`,
+      `${name}: cannot decode ${bytes.length} bytes`,
       { field: name },
       { cause: error },
     );
@@ -42,7 +44,7 @@ export function readPodRef(pod: WirePodRef | null): PodRef {
     case 'name':
       return { by: 'name', namespace: pod.name?.namespace ?? '', name: pod.name?.name ?? '' };
     case undefined:
-      throw invalid('pod', '', 'give sandbox_id, uid or name');
+      throw invalid('pod', '', 'expected sandbox_id, uid or name');
   }
 }
 
@@ -67,7 +69,7 @@ export interface Terms {
 }
 
 export function readTerms({ dry_run, defer, timeout }: Requests['ResizePodRequest']): Terms {
-  if (dry_run && defer) throw invalid('defer', 'true', 'a dry run changes nothing, now or later');
+  if (dry_run && defer) throw invalid('defer', 'true', 'cannot be combined with dry_run');
   return { dryRun: dry_run, defer, timeoutMs: readTimeout(timeout) };
 }
 
@@ -76,9 +78,5 @@ function readTimeout(timeout: WireTime | null): number {
   const { seconds, nanos } = timeout;
   const ms = Number(seconds) * 1000 + nanos / 1e6;
   if (ms > 0 && ms <= LONGEST_TIMEOUT_MS) return Math.ceil(ms);
-  throw invalid(
-    'timeout',
-    `${seconds}s ${nanos}ns`,
-    `want more than nothing, and at most ${LONGEST_TIMEOUT_MS / 1000}s`,
-  );
+  throw invalid('timeout', `${seconds}s ${nanos}ns`, `expected more than 0s and at most ${LONGEST_TIMEOUT_MS / 1000}s`);
 }

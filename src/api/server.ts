@@ -3,7 +3,6 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   Metadata,
-  Server,
   ServerCredentials,
   type ServerUnaryCall,
   type ServerWritableStream,
@@ -11,16 +10,24 @@ import {
   status,
 } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
-import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
 import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
-import { type CallTrace, type EndedCall, callFields, codeFor, failureOf, serveUnary } from '../grpc/index.ts';
+import {
+  type CallTrace,
+  type EndedCall,
+  callFields,
+  codeFor,
+  createRawServer,
+  failureOf,
+  rawMessage,
+  serveUnary,
+} from '../grpc/index.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer {
-  /** Serves a connection that was accepted. */
+  /** Serves an accepted connection. */
   accept(connection: Duplex): void;
-  /** Lets calls under way end, for so many milliseconds; then cuts them. */
+  /** Waits for running calls for `graceMs`, then cuts them off. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -29,16 +36,10 @@ export interface ResizeServerParts extends ServiceParts {
   readonly counters: Counters;
 }
 
-const identity = (bytes: Buffer): Buffer => bytes;
-
-/** Each call is counted and leaves one line in the log. */
+/** Creates the server. Each call is counted and logged. */
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   const { log, counters } = parts;
-  const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-    'grpc.enable_channelz': 0,
-  });
+  const server = createRawServer();
   const endedOf =
     (path: string) =>
     ({ trace, code, elapsedMs }: EndedCall): void => {
@@ -49,11 +50,11 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
     const ended = endedOf(path);
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
       void serveUnary(path, handler, call, respond, { log, ended });
-    server.register(path, serve, identity, identity, 'unary');
+    server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const watchPath = methodPath('WatchResizes');
   const watch = (call: ServerWritableStream<Buffer, Buffer>): void => void serveWatch(parts, call, endedOf(watchPath));
-  server.register(watchPath, watch, identity, identity, 'serverStream');
+  server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
     accept: (connection) => injector.injectConnection(connection),
@@ -71,7 +72,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   };
 }
 
-/** Never rejects: whatever happens ends as the status of the call. */
+/** Serves WatchResizes. Never rejects: every error becomes the call's status. */
 async function serveWatch(
   parts: ResizeServerParts,
   call: ServerWritableStream<Buffer, Buffer>,
@@ -91,7 +92,7 @@ async function serveWatch(
   ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
 }
 
-/** Until the client goes, or the watch ends. Rejects with the watch's error. */
+/** Sends events until the client cancels or the watch ends. Rejects with the watch's error. */
 async function stream(
   parts: ResizeServerParts,
   call: ServerWritableStream<Buffer, Buffer>,
@@ -100,12 +101,15 @@ async function stream(
   const watch = await watchResizes(parts, call.request, trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
-  // Headers at once: the client then knows that it misses nothing of what it does next.
+  // Sends headers at once: they tell the client that it misses no event from now on.
   call.sendMetadata(new Metadata());
   for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
 }
 
-/** Meanwhile events wait in the watch, which is bounded. When it ends, by too many of them say, nobody waits for the reader. */
+/**
+ * Waits until the client has read. Events queue in the watch meanwhile; if that ends (too many events), the wait ends
+ * too.
+ */
 async function drained(call: ServerWritableStream<Buffer, Buffer>, watch: ResizeWatch): Promise<void> {
   const over = new AbortController();
   await Promise.race([once(call, 'drain', { signal: over.signal }), watch.ended]);

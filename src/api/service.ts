@@ -18,7 +18,7 @@ export interface ServiceParts {
   readonly readiness: () => Promise<ReadinessReport>;
 }
 
-/** `/criresize.v1alpha1.ResizeService/<method>` */
+/** Returns `/criresize.v1alpha1.ResizeService/<method>`. */
 export const methodPath = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
@@ -28,7 +28,7 @@ type Answer<Name extends Method> = (
   trace: CallTrace,
 ) => Promise<Responses[`${Name}Response`]>;
 
-/** The unary calls, by path. */
+/** Returns the handlers of the unary calls, by path. */
 export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnaryHandler> {
   const { resizes } = parts;
   return new Map([
@@ -89,16 +89,16 @@ async function getPod(
   return { pod: await reportPod(parts, pod) };
 }
 
-/** One pod that cannot be read (it may be ending) does not hide the others. */
+/** Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. */
 async function listPods(parts: ServiceParts): Promise<Responses['ListPodsResponse']> {
   const reports: WirePod[] = [];
-  // One after the other: the list is for people and agents, and the node has other things to do.
+  // One by one: latency does not matter to people and agents, and this keeps the load on the node low.
   for (const pod of await parts.pods.list()) {
     try {
       reports.push(await reportPod(parts, pod));
     } catch (error) {
       if (!(error instanceof ShimError)) throw error;
-      reports.push(podReport({ ...keptOf(parts, pod), view: { reason: error.reason, message: messageOf(error) } }));
+      reports.push(podReport({ ...storedOf(parts, pod), view: { reason: error.reason, message: messageOf(error) } }));
     }
   }
   return { pods: reports };
@@ -106,10 +106,10 @@ async function listPods(parts: ServiceParts): Promise<Responses['ListPodsRespons
 
 async function reportPod(parts: ServiceParts, pod: PodIdentity): Promise<WirePod> {
   const view = await parts.pods.describe(pod.sandboxId);
-  return podReport({ ...keptOf(parts, pod), view });
+  return podReport({ ...storedOf(parts, pod), view });
 }
 
-const keptOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
+const storedOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
   pod,
   nameOf: pods.containerName,
   newest: resizes.newestOf(pod.sandboxId),
@@ -130,12 +130,13 @@ async function findPod(
   return pod;
 }
 
-/** What WatchResizes begins with: the events of one pod, or of all. */
+/** Starts a watch for the events of one pod, or of all pods. */
 export async function watchResizes(parts: ServiceParts, request: Buffer, trace: CallTrace): Promise<ResizeWatch> {
   const { pod } = readRequest('WatchResizesRequest', request);
   return parts.resizes.watch(pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId);
 }
 
+/** Encodes an event for WatchResizes. */
 export function encodeEvent({ pods }: ServiceParts, event: ResizeEvent): Buffer {
   return encodeResponse('ResizeEvent', eventReport(event, pods.containerName));
 }

@@ -1,7 +1,9 @@
 import { status } from '@grpc/grpc-js';
 import type { CallTrace } from './call.ts';
 
-/** The line of an intercepted call: method, ids, code, and milliseconds in us and in the backend. */
+/**
+ * Returns the log fields of an intercepted call: ids, method, code, and milliseconds in the shim and in the backend.
+ */
 export function callFields(
   trace: CallTrace,
   method: string,
@@ -17,5 +19,5 @@ export function callFields(
   };
 }
 
-/** Milliseconds with three digits: microseconds. */
+/** Rounds milliseconds to three decimals, that is, to microseconds. */
 const rounded = (milliseconds: number): number => Math.round(milliseconds * 1000) / 1000;

@@ -2,24 +2,24 @@ import type { ServerUnaryCall } from '@grpc/grpc-js';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
- * What an interceptor tells about the call it handles: the log line of the call is made from it. A handler sets it as it
- * learns things, so that a call that fails half-way is logged with what was known until then.
+ * What an interceptor reports about the call it handles, for the call's log line. A handler sets fields as soon as it
+ * knows them, so that a call that fails midway is logged with what was known by then.
  */
 export interface CallTrace {
   /** Ids and figures for the log line (`pod`, `container`). Never environment values, annotations or credentials. */
   fields: Record<string, string | number | boolean | undefined>;
-  /** Milliseconds spent waiting for the backend, summed over all calls to it. {@link inBackend} keeps it. */
+  /** Milliseconds spent waiting for the backend, in total. {@link inBackend} updates it. */
   backendMs: number;
 }
 
 /**
  * Handles one unary call, from the bytes of the request to the bytes of the response. A rejection becomes the call's
- * status (see status.ts): a ShimError with its reason, a backend's ServiceError as it came, anything else INTERNAL.
- * Give {@link onBehalfOf} to calls made for this one: metadata, deadline and cancellation go along.
+ * status (see status.ts): a ShimError with its reason, a backend's ServiceError unchanged, anything else INTERNAL.
+ * Pass {@link onBehalfOf} to calls made for this one, so that they get its metadata, deadline and cancellation.
  */
 export type RawUnaryHandler = (call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace) => Promise<Buffer>;
 
-/** Runs one call to the backend and adds its duration to the trace, also when it fails. */
+/** Runs one call to the backend and adds its duration to the trace, even if it fails. */
 export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Result>): Promise<Result> {
   const start = performance.now();
   try {
@@ -29,7 +29,7 @@ export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Res
   }
 }
 
-/** What a call to the backend takes over from the call that it is made for: metadata, deadline and cancellation. */
+/** Returns the options of a call to the backend on behalf of another call: its metadata, deadline and cancellation. */
 export function onBehalfOf(call: ServerUnaryCall<Buffer, Buffer>): CallOptions {
   const abort = new AbortController();
   if (call.cancelled) abort.abort();

@@ -3,10 +3,10 @@ import type { Log } from '../observe/index.ts';
 import type { CallTrace, RawUnaryHandler } from './call.ts';
 import { type CallStatus, isUnexpected, statusOf, tracesOf } from './status.ts';
 
-/** A call that has ended, for its line in the log. */
+/** A call that has ended, for its log line. */
 export interface EndedCall {
   readonly trace: CallTrace;
-  /** What it ended with for its client. */
+  /** The status code that the client got. */
   readonly code: number;
   readonly elapsedMs: number;
 }
@@ -16,7 +16,7 @@ export interface ServeOptions {
   readonly ended: (call: EndedCall) => void;
 }
 
-/** Serves one unary call. Never rejects: whatever happens ends as the status of the call. */
+/** Serves one unary call. Never rejects: every error becomes the call's status. */
 export async function serveUnary(
   path: string,
   handler: RawUnaryHandler,
@@ -37,13 +37,13 @@ export async function serveUnary(
   ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
 }
 
-/** The status that a call ends with; a fault of ours is logged with its place. */
+/** Returns the status for an error. Logs an internal error with its stack. */
 export function failureOf(error: unknown, path: string, log: Log): CallStatus {
-  if (isUnexpected(error)) log.error({ method: path, ...tracesOf(error) }, 'a call has failed by a fault of the shim');
+  if (isUnexpected(error)) log.error({ method: path, ...tracesOf(error) }, 'call failed with internal error');
   return statusOf(error);
 }
 
-/** What a call ended with: where the client has gone, that, whatever we answered. */
+/** Returns the code that a call ended with: the client's cancellation or expired deadline, otherwise `answered`. */
 export function codeFor(call: { readonly cancelled: boolean; getDeadline(): Date | number }, answered: number): number {
   if (!call.cancelled) return answered;
   return Number(call.getDeadline()) <= Date.now() ? status.DEADLINE_EXCEEDED : status.CANCELLED;

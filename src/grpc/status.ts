@@ -5,7 +5,7 @@ import { encodeStatusDetails } from './error-details.ts';
 
 export { tracesOf } from '../core/errors/index.ts';
 
-/** How a call that failed ends, as it goes on the wire. */
+/** The status of a failed call, as sent. */
 export interface CallStatus {
   readonly code: number;
   readonly details: string;
@@ -14,17 +14,17 @@ export interface CallStatus {
 }
 
 /**
- * The one place where what a handler has thrown becomes a gRPC status: a {@link ShimError} with its reason in
- * grpc-status-details-bin, an error of the backend as it came, anything else INTERNAL, without its message: we do not
- * know what is in there.
+ * Maps what a handler throws to a gRPC status. A {@link ShimError} gets its reason in grpc-status-details-bin, an error
+ * of the backend is sent unchanged, anything else becomes INTERNAL. Its message is left out, because it may contain
+ * secrets.
  */
 export function statusOf(error: unknown): CallStatus {
   if (error instanceof ShimError) return ownStatus(error.code, error.reason, error.message, error.context);
   if (isServiceError(error)) return backendStatus(error);
-  return ownStatus(Code.INTERNAL, Reason.INTERNAL, 'internal error of cri-resize-shim; its log says more', {});
+  return ownStatus(Code.INTERNAL, Reason.INTERNAL, 'internal error in cri-resize-shim; see its log', {});
 }
 
-/** Whether this error is a fault of the shim itself, that has to be looked into. */
+/** Whether this error is an internal error of the shim, which needs investigation. */
 export const isUnexpected = (error: unknown): boolean => !(error instanceof ShimError) && !isServiceError(error);
 
 function ownStatus(code: Code, reason: Reason, message: string, context: ErrorContext): CallStatus {
@@ -38,7 +38,7 @@ function ownStatus(code: Code, reason: Reason, message: string, context: ErrorCo
   return { code, details, metadata };
 }
 
-/** Headers of the backend's HTTP/2 response, which grpc-js hands out among the trailers of a call that failed at once. */
+/** HTTP/2 headers of the backend's response. grpc-js reports them among the trailers of a Trailers-Only response. */
 const transportHeaders = ['content-type', 'grpc-encoding', 'grpc-accept-encoding', 'accept-encoding', 'date'];
 
 function backendStatus(error: { code: number; details: string; metadata: Metadata }): CallStatus {
@@ -47,5 +47,5 @@ function backendStatus(error: { code: number; details: string; metadata: Metadat
   return { code: error.code, details: wellFormed(error.details), metadata };
 }
 
-/** Half a surrogate pair cannot go on the wire: grpc-js throws, and protobuf's text would not be UTF-8. */
+/** Replaces lone surrogates: grpc-js throws on them, and a protobuf string would not be UTF-8. */
 const wellFormed = (text: string): string => Buffer.from(text).toString();

@@ -96,7 +96,7 @@ async function serve(
       { path: request.url?.slice(0, 128), ...tracesOf(error) },
       'a request for metrics or health has failed by a fault of the shim',
     );
-    answer = plain(500, 'internal error of cri-resize-shim; its log says more');
+    answer = plain(500, 'internal error in cri-resize-shim; see its log');
   }
   response.writeHead(answer.status, {
     'content-type': answer.type,

@@ -39,8 +39,8 @@ export interface FrontDoor {
   /** The number of open client connections. */
   readonly connections: number;
   /**
-   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves with the
-   * number of those.
+   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves
+   * with the number of those.
    */
   shutdown(timeout: number): Promise<number>;
 }

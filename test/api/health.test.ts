@@ -67,7 +67,7 @@ async function check(service: string): Promise<string> {
 }
 
 describe('grpc.health.v1', () => {
-  test('says whether resizes can be carried out; the process itself serves as long as it answers', async () => {
+  test('reports whether resizes are possible; the empty service is always SERVING', async () => {
     report = { ready: true, checks: [{ name: 'journal', ready: true, says: 'writable' }] };
     expect(await check(RESIZES)).toBe('SERVING');
     report = { ready: false, checks: [{ name: 'journal', ready: false, says: 'no space' }] };
@@ -75,7 +75,7 @@ describe('grpc.health.v1', () => {
     expect(await check('')).toBe('SERVING');
   });
 
-  test('of a service that there is not: NOT_FOUND, as its protocol wants it', async () => {
+  test('returns NOT_FOUND for an unknown service, as the protocol requires', async () => {
     expect(await refusal(check('other'))).toMatchObject({
       code: 5,
       reason: 'UNKNOWN_SERVICE',
@@ -83,12 +83,12 @@ describe('grpc.health.v1', () => {
     });
   });
 
-  test('refuses what is no request', async () => {
+  test('rejects an undecodable request', async () => {
     const bad = Buffer.from([0x0a, 0x7f, 0x01]);
     expect(await refusal(raw('Check', bad))).toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
   });
 
-  test('is asked again and again: Watch is not served', async () => {
+  test('does not implement Watch', async () => {
     await expect(raw('Watch', Buffer.alloc(0))).rejects.toMatchObject({ code: 12 });
   });
 });

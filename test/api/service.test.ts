@@ -182,7 +182,7 @@ async function watching(request: object = {}): Promise<ClientReadableStream<Answ
 }
 
 describe('ResizePod', () => {
-  it('answers with state, steps with times, before and after', async () => {
+  it('returns state, steps with times, and values before and after', async () => {
     const answer = client.call('ResizePod', {
       pod: { sandbox_id: web.sandboxId.slice(0, 12) },
       resources: { limits: { cpu: '2' } },
@@ -231,7 +231,7 @@ describe('ResizePod', () => {
     expect(lines).toHaveLength(2);
   });
 
-  it('tells the requests of memory as they were and as they are, whatever later resizes ask for', async () => {
+  it('reports memory requests before and after, independent of later resizes', async () => {
     const app = (memory: string) => ({ pod: byUid, containers: { app: { requests: { memory } } } });
     const resize = async (memory: string): Promise<Answer> => {
       const answer = client.call('ResizePod', app(memory));
@@ -249,7 +249,7 @@ describe('ResizePod', () => {
     expect(requests((await trial)['resize']!)).toEqual([{ memory: '32Mi' }, { memory: '96Mi' }]);
   });
 
-  it('that is refused says why, with its id, and is kept', async () => {
+  it('that is rejected reports the reason and its id, and is stored', async () => {
     const refused = refusal(client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await core.next()).fail(inUse);
     const { code, reason, message, about } = await refused;
@@ -261,7 +261,7 @@ describe('ResizePod', () => {
     expect(lines[0]).toMatchObject({ code: 'FAILED_PRECONDITION', resize: about['resize'], reason });
   });
 
-  it('for trial says what would be done, and is not kept', async () => {
+  it('as a dry run reports the steps and is not stored', async () => {
     const answer = client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi'), dry_run: true });
     const call = await core.next();
     expect(call.options.dryRun).toBe(true);
@@ -273,7 +273,7 @@ describe('ResizePod', () => {
     expect(resizes.counts.proposed).toBe(0);
   });
 
-  it('has 30 s, or what its caller has', async () => {
+  it('has 30 s, or the deadline of the call', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi') };
     const answer = client.call('ResizePod', request);
     const call = await core.next();
@@ -289,7 +289,7 @@ describe('ResizePod', () => {
     await hurried;
   });
 
-  it('goes on when its caller has gone', async () => {
+  it('continues when the caller cancels', async () => {
     const answer = refusal(
       client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }, Date.now() + 200),
     ).catch((error: unknown) => error);
@@ -301,7 +301,7 @@ describe('ResizePod', () => {
     await reached(resizes, id, 'Completed');
   });
 
-  it('that is deferred is tried again until it fits', async () => {
+  it('that is deferred is retried until it fits', async () => {
     const watch = await watching({ pod: byUid });
     const events: Answer[] = [];
     watch.on('data', (event: Answer) => events.push(event));
@@ -322,7 +322,7 @@ describe('ResizePod', () => {
     expect((await client.call('GetResize', { id }))['resize']).toMatchObject({ state: 'COMPLETED', tries: 2 });
   });
 
-  it('that is deferred ends when a newer one is carried out, or its pod goes', async () => {
+  it('that is deferred ends when a newer one is applied or the pod is removed', async () => {
     const older = await defer();
     const newer = await defer('32Mi');
     expect((await client.call('GetResize', { id: older['id'] }))['resize']).toMatchObject({
@@ -337,7 +337,7 @@ describe('ResizePod', () => {
     });
   });
 
-  it('of a fault of ours says nothing of what is in it', async () => {
+  it('that fails with an internal error does not reveal its content', async () => {
     const refused = refusal(client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await core.next()).fail(new TypeError('PASSWORD=hunter2'));
     expect(await refused).toMatchObject({ code: 13, reason: 'INTERNAL' });
@@ -406,7 +406,7 @@ describe('a bad request', () => {
     expect(message.startsWith(`volumes["cache"]: ${JSON.stringify(size)}: `)).toBe(true);
   });
 
-  it('of bytes that are no message', async () => {
+  it('that cannot be decoded', async () => {
     const { code, reason, about } = await refusal(client.raw('ResizePod', Buffer.from([0x0a, 0xff, 1])));
     expect([code, reason, about['field']]).toEqual([3, 'INVALID_VALUE', 'ResizePodRequest']);
   });
@@ -435,7 +435,7 @@ describe('a bad request', () => {
 describe('a pod', () => {
   const second = { ...web, sandboxId: 'ab'.repeat(32) };
 
-  it('is reported as the kernel has it, with what is kept of it', async () => {
+  it("is reported with the kernel's values and the stored ones", async () => {
     const { id } = await defer();
     const { pod } = await client.call('GetPod', { pod: { name: { namespace: 'default', name: 'web' } } });
     expect(pod).toMatchObject({
@@ -487,7 +487,7 @@ describe('a pod', () => {
     });
   });
 
-  it('that was made past the shim is asked of the backend', async () => {
+  it('that was created without the shim is looked up in the backend', async () => {
     views.set(db.sandboxId, view);
     refreshed = () => {
       learn(db);
@@ -535,7 +535,7 @@ describe('CancelResize', () => {
 });
 
 describe('WatchResizes', () => {
-  it('that nobody reads is ended with a reason, and others go on', async () => {
+  it('that is not read is ended with a reason, and others continue', async () => {
     // By plain HTTP/2: a client of grpc-js reads ahead without end.
     const session = connect('http://localhost', { createConnection: () => createConnection(path) });
     const slow = session.request({
@@ -574,7 +574,7 @@ describe('WatchResizes', () => {
     fast.cancel();
   });
 
-  it('makes room when its client goes', async () => {
+  it('frees its place when the client disconnects', async () => {
     const [one, two] = [await watching(), await watching()];
     const gone = (): number => lines.filter(({ code }) => code === 'CANCELLED').length;
     one.cancel();
@@ -595,7 +595,7 @@ describe('WatchResizes', () => {
 });
 
 describe('the socket', () => {
-  it('serves on when its first clients go at once', async () => {
+  it('keeps serving when its first clients disconnect at once', async () => {
     for (let index = 0; index < 8; index += 1) {
       const socket = createConnection(path);
       await once(socket, 'connect');
@@ -605,7 +605,7 @@ describe('the socket', () => {
     expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);
   });
 
-  it('has its mode, and is not taken from one that lives', async () => {
+  it('has its mode, and is not taken from a running shim', async () => {
     expect((lstatSync(path).mode & 0o777).toString(8)).toBe('600');
     await expect(open(0o600)).rejects.toThrow(/already listens there; stop it or use another path$/);
     expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);

@@ -10,13 +10,13 @@ import type { Step } from './corpus.ts';
 import { mutate } from './mutate.ts';
 import { Random } from './random.ts';
 
-/** What an input did that it may not: the message says so, the input can be played again by its numbers. */
+/** A violation that an input caused. The input can be replayed by its seed and index. */
 export class Finding extends Error {}
 
-/** How inputs ended, to see that they get somewhere. */
+/** Counts how inputs ended, to check that they reach relevant states. */
 export interface Tally {
   inputs: number;
-  /** Inputs after which the connection was still in use. */
+  /** Inputs after which the connection was still open. */
   survived: number;
   clientErrors: number;
   backendErrors: number;
@@ -33,19 +33,19 @@ export const emptyTally = (): Tally => ({
   amended: 0,
 });
 
-/** The input of these numbers. */
+/** Returns the input with this seed and index. */
 export function inputOf(seed: number, index: number): { steps: Step[]; random: Random } {
   const random = new Random(seed, index);
   return { steps: mutate(random.pick(CORPUS), random), random };
 }
 
-/** Plays one input through a switch of its own. @throws Finding */
+/** Plays one input through a proxy connection of its own. @throws Finding */
 export async function play(seed: number, index: number, tally: Tally): Promise<void> {
   const { steps, random } = inputOf(seed, index);
   const run = new Run(random, tally);
   for (const step of steps) {
     run.send(step);
-    // Amendments answer between what comes.
+    // Lets amendments finish between inputs.
     if (run.asked && random.chance(2)) await nextTurn();
     if (random.chance(60)) run.accident();
   }
@@ -54,7 +54,7 @@ export async function play(seed: number, index: number, tally: Tally): Promise<v
 }
 
 class Run {
-  /** Whether any amendment was asked for. */
+  /** Whether any amendment was requested. */
   asked = false;
   readonly #random: Random;
   readonly #tally: Tally;
@@ -62,7 +62,7 @@ class Run {
   readonly #ends = new Map<string, FakeTransport>();
   readonly #all: FakeTransport[] = [];
   #clock = 0;
-  /** What the switch itself said was wrong with it. */
+  /** An internal error that the proxy reported. */
   #finding: string | undefined;
 
   constructor(random: Random, tally: Tally) {
@@ -72,7 +72,7 @@ class Run {
       ...NO_OBSERVER,
       wantsStatus: random.chance(2),
       protocolError: (side, code, message) => {
-        // The switch contains its own mistakes: here they are what we look for.
+        // The proxy contains its own errors; the fuzzer looks for them.
         if (code === ErrorCode.INTERNAL_ERROR) this.#finding ??= `internal error on the ${side} side: ${message}`;
         tally[`${side}Errors`] += 1;
       },
@@ -80,7 +80,7 @@ class Run {
     this.#core = new ProxyConnection(
       {
         ...LIMITS,
-        // Small, so that small inputs reach them.
+        // Small limits, so that small inputs reach them.
         headerListLimit: 2000,
         requestLimit: 200,
         responseLimit: 20_000,
@@ -96,7 +96,7 @@ class Run {
     );
   }
 
-  /** In one piece, or cut anywhere. */
+  /** Sends a step's bytes in one piece or in chunks. */
   send({ side, bytes }: Step): void {
     const end = this.#ends.get(side);
     if (end === undefined || end.destroyed) return;
@@ -106,7 +106,7 @@ class Run {
     this.#look();
   }
 
-  /** Things that happen to connections. */
+  /** Simulates a random event: a closed connection, a shutdown, a backlog. */
   accident(): void {
     const end = this.#random.pick(this.#all);
     const kind = this.#random.below(6);
@@ -134,7 +134,7 @@ class Run {
     if (kind === 0) return Promise.reject(new Error('refused'));
     if (kind === 1) throw new Error('thrown');
     if (kind === 2) return Promise.resolve(undefined);
-    // Mostly longer than it was, sometimes something else altogether.
+    // Mostly the response with bytes appended, sometimes a different message.
     const added = Buffer.alloc(this.#random.below(200), '+');
     return Promise.resolve(kind === 3 ? added : Buffer.concat([response, added]));
   }
@@ -146,14 +146,14 @@ class Run {
     return end;
   }
 
-  /** What is written is whole frames, of a length that everyone takes. */
+  /** Checks that the proxy writes only complete frames of an acceptable length. */
   #look(): void {
     if (this.#finding !== undefined) throw new Finding(this.#finding);
     for (const end of this.#all) {
       const bytes = end.takeBytes();
       if (bytes.length === 0) continue;
       const { frames, rest } = parseFrames(bytes.indexOf(PREFACE) === 0 ? bytes.subarray(PREFACE.length) : bytes);
-      if (rest.length > 0) throw new Finding('half a frame was written');
+      if (rest.length > 0) throw new Finding('a partial frame was written');
       if (frames.some(({ payload }) => payload.length > 20_000)) throw new Finding('a frame longer than allowed');
     }
   }

@@ -6,7 +6,7 @@ import type { Tally } from './engine.ts';
 import { emptyTally, inputOf, play } from './engine.ts';
 
 /**
- * npm run fuzz: mutated conversations through the frame switch. Ends with 0 when there was
+ * npm run fuzz: mutated conversations through the proxy. Ends with 0 when there was
  * no crash, no hang and no growth of memory; otherwise with 1, and with what it takes to see it again.
  */
 
@@ -78,7 +78,7 @@ async function work({ seed, runs, only, progress }: Job): Promise<void> {
 
 function main(): void {
   const values = new Command('fuzz')
-    .description('Plays mutated HTTP/2 conversations through the frame switch: no crash, no hang, no growth of memory.')
+    .description('Play mutated HTTP/2 conversations through the proxy and look for crashes, hangs and memory growth.')
     .option('--runs <count>', 'how many (default: 1000000)')
     .option('--seed <number>', 'from which they are made (default: another each time)')
     .option('--only <index>', 'that one alone, to see it again')

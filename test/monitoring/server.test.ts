@@ -113,7 +113,7 @@ describe('/metrics', () => {
   it('a fault of ours is 500, with its place and not its words in the log', async () => {
     readiness = () => Promise.reject(new TypeError('PASSWORD=hunter2'));
     const { status, body } = await get('/metrics');
-    expect([status, body]).toEqual([500, 'internal error of cri-resize-shim; its log says more\n']);
+    expect([status, body]).toEqual([500, 'internal error in cri-resize-shim; see its log\n']);
     expect(logged).toMatchObject([{ path: '/metrics', error: 'TypeError' }]);
     expect(JSON.stringify(logged)).not.toContain('hunter2');
   });

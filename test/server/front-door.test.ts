@@ -67,7 +67,7 @@ describe('shutting down', () => {
     expect(door.connections).toBe(0);
   });
 
-  it('cuts what is left after the timeout, and counts the streams', async () => {
+  it('cuts off the rest after the timeout, and counts the streams', async () => {
     const { door, connections } = open([0, 2, 3]);
     expect(await door.shutdown(10)).toBe(5);
     expect(connections.map(({ events }) => events.join())).toEqual([
@@ -77,11 +77,11 @@ describe('shutting down', () => {
     ]);
   });
 
-  it('without connections is done at once', async () => {
+  it('ends at once without connections', async () => {
     expect(await open([]).door.shutdown(60_000)).toBe(0);
   });
 
-  it('tells whoever comes later, too', async () => {
+  it('shuts down later connections too', async () => {
     const { door, connections } = open([1]);
     const done = door.shutdown(60_000);
     door.accept(new Socket());
@@ -92,7 +92,7 @@ describe('shutting down', () => {
   });
 });
 
-it('each connection gets one of its own to the backend, and says when it has come about', async () => {
+it('opens a backend connection for each client connection, and reports when it is established', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'door-'));
   const server = createServer((socket) => socket.destroy());
   server.listen(join(folder, 'b.sock'));
@@ -131,7 +131,7 @@ describe('the table of interceptors', () => {
     { log, counters: noCounters, debug: true },
   );
 
-  it('routes by path, everything else passes', () => {
+  it('routes by path and forwards everything else', () => {
     expect(
       ['/a/Handled', '/a/Amended', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
         interception.route(path),

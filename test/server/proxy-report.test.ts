@@ -42,7 +42,7 @@ it('logs forwarded calls only if configured, and handled calls elsewhere', () =>
   ]);
 });
 
-it('an amended call that fails leaves the line of an intercepted one; one that does not has left it already', () => {
+it('logs an amended call that fails as intercepted; the interceptor logs one that succeeds', () => {
   report().streamClosed('/a/RunPod', 'amend', 'answered', 2, 7.5);
   report().streamClosed('/a/RunPod', 'amend', 'answered', 0, 7.5);
   expect(lines).toEqual([
@@ -51,7 +51,7 @@ it('an amended call that fails leaves the line of an intercepted one; one that d
   expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 'UNKNOWN', count: 1 }]);
 });
 
-it('calls that pass are counted by how they ended, others are not among them', () => {
+it('counts forwarded calls by outcome, and no others', () => {
   const observer = report();
   observer.streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   observer.streamClosed('/a/B', 'pass', 'cancelled', undefined, 1);
@@ -60,7 +60,7 @@ it('calls that pass are counted by how they ended, others are not among them', (
   expect(counters.snapshot().passedCalls).toBe(2);
 });
 
-it('an outage of the backend leaves two lines, however many clients try', () => {
+it('logs two lines for a backend outage, however many clients retry', () => {
   const observer = report();
   observer.connected();
   for (let attempt = 0; attempt < 100; attempt += 1) observer.backendLost('connect ECONNREFUSED');
@@ -74,7 +74,7 @@ it('an outage of the backend leaves two lines, however many clients try', () => 
   ]);
 });
 
-it('broken HTTP/2 is counted by the name of the error', () => {
+it('counts protocol errors by the name of the error code', () => {
   const observer = report();
   observer.protocolError('client', 1, 'bad frame');
   observer.protocolError('backend', 9, 'bad block');
@@ -83,7 +83,7 @@ it('broken HTTP/2 is counted by the name of the error', () => {
   expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
 });
 
-it('responses that could not be amended are all counted and logged once, without what the error says', () => {
+it('counts all responses that could not be amended and logs them once, without the error message', () => {
   const observer = report();
   for (let call = 0; call < 3; call += 1) observer.amendSkipped('/a/B', 'failed', new TypeError('PASSWORD=hunter2'));
   observer.amendSkipped('/a/B', 'slow', undefined);

@@ -1,3 +1,4 @@
+/** The wire format of the resize API, shared by server and CLI: messages and error details. */
 export { PACKAGE, decodeRequest, decodeResponse, encodeRequest, encodeResponse } from './messages.ts';
 export type {
   Requests,

@@ -2,8 +2,8 @@ import protobuf from 'protobufjs/light.js';
 import resize from './resize.proto.json' with { type: 'json' };
 
 /**
- * The messages of proto/criresize/v1alpha1 as plain objects. Names are the wire's (snake case), enums are their names. In
- * decoded messages every field is there: absent sub-messages are null.
+ * The messages of proto/criresize/v1alpha1 as plain objects. Field names are those of the .proto file (snake case),
+ * enum values are their names. In decoded requests every field is present: absent sub-messages are null.
  */
 
 export interface WireAmounts {
@@ -17,7 +17,7 @@ export interface WireResources {
 }
 
 export interface WirePodRef {
-  /** Which of the fields is set. */
+  /** The name of the field that is set. */
   ref?: 'sandbox_id' | 'uid' | 'name';
   sandbox_id?: string;
   uid?: string;
@@ -56,7 +56,7 @@ export type WireState =
   | 'COMPLETED'
   | 'CANCELED';
 
-/** What is sent has numbers for int64, which all of them fit into. */
+/** A Duration or Timestamp to be sent. Its seconds fit in a number. */
 export interface WireSpan {
   seconds: number;
   nanos: number;
@@ -155,7 +155,7 @@ export interface Responses {
 export const PACKAGE = 'criresize.v1alpha1';
 
 const types = new Map<string, protobuf.Type>();
-/** Of proto/criresize/v1alpha1/resize.proto, parsed when it was written (test/proto). */
+/** The types of proto/criresize/v1alpha1/resize.proto, parsed in advance (test/docs/parsed-protos.test.ts). */
 let root: protobuf.Root | undefined;
 
 function typeOf(name: string): protobuf.Type {
@@ -168,12 +168,14 @@ function typeOf(name: string): protobuf.Type {
   return type;
 }
 
-/** Encodes a request, as a client sends it: what is left out is not sent. */
+/** Encodes a request for a client. Absent fields are not sent. */
 export function encodeRequest(name: keyof Requests, message: object): Buffer {
   return encoded(name, message);
 }
 
-/** Decodes a response, as a client reads it: lists and texts are there if empty, sub-messages only if they were sent. */
+/**
+ * Decodes a response for a client. Lists and strings are present even if empty, sub-messages only if they were sent.
+ */
 export function decodeResponse<Name extends keyof Responses>(name: Name, bytes: Uint8Array): Responses[Name] {
   const type = typeOf(name);
   const options = { longs: Number, enums: String, defaults: true, arrays: true, objects: true };
@@ -187,7 +189,7 @@ function withoutNulls(value: unknown): unknown {
   return Object.fromEntries(fields.map(([name, field]) => [name, withoutNulls(field)]));
 }
 
-/** Decodes a request; unknown fields are skipped. Throws when the bytes are no such message. */
+/** Decodes a request. Unknown fields are skipped. Throws if the bytes are not such a message. */
 export function decodeRequest<Name extends keyof Requests>(name: Name, bytes: Uint8Array): Requests[Name] {
   const type = typeOf(name);
   const options = { longs: BigInt, enums: String, defaults: true, arrays: true, objects: true, oneofs: true };

@@ -29,7 +29,7 @@ export function failureOf(error: unknown, resize?: string): unknown {
 /** Reason and message of a failure, as a resize keeps them. What is unexpected may quote anything: it is not kept. */
 export function explained(failure: unknown): { readonly reason: string; readonly message: string } {
   if (failure instanceof ShimError) return { reason: failure.reason, message: failure.message };
-  return { reason: Reason.INTERNAL, message: 'internal error of cri-resize-shim; its log says more' };
+  return { reason: Reason.INTERNAL, message: 'internal error in cri-resize-shim; see its log' };
 }
 
 const UNREACHED: ReadonlySet<number> = new Set([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED]);

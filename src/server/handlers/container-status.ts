@@ -7,17 +7,17 @@ import { type FailOpen, type Registry, findCgroup, kernelResources } from '../..
 export interface ContainerStatusParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
-  /** Where the cgroups of running containers lie, by container id. */
+  /** The cgroups of running containers, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
-  /** Where processes are found: /proc unless a test says otherwise. */
+  /** The proc file system. Default /proc; tests set another path. */
   readonly procRoot?: string;
-  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  /** Counts calls that are forwarded unchanged because of an error, and logs each id and reason once. */
   readonly failOpen: FailOpen;
 }
 
 /**
- * ContainerStatus of a running container: where the runtime's store and the kernel differ, the kernel's values are
- * added to the resources, and win when the client decodes. Otherwise not a byte changes.
+ * Amends ContainerStatus of a running container. Where the runtime's store and the kernel differ, the kernel's values
+ * are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
  */
 export function containerStatus(context: ContainerStatusParts): Amendment {
   return ({ response }, trace) => {
@@ -31,7 +31,7 @@ export function containerStatus(context: ContainerStatusParts): Amendment {
         const changes = kernelResources(context, cgroup, status.resources);
         return changes && withResources(response, changes);
       } catch (error) {
-        // It has just ended, say: the runtime's own values stand.
+        // The container may have just exited. The runtime's own values are sent.
         context.failOpen('unreadable_state', id, error);
         return undefined;
       }

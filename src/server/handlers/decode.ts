@@ -2,7 +2,9 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Messages, decode } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 
-/** Decodes a copy of a message. Undefined, and counted, when it cannot be: it is then forwarded as it came. */
+/**
+ * Decodes a copy of a message. If that fails, counts it and returns undefined: the message is then forwarded unchanged.
+ */
 export function decodeOrUndefined<Name extends keyof Messages>(
   context: { readonly failOpen: FailOpen },
   name: Name,
@@ -12,15 +14,15 @@ export function decodeOrUndefined<Name extends keyof Messages>(
 }
 
 /**
- * The most that an update may take. Kubernetes lets the annotations of an object come to 256 KiB, and CRI's resources take some
- * hundred bytes. Decoding is one piece of work, and nothing else goes on meanwhile: this much takes 0.1 s where it is nothing but
- * keys of a map, 16 MiB, the most that gRPC is set to take, would take 3 s.
+ * The largest accepted update. Kubernetes limits an object's annotations to 256 KiB, and CRI's resources take some
+ * hundred bytes. Decoding blocks the event loop: a message of this size that contains only map keys takes 0.1 s, one of
+ * 16 MiB (the gRPC limit) 3 s.
  */
 const MAX_UPDATE_BYTES = 512 * 1024;
 
 /**
- * {@link decodeOrUndefined} for an update of resources. Throws INVALID_VALUE for one that is too long: passed on unread it could
- * set any limit.
+ * Decodes an update of resources like {@link decodeOrUndefined}. Throws INVALID_VALUE if it is too long: forwarded
+ * unread, it could set any limit.
  */
 export function decodeUpdate<Name extends keyof Messages>(
   context: { readonly failOpen: FailOpen },
@@ -32,7 +34,7 @@ export function decodeUpdate<Name extends keyof Messages>(
   throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { asked: String(bytes.length) });
 }
 
-/** The same for a message that is read in a way of its own. */
+/** Runs `read`. If that fails, counts it and returns undefined: the message is then forwarded unchanged. */
 export function orUndefined<Message>(
   context: { readonly failOpen: FailOpen },
   name: keyof Messages,

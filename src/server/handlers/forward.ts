@@ -3,18 +3,21 @@ import type { Backend } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { type CallTrace, type RawUnaryHandler, inBackend, onBehalfOf } from '../../grpc/index.ts';
 
-/** Makes an intercepted call at the backend as it came: the same bytes, metadata, deadline, and end when its caller goes. */
+/**
+ * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller
+ * cancels.
+ */
 export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace): Promise<Buffer> {
   return inBackend(trace, () => backend.call(call.getPath(), call.request, onBehalfOf(call)));
 }
 
 /**
- * How long the runtime may take over an update: kubelet's own limit. A caller without a deadline must not hold the pod's lock
- * for as long as a runtime hangs.
+ * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold
+ * the pod's lock while a runtime hangs.
  */
 const LONGEST_UPDATE_MS = 120_000;
 
-/** The same for a call that changes a pod: a caller that goes away does not end it, it is finished or undone. */
+/** Forwards a call that changes a pod. The caller's cancellation does not end it: it is completed or rolled back. */
 export function forwardToTheEnd(
   backend: Backend,
   call: ServerUnaryCall<Buffer, Buffer>,
@@ -26,8 +29,8 @@ export function forwardToTheEnd(
 }
 
 /**
- * Serves a call whose response is amended, where the frame switch cannot: with compressed messages. gRPC's own server
- * and client undo the compression.
+ * Handles a call whose response is amended but whose messages are compressed. The proxy cannot read those; the gRPC
+ * server and client decompress them.
  */
 export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
   return async (call, trace) => {

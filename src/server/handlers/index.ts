@@ -1,4 +1,4 @@
-/** The CRI calls that the shim acts on: one file for each, and this table. Every other call passes. */
+/** The CRI calls that the shim handles or amends: one file each, and this table. All other calls are forwarded. */
 import { type Backend, runtimePath } from '../../runtime/index.ts';
 import type { AmendedCall, Interceptors } from './interceptors.ts';
 import { containerStatus } from './container-status.ts';
@@ -11,8 +11,10 @@ import { type UpdateContainerResourcesParts, updateContainerResources } from './
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
 import type { RawUnaryHandler } from '../../grpc/index.ts';
 
+/** What the interceptors need. */
 export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts {}
 
+/** Returns the table of interceptors, by path. */
 export function createInterceptors(context: InterceptorParts, backend: Backend, program: Program): Interceptors {
   return {
     handlers: new Map([
@@ -32,7 +34,7 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
   };
 }
 
-/** All that the local server serves: the handlers, and the amended calls, which come to it with compressed messages. */
+/** Returns the local server's handlers: handled calls, and amended calls, which reach it with compressed messages. */
 export function localHandlers({ handlers, amendments }: Interceptors, backend: Backend): Map<string, RawUnaryHandler> {
   const amended = [...amendments].map(
     ([path, { amendment }]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],

@@ -2,47 +2,48 @@ import { status } from '@grpc/grpc-js';
 import type { Counters, Log } from '../../observe/index.ts';
 import { type CallTrace, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
 import type { Exchange, Interception, MaybePromise } from '../proxy/index.ts';
+
 /**
- * What a held response becomes, or undefined for what it is. May add ids to the trace.
- * See {@link Interception.amend}.
+ * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See
+ * {@link Interception.amend}.
  */
 export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<Uint8Array | undefined>;
 
-/** A call that passes, and is looked at on its way back. */
+/** A call that is forwarded and whose response may be amended. */
 export interface AmendedCall {
   readonly amendment: Amendment;
-  /** The level of its line in the log: kubelet asks for the status of every container all the time. */
+  /** The log level of its log line: kubelet requests the status of every container continuously. */
   readonly logLevel: 'debug' | 'info';
 }
 
 /** The calls that the shim acts on, by path (`/runtime.v1.RuntimeService/UpdateContainerResources`). */
 export interface Interceptors {
-  /** Calls that end in the shim. */
+  /** Calls that the shim handles. */
   readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
-  /** Calls that pass, and whose response is added to. */
+  /** Calls that are forwarded and whose response is amended. */
   readonly amendments: ReadonlyMap<string, AmendedCall>;
 }
 
-/** Calls of containerd that send what happens for as long as somebody listens; who does begins anew when they end. */
+/** Calls of containerd that stream events until the client cancels. Clients start them again when they end. */
 const watches: ReadonlySet<string> = new Set([
   '/runtime.v1.RuntimeService/GetContainerEvents',
   '/containerd.services.events.v1.Events/Subscribe',
   '/grpc.health.v1.Health/Watch',
 ]);
 
-/** Acts on nothing: every call passes. */
+/** An empty table: every call is forwarded. */
 export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map() };
 
 export interface InterceptionReport {
   readonly log: Log;
   readonly counters: Counters;
-  /** Whether calls whose line is for debugging leave one. */
+  /** Whether log lines of level debug are written. */
   readonly debug: boolean;
 }
 
 /**
- * The switch's view of a table of interceptors. A path that is in both maps is handled. Each amended call is counted and
- * leaves one line in the log, as a handled one does.
+ * Returns a table of interceptors as the proxy's {@link Interception}. A path in both maps is handled. Each amended
+ * call is counted and logged, as handled calls are.
  */
 export function interceptionOf(
   { handlers, amendments }: Interceptors,

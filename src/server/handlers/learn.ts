@@ -6,15 +6,16 @@ import type { FailOpen, Registry } from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
 export interface LearnParts extends AdmitRestartParts {
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+  /** kubelet's state files: a hint at what it requests next. */
   readonly kubelet: KubeletState;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  /** What those files said about pods in the middle of a resize, by sandbox id. */
   readonly foreseen: Map<string, PodForeseen>;
 }
 
 /**
- * Calls that are only watched: pods and containers are learned as they are made, and forgotten as they are removed. They
- * are amendments that add nothing, so the client has its answer only when the shim knows what the client knows.
+ * Calls that are only observed: the registry learns pods and containers when they are created, and forgets them when
+ * they are removed. They are amendments that change nothing, so the client gets its response only after the registry
+ * has been updated.
  */
 
 export function learnPod(context: LearnParts): Amendment {
@@ -26,7 +27,7 @@ export function learnPod(context: LearnParts): Amendment {
     if (pod === undefined) return undefined;
     Object.assign(trace.fields, { pod: pod.sandboxId, uid: pod.metadata.uid });
     context.registry.learnPod(pod);
-    // kubelet has mounted the volumes by its own rules; the pod's annotations hold from its start.
+    // kubelet has mounted the volumes with its own sizes; the pod's annotations apply from its start.
     await applyVolumeSizes(context, pod);
     return undefined;
   };
@@ -42,7 +43,7 @@ export function learnContainer(context: AdmitRestartParts): Amendment {
     const name = config?.metadata?.name ?? '';
     Object.assign(trace.fields, { pod: sandboxId, container: containerId });
     context.registry.learnContainer({ containerId, sandboxId, name });
-    // It is made and not started: its caller starts it when it has this answer.
+    // The container is created but not started: the caller starts it after this response.
     await raisePodForRestart(context, sandboxId, containerId, name, config?.linux?.resources);
     return undefined;
   };

@@ -1,14 +1,20 @@
 import { type Duplex, duplexPair } from 'node:stream';
-import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
+import { ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
 import type { Counters, Log } from '../../observe/index.ts';
-import { MAX_MESSAGE_BYTES } from '../../runtime/index.ts';
-import { type EndedCall, type RawUnaryHandler, callFields, serveUnary } from '../../grpc/index.ts';
+import {
+  type EndedCall,
+  type RawUnaryHandler,
+  callFields,
+  createRawServer,
+  rawMessage,
+  serveUnary,
+} from '../../grpc/index.ts';
 
-/** The gRPC server in this process in which intercepted calls end. */
+/** The gRPC server in this process that handles intercepted calls. */
 export interface LocalServer {
-  /** A new connection to it: bytes of HTTP/2, as a socket to any gRPC server. */
+  /** Opens a connection to it: an HTTP/2 byte stream, like a socket to any gRPC server. */
   connect(): Duplex;
-  /** Ends all its connections at once. */
+  /** Closes all its connections at once. */
   close(): void;
 }
 
@@ -17,18 +23,12 @@ export interface LocalServerOptions {
   readonly counters: Counters;
 }
 
-const identity = (bytes: Buffer): Buffer => bytes;
-
-/** Serves these handlers, by path. Each call is counted and leaves one line in the log. */
+/** Serves these handlers, by path. Each call is counted and logged. */
 export function createLocalServer(
   handlers: ReadonlyMap<string, RawUnaryHandler>,
   { log, counters }: LocalServerOptions,
 ): LocalServer {
-  const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-    'grpc.enable_channelz': 0,
-  });
+  const server = createRawServer();
   for (const [path, handler] of handlers) {
     const ended = (call: EndedCall): void => {
       counters.interceptedCall(path, call.code, call.elapsedMs, call.trace.backendMs);
@@ -36,7 +36,7 @@ export function createLocalServer(
     };
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
       void serveUnary(path, handler, call, respond, { log, ended });
-    server.register(path, serve, identity, identity, 'unary');
+    server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {

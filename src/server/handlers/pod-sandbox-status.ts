@@ -5,14 +5,16 @@ import { type PodInfoParts, podInfo } from '../../resize/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 
 export interface PodSandboxStatusParts extends PodInfoParts {
-  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  /** Counts calls that are forwarded unchanged because of an error, and logs each id and reason once. */
   readonly failOpen: FailOpen;
 }
 
-/** The key under which a verbose status says what the shim knows. */
+/** The key of the shim's part in the `info` of verbose responses. */
 export const INFO_KEY = 'cri-resize-shim';
 
-/** PodSandboxStatus: a verbose one also says how the pod's resizes went, as JSON. Otherwise not a byte changes. */
+/**
+ * Amends verbose PodSandboxStatus: adds the outcome of the pod's resizes as JSON. Otherwise the response is unchanged.
+ */
 export function podSandboxStatus(context: PodSandboxStatusParts): Amendment {
   return ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'PodSandboxStatusRequest', request);
@@ -32,7 +34,7 @@ async function amended(
   try {
     return withInfo(response, INFO_KEY, JSON.stringify(await podInfo(context, sandboxId)));
   } catch (error) {
-    // It has just gone, say: the runtime's own words stand.
+    // The pod may have just been removed. The runtime's own response is sent.
     context.failOpen('unreadable_state', sandboxId, error);
     return undefined;
   }

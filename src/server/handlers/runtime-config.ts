@@ -3,8 +3,9 @@ import { forward } from './forward.ts';
 import { type RawUnaryHandler, inBackend } from '../../grpc/index.ts';
 
 /**
- * RuntimeConfig: the backend's own answer where it has one; else (containerd before 2.0) the cgroup driver that its
- * configuration shows. Where that does not show either, its Unimplemented stands, and kubelet goes by its own setting.
+ * Handles RuntimeConfig. Returns the backend's response if it implements the call. Otherwise (containerd before 2.0)
+ * returns the cgroup driver from the backend's configuration. If that shows none, UNIMPLEMENTED is returned and kubelet
+ * uses its own setting.
  */
 export function runtimeConfig(backend: Backend): RawUnaryHandler {
   return async (call, trace) => {

@@ -9,13 +9,14 @@ export interface Program {
   readonly version: string;
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
-  /** How many clients are connected to the CRI socket, the one that asks among them. */
+  /** The number of clients connected to the CRI socket, including the caller. */
   readonly connections: () => number;
 }
 
 /**
- * Status: a verbose one (`crictl info`) also says which shim answers, how many clients it has, and whether it can resize, as JSON. The
- * conditions that kubelet goes by are the runtime's own: a node that cannot resize for the moment is no node that is not ready.
+ * Amends verbose Status (`crictl info`): adds the shim's version, its number of clients, and whether it can resize, as
+ * JSON. The conditions that kubelet evaluates stay the runtime's: a node that cannot resize for the moment is still
+ * Ready.
  */
 export function runtimeStatus(
   context: { readonly failOpen: FailOpen },

@@ -6,7 +6,7 @@ import { type UpdateContainerParts, updateContainer } from '../../resize/index.t
 
 export type UpdateContainerResourcesParts = UpdateContainerParts;
 
-/** UpdateContainerResources: the runtime gets the bytes as they came, inside the pod's own resize. */
+/** Handles UpdateContainerResources. The runtime gets the unchanged request as one step of the pod's resize. */
 export function updateContainerResources(context: UpdateContainerResourcesParts, backend: Backend): RawUnaryHandler {
   return async (call, trace) => {
     const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);

@@ -6,7 +6,10 @@ import { type UpdatePodParts, updatePod } from '../../resize/index.ts';
 
 export type UpdatePodSandboxResourcesParts = UpdatePodParts;
 
-/** UpdatePodSandboxResources: carried out here, then passed on; {@link updatePod} answers for a backend without the call. */
+/**
+ * Handles UpdatePodSandboxResources: applies it, then forwards it. {@link updatePod} answers for a backend without the
+ * call.
+ */
 export function updatePodSandboxResources(context: UpdatePodSandboxResourcesParts, backend: Backend): RawUnaryHandler {
   return async (call, trace) => {
     const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);

@@ -6,15 +6,17 @@ import { ReusedMemory } from './memory.ts';
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 
 /**
- * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is split
- * across chunks is copied once. The bytes of frames that were handed out are valid until {@link recycle}.
+ * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is
+ * split across chunks is copied once. The bytes of frames that were handed out are valid until {@link recycle}.
  */
 export class FrameReader {
   /** The longest payload that was announced to the peer: a longer frame is an error (RFC 9113 4.2). */
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   readonly #frame = new Frame();
   readonly #handle: (frame: Frame) => void;
-  /** An incomplete frame, of which the first `#filled` bytes are set. It has header size until its header is complete. */
+  /**
+   * An incomplete frame, of which the first `#filled` bytes are set. It has header size until its header is complete.
+   */
   #partial: Buffer | undefined;
   #filled = 0;
   /** Memory for split frames. */
@@ -98,7 +100,8 @@ export class FrameReader {
   #startPartial(chunk: Buffer, at: number): void {
     const rest = chunk.length - at;
     const size = rest < FRAME_HEADER_SIZE ? FRAME_HEADER_SIZE : this.#sizeOf(chunk, at);
-    // Allocates the exact size at once: a peer that announces a long frame and sends nothing occupies at most maxFrameSize.
+    // Allocates the exact size at once: a peer that announces a long frame and sends nothing occupies at most
+    // maxFrameSize.
     const partial = this.#allocate(size);
     chunk.copy(partial, 0, at);
     this.#partial = partial;
@@ -112,7 +115,10 @@ export class FrameReader {
     return this.#buffer.subarray(0, size);
   }
 
-  /** Completes the partial frame from the chunk, and hands it out when it is complete. Returns the position after the bytes read. */
+  /**
+   * Completes the partial frame from the chunk, and hands it out when it is complete. Returns the position after the
+   * bytes read.
+   */
   #fill(partial: Buffer, chunk: Buffer, at: number): number {
     const copied = chunk.copy(partial, this.#filled, at);
     this.#filled += copied;

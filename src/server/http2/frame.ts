@@ -87,7 +87,8 @@ export function checkFrame(frame: Frame): void {
       return;
     case FrameType.PRIORITY:
       onStream(frame);
-      // RFC 9113 6.3 makes this a stream error; RFC 9113 5.4.1 allows a connection error instead. No gRPC peer sends PRIORITY.
+      // RFC 9113 6.3 makes this a stream error; RFC 9113 5.4.1 allows a connection error instead. No gRPC peer sends
+      // PRIORITY.
       exactly(frame, 5);
       return;
     case FrameType.RST_STREAM:
@@ -218,7 +219,8 @@ export function settingsFrame(settings: readonly (readonly [id: number, value: n
 }
 
 /**
- * Returns a header block as HEADERS, with CONTINUATION if it does not fit the receiver's maximum frame size (RFC 9113 6.10).
+ * Returns a header block as HEADERS, with CONTINUATION if it does not fit the receiver's maximum frame size (RFC 9113
+ * 6.10).
  * @param maxFrameSize the receiver's SETTINGS_MAX_FRAME_SIZE
  */
 export function headersFrames(streamId: number, block: Uint8Array, endStream: boolean, maxFrameSize: number): Buffer {

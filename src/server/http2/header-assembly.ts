@@ -2,7 +2,10 @@ import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
 import { Flag, FrameType } from './frame.ts';
 
-/** Limit of frames for one header block. A block of the largest accepted size needs 64 frames of the smallest maximum size. */
+/**
+ * Limit of frames for one header block. A block of the largest accepted size needs 64 frames of the smallest maximum
+ * size.
+ */
 const MAX_FRAMES = 1024;
 
 /** A complete header block and the frames that carried it. */
@@ -20,8 +23,8 @@ export interface HeaderBlock {
 }
 
 /**
- * Joins HEADERS and the CONTINUATION frames after it (RFC 9113 6.10). Only complete blocks are forwarded, so no other frame
- * gets between their frames, and a peer that disconnects leaves no partial block behind.
+ * Joins HEADERS and the CONTINUATION frames after it (RFC 9113 6.10). Only complete blocks are forwarded, so no other
+ * frame gets between their frames, and a peer that disconnects leaves no partial block behind.
  */
 export class HeaderAssembly {
   #parts: { block: Buffer; frame: Buffer }[] = [];

@@ -2,8 +2,9 @@
 const MAX_TRACKED = 4;
 
 /**
- * Large buffers of one size that are handed out one by one and reused all at once, when the proxy holds no bytes of them any
- * more. Allocating a buffer for each read and collecting it again was half of the cost of a list of 500 containers.
+ * Large buffers of one size that are handed out one by one and reused all at once, when the proxy holds no bytes of
+ * them any more. Allocating a buffer for each read and collecting it again was half of the cost of a list of 500
+ * containers.
  */
 export class ReusedMemory {
   readonly #size: number;

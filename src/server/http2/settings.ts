@@ -44,9 +44,9 @@ export function readSettings(frame: Frame): Settings {
 }
 
 /**
- * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table: each of their header blocks
- * is then self-contained, and blocks of several servers can reach the client in any order. They may not push either: the
- * proxy knows only streams that the client opened. The client's own values of these settings are left out.
+ * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table: each of their header
+ * blocks is then self-contained, and blocks of several servers can reach the client in any order. They may not push
+ * either: the proxy knows only streams that the client opened. The client's own values of these settings are left out.
  * @param first whether this is the client's first SETTINGS frame, to which these restrictions are added
  * @param ahead bytes that the server may send on each stream beyond the client's window
  */
@@ -66,8 +66,8 @@ export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [
 ];
 
 /**
- * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of its own
- * table applies, which is the default, and not the backend's.
+ * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of
+ * its own table applies, which is the default, and not the backend's.
  */
 export function settingsForClient(settings: Settings): Buffer {
   return settingsFrame(settings.all.filter(([id]) => id !== Setting.HEADER_TABLE_SIZE));

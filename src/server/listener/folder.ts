@@ -10,9 +10,9 @@ export interface Folder {
 }
 
 /**
- * Creates the folder of a socket, with access for the shim's user only. An existing folder counts as the shim's if the user
- * owns it and it holds only the shim's sockets, as systemd's RuntimeDirectory= creates it. /run and the backend's folder keep
- * their permissions.
+ * Creates the folder of a socket, with access for the shim's user only. An existing folder counts as the shim's if the
+ * user owns it and it holds only the shim's sockets, as systemd's RuntimeDirectory= creates it. /run and the backend's
+ * folder keep their permissions.
  * @param socketNames the name of this socket, and of other sockets that a killed shim may have left there
  */
 export function prepareFolder(path: string, socketNames: readonly string[], backendFolder: string | undefined): Folder {

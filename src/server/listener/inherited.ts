@@ -13,9 +13,9 @@ export interface InheritedListenOptions {
 }
 
 /**
- * Accepts connections on a socket that another process (systemd) created and keeps open. Its path, its permissions and its
- * folder are not changed. Clients that connect after the shim has stopped wait in its queue for the next shim. Rejects with
- * ListenError.
+ * Accepts connections on a socket that another process (systemd) created and keeps open. Its path, its permissions and
+ * its folder are not changed. Clients that connect after the shim has stopped wait in its queue for the next shim.
+ * Rejects with ListenError.
  */
 export async function listenOnInherited({ descriptor, path, onConnection }: InheritedListenOptions): Promise<Listener> {
   const server = createServer(onConnection);
@@ -28,7 +28,8 @@ export async function listenOnInherited({ descriptor, path, onConnection }: Inhe
     mirrorBackend: () => undefined,
     failure: new Promise((resolve) => server.once('error', resolve)),
     async close() {
-      // Clients not accepted by now belong to the next shim. The turn lets accepted connections start their graceful shutdown.
+      // Clients not accepted by now belong to the next shim. The turn lets accepted connections start their graceful
+      // shutdown.
       server.close();
       await turn();
     },

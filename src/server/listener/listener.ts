@@ -35,8 +35,8 @@ export type SocketRights =
 export interface Listener {
   /**
    * Copies the current owner and mode of the backend's socket to the shim's socket and folder. To be called whenever a
-   * connection to the backend is established; the listener also polls until the backend's socket exists. Until then only the
-   * shim's user may connect. Does nothing for a socket with a mode of its own.
+   * connection to the backend is established; the listener also polls until the backend's socket exists. Until then
+   * only the shim's user may connect. Does nothing for a socket with a mode of its own.
    */
   mirrorBackend(): void;
   /** Resolves when listening fails. */
@@ -53,14 +53,15 @@ const POLL_BACKEND_MS = 1000;
 /**
  * Listens on a unix socket whose permissions are never wider than configured.
  *
- * The socket is bound to a temporary name in the same folder, gets its permissions there, and is then hard-linked to the path:
+ * The socket is bound to a temporary name in the same folder, gets its permissions there, and is then hard-linked to
+ * the path:
  * - It appears at the path complete and listening.
  * - Linking fails if the path exists.
- * - When a server closes, Node unlinks the name that it was bound with. That is never the path, which may belong to another
- *   process by then.
+ * - When a server closes, Node unlinks the name that it was bound with. That is never the path, which may belong to
+ *   another process by then.
  *
- * Rejects with ListenError if another process listens there, if the path is occupied otherwise, or if the folder or the socket
- * cannot be created.
+ * Rejects with ListenError if another process listens there, if the path is occupied otherwise, or if the folder or the
+ * socket cannot be created.
  */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { path } = options;
@@ -107,8 +108,8 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
     failure,
     async close() {
       clearInterval(polling);
-      // While this process listens, another shim that starts finds a live socket and leaves the path alone. So nothing changes
-      // between the check and the unlink.
+      // While this process listens, another shim that starts finds a live socket and leaves the path alone. So nothing
+      // changes between the check and the unlink.
       if (isStillOurs()) unlinkSync(path);
       // Clients that have connected by now are still accepted and shut down gracefully.
       await turn();
@@ -117,14 +118,16 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
   };
 }
 
-/** Returns a temporary name in the path's folder. It contains the socket's name if that fits, for readers of `ss -xl`. */
+/**
+ * Returns a temporary name in the path's folder. It contains the socket's name if that fits, for readers of `ss -xl`.
+ */
 function boundName(path: string): string {
   const random = randomBytes(4).toString('hex');
   const fits = (name: string): boolean => Buffer.byteLength(name) <= LONGEST_PATH;
   if (!fits(path)) {
     throw new ListenError(
-      `cannot listen on ${path}: the path has ${Buffer.byteLength(path)} bytes, a socket's path at most ${LONGEST_PATH}; ` +
-        `use a shorter path`,
+      `cannot listen on ${path}: the path has ${Buffer.byteLength(path)} bytes, ` +
+        `a socket's path at most ${LONGEST_PATH}; use a shorter path`,
     );
   }
   const name = join(dirname(path), `.${basename(path)}.${random}`);
@@ -188,7 +191,10 @@ async function refuseIfTaken(path: string): Promise<'nothing' | 'stale socket'> 
   }
 }
 
-/** Sets a configured mode. The shim's own folder lets the same classes through. Returns true: there is nothing to poll for. */
+/**
+ * Sets a configured mode. The shim's own folder lets the same classes through. Returns true: there is nothing to poll
+ * for.
+ */
 function giveMode(target: string, folder: Folder, mode: number): boolean {
   const through = ((mode & 0o060) === 0 ? 0 : 0o010) | ((mode & 0o006) === 0 ? 0 : 0o001);
   if (folder.isOurs) setRights(folder.path, ownedByShim(0o700 | through));
@@ -197,8 +203,8 @@ function giveMode(target: string, folder: Folder, mode: number): boolean {
 }
 
 /**
- * Copies the backend's permissions. Returns false if its socket does not exist yet. If copying fails, the narrower permissions
- * stay, which are enough for clients that run as root.
+ * Copies the backend's permissions. Returns false if its socket does not exist yet. If copying fails, the narrower
+ * permissions stay, which are enough for clients that run as root.
  */
 function mirrorOrWarn(target: string, folder: Folder, backendPath: string, log: Log): boolean {
   try {

@@ -61,8 +61,8 @@ export function reachOf(folder: string, gid: number): Reach {
 }
 
 /**
- * Returns the permissions for the shim's socket: the backend's, without those of classes that can reach the shim's socket but,
- * because of its folders, not the backend's.
+ * Returns the permissions for the shim's socket: the backend's, without those of classes that can reach the shim's
+ * socket but, because of its folders, not the backend's.
  */
 export function mirrored(backend: BackendRights, here: Reach): Rights {
   let { mode } = backend.socket;
@@ -72,9 +72,9 @@ export function mirrored(backend: BackendRights, here: Reach): Rights {
 }
 
 /**
- * Sets a file's owner and permissions. At no instant are they wider than before or after: permissions that the new owner or
- * group should not have are removed before the owner changes. If the shim may not change the owner (EPERM), the file keeps its
- * owner and is accessible to that owner only.
+ * Sets a file's owner and permissions. At no instant are they wider than before or after: permissions that the new
+ * owner or group should not have are removed before the owner changes. If the shim may not change the owner (EPERM),
+ * the file keeps its owner and is accessible to that owner only.
  */
 export function setRights(path: string, wanted: Rights): void {
   const current = rightsOf(path);

@@ -16,7 +16,10 @@ import { errnoOf } from '../../core/errors/index.ts';
 /** What exists at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';
 
-/** Finds out what exists at a path. Connects to a socket to see whether a process listens. Rejects if neither is possible. */
+/**
+ * Finds out what exists at a path. Connects to a socket to see whether a process listens. Rejects if neither is
+ * possible.
+ */
 export async function occupantOf(path: string): Promise<Occupant> {
   try {
     if (!lstatSync(path).isSocket()) return 'no socket';
@@ -57,9 +60,9 @@ const LOCK_ATTEMPTS = 100;
 const LOCK_PAUSE_MS = 50;
 
 /**
- * Removes a socket that no process listens on. Processes that start at the same time check again one by one under a lock, so
- * that none removes a socket that another has just created. The kernel releases the lock when its holder exits; the lock file
- * stays.
+ * Removes a socket that no process listens on. Processes that start at the same time check again one by one under a
+ * lock, so that none removes a socket that another has just created. The kernel releases the lock when its holder
+ * exits; the lock file stays.
  */
 export async function removeStale(path: string): Promise<void> {
   const { default: koffi } = await import('koffi');
@@ -69,9 +72,7 @@ export async function removeStale(path: string): Promise<void> {
   try {
     for (let attempt = 0; flock(lock, LOCK_EX_NB) !== 0; attempt += 1) {
       if (attempt === LOCK_ATTEMPTS)
-        throw new Error(
-          `another process has held the lock ${lockFile} for ${(LOCK_ATTEMPTS * LOCK_PAUSE_MS) / 1000} s: check whether it hangs`,
-        );
+        throw new Error(`another process holds the lock ${lockFile}; check whether it hangs`);
       await delay(LOCK_PAUSE_MS);
     }
     if ((await occupantOf(path)) === 'stale socket') unlinkSync(path);

@@ -156,8 +156,8 @@ export class BackendSide {
   }
 
   /**
-   * Forwards a connection window increment. Small ones are deferred: a Go server returns the few bytes of each request at
-   * once, and a write for them would wake the client in the middle of its call.
+   * Forwards a connection window increment. Small ones are deferred: a Go server returns the few bytes of each request
+   * at once, and a write for them would wake the client in the middle of its call.
    */
   #connectionWindow(frame: Frame): void {
     const { toClient } = this.#ports;

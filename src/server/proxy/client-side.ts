@@ -238,8 +238,8 @@ export class ClientSide {
   }
 
   /**
-   * Forwards a request's headers. They are forwarded unchanged only if they do not use the client's dynamic table, which the
-   * backend does not have; most clients repeat fields from it.
+   * Forwards a request's headers. They are forwarded unchanged only if they do not use the client's dynamic table,
+   * which the backend does not have; most clients repeat fields from it.
    */
   #forward(headers: HeaderBlock, fields: readonly HeaderField[]): void {
     const fits = headers.block.length <= this.#ports.backend.maxFrameSize;
@@ -325,7 +325,9 @@ export class ClientSide {
     else if (stream.kind === 'amend') ports.backend.grantStream(stream);
   }
 
-  /** Forwards a stream's WINDOW_UPDATE to the backend. Read-ahead shrinks if both together exceed the largest window. */
+  /**
+   * Forwards a stream's WINDOW_UPDATE to the backend. Read-ahead shrinks if both together exceed the largest window.
+   */
   #widen(stream: PassStream, increment: number, frame: Frame): void {
     const { toBackend } = this.#ports;
     const { down } = stream;

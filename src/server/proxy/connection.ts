@@ -21,9 +21,9 @@ type AllPorts = AmenderPorts &
   StreamsPorts;
 
 /**
- * One client connection and its backend connection. Wires the parts together: each part declares what it uses of the others
- * as its ports, and this class provides them. Every event from outside goes through {@link run} or {@link receive}, which
- * write what has gathered when the event has been handled.
+ * One client connection and its backend connection. Wires the parts together: each part declares what it uses of the
+ * others as its ports, and this class provides them. Every event from outside goes through {@link run} or
+ * {@link receive}, which write what has gathered when the event has been handled.
  */
 export class ProxyConnection implements AllPorts {
   readonly options: ProxyConnectionOptions;
@@ -280,7 +280,8 @@ export class ProxyConnection implements AllPorts {
       this.#backendTransport.destroy();
     }, this.options.lingerTimeout);
     this.#end({ kind: 'closing', timer });
-    // Keep reading and dropping what the client sends: closing a socket with unread bytes would discard the last answers.
+    // Keep reading and dropping what the client sends: closing a socket with unread bytes would discard the last
+    // answers.
     this.#clientTransport.resume();
     this.#clientTransport.end();
     this.#backendTransport.end();

@@ -20,8 +20,8 @@ export interface GracefulShutdownPorts {
 
 /**
  * A shutdown in the two steps of RFC 9113 6.8. The first GOAWAY names no last stream, so calls that the client began
- * before it received that GOAWAY are served. The client's answer to a PING shows that it has received it; the second GOAWAY
- * then names the last stream.
+ * before it received that GOAWAY are served. The client's answer to a PING shows that it has received it; the second
+ * GOAWAY then names the last stream.
  */
 export class GracefulShutdown {
   #state: 'none' | 'requested' | 'announced' | 'over' = 'none';

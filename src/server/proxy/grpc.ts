@@ -18,8 +18,8 @@ export function messagePrefix(length: number): Buffer {
 }
 
 /**
- * Returns a header block that ends a call with UNAVAILABLE: trailers, or Trailers-Only if no headers were sent (gRPC over
- * HTTP/2, Responses). It uses no dynamic table.
+ * Returns a header block that ends a call with UNAVAILABLE: trailers, or Trailers-Only if no headers were sent (gRPC
+ * over HTTP/2, Responses). It uses no dynamic table.
  * @param answered whether headers were sent already
  */
 export function unavailableBlock(message: string, answered: boolean): Buffer {
@@ -33,7 +33,9 @@ export function unavailableBlock(message: string, answered: boolean): Buffer {
   return Buffer.concat(fields.map((field) => field.wire));
 }
 
-/** Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded but for printable ASCII without `%`. */
+/**
+ * Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded but for printable ASCII without `%`.
+ */
 function percentEncode(message: string): string {
   return Buffer.from(message, 'utf8')
     .toString('latin1')

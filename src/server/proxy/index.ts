@@ -28,8 +28,8 @@ export interface ServeOptions {
 
 export interface ServedConnection {
   /**
-   * Starts a graceful shutdown: sends GOAWAY, and accepts no new streams once the client has received it. The connection
-   * closes when the running streams have ended. Watches are ended when nothing else runs.
+   * Starts a graceful shutdown: sends GOAWAY, and accepts no new streams once the client has received it. The
+   * connection closes when the running streams have ended. Watches are ended when nothing else runs.
    */
   shutdown(): void;
   /** Closes at once and cuts off running calls. */
@@ -55,7 +55,9 @@ export const LIMITS = {
   lingerTimeout: 1000,
 } as const satisfies Partial<ProxyConnectionOptions>;
 
-/** Serves one client connection: opens a backend connection for it, and leads intercepted streams to the local server. */
+/**
+ * Serves one client connection: opens a backend connection for it, and leads intercepted streams to the local server.
+ */
 export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
   const reads = new ReusedReads();
   const backend = options.connectBackend(reads.options);

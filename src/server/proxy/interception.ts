@@ -1,6 +1,6 @@
 /**
- * The interface between the proxy, which knows frames, and the interceptors, which know CRI. Neither side knows anything
- * else of the other.
+ * The interface between the proxy, which knows frames, and the interceptors, which know CRI. Neither side knows
+ * anything else of the other.
  */
 
 /**
@@ -29,9 +29,9 @@ export interface Interception {
   /** Whether a call never ends by itself: a shutdown does not wait for it. Without this method no call is a watch. */
   isWatch?(path: string): boolean;
   /**
-   * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also counts a
-   * rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of the event
-   * loop.
+   * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also
+   * counts a rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of
+   * the event loop.
    */
   amend(exchange: Exchange): MaybePromise<Uint8Array | undefined>;
 }

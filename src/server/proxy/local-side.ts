@@ -42,8 +42,8 @@ export interface LocalSidePorts {
 }
 
 /**
- * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server sends
- * waits here for the client's windows; one initial window for each stream bounds it.
+ * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server
+ * sends waits here for the client's windows; one initial window for each stream bounds it.
  */
 export class LocalSide implements LocalPeer {
   readonly reader = new FrameReader((frame) => this.#frame(frame));
@@ -86,7 +86,8 @@ export class LocalSide implements LocalPeer {
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
     this.#sendHeaders(stream, fields, endStream);
-    // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does not know.
+    // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does
+    // not know.
     const missing = DEFAULT_WINDOW - this.#ports.backend.initialWindow;
     if (missing > 0 && !endStream) this.#ports.toClient.push(windowUpdate(stream.id, missing));
   }

@@ -21,7 +21,10 @@ export type Outcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
  */
 export type SkipReason = 'request' | 'response' | 'memory' | 'slow' | 'failed';
 
-/** Receives the proxy's events, for counters and logs. Called synchronously on the hot path: must be quick and not throw. */
+/**
+ * Receives the proxy's events, for counters and logs. Called synchronously on the hot path: must be quick and not
+ * throw.
+ */
 export interface ProxyObserver {
   /** Whether {@link streamClosed} needs the grpc-status of all streams, not only of amended ones. It costs decoding. */
   readonly wantsStatus: boolean;

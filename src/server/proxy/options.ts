@@ -11,7 +11,10 @@ export interface ProxyConnectionOptions {
   readonly now: () => number;
   /** How long an amendment may take before the response is sent as received. */
   readonly amendTimeout: number;
-  /** How long a deferred write (an answer to a PING, for example) waits for other data in the same direction. 0: not at all. */
+  /**
+   * How long a deferred write (an answer to a PING, for example) waits for other data in the same direction. 0: not at
+   * all.
+   */
   readonly deferredWriteDelay: number;
   /** Bytes that the backend may send beyond the client's windows. They are queued here. */
   readonly readAhead: number;
@@ -25,7 +28,9 @@ export interface ProxyConnectionOptions {
   readonly heldLimit: number;
   /** How long a connection without a backend waits for a call to answer. */
   readonly refuseTimeout: number;
-  /** How long the client may take to acknowledge the first GOAWAY of a graceful shutdown. The second one follows then. */
+  /**
+   * How long the client may take to acknowledge the first GOAWAY of a graceful shutdown. The second one follows then.
+   */
   readonly gracefulShutdownTimeout: number;
   /** How long the other side may take to close its direction of a connection that the proxy has closed. */
   readonly lingerTimeout: number;

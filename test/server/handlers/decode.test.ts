@@ -6,7 +6,7 @@ import { FakeRuntime } from '../../support/fake-runtime.ts';
 const MOST = 512 * 1024;
 const name = 'UpdateContainerResourcesRequest';
 
-test('an update that is too long is refused without being read, one that is none is left to the runtime', async () => {
+test('rejects an update that is too long without decoding it, and leaves an undecodable one to the runtime', async () => {
   const runtime = await FakeRuntime.start();
   const { context, failOpens } = runtime;
   // No message at all: it is not looked at.
@@ -19,7 +19,7 @@ test('an update that is too long is refused without being read, one that is none
   await runtime.close();
 });
 
-test('the longest that is read, all of it keys of a map, is read in less than a second', async () => {
+test('decodes the longest accepted update, only map keys, in less than a second', async () => {
   const runtime = await FakeRuntime.start();
   const longest = withEntries(44_000, 'id', [2, 9]);
   expect(longest.length).toBeGreaterThan(MOST * 0.9);

@@ -135,7 +135,7 @@ function decodeDetails(error: ServiceError | undefined): object {
 }
 
 describe('a response', () => {
-  it('goes back byte for byte, and the call leaves one line with ids and times', async () => {
+  it('is returned byte for byte, and the call is logged once with ids and times', async () => {
     handle = async (served, trace) => {
       trace.fields['pod'] = 'p1';
       const response = await inBackend(trace, async () => {
@@ -207,7 +207,7 @@ describe("an error of the shim's own", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('arrives whatever text is in it', async () => {
+  it('arrives with any text in it', async () => {
     handle = throwing(
       new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, 'a\nb %41 \ud800 ü', { found: '\udfff' }),
     );
@@ -228,23 +228,23 @@ describe("an error of the shim's own", () => {
   });
 });
 
-describe('a fault of the shim', () => {
+describe('an internal error', () => {
   it.each([
     ['an Error', new TypeError(`cannot read ${secret}`)],
     ['a text', secret],
     ['an error of the kernel', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
     ['undefined', undefined],
-  ])('%s is INTERNAL, and neither client nor log learn what is in it', async (_, fault) => {
+  ])('%s is INTERNAL, and its content reaches neither client nor log', async (_, fault) => {
     handle = throwing(fault as Error);
     const { error } = await call();
-    expect([error?.code, error?.details]).toEqual([13, 'internal error of cri-resize-shim; its log says more']);
+    expect([error?.code, error?.details]).toEqual([13, 'internal error in cri-resize-shim; see its log']);
     expect(decodeDetails(error)).toMatchObject({ details: [{ reason: 'INTERNAL' }] });
     expect(await logged()).toMatchObject({ code: 'INTERNAL' });
     expect(lines).toHaveLength(2);
     expect(JSON.stringify(lines) + JSON.stringify(error)).not.toContain('hunter2');
   });
 
-  it('is logged with its place', async () => {
+  it('is logged with its stack', async () => {
     handle = () => {
       throw new TypeError('synchronous');
     };
@@ -256,7 +256,7 @@ describe('a fault of the shim', () => {
 });
 
 describe("the backend's answer", () => {
-  it('to an error is passed on: code, message, trailers', async () => {
+  it('with an error is forwarded: code, message, trailers', async () => {
     const details = Buffer.from([8, 9, 18, 0, 255]);
     answer = (_, respond) => {
       const metadata = new Metadata();
@@ -281,13 +281,13 @@ describe("the backend's answer", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('keeps a code that gRPC does not know', async () => {
+  it('keeps a code that is unknown to gRPC', async () => {
     answer = (_, respond) => respond({ code: 77, details: 'odd' });
     handle = forward;
     expect((await call()).error).toMatchObject({ code: 77, details: 'odd' });
   });
 
-  it('gets the metadata and the deadline of the call', async () => {
+  it('is requested with the metadata and the deadline of the call', async () => {
     const seen: { user: unknown; deadline: number }[] = [];
     answer = (served, respond) => {
       seen.push({ user: served.metadata.get('x-user'), deadline: Number(served.getDeadline()) });
@@ -303,7 +303,7 @@ describe("the backend's answer", () => {
   });
 });
 
-describe('a call that its client gives up', () => {
+describe('a call that its client ends', () => {
   const hanging = (): { arrived: Promise<unknown>; cancelled: Promise<unknown> } => {
     const events = new EventEmitter();
     answer = (served) => {
@@ -314,7 +314,7 @@ describe('a call that its client gives up', () => {
     return { arrived: once(events, 'arrived'), cancelled: once(events, 'cancelled') };
   };
 
-  it('by cancelling is cancelled at the backend, and logged so', async () => {
+  it('by cancelling is cancelled at the backend and logged as cancelled', async () => {
     const { arrived, cancelled } = hanging();
     const outcome = new Promise<ServiceError | null>((resolve) => {
       const running = client.makeUnaryRequest('/s/Call', identity, identity, Buffer.from('q'), (error) =>
@@ -328,7 +328,7 @@ describe('a call that its client gives up', () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('by its deadline ends at the backend too, and is logged so', async () => {
+  it('by its deadline ends at the backend too and is logged with DEADLINE_EXCEEDED', async () => {
     const { cancelled } = hanging();
     expect((await call(Buffer.from('q'), new Metadata(), Date.now() + 300)).error?.code).toBe(status.DEADLINE_EXCEEDED);
     await cancelled;

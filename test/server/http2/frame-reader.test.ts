@@ -36,7 +36,7 @@ function reading(onFrame?: (reader: FrameReader) => void): { reader: FrameReader
 }
 
 describe('frame reader', () => {
-  test('gives the same frames however the bytes are cut', () => {
+  test('returns the same frames for any split into chunks', () => {
     fc.assert(
       fc.property(
         fc.array(anyFrame, { maxLength: 12 }),
@@ -62,7 +62,7 @@ describe('frame reader', () => {
     ]);
   });
 
-  test('stops after any frame, keeps what follows, and goes on', () => {
+  test('stops after any frame, stores what follows, and resumes', () => {
     fc.assert(
       fc.property(fc.array(anyFrame, { maxLength: 8 }), fc.array(fc.nat(9000), { maxLength: 20 }), (sent, places) => {
         const { reader, seen } = reading((own) => own.stop());
@@ -78,7 +78,7 @@ describe('frame reader', () => {
     );
   });
 
-  test('ignores the reserved bit of the stream number', () => {
+  test('ignores the reserved bit of the stream id', () => {
     const { reader, seen } = reading();
     const bytes = frame(0, 0, 5);
     bytes[5]! |= 0x80;
@@ -86,7 +86,7 @@ describe('frame reader', () => {
     expect(seen[0]!.id).toBe(5);
   });
 
-  test('refuses a frame longer than announced as soon as its header is there', () => {
+  test('rejects a frame that is too long as soon as its header is complete', () => {
     for (const size of [4, 9, 12]) {
       const { reader } = reading();
       const bytes = frame(0, 0, 1, Buffer.alloc(16_385));

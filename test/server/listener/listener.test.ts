@@ -99,7 +99,7 @@ const rights = (file: string): string => {
 const ownMode = `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`;
 
 describe('the path', () => {
-  it('is made with its folder, accepts, and leaves nothing else beside it', async () => {
+  it('is created with its folder, accepts connections, and leaves no other files', async () => {
     path = join(folder, 'a/b/c/shim.sock');
     await start();
     expect(await canConnect(path)).toBe(true);
@@ -107,7 +107,7 @@ describe('the path', () => {
     await vi.waitFor(() => expect(accepted).toHaveLength(1));
   });
 
-  it('is gone after close, and can be taken again', async () => {
+  it('is removed on close and can be used again', async () => {
     const listener = await start();
     await listener.close();
     expect(readdirSync(dirname(path))).toEqual([]);
@@ -115,7 +115,7 @@ describe('the path', () => {
     expect(await canConnect(path)).toBe(true);
   });
 
-  it('with a stale socket is taken', async () => {
+  it('with a stale socket is used', async () => {
     await leaveStale(path);
     expect(await canConnect(path)).toBe(false);
     await start();
@@ -136,7 +136,7 @@ describe('the path', () => {
     expect(readdirSync(dirname(path))).toEqual(['shim.sock']);
   });
 
-  it('with another shim is refused, saying who', async () => {
+  it('with another shim is rejected, naming its process', async () => {
     await start();
     await expect(start()).rejects.toThrow(`pid ${process.pid}`);
     expect(await canConnect(path)).toBe(true);
@@ -156,7 +156,7 @@ describe('the path', () => {
     expect(readdirSync(dirname(path))).toEqual(['shim.sock']);
   });
 
-  it('may have 107 bytes and not one more', async () => {
+  it('may have at most 107 bytes', async () => {
     const pathOfLength = (bytes: number): string => join(folder, 'x'.repeat(bytes - folder.length - 1));
     path = pathOfLength(107);
     await start();
@@ -168,12 +168,12 @@ describe('the path', () => {
     await expect(start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
   });
 
-  it('in what is no folder is refused', async () => {
+  it('below a file is rejected', async () => {
     writeFileSync(join(folder, 'ours'), '');
     await expect(start()).rejects.toThrow(`${join(folder, 'ours')} is not a folder; use another path`);
   });
 
-  it('that a newer process has taken is not unlinked on close, nor are its rights touched', async () => {
+  it('that a newer process uses is neither unlinked on close nor are its permissions changed', async () => {
     const listener = await start();
     unlinkSync(path);
     open.push(await listenPlainly(path));
@@ -195,7 +195,7 @@ describe('the path', () => {
     expect(readdirSync(dirname(path)).filter((name) => name !== '.shim.sock.lock')).toEqual(['shim.sock']);
   });
 
-  it('still accepts who connected before close', async () => {
+  it('still accepts clients that connected before close', async () => {
     const listener = await start();
     const socket = createConnection(path);
     const connected = once(socket, 'connect');
@@ -206,19 +206,19 @@ describe('the path', () => {
   });
 });
 
-describe('a mode of its own', () => {
-  it('is given to the socket, whatever the backend has, and to a folder that is its alone', async () => {
+describe('a configured mode', () => {
+  it("applies to the socket, whatever the backend's mode, and to a folder of its own", async () => {
     await startBackend({ socket: 0o666, folder: 0o755 });
     await start({ rights: { mode: 0o600 } });
     expect([rights(path), rights(dirname(path))]).toEqual([`600 ${ownMode}`, `700 ${ownMode}`]);
   });
 
-  it('lets a group through the folder where it lets it connect', async () => {
+  it('gives a group access to the folder if it may connect', async () => {
     await start({ rights: { mode: 0o660 } });
     expect([rights(path), rights(dirname(path))]).toEqual([`660 ${ownMode}`, `710 ${ownMode}`]);
   });
 
-  it('leaves the folder of another socket as it is', async () => {
+  it('does not change the folder of another socket', async () => {
     await startBackend({ socket: 0o660, folder: 0o711 });
     await start({ neighbours: ['resize.sock'] });
     await start({ path: join(dirname(path), 'resize.sock'), rights: { mode: 0o600 } });
@@ -226,7 +226,7 @@ describe('a mode of its own', () => {
     expect(rights(join(dirname(path), 'resize.sock'))).toBe(`600 ${ownMode}`);
   });
 
-  it('of a neighbour that was killed does not keep the folder from being ours', async () => {
+  it('applies to a folder that holds the socket of a killed shim', async () => {
     await startBackend({ socket: 0o660, folder: 0o711 });
     await leaveStale(join(dirname(path), 'resize.sock'));
     await start({ neighbours: ['resize.sock'] });
@@ -259,26 +259,26 @@ describe.runIf(isRoot)('rights', () => {
     expect([rights(path), rights(dirname(path))]).toEqual(['600 0:0', '700 0:0']);
   });
 
-  it('follow the backend without a connection when it comes later', async () => {
+  it('follow a backend that starts later, without a connection', async () => {
     await start();
     await startBackend({ socket: 0o660, folder: 0o711 });
     await vi.waitFor(() => expect(rights(path)).toBe('660 0:0'), { timeout: 5000 });
   });
 
-  it('of a folder made beforehand for the socket alone are set', async () => {
+  it('of an existing folder for the socket alone are set', async () => {
     mkdirSync(dirname(path), { mode: 0o755 });
     await startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     await start();
     expect(rights(dirname(path))).toBe('710 0:1234');
   });
 
-  it('of a folder made beforehand are root only while there is no backend', async () => {
+  it('of an existing folder are root-only while there is no backend', async () => {
     mkdirSync(dirname(path), { mode: 0o755 });
     await start();
     expect(rights(dirname(path))).toBe('700 0:0');
   });
 
-  it('of a folder with other files are left; the socket gets less where others could get to it', async () => {
+  it('of a folder with other files are not changed; the socket gets fewer if more users can reach it', async () => {
     chmodSync(folder, 0o755);
     mkdirSync(dirname(path), { mode: 0o755 });
     writeFileSync(join(dirname(path), 'other'), '');
@@ -294,14 +294,14 @@ describe.runIf(isRoot)('rights', () => {
     expect(rights(path)).toBe('666 0:1234');
   });
 
-  it('of a folder that it shares with the backend are left', async () => {
+  it('of a folder shared with the backend are not changed', async () => {
     path = join(dirname(backendPath), 'shim.sock');
     mkdirSync(dirname(path), { mode: 0o755 });
     await start();
     expect(rights(dirname(path))).toBe('755 0:0');
   });
 
-  it('of an empty folder that anybody may write to are left', async () => {
+  it('of an empty world-writable folder are not changed', async () => {
     mkdirSync(dirname(path));
     chmodSync(dirname(path), 0o1777);
     await start();

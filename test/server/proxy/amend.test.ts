@@ -91,7 +91,7 @@ const amended = message(Buffer.concat([RESPONSE_TEXT, APPENDED]));
 afterEach(() => void vi.useRealTimers());
 
 describe('an amended response', () => {
-  test('headers, message and trailers go together, when it is known what the message shall be', async () => {
+  test('headers, message and trailers are sent together once the message is amended', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     expect(table.client.take()).toEqual([]);
@@ -106,7 +106,7 @@ describe('an amended response', () => {
     expect(table.events).toEqual([`${PATH} amend answered 0`]);
   });
 
-  test.each([1, 3, 5, 6, 11])('is the same when it comes %i octets a frame, with padding', async (step) => {
+  test.each([1, 3, 5, 6, 11])('is the same if received with %i octets per frame and padding', async (step) => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE));
     for (let at = 0; at < whole.length; at += step) {
@@ -120,7 +120,7 @@ describe('an amended response', () => {
     expect(seen.at(-1)!.flags & 1).toBe(1);
   });
 
-  test('is the same when the request came in pieces', async () => {
+  test('is the same if the request is split', async () => {
     const table = calling();
     table.client.send(headers(3, request(PATH)));
     const sent = message(Buffer.from('other request'));
@@ -143,7 +143,7 @@ describe('an amended response', () => {
     expect(table.core.streams.running).toBe(0);
   });
 
-  test('does not keep other responses waiting, whatever headers they share', async () => {
+  test('does not delay other responses, whatever headers they share', async () => {
     const table = calling();
     table.client.send(
       headers(3, request('/pass/A'), true),
@@ -162,7 +162,7 @@ describe('an amended response', () => {
     expect([dataOf(seen, 1), dataOf(seen, 5)]).toEqual([amended, amended]);
   });
 
-  test('larger than the windows: the backend is not kept waiting, the client gets no more than it takes', async () => {
+  test("larger than the windows does not stall the backend nor exceed the client's window", async () => {
     const table = calling({}, [4, 1000]);
     const long = Buffer.alloc(300_000, 'r');
     const sent = message(long);
@@ -198,7 +198,7 @@ describe('an amended response', () => {
   });
 });
 
-describe('a response that cannot be amended goes as it came', () => {
+describe('a response that cannot be amended is forwarded unchanged', () => {
   const trailers = headers(1, OK, true);
   test.each<[what: string, reason: string, sent: Buffer[]]>([
     ['it is compressed', 'response', [data(1, message(RESPONSE_TEXT, true)), trailers]],
@@ -231,7 +231,7 @@ describe('a response that cannot be amended goes as it came', () => {
     expect(table.events).toEqual([`${PATH} amend answered 5`]);
   });
 
-  test('nothing is to be appended', async () => {
+  test('nothing to append', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await table.answer(undefined);
@@ -257,7 +257,7 @@ describe('a response that cannot be amended goes as it came', () => {
     expect(table.events).toEqual([`skipped ${PATH} failed`, `${PATH} amend answered 0`]);
   });
 
-  test('the amendment takes too long; when it comes after all, it is too late', async () => {
+  test('the amendment takes too long, and its late result is ignored', async () => {
     vi.useFakeTimers();
     const table = calling({ amendTimeout: 2000 });
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
@@ -300,7 +300,7 @@ describe('a response that cannot be amended goes as it came', () => {
     expect(table.core.amender.heldBytes).toBe(0);
   });
 
-  test('too much is held already', async () => {
+  test('the limit of held bytes is reached', async () => {
     const table = calling({ heldLimit: 34_000 });
     table.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(30_000)).subarray(0, 16_384)));
     table.client.send(headers(3, request(PATH)), data(3, message(Buffer.of()), true));
@@ -317,7 +317,7 @@ describe('a response that cannot be amended goes as it came', () => {
 });
 
 describe('while a response is held', () => {
-  test('a client that cancels gets nothing more, and what was held takes no window', async () => {
+  test('a client that cancels gets nothing more, and held bytes occupy no window', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole));
     table.client.take();
@@ -332,7 +332,7 @@ describe('while a response is held', () => {
     expect(table.core.amender.heldBytes).toBe(0);
   });
 
-  test('a backend that goes before the trailers leaves UNAVAILABLE, and no half of an answer', async () => {
+  test('a backend lost before the trailers leads to UNAVAILABLE without a partial response', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole));
     table.client.take();
@@ -346,7 +346,7 @@ describe('while a response is held', () => {
     expect(table.client.take()).toEqual([]);
   });
 
-  test('a backend that goes after the trailers has answered', async () => {
+  test('a backend lost after the trailers has answered', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     table.backend.events.closed(undefined);
@@ -358,7 +358,7 @@ describe('while a response is held', () => {
     expect(table.events.at(-1)).toBe(`${PATH} amend answered 0`);
   });
 
-  test('a change of the client windows counts for what is held', async () => {
+  test("a change of the client's windows applies to held data", async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     table.client.send(settings([4, 7]));
@@ -376,7 +376,7 @@ describe('while a response is held', () => {
 });
 
 describe('routes', () => {
-  test('a compressed request is handled instead: the local server can read it', () => {
+  test('a compressed request goes to the local server, which can read it', () => {
     const table = openTable();
     table.client.send(headers(1, request(PATH, [{ name: 'grpc-encoding', value: 'gzip' }])));
     expect(table.backend.take()).toEqual([]);
@@ -385,7 +385,7 @@ describe('routes', () => {
     expect(typesOf(table.backend.take())).toEqual([HEADERS]);
   });
 
-  test('bytes that others have added are not granted to the backend again', async () => {
+  test('bytes that were added are not granted to the backend', async () => {
     const table = calling();
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await table.answer(APPENDED);

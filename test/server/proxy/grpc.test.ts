@@ -195,7 +195,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     expect(opened.connections[0]!.activeStreams).toBe(0);
   });
 
-  test('a method that nobody has', async () => {
+  test('an unknown method', async () => {
     const client = (await open()).client();
     const { error } = await unary(client, `/${route}.S/nothing.unary`, Buffer.alloc(1));
     expect(error!.code).toBe(grpc.status.UNIMPLEMENTED);
@@ -203,7 +203,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
 });
 
 describe('real gRPC peers, all routes on one connection', () => {
-  test('large answers to a client with small windows', async () => {
+  test('large responses to a client with small windows', async () => {
     const client = (await open()).client({ 'grpc-node.flow_control_window': 65_535 });
     const large = Buffer.alloc(700_000, 'w');
     const replies = await Promise.all(
@@ -215,7 +215,7 @@ describe('real gRPC peers, all routes on one connection', () => {
     });
   });
 
-  test('calls fail UNAVAILABLE without a backend, and work again when it is back', async () => {
+  test('calls fail with UNAVAILABLE without a backend, and work again when it is back', async () => {
     scene = await new Scene(methods).start();
     const client = scene.client();
     for (const route of ROUTES) {
@@ -228,7 +228,7 @@ describe('real gRPC peers, all routes on one connection', () => {
       expect((await unary(client, `/${route}.S/echo.unary`, Buffer.from('b'))).status.code).toBe(grpc.status.OK);
   });
 
-  test('a restart of the backend: what runs ends UNAVAILABLE, what comes after works', async () => {
+  test('a restart of the backend: running calls end with UNAVAILABLE, later ones work', async () => {
     const opened = await open();
     const client = opened.client();
     let begun!: () => void;
@@ -247,7 +247,7 @@ describe('real gRPC peers, all routes on one connection', () => {
     expect(opened.connections.length).toBeGreaterThan(1);
   });
 
-  test('shutdown: a running stream ends well, then the connection closes', async () => {
+  test('shutdown: a running stream completes, then the connection closes', async () => {
     const opened = await open();
     const client = opened.client();
     const call = client.makeBidiStreamRequest('/pass.S/bidi', raw, raw);

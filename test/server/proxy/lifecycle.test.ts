@@ -35,8 +35,8 @@ const goaway = (last: number, code: number): Buffer => frame(GOAWAY, 0, 0, u32(l
 
 afterEach(() => void vi.useRealTimers());
 
-describe('hello', () => {
-  test('SETTINGS of both ends pass and are acknowledged once, but for the header tables and push', () => {
+describe('connection setup', () => {
+  test('SETTINGS of both ends are forwarded and acknowledged once, except header table size and push', () => {
     const table = layTable();
     table.client.send(PREFACE, settings([1, 65_536], [2, 1], [4, 70_000], [6, 1000], [99, 7]));
     expect(table.client.take()).toEqual([]);
@@ -55,7 +55,7 @@ describe('hello', () => {
     expect(table.backend.take()[0]!.payload).toEqual(settings([4, 1]).subarray(9));
   });
 
-  test('what a hasty client sends waits until the backend has said hello', () => {
+  test("what the client sends waits for the backend's SETTINGS", () => {
     const table = layTable();
     table.client.send(
       PREFACE,
@@ -110,7 +110,7 @@ describe('hello', () => {
 });
 
 describe('no backend', () => {
-  test('calls end UNAVAILABLE with a word why, and the client is told to come again', () => {
+  test('calls end with UNAVAILABLE and the cause, and GOAWAY makes the client reconnect', () => {
     const table = layTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true), headers(3, request('/handle/B')));
     table.backend.events.closed(new Error('connect ENOENT /run/x.sock'));
@@ -131,7 +131,7 @@ describe('no backend', () => {
     expect(table.locals).toEqual([]);
   });
 
-  test('a call that comes later has the same answer; a client that never calls is let go', () => {
+  test('a later call gets the same answer; a client that never calls is disconnected', () => {
     vi.useFakeTimers();
     const table = layTable();
     table.backend.events.closed(new Error('connect ECONNREFUSED'));
@@ -158,7 +158,7 @@ describe('no backend', () => {
     expect(fieldsOf(answer)['grpc-message']).toBe('backend unavailable: 100%25 f%C3%BCr nichts%0A');
   });
 
-  test('a backend that does not speak HTTP/2 is none', () => {
+  test('a backend that does not speak HTTP/2 counts as unavailable', () => {
     const table = layTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     table.backend.send(Buffer.from('HTTP/1.1 400 Bad Request\r\n\r\n'));
@@ -167,8 +167,8 @@ describe('no backend', () => {
   });
 });
 
-describe('the backend goes away', () => {
-  test('its calls end UNAVAILABLE, those of the local server go on, and then the client is let go', () => {
+describe('the backend is lost', () => {
+  test('its calls end with UNAVAILABLE, local calls continue, then the client is disconnected', () => {
     const table = openTable();
     table.client.send(
       headers(1, request('/pass/unanswered')),
@@ -209,7 +209,7 @@ describe('the backend goes away', () => {
     ]);
   });
 
-  test('what it had answered whole still arrives, at the pace of the client', () => {
+  test("complete responses still arrive, at the client's pace", () => {
     const table = openTable({}, [4, 10]);
     table.client.send(headers(1, request('/handle/A'), true), headers(3, request('/pass/B'), true));
     table.locals[0]!.send(settings(), headers(1, RESPONSE), data(1, Buffer.alloc(10)));
@@ -228,7 +228,7 @@ describe('the backend goes away', () => {
     expect(table.client.ended).toBe(true);
   });
 
-  test('in the middle of a header block, of which the client has seen nothing', () => {
+  test('in the middle of a header block, which the client never sees', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A'), true));
     table.backend.send(frame(HEADERS, 0, 1, headers(1, RESPONSE).subarray(9)));
@@ -238,7 +238,7 @@ describe('the backend goes away', () => {
 });
 
 describe('GOAWAY', () => {
-  test('of the backend names no stream lower than those that the local server answers', () => {
+  test('of the backend announces no stream lower than running local streams', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A')), headers(3, request('/pass/B')), headers(5, request('/handle/C')));
     table.client.take();
@@ -258,7 +258,7 @@ describe('GOAWAY', () => {
     expect(table.client.ended).toBe(true);
   });
 
-  test('of a backend that goes gently passes twice, and streams in between are served', () => {
+  test('of a gracefully stopping backend is forwarded twice, and streams in between are served', () => {
     const table = openTable();
     table.backend.send(goaway(2 ** 31 - 1, 0), frame(PING, 0, 0, Buffer.alloc(8)));
     expect(table.client.take().map(({ payload }) => payload.readUInt32BE(0))).toEqual([2 ** 31 - 1]);
@@ -311,7 +311,7 @@ describe('shutdown', () => {
     expect(table.locals[0]!.ended).toBe(true);
   });
 
-  test('an idle connection closes once the client has heard', () => {
+  test('an idle connection closes once the client has acknowledged the PING', () => {
     const table = openTable();
     table.core.shutdown();
     table.core.shutdown();
@@ -322,7 +322,7 @@ describe('shutdown', () => {
     expect(table.client.ended).toBe(true);
   });
 
-  test('a client that does not answer is told the last stream all the same', () => {
+  test('a client that does not answer the PING gets the last stream id after a timeout', () => {
     vi.useFakeTimers();
     const table = openTable();
     table.client.send(headers(1, request('/pass/A')));
@@ -348,7 +348,7 @@ describe('shutdown', () => {
     expect(table.client.ended).toBe(true);
   });
 
-  test('a watch ends UNAVAILABLE when nothing else runs: it would never end by itself', () => {
+  test('a watch ends with UNAVAILABLE when nothing else runs', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/Watch'), true), headers(3, request('/pass/A'), true));
     table.backend.send(headers(1, RESPONSE), data(1, message(Buffer.from('event'))));
@@ -368,8 +368,8 @@ describe('shutdown', () => {
   });
 });
 
-describe('the client goes away', () => {
-  test('both servers hear of it', () => {
+describe('the client disconnects', () => {
+  test('both servers are notified', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A')), headers(3, request('/handle/B')));
     table.client.events.closed(undefined);
@@ -393,7 +393,7 @@ describe('the client goes away', () => {
 });
 
 describe('the local server', () => {
-  test('is connected when it is needed, and again when it has gone', () => {
+  test('is connected when needed, and again after it was lost', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A'), true));
     expect(table.locals).toHaveLength(0);
@@ -414,7 +414,7 @@ describe('the local server', () => {
     expect(table.client.ended).toBe(false);
   });
 
-  test('that breaks the protocol loses its connection, and nobody else does', () => {
+  test('that breaks the protocol loses only its own connection', () => {
     const table = openTable();
     table.client.send(headers(1, request('/handle/A')), headers(3, request('/pass/B')));
     table.client.take();
@@ -425,7 +425,7 @@ describe('the local server', () => {
     expect(typesOf(table.client.take())).toEqual([HEADERS]);
   });
 
-  test('uses no window of the client that the backend counts on', () => {
+  test('uses no client window that the backend relies on', () => {
     const table = openTable();
     table.client.send(headers(1, request('/handle/A'), true), headers(3, request('/pass/B'), true));
     const local = table.locals[0]!;
@@ -471,7 +471,7 @@ describe('slow readers', () => {
     expect(table.client.paused).toBe(false);
   });
 
-  test('a client that sends a handled request beyond its window is stopped', () => {
+  test('a client that exceeds the window of a handled request is reset', () => {
     const table = openTable();
     table.client.send(headers(1, request('/handle/A')));
     table.locals[0]!.send(settings([4, 0]));
@@ -482,7 +482,7 @@ describe('slow readers', () => {
 });
 
 describe('a burst', () => {
-  test('is one write for each side, and passes without change', () => {
+  test('is one write for each side, unchanged', () => {
     const table = openTable();
     table.client.send(headers(1, request('/pass/A'), true), headers(3, request('/pass/B'), true));
     table.client.writes = 0;
@@ -494,8 +494,8 @@ describe('a burst', () => {
   });
 });
 
-describe('trouble upon trouble', () => {
-  test('a backend that goes while the client’s SETTINGS are wrong ends one connection, not the process', () => {
+describe('errors during error handling', () => {
+  test('a backend lost while the client’s SETTINGS are invalid ends one connection, not the process', () => {
     const table = openTable();
     table.client.send(headers(1, request('/handle/A')), windowUpdate(1, 2 ** 31 - 1 - 65_535), settings([4, 70_000]));
     table.client.take();

@@ -115,7 +115,7 @@ describe('what a client may not do ends its connection, with the error of RFC 91
     expect(table.events).toContain('/pass/A pass cancelled undefined');
   });
 
-  test('something that is not HTTP/2 gets no answer', () => {
+  test('a client that does not speak HTTP/2 gets no answer', () => {
     const table = layTable();
     table.client.send(Buffer.from('GET / HTTP/1.1\r\n\r\n'));
     expect(table.client.takeBytes()).toHaveLength(0);
@@ -129,7 +129,7 @@ describe('what a client may not do ends its connection, with the error of RFC 91
     expect(table.events).toEqual(['error client 1 the first frame is not SETTINGS']);
   });
 
-  test('after the end of a connection nothing is read and nothing written', () => {
+  test('after the end of a connection nothing is read or written', () => {
     const table = withStream();
     table.client.send(frame(PING, 0, 1, Buffer.alloc(8)));
     table.client.take();
@@ -167,7 +167,7 @@ describe('floods are cut off with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(table.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('but pings at the pace of a busy client pass: over time, or with an answer between', () => {
+  test('but pings at the rate of a busy client are accepted: over time, or with responses between them', () => {
     const ping = frame(PING, 0, 0, Buffer.alloc(8));
     const table = withStream();
     for (let sent = 0; sent < 30_000; sent += 1) {
@@ -184,7 +184,7 @@ describe('floods are cut off with ENHANCE_YOUR_CALM', () => {
   });
 });
 
-describe('what concerns one stream ends that stream', () => {
+describe('a stream error ends only that stream', () => {
   test.each<[what: string, code: number, bytes: Buffer]>([
     ['WINDOW_UPDATE of 0', ErrorCode.PROTOCOL_ERROR, windowUpdate(1, 0)],
     ['a window over 2^31-1', ErrorCode.FLOW_CONTROL_ERROR, windowUpdate(1, 2 ** 31 - 1)],
@@ -213,7 +213,7 @@ describe('what concerns one stream ends that stream', () => {
     }
   });
 
-  test('frames for a stream that is over are dropped, and the window they took is given back', () => {
+  test('frames for a closed stream are dropped, and their window is returned', () => {
     const table = withStream();
     table.backend.send(rst(1, ErrorCode.CANCEL));
     expect(resetsOf(table.client.take())).toEqual([[1, ErrorCode.CANCEL]]);
@@ -224,7 +224,7 @@ describe('what concerns one stream ends that stream', () => {
   });
 });
 
-describe('what a backend may not do ends its connection, and the calls on it UNAVAILABLE', () => {
+describe("a backend's protocol violation ends its connection, and its calls with UNAVAILABLE", () => {
   test.each<[what: string, code: number, bytes: Buffer]>([
     ['a frame on an idle stream', ErrorCode.PROTOCOL_ERROR, headers(5, RESPONSE)],
     ['a frame on a stream of its own', ErrorCode.PROTOCOL_ERROR, headers(2, RESPONSE)],
@@ -247,8 +247,8 @@ describe('what a backend may not do ends its connection, and the calls on it UNA
   });
 });
 
-describe('legal, though rare', () => {
-  test('HEADERS with padding, priority and CONTINUATION arrive whole', () => {
+describe('legal but rare', () => {
+  test('HEADERS with padding, priority and CONTINUATION arrive complete', () => {
     const plain = headers(1, request('/pass/rare')).subarray(9);
     const forms = [
       frame(HEADERS, END_HEADERS | PADDED, 3, Buffer.concat([Buffer.of(4), plain, Buffer.alloc(4)])),
@@ -275,7 +275,7 @@ describe('legal, though rare', () => {
     }
   });
 
-  test('a header block larger than the backend takes in one frame is cut in two', () => {
+  test("a header block larger than the backend's maximum frame size is split", () => {
     const table = withStream('/pass/first', true);
     const long = [...request('/pass/long'), { name: 'x-long', value: 'x'.repeat(30_000) }];
     const plain = headers(3, long).subarray(9);
@@ -289,7 +289,7 @@ describe('legal, though rare', () => {
     expect(Buffer.concat(seen.map(({ payload }) => payload))).toEqual(plain);
   });
 
-  test('a larger frame size of the backend counts when the client has acknowledged it, not before', () => {
+  test('a larger frame size of the backend applies once the client has acknowledged it', () => {
     const table = withStream('/pass/first', true);
     const long = [...request('/pass/long'), { name: 'x-long', value: 'x'.repeat(30_000) }];
     table.backend.send(settings([5, 40_000]));
@@ -304,7 +304,7 @@ describe('legal, though rare', () => {
     }
   });
 
-  test('a response with CONTINUATION passes as it came, and nothing gets in between', () => {
+  test('a response with CONTINUATION is forwarded unchanged, with no frame in between', () => {
     const table = withStream('/pass/A', true);
     const block = headers(1, RESPONSE).subarray(9);
     table.backend.send(frame(HEADERS, 0, 1, block.subarray(0, 1)));
@@ -314,7 +314,7 @@ describe('legal, though rare', () => {
     expect(typesOf(table.client.take())).toEqual([HEADERS, CONTINUATION]);
   });
 
-  test('PRIORITY and frames that nobody knows are ignored', () => {
+  test('PRIORITY and unknown frames are ignored', () => {
     const table = withStream();
     table.client.send(frame(PRIORITY, 0, 1, Buffer.alloc(5)), frame(0x77, 0xff, 1, Buffer.alloc(9)), frame(16, 0, 0));
     table.backend.send(frame(0x77, 0xff, 1, Buffer.alloc(9)));
@@ -322,7 +322,7 @@ describe('legal, though rare', () => {
     expect(table.client.take()).toEqual([]);
   });
 
-  test('no response waits for another: padded DATA and an early END_STREAM pass as they came', () => {
+  test('responses do not wait for one another: padded DATA and an early END_STREAM are forwarded unchanged', () => {
     const table = withStream();
     const early = [
       headers(1, RESPONSE),
@@ -336,8 +336,8 @@ describe('legal, though rare', () => {
   });
 });
 
-describe('pings end at the switch, from every side', () => {
-  test('an answer goes with the next burst, and alone when there is none', () => {
+describe('the proxy answers pings from every side', () => {
+  test('an answer is sent with the next burst, or alone after a delay', () => {
     vi.useFakeTimers();
     const table = openTable({ deferredWriteDelay: 1 });
     table.client.send(headers(1, request('/pass/A'), true));
@@ -358,7 +358,7 @@ describe('pings end at the switch, from every side', () => {
     vi.useRealTimers();
   });
 
-  test('each is answered with its own octets', () => {
+  test('each is answered with its own opaque data', () => {
     const table = withStream('/handle/A');
     const local = table.locals[0]!;
     local.take();

@@ -23,9 +23,9 @@ import {
   windowUpdate,
 } from '../../support/http2/wire.ts';
 
-/** The switch on real sockets, between peers that are not gRPC libraries. */
+/** The proxy on real sockets, between peers that are not gRPC libraries. */
 
-const folder = mkdtempSync(join(tmpdir(), 'switch-'));
+const folder = mkdtempSync(join(tmpdir(), 'proxy-'));
 const paths = { front: join(folder, 'front.sock'), backend: join(folder, 'backend.sock') };
 const APPENDED = Buffer.from('+amended');
 const cleanUps: (() => void)[] = [];
@@ -160,8 +160,8 @@ describe('node:http2 on all ends', () => {
   });
 });
 
-describe('a reader that does not read', () => {
-  test('stops the backend, and costs no memory; nothing is lost when it reads again', async () => {
+describe('a client that does not read', () => {
+  test('pauses the backend without using memory, and gets everything when it reads again', async () => {
     const TOTAL = 64 * 1024 * 1024;
     let sent = 0;
     const backend = net.createServer((socket) => {

@@ -113,7 +113,7 @@ class World {
 }
 
 describe('flow control', () => {
-  test('nobody ever exceeds a window, and every byte arrives, whoever sends and whatever the windows do', async () => {
+  test('no window is ever exceeded and every byte arrives, for any traffic and window changes', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(action, { minLength: 5, maxLength: 120 }),

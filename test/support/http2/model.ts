@@ -19,33 +19,33 @@ import {
   windowUpdate,
 } from './wire.ts';
 
-/** A client and servers that know only RFC 9113 section 6.9: each keeps its own books, and says when a peer breaks them. */
+/** A client and servers that model RFC 9113 6.9: each tracks its windows, and throws when a peer exceeds one. */
 
 const WINDOW = 65_535;
 const LARGEST = 2 ** 31 - 1;
 
-/** Bytes that show their place, and whose they are. */
+/** Returns bytes that depend on their position and on the seed. */
 export function pattern(seed: number, length: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, at) => (at * 31 + seed * 17) % 251));
 }
 
-/** What a stream carries: told in its path, as `/route/request bytes/response bytes`. */
+/** The sizes of a stream's messages, encoded in its path: `/route/request bytes/response bytes`. */
 export interface Plan {
   readonly route: string;
   readonly up: number;
   readonly down: number;
 }
 
-/** The request and response of a plan: one gRPC message each. */
+/** Returns the request and response of a plan: one gRPC message each. */
 export function contents(id: number, plan: Plan): { up: Buffer; down: Buffer } {
   return { up: message(pattern(id, plan.up)), down: message(pattern(id + 1, plan.down)) };
 }
 
 interface Half {
-  /** What the peer lets us send. */
+  /** The window for sending. */
   window: number;
   rest: Buffer;
-  /** What we let the peer send. */
+  /** The window granted to the peer. */
   granted: number;
   received: Buffer[];
   ended: boolean;
@@ -55,7 +55,7 @@ abstract class Peer {
   readonly transport: FakeTransport;
   readonly streams = new Map<number, Half>();
   readonly inbox: SeenFrame[] = [];
-  /** What we may send and what we let the peer send, on the connection. */
+  /** The connection's windows: for sending, and granted to the peer. */
   window = WINDOW;
   granted = WINDOW;
   /** Frames read: whether anything still moves. */

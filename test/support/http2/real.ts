@@ -10,7 +10,7 @@ import type { ServedConnection } from '../../../src/server/proxy/index.ts';
 import { serveConnection } from '../../../src/server/proxy/index.ts';
 import { routeOf } from './wire.ts';
 
-/** The switch between real gRPC peers, over unix sockets. Messages are raw bytes. */
+/** The proxy between real gRPC peers, over unix sockets. Messages are raw bytes. */
 
 const MAX = 20 * 1024 * 1024;
 export const OPTIONS = {
@@ -25,7 +25,7 @@ export const OPTIONS = {
 const raw = (bytes: Buffer): Buffer => bytes;
 type Handlers = Record<string, grpc.UntypedHandleCall>;
 
-/** Methods end in the name of their shape. */
+/** Serves methods whose path ends in the name of their call type. */
 function serverOf(methods: Handlers): grpc.Server {
   const server = new grpc.Server(OPTIONS);
   for (const [path, handler] of Object.entries(methods)) {
@@ -36,7 +36,7 @@ function serverOf(methods: Handlers): grpc.Server {
 }
 
 export class Scene {
-  readonly folder = mkdtempSync(join(tmpdir(), 'switch-'));
+  readonly folder = mkdtempSync(join(tmpdir(), 'proxy-'));
   readonly connections: ServedConnection[] = [];
   readonly #clients: grpc.Client[] = [];
   readonly #methods: Handlers;

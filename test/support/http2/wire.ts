@@ -1,16 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
-import { LIMITS } from '../../../src/server/proxy/index.ts';
-import type { ProxyObserver } from '../../../src/server/proxy/index.ts';
-import { NO_OBSERVER } from '../../../src/server/proxy/index.ts';
+import { LIMITS, NO_OBSERVER, type ProxyObserver } from '../../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
 import { ReferenceEncoder } from './reference-hpack.ts';
 import type { Field } from './reference-hpack.ts';
 
-/** The switch on a table: transports in memory, frames written and read by hand. */
+/** A proxy connection under test: transports in memory, frames written and read by hand. */
 
 export const DATA = 0;
 export const HEADERS = 1;
@@ -35,7 +33,7 @@ export interface SeenFrame {
   readonly payload: Buffer;
 }
 
-/** Splits bytes into frames: apart from the reader of the switch, so that both can be wrong only on their own. */
+/** Splits bytes into frames. Independent of the proxy's reader, so that an error in that one is noticed. */
 export function parseFrames(bytes: Buffer): { frames: SeenFrame[]; rest: Buffer } {
   const frames: SeenFrame[] = [];
   let at = 0;
@@ -75,7 +73,7 @@ export const data = (id: number, payload: Uint8Array, last = false): Buffer =>
 export const windowUpdate = (id: number, bytes: number): Buffer => frame(WINDOW_UPDATE, 0, id, u32(bytes));
 export const rst = (id: number, code: number): Buffer => frame(RST_STREAM, 0, id, u32(code));
 
-/** A gRPC message with its prefix. */
+/** Returns a gRPC message with its prefix. */
 export function message(bytes: Uint8Array, compressed = false): Buffer {
   return Buffer.concat([Buffer.of(compressed ? 1 : 0), u32(bytes.length), bytes]);
 }
@@ -105,7 +103,7 @@ export const RESPONSE: readonly Field[] = [
 ];
 export const OK: readonly Field[] = [{ name: 'grpc-status', value: '0' }];
 
-/** One side as the switch sees it. */
+/** One side of the proxy. */
 export class FakeTransport implements Transport {
   readonly events: TransportEvents;
   backlog = 0;
@@ -151,15 +149,15 @@ export class FakeTransport implements Transport {
     return bytes;
   }
 
-  /** The frames written since the last time: whole ones, always. */
+  /** Returns the frames written since the last call. Throws if one is incomplete. */
   take(): SeenFrame[] {
     const bytes = this.takeBytes();
     const { frames, rest } = parseFrames(bytes.indexOf(PREFACE) === 0 ? bytes.subarray(PREFACE.length) : bytes);
-    if (rest.length > 0) throw new Error('half a frame was written');
+    if (rest.length > 0) throw new Error('a partial frame was written');
     return frames;
   }
 
-  /** What the switch says it is done with is overwritten, as the next read would. */
+  /** Sends bytes to the proxy. Overwrites them when the proxy reports that it does not use them any more, as a read would. */
   send(...chunks: Uint8Array[]): void {
     const chunk = Buffer.concat(chunks);
     if (this.events.data(chunk)) chunk.fill(0xdb);
@@ -171,7 +169,7 @@ export interface Table {
   readonly client: FakeTransport;
   readonly backend: FakeTransport;
   readonly locals: FakeTransport[];
-  /** What the observer was told, as words. */
+  /** The observer's events, as text. */
   readonly events: string[];
   /** Milliseconds. */
   clock: number;
@@ -182,7 +180,7 @@ export interface TableOptions extends Partial<Omit<ProxyConnectionOptions, 'inte
   readonly amend?: Interception['amend'];
 }
 
-/** Paths begin with the name of their route. */
+/** Returns the route that a path begins with. */
 export function routeOf(path: string): Route {
   if (path.startsWith('/handle')) return 'handle';
   return path.startsWith('/amend') ? 'amend' : 'pass';
@@ -204,9 +202,9 @@ export function layTable(options: TableOptions = {}): Table {
   const core = new ProxyConnection(
     {
       ...LIMITS,
-      // At once, unless a test is about that.
+      // Not deferred, unless a test is about that.
       deferredWriteDelay: 0,
-      // Likewise: the windows are then the client's own.
+      // No read-ahead, so that the backend's windows equal the client's.
       readAhead: 0,
       now: () => table.clock,
       connectLocal: (told) => {
@@ -231,7 +229,7 @@ export function layTable(options: TableOptions = {}): Table {
   return Object.assign(table, { core, client: ends.get('client')!, backend: ends.get('backend')! });
 }
 
-/** A table on which both ends have said hello, and nothing of it is left to read. */
+/** Returns a table whose connection is set up. The frames of the setup have been read. */
 export function openTable(options: TableOptions = {}, ...clientSettings: [id: number, value: number][]): Table {
   const table = layTable(options);
   table.client.send(PREFACE, settings(...clientSettings));
@@ -242,7 +240,7 @@ export function openTable(options: TableOptions = {}, ...clientSettings: [id: nu
   return table;
 }
 
-/** Lets promises that are settled tell so, and what they have led to be written: the next turn of the event loop. */
+/** Waits for the next turn of the event loop: reactions of settled promises have run, and their output is written. */
 export async function settled(): Promise<void> {
   await nextTurn();
 }

@@ -32,8 +32,8 @@ export class HpackDecoder {
   }
 
   /**
-   * Decodes a complete block. Every block of the connection must be decoded, in order, even if its stream is ignored: the
-   * dynamic table for the next one depends on it.
+   * Decodes a complete block. Every block of the connection must be decoded, in order, even if its stream is ignored:
+   * the dynamic table for the next one depends on it.
    * @throws ConnectionError COMPRESSION_ERROR for a malformed block, ENHANCE_YOUR_CALM for one that is too large
    */
   decode(block: Buffer): HeaderField[] {
@@ -55,7 +55,10 @@ export class HpackDecoder {
     return fields;
   }
 
-  /** Decodes a field: indexed (RFC 7541 6.1), with indexing (RFC 7541 6.2.1), without (RFC 7541 6.2.2), never (RFC 7541 6.2.3). */
+  /**
+   * Decodes a field: indexed (RFC 7541 6.1), with indexing (RFC 7541 6.2.1), without (RFC 7541 6.2.2), never (RFC 7541
+   * 6.2.3).
+   */
   #field(cursor: Cursor, first: number): HeaderField {
     if ((first & 0x80) !== 0) return this.#lookUp(readInteger(cursor, first, 7));
     const start = cursor.at - 1;

@@ -4,8 +4,8 @@ import type { HeaderField } from './field.ts';
 const NO_TABLE = 0x20;
 
 /**
- * Encodes header blocks without a dynamic table. The first block starts with a table size update to 0, which a peer that
- * lowered its SETTINGS_HEADER_TABLE_SIZE may require (RFC 7541 4.2).
+ * Encodes header blocks without a dynamic table. The first block starts with a table size update to 0, which a peer
+ * that lowered its SETTINGS_HEADER_TABLE_SIZE may require (RFC 7541 4.2).
  */
 export class HpackEncoder {
   #announced = false;

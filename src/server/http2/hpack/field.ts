@@ -5,8 +5,8 @@ const NEVER_INDEXED = 0x10;
 const INDEXED = 0x80;
 
 /**
- * One header field. Name and value hold one character for each octet (latin1), so that any octets are preserved. They are
- * forwarded unchecked: the server validates them.
+ * One header field. Name and value hold one character for each octet (latin1), so that any octets are preserved. They
+ * are forwarded unchecked: the server validates them.
  */
 export class HeaderField {
   #wire: Buffer | undefined;

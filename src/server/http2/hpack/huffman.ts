@@ -1,8 +1,8 @@
 import { ConnectionError, ErrorCode } from '../errors.ts';
 
 /**
- * Code lengths in bits of the octets 0 to 255 and of EOS (RFC 7541 Appendix B), 16 in a row. The code is canonical: codes of
- * one length are consecutive in the order of their symbols, so the lengths define all codes.
+ * Code lengths in bits of the octets 0 to 255 and of EOS (RFC 7541 Appendix B), 16 in a row. The code is canonical:
+ * codes of one length are consecutive in the order of their symbols, so the lengths define all codes.
  */
 // biome-ignore format: a table
 const LENGTHS: readonly number[] = [
@@ -52,7 +52,9 @@ function levelsOfCode(): readonly Level[] {
   return made;
 }
 
-/** Returns the code of each symbol, EOS last. Used by the tests' encoder: the shim itself writes strings uncompressed. */
+/**
+ * Returns the code of each symbol, EOS last. Used by the tests' encoder: the shim itself writes strings uncompressed.
+ */
 export function huffmanCodes(): readonly { readonly code: number; readonly length: number }[] {
   const codes = LENGTHS.map((length) => ({ code: 0, length }));
   let code = 0;
@@ -64,22 +66,27 @@ export function huffmanCodes(): readonly { readonly code: number; readonly lengt
 }
 
 /**
- * The decoder is a state machine that reads four bits at a time. A state is an inner node of the code tree. A cell holds the
- * next state in bits 0 to 8, bit 9 if a symbol ended on the way, and that symbol from bit 10 on. No code is shorter than five
- * bits, so four bits never end two symbols.
+ * The decoder is a state machine that reads four bits at a time. A state is an inner node of the code tree. A cell
+ * holds the next state in bits 0 to 8, bit 9 if a symbol ended on the way, and that symbol from bit 10 on. No code is
+ * shorter than five bits, so four bits never end two symbols.
  */
 const EMITS = 1 << 9;
 const STATE = EMITS - 1;
 /** A cell that leads to EOS, which no string may contain (RFC 7541 5.2). */
 const INVALID = -1;
-/** A cell that has not been computed. Headers need few cells; computing all of them at start would trigger V8's optimizer. */
+/**
+ * A cell that has not been computed. Headers need few cells; computing all of them at start would trigger V8's
+ * optimizer.
+ */
 const UNKNOWN = -2;
 
 const states = levels.reduce((sum, { inner }) => sum + inner, 0);
 const cells = new Int32Array(states * 16).fill(UNKNOWN);
 const depths = new Uint8Array(states);
 levels.forEach(({ firstState, inner }, depth) => depths.fill(depth, firstState, firstState + inner));
-/** 1 for states in which a string may end: at most 7 bits after the last symbol, all ones (the last node of its depth). */
+/**
+ * 1 for states in which a string may end: at most 7 bits after the last symbol, all ones (the last node of its depth).
+ */
 const final = new Uint8Array(states);
 for (const { firstState, inner } of levels.slice(0, 8)) final[firstState + inner - 1] = 1;
 

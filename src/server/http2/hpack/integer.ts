@@ -8,8 +8,8 @@ export interface Cursor {
 }
 
 /**
- * The largest integer accepted. RFC 7541 5.1 leaves the limit to the implementation. Lengths, indices and table sizes of
- * accepted blocks are far below it. It fits in four more octets, so a long run of 0x80 is rejected early.
+ * The largest integer accepted. RFC 7541 5.1 leaves the limit to the implementation. Lengths, indices and table sizes
+ * of accepted blocks are far below it. It fits in four more octets, so a long run of 0x80 is rejected early.
  */
 const LARGEST = 2 ** 28 - 1;
 

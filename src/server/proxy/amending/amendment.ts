@@ -24,7 +24,10 @@ export class Amendment {
   holding = false;
   /** Bytes of the held response that still count against the backend's windows. */
   charged = 0;
-  /** The response's HEADERS as received. They wait for the message: sent alone they would cost a write and wake the client. */
+  /**
+   * The response's HEADERS as received. They wait for the message: sent alone they would cost a write and wake the
+   * client.
+   */
   head: Buffer | undefined = undefined;
   /** Whether the held DATA was the last frame. */
   last = false;

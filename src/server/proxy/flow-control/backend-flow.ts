@@ -6,8 +6,8 @@ import type { Lane, LaneSource } from './lane.ts';
  * The connection window that the backend may use, as opposed to the client's. The two differ:
  * - The local server's data and bytes added to a response use the client's window without the backend knowing.
  * - The proxy queues bytes that the backend has sent.
- * - The backend may send ahead. With the client's small first windows, each window of a long response would otherwise cost
- *   a round trip to the client through the proxy; with read-ahead the client waits for the proxy alone.
+ * - The backend may send ahead. With the client's small first windows, each window of a long response would otherwise
+ *   cost a round trip to the client through the proxy; with read-ahead the client waits for the proxy alone.
  */
 export class BackendFlow implements LaneSource {
   /** Bytes that the backend may still send: what it was granted less what it has sent. */

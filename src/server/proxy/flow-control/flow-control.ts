@@ -11,8 +11,9 @@ import { BufferPool, type Outbox } from '../transport/index.ts';
 import { type DataItem, type Lane, type LaneItem, NO_ITEMS } from './lane.ts';
 
 /**
- * Sends all DATA to one receiver, whichever server it comes from. Knows the receiver's real windows, sends what fits and
- * queues the rest in its lane (RFC 9113 6.9). The frames of a lane stay in order; lanes do not wait for one another.
+ * Sends all DATA to one receiver, whichever server it comes from. Knows the receiver's real windows, sends what fits
+ * and queues the rest in its lane (RFC 9113 6.9). The frames of a lane stay in order; lanes do not wait for one
+ * another.
  */
 export class FlowControl {
   /** The receiver's connection window, in bytes. */

@@ -20,7 +20,9 @@ export interface LocalPeer extends LaneSource {
   trailers(stream: LocalStream, fields: readonly HeaderField[]): void;
 }
 
-/** The common part of all streams. A class, because one is made for every call: object literals cost microseconds more. */
+/**
+ * The common part of all streams. A class, because one is made for every call: object literals cost microseconds more.
+ */
 abstract class StreamBase {
   /** The client has sent its last frame. */
   clientEnded = false;

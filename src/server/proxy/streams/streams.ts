@@ -186,7 +186,10 @@ export class Streams {
     }
   }
 
-  /** The backend has lowered its initial window. Returns the difference to the client on streams the backend does not know. */
+  /**
+   * The backend has lowered its initial window. Returns the difference to the client on streams the backend does not
+   * know.
+   */
   restoreLocalWindows(bytes: number): void {
     for (const stream of this.#open.values())
       if (stream.kind === 'handle' && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, bytes));

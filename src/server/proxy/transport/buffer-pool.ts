@@ -13,8 +13,8 @@ export interface PoolBlock {
 }
 
 /**
- * Holds copies of data that waits, in blocks of memory that are reused. One buffer for each copy would be collected late:
- * while a client reads a long list window by window, such buffers would be most of the process's memory.
+ * Holds copies of data that waits, in blocks of memory that are reused. One buffer for each copy would be collected
+ * late: while a client reads a long list window by window, such buffers would be most of the process's memory.
  */
 export class BufferPool {
   readonly #free: PoolBlock[] = [];

@@ -5,8 +5,8 @@ import type { Transport } from './transport.ts';
 const COALESCE_LIMIT = 16_384;
 
 /**
- * Collects what goes to one side during one burst of input. Adjacent slices of the same chunk are merged, so that frames
- * that pass unchanged leave as they came: in one write and without a copy.
+ * Collects what goes to one side during one burst of input. Adjacent slices of the same chunk are merged, so that
+ * frames that pass unchanged leave as they came: in one write and without a copy.
  */
 export class Outbox {
   #transport: Transport | undefined;
@@ -62,8 +62,8 @@ export class Outbox {
   }
 
   /**
-   * Acknowledges a PING, in one write with what goes there next. Go peers ping on every burst of data, so each call would
-   * cost two more writes, and a write costs more than everything else that the proxy does for a call.
+   * Acknowledges a PING, in one write with what goes there next. Go peers ping on every burst of data, so each call
+   * would cost two more writes, and a write costs more than everything else that the proxy does for a call.
    */
   acknowledgePing(frame: Frame): void {
     this.pushDeferred(pingAck(frame.buffer.subarray(frame.payload, frame.end)));

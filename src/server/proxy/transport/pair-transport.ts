@@ -4,9 +4,9 @@ import type { Transport, TransportEvents } from './transport.ts';
 /**
  * One half of a duplex pair as a {@link Transport}. A node:http2 server holds the other half.
  *
- * Both directions are delayed to the next turn of the event loop, when no session is active. A pair hands bytes over within
- * `write`, so an answer could reach the session while it is still writing the request; node:http2 (Node 20 to 24) then aborts
- * the process with "Assertion failed: session->is_reading_stopped()".
+ * Both directions are delayed to the next turn of the event loop, when no session is active. A pair hands bytes over
+ * within `write`, so an answer could reach the session while it is still writing the request; node:http2 (Node 20 to
+ * 24) then aborts the process with "Assertion failed: session->is_reading_stopped()".
  */
 export class PairTransport implements Transport {
   readonly #stream: Duplex;

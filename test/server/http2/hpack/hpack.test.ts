@@ -38,7 +38,7 @@ function codeOf(action: () => unknown): number | undefined {
 const DATE = 'Mon, 21 Oct 2013 20:13:21 GMT';
 const COOKIE = 'foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1';
 
-describe('RFC 7541 appendix C', () => {
+describe('RFC 7541 Appendix C', () => {
   test.each([
     ['C.1.1', 10, 5, '0a'],
     ['C.1.2', 1337, 5, '1f9a0a'],
@@ -167,7 +167,7 @@ describe('RFC 7541 appendix C', () => {
 });
 
 describe('integers', () => {
-  test('any value comes back, in the size that was foretold', () => {
+  test('any value is decoded again and has the predicted size', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 28 - 1 }), fc.integer({ min: 1, max: 8 }), (value, prefix) => {
         const bytes = Buffer.alloc(integerSize(value, prefix));
@@ -188,7 +188,7 @@ describe('integers', () => {
 });
 
 describe('Huffman', () => {
-  test('the code is a full prefix code: its lengths fill the space exactly (Kraft)', () => {
+  test("the code is a complete prefix code (Kraft's equality)", () => {
     const codes = huffmanCodes();
     expect(codes).toHaveLength(257);
     expect(codes.reduce((sum, { length }) => sum + 2 ** -length, 0)).toBe(1);
@@ -199,7 +199,7 @@ describe('Huffman', () => {
     );
   });
 
-  test('any octets come back', () => {
+  test('any octets are decoded again', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 6000 }), (octets) => {
         const text = Buffer.from(octets).toString('latin1');
@@ -228,11 +228,11 @@ describe('decoder', () => {
     ['a field without a value', '00 01 61'],
     ['a table size update above the setting', '3f e2 1f'],
     ['a table size update behind a field', '82 20'],
-  ])('refuses %s', (_, block) => {
+  ])('rejects %s', (_, block) => {
     expect(codeOf(() => decoderOf().decode(hex(block)))).toBe(ErrorCode.COMPRESSION_ERROR);
   });
 
-  test('takes a table size update up to the setting, and evicts what does not fit', () => {
+  test('accepts a table size update up to the setting, and evicts what does not fit', () => {
     const decoder = decoderOf();
     decoder.decode(hex('40 01 61 01 31 40 01 62 01 32'));
     expect(tableOf(decoder)).toEqual([
@@ -253,7 +253,7 @@ describe('decoder', () => {
     expect(tableOf(decoder)).toEqual([]);
   });
 
-  test('a block that unfolds beyond the limit is refused, not unfolded', () => {
+  test('a block whose decoded size exceeds the limit is rejected early', () => {
     const decoder = new HpackDecoder(4096, 16_384);
     const large = Buffer.concat([hex('40 01 61 7f a1 1e'), Buffer.alloc(4000, 'x')]);
     decoder.decode(large);
@@ -275,7 +275,7 @@ describe('decoded and encoded again', () => {
     maxLength: 8,
   });
 
-  test('random lists survive, whatever the client encoder does with table, Huffman and table sizes', () => {
+  test('random lists are preserved for any use of indexing, Huffman coding and table sizes', () => {
     fc.assert(
       fc.property(blocks, (sent) => {
         const client = new ReferenceEncoder(4096);
@@ -301,7 +301,7 @@ describe('decoded and encoded again', () => {
     );
   });
 
-  test('the first block says that no table is used, the others do not', () => {
+  test('only the first block carries the table size update', () => {
     const encoder = new HpackEncoder();
     const field = new HeaderField('te', 'trailers', 0, 0, false);
     expect(encoder.encode([field])[0]).toBe(0x20);
