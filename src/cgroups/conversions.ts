@@ -8,8 +8,8 @@ import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '.
 import { DEFAULT_CPU_PERIOD, assertCpuMax } from './cpu.ts';
 
 /** Bounds of cpu.shares in cgroup v1 (kernel/sched/sched.h, MIN_SHARES and MAX_SHARES). */
-const MIN_SHARES = 2;
-const MAX_SHARES = 262_144;
+export const MIN_CPU_SHARES = 2;
+export const MAX_CPU_SHARES = 262_144;
 /** PAGE_COUNTER_MAX (kernel include/linux/page_counter.h): the kernel treats this and larger sizes as `max`. */
 export const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
 
@@ -22,7 +22,7 @@ export type WeightFormula = 'old' | 'new';
 
 /** Returns the cpu.weight for CPU shares. Clamps the shares to 2 to 262144, like cgroup v1. */
 export function weightOfShares(shares: CpuShares, formula: WeightFormula): CpuWeight {
-  const clamped = Math.min(Math.max(shares, MIN_SHARES), MAX_SHARES);
+  const clamped = Math.min(Math.max(shares, MIN_CPU_SHARES), MAX_CPU_SHARES);
   return cpuWeight(Math.min(10_000, rounded(unroundedWeight(clamped, formula), formula)));
 }
 
@@ -68,13 +68,13 @@ function searchShares(weight: CpuWeight, formula: WeightFormula): CpuShares {
   const gives = (shares: number): number => weightOfShares(cpuShares(shares), formula);
   if (formula === 'new') return cpuShares(lastWhere((shares) => gives(shares) <= weight));
   const first = lastWhere((shares) => gives(shares) < weight) + 1;
-  return cpuShares(weight <= 1 ? MIN_SHARES : Math.min(first, MAX_SHARES));
+  return cpuShares(weight <= 1 ? MIN_CPU_SHARES : Math.min(first, MAX_CPU_SHARES));
 }
 
-/** Binary search for the largest number of shares for which a monotonic predicate holds; at least MIN_SHARES. */
+/** Binary search for the largest number of shares for which a monotonic predicate holds; at least MIN_CPU_SHARES. */
 function lastWhere(holds: (shares: number) => boolean): number {
-  let low = MIN_SHARES;
-  let high = MAX_SHARES;
+  let low = MIN_CPU_SHARES;
+  let high = MAX_CPU_SHARES;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     if (holds(middle)) low = middle;
@@ -86,8 +86,8 @@ function lastWhere(holds: (shares: number) => boolean): number {
 /** Sources: runc 1.3.1 for the linear formula, opencontainers/cgroups for the quadratic one. */
 function unroundedWeight(shares: number, formula: WeightFormula): number {
   if (formula === 'old') return 1 + ((shares - 2) * 9999) / 262_142;
-  if (shares <= MIN_SHARES) return 1;
-  if (shares >= MAX_SHARES) return 10_000;
+  if (shares <= MIN_CPU_SHARES) return 1;
+  if (shares >= MAX_CPU_SHARES) return 10_000;
   const l = Math.log2(shares);
   return 10 ** ((l * l + 125 * l) / 612 - 7 / 34);
 }
@@ -147,8 +147,8 @@ function quotaOf(value: bigint): Limit<Microseconds> | undefined {
 export function cpuSharesOfCri(shares: bigint | number): CpuShares | undefined {
   const value = int64('cpu_shares', shares);
   if (value === 0n) return undefined;
-  const clamped = value > BigInt(MAX_SHARES) ? BigInt(MAX_SHARES) : value;
-  return cpuShares(Math.max(MIN_SHARES, checked('cpu_shares', clamped)));
+  const clamped = value > BigInt(MAX_CPU_SHARES) ? BigInt(MAX_CPU_SHARES) : value;
+  return cpuShares(Math.max(MIN_CPU_SHARES, checked('cpu_shares', clamped)));
 }
 
 /** Returns a memory limit as CRI's memory_limit_in_bytes: -1 is no limit. */

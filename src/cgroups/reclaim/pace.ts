@@ -30,7 +30,7 @@ const THREADS = 4;
  * Whether memory.high, held where so many bytes are in use, keeps use under the limit `target` until a runtime has set it, whatever
  * the processes do: by the formula above.
  */
-export function isRoomy(target: Bytes, used: Bytes): boolean {
+export function hasEnoughMargin(target: Bytes, used: Bytes): boolean {
   const throttled = Math.cbrt(12_288 * THREADS * (RUNTIME_MS / 1000) * used ** 2);
   return target - used >= Math.min(target / 8, MOST_MARGIN, throttled);
 }

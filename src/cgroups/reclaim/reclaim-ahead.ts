@@ -4,7 +4,7 @@ import type { Bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree, Reclaimed } from '../tree.ts';
 import type { CgroupPath } from '../file.ts';
 import { FIRST_CHUNK, nextChunk } from './pace.ts';
-import { LEAST_AMOUNT, reclaiming } from './turns.ts';
+import { LEAST_AMOUNT, reclaiming } from './reclaim-slots.ts';
 
 /** What it takes of a cgroup tree. */
 export type AheadTree = Pick<CgroupTree, 'readMemoryCurrent' | 'reclaim'>;

@@ -4,8 +4,8 @@
  * resized rarely enough for the 10 to 20 ms that one takes.
  */
 import { Code, Reason, ShimError, errnoOf } from '../../core/errors/index.ts';
-import type { UnitProperty } from '../unit-properties.ts';
-import { interfaceOf, objectOf } from '../unit-properties.ts';
+import type { UnitProperty } from '../systemd-units.ts';
+import { dbusInterfaceOf, dbusObjectOf } from '../systemd-units.ts';
 
 /** What a unit has. */
 export interface UnitState {
@@ -36,7 +36,14 @@ export class Busctl implements Systemd {
   constructor(readonly program = 'busctl') {}
 
   async read(unit: string, names: readonly string[]): Promise<UnitState> {
-    const command = ['--json=short', 'get-property', SERVICE, objectOf(unit), interfaceOf(unit), 'ControlGroup'];
+    const command = [
+      '--json=short',
+      'get-property',
+      SERVICE,
+      dbusObjectOf(unit),
+      dbusInterfaceOf(unit),
+      'ControlGroup',
+    ];
     const lines = (await this.#run(unit, [...command, ...names])).split('\n');
     const [cgroup, ...values] = lines;
     return {

@@ -6,7 +6,7 @@ import { parseCpuMax } from '../cpu.ts';
 import type { CgroupDriverName } from '../drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from '../file.ts';
 import { type Systemd, unitUnavailable } from './busctl.ts';
-import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, unitOf } from '../unit-properties.ts';
+import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from '../systemd-units.ts';
 import type { CgroupWrite } from '../write.ts';
 
 export interface DriverTreeOptions {
@@ -47,7 +47,7 @@ export class DriverCgroupTree extends CgroupTree {
    * as somebody else has set it meanwhile; UNDO_FAILED when it cannot be put back.
    */
   override async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
-    const unit = unitOf(cgroup);
+    const unit = systemdUnitOf(cgroup);
     const asked = unit === undefined ? undefined : propertiesOf(step);
     if (unit === undefined || asked === undefined || (await this.#driver()) !== 'systemd')
       return super.write(cgroup, step);

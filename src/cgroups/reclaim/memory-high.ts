@@ -4,25 +4,25 @@ import type { CgroupTree } from '../tree.ts';
 import { isCgroupVanished } from '../file.ts';
 import type { CgroupPath } from '../file.ts';
 
-type HighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
+type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 
 /**
  * memory.high of one cgroup, lowered for a while and put back as it was. It is put back over what was written here, and
  * never over what somebody else has written meanwhile (kubelet's memory QoS, an update by the runtime).
  */
-export class HeldHigh {
+export class TemporaryMemoryHigh {
   /** What is to be put back; undefined until something was written. */
   #previous: Limit<Bytes> | undefined;
   /** Written, and being written: either may be found, as long as nobody else writes. */
   #written: Bytes | undefined;
   #pending: Bytes | undefined;
   #isOver = false;
-  readonly #tree: HighTree;
+  readonly #tree: MemoryHighTree;
   readonly #cgroup: CgroupPath;
   readonly #onChange: (previous: Limit<Bytes>) => Promise<void>;
 
   /** `onChange` is awaited before the file is changed, with what it holds. */
-  constructor(tree: HighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
+  constructor(tree: MemoryHighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
     this.#tree = tree;
     this.#cgroup = cgroup;
     this.#onChange = onChange;

@@ -23,20 +23,20 @@ const PERCENT = 10_000;
 const SECOND = 1_000_000;
 
 /** The unit whose cgroup this is by its name: a slice (a pod) or a scope (a container). Undefined for other names. */
-export function unitOf(cgroup: CgroupPath): string | undefined {
+export function systemdUnitOf(cgroup: CgroupPath): string | undefined {
   const name = posix.basename(cgroup);
   return /.\.(slice|scope)$/.test(name) ? name : undefined;
 }
 
 /** Whether a cgroup is a unit's by its name. */
-export const isUnit = (cgroup: CgroupPath): boolean => unitOf(cgroup) !== undefined;
+export const isSystemdUnit = (cgroup: CgroupPath): boolean => systemdUnitOf(cgroup) !== undefined;
 
 /** The unit's D-Bus interface, which has these properties. */
-export const interfaceOf = (unit: string): string =>
+export const dbusInterfaceOf = (unit: string): string =>
   `org.freedesktop.systemd1.${unit.endsWith('.slice') ? 'Slice' : 'Scope'}`;
 
 /** The unit's D-Bus object: all but letters and digits as `_` and their hexadecimal code, a digit in front as well. */
-export function objectOf(unit: string): string {
+export function dbusObjectOf(unit: string): string {
   const name = [...Buffer.from(unit)].map((byte, at) => {
     const character = String.fromCharCode(byte);
     const plain = at === 0 ? /[a-z]/i : /[a-z0-9]/i;
@@ -121,7 +121,7 @@ export function isSameProperty(asked: UnitProperty, found: bigint | undefined): 
  * changes any of them: a quota in whole percents of a processor. False for a cgroup that is no unit's.
  */
 export function isRoundedInUnit(cgroup: CgroupPath, asked: CpuMax, found: CpuMax): boolean {
-  if (unitOf(cgroup) === undefined || asked.quota === 'max' || found.quota === 'max') return false;
+  if (systemdUnitOf(cgroup) === undefined || asked.quota === 'max' || found.quota === 'max') return false;
   const { quota, period } = asked;
   const rounded = (perSecond({ quota, period }) * period) / SECOND;
   return found.period === period && Math.abs(found.quota - rounded) < 1;

@@ -3,12 +3,12 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree, MemoryGlance, MemoryUse, Reclaimed } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
-import { HeldHigh } from './held-high.ts';
-import { FIRST_CHUNK, Growth, goalOf, isRoomy, nextChunk, pauseAfter } from './pace.ts';
-import { LEAST_AMOUNT, reclaiming } from './turns.ts';
+import { TemporaryMemoryHigh } from './memory-high.ts';
+import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
+import { LEAST_AMOUNT, reclaiming } from './reclaim-slots.ts';
 import { TimeLimit } from '../../core/concurrency/index.ts';
 
-export interface RoomOptions {
+export interface LowerUsageOptions {
   /** The limit that the cgroup shall get, in bytes. */
   readonly target: Bytes;
   /** When it has to have been reached, in milliseconds since the epoch. `lower` is not cut off by it. */
@@ -27,7 +27,7 @@ export interface RoomOptions {
 }
 
 /** What was done, when use is under the target. */
-export interface RoomMade {
+export interface LowerUsageResult {
   readonly before: MemoryGlance;
   /** When it was under the target, before `lower`. */
   readonly reached: Pick<MemoryGlance, 'current'>;
@@ -38,7 +38,7 @@ export interface RoomMade {
 }
 
 /** What it takes of a cgroup tree. */
-export type RoomTree = Pick<
+export type LowerUsageTree = Pick<
   CgroupTree,
   'glanceAtMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
 >;
@@ -55,9 +55,13 @@ const STALLED_LOOKS = 4;
  * the target; RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both figures) when time is up and use is not under it; the signal's reason;
  * CGROUP_UNAVAILABLE and CGROUP_WRITE_FAILED as reading and writing do, CgroupVanished among them; UNDO_FAILED when memory.high cannot be put back.
  */
-export async function makeRoom(tree: RoomTree, cgroup: CgroupPath, options: RoomOptions): Promise<RoomMade> {
+export async function lowerUsage(
+  tree: LowerUsageTree,
+  cgroup: CgroupPath,
+  options: LowerUsageOptions,
+): Promise<LowerUsageResult> {
   const time = new TimeLimit(options.deadline, options.signal);
-  const high = new HeldHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
+  const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
   const reclaim = new Reclaim(tree, cgroup, options.target, time, high);
   try {
     time.throwIfAborted();
@@ -89,11 +93,11 @@ class Reclaim {
   readonly #growth = new Growth();
 
   constructor(
-    readonly tree: RoomTree,
+    readonly tree: LowerUsageTree,
     readonly cgroup: CgroupPath,
     readonly target: Bytes,
     readonly time: TimeLimit,
-    readonly high: HeldHigh,
+    readonly high: TemporaryMemoryHigh,
   ) {}
 
   /** Until use is under the target. Gives the use that was found then. */
@@ -135,10 +139,10 @@ class Reclaim {
    * waits for it at the limit. Into little room beside the rest only what does not grow may go: the kernel would kill it there.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
-    if (isRoomy(this.target, current)) return true;
+    if (hasEnoughMargin(this.target, current)) return true;
     const use = await this.tree.readMemoryUse(this.cgroup);
     this.time.throwIfAborted();
-    if (isRoomy(this.target, use.unreclaimable)) return true;
+    if (hasEnoughMargin(this.target, use.unreclaimable)) return true;
     if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, performance.now())) return true;
     if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
     return false;
@@ -200,7 +204,7 @@ class Reclaim {
 }
 
 /** The cgroup's count of OOM kills; `last` when it has gone meanwhile. */
-function oomKillsOr(tree: RoomTree, cgroup: CgroupPath, last: number): number {
+function oomKillsOr(tree: LowerUsageTree, cgroup: CgroupPath, last: number): number {
   try {
     return tree.glanceAtMemory(cgroup).oomKills;
   } catch (error) {
