@@ -1,3 +1,4 @@
+/** Memory reclaim before a limit is lowered. */
 export { ReclaimAhead } from './reclaim-ahead.ts';
 export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
 export { lowerUsage } from './lower-usage.ts';

@@ -353,7 +353,7 @@ describe('memory.high', () => {
     memory.beforeHigh = (value) => (value === 'max' ? Promise.reject(writeRefused()) : Promise.resolve());
     await expect(make(memory, 64 * MI, { lower: () => Promise.reject(new Error('runc')) })).rejects.toMatchObject({
       reason: 'UNDO_FAILED',
-      message: expect.stringMatching(/runc.*put back to max.*refused/) as unknown,
+      message: expect.stringMatching(/runc.*restored to max.*refused/) as unknown,
       context: { asked: 'max' },
     });
   });
