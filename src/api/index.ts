@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { tracesOf } from '../core/errors/index.ts';
+import { loggableError } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import type { ResizeServer } from './server.ts';
 import type { ServiceParts } from './service.ts';
@@ -44,7 +44,7 @@ export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions
       if (!connection.destroyed) server.accept(connection);
     } catch (error) {
       loading = undefined;
-      log.error({ listen: path, ...tracesOf(error) }, 'a connection to the resize API cannot be served');
+      log.error({ listen: path, ...loggableError(error) }, 'a connection to the resize API cannot be served');
       connection.destroy();
     }
   };

@@ -5,4 +5,4 @@ export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';
 export { codeFor, failureOf, serveUnary } from './serve.ts';
 export type { EndedCall } from './serve.ts';
-export { tracesOf } from './status.ts';
+export { loggableError } from './status.ts';

@@ -1,7 +1,7 @@
 import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import type { Log } from '../observe/index.ts';
 import type { CallTrace, RawUnaryHandler } from './call.ts';
-import { type CallStatus, isUnexpected, statusOf, tracesOf } from './status.ts';
+import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
 
 /** A call that has ended, for its line in the log. */
 export interface EndedCall {
@@ -39,7 +39,8 @@ export async function serveUnary(
 
 /** The status that a call ends with; a fault of ours is logged with its place. */
 export function failureOf(error: unknown, path: string, log: Log): CallStatus {
-  if (isUnexpected(error)) log.error({ method: path, ...tracesOf(error) }, 'a call has failed by a fault of the shim');
+  if (isUnexpected(error))
+    log.error({ method: path, ...loggableError(error) }, 'a call has failed by a fault of the shim');
   return statusOf(error);
 }
 

@@ -1,5 +1,5 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { ShimError, tracesOf } from '../core/errors/index.ts';
+import { ShimError, loggableError } from '../core/errors/index.ts';
 import {
   type Family,
   type Log,
@@ -99,7 +99,7 @@ async function serve(
     answer = await answerOf(request);
   } catch (error) {
     log.error(
-      { path: request.url?.slice(0, 128), ...tracesOf(error) },
+      { path: request.url?.slice(0, 128), ...loggableError(error) },
       'a request for metrics or health has failed by a fault of the shim',
     );
     answer = plain(500, 'internal error of cri-resize-shim; its log says more');

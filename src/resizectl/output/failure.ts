@@ -1,5 +1,5 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reason, wordsOfCall } from '../../core/errors/index.ts';
+import { Reason, grpcErrorText } from '../../core/errors/index.ts';
 import { cureOf } from './remedies.ts';
 import { printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
@@ -34,7 +34,7 @@ export function tell(error: unknown, endpoint: string): Told {
 /** Nothing was reached, or something that is not the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
   const name = status[code];
-  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(wordsOfCall(details))}`];
+  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(grpcErrorText(details))}`];
   if (code !== status.UNAVAILABLE) return lines;
   return [
     ...lines,
