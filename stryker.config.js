@@ -24,7 +24,7 @@ export default {
     'src/cgroups/memory.ts',
     'src/cgroups/proc.ts',
     'src/cgroups/unified.ts',
-    'src/cgroups/unit-properties.ts',
+    'src/cgroups/systemd-units.ts',
     'src/tmpfs/mountinfo.ts',
     'src/tmpfs/sizes.ts',
     'src/core/quantities/kubernetes.ts',

@@ -23,7 +23,7 @@ import {
   serveConnection,
   proxyReport,
 } from './server/index.ts';
-import { tracesOf } from './grpc/index.ts';
+import { loggableError } from './grpc/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 /** Beyond --shutdown-timeout: what closing takes at most once nothing is waited for. */
@@ -119,7 +119,7 @@ async function run(config: Config): Promise<void> {
 /** A fault of ours that nothing catches: one line in the log, and the end, since what state we are in is not known. */
 function dieLoudly(log: Log): void {
   process.on('uncaughtException', (error) => {
-    log.error(tracesOf(error), 'the shim has failed');
+    log.error(loggableError(error), 'the shim has failed');
     process.exit(Exit.failed);
   });
 }

@@ -1,6 +1,6 @@
 /** The resize API: the gRPC service criresize.v1alpha1.ResizeService and health checks on a socket of its own. */
 import type { Socket } from 'node:net';
-import { tracesOf } from '../core/errors/index.ts';
+import { loggableError } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import type { ResizeServer } from './server.ts';
 import type { ServiceParts } from './service.ts';
@@ -45,7 +45,7 @@ export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions
       if (!connection.destroyed) server.accept(connection);
     } catch (error) {
       loading = undefined;
-      log.error({ listen: path, ...tracesOf(error) }, 'resize API failed to load; connection closed');
+      log.error({ listen: path, ...loggableError(error) }, 'resize API failed to load; connection closed');
       connection.destroy();
     }
   };

@@ -1,11 +1,11 @@
-/** The CPU controller's files: what they say, and how a value for them is written. Times in microseconds. */
+/** Reads and formats the files of the CPU controller. Times are in microseconds. */
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { cpuWeight, microseconds } from '../core/quantities/index.ts';
 import type { CpuMax, CpuWeight } from '../core/quantities/index.ts';
 
-/** The kernel takes no quota under 1 ms, and periods of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
+/** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
-/** MAX_BW of kernel/sched/sched.h: 44 bits of microseconds. */
+/** 44 bits of microseconds (kernel/sched/sched.h, MAX_BW). */
 export const MAX_CPU_QUOTA = microseconds(2 ** 44 - 1);
 export const MIN_CPU_PERIOD = microseconds(1000);
 export const MAX_CPU_PERIOD = microseconds(1_000_000);
@@ -14,34 +14,34 @@ export const DEFAULT_CPU_PERIOD = microseconds(100_000);
 export const MIN_CPU_WEIGHT = cpuWeight(1);
 export const MAX_CPU_WEIGHT = cpuWeight(10_000);
 
-/** Reads cpu.max, `<quota or max> <period>`. Throws CGROUP_UNAVAILABLE when it is anything else. */
+/** Reads cpu.max, `<quota or max> <period>`. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseCpuMax(text: string): CpuMax {
   const [, quota, period] = /^(max|\d{1,15}) (\d{1,15})$/.exec(text) ?? [];
   if (quota === undefined || period === undefined) throw unreadable('cpu.max', text);
   return { quota: quota === 'max' ? 'max' : microseconds(Number(quota)), period: microseconds(Number(period)) };
 }
 
-/** Both values of cpu.max, so that one write says all. */
+/** Formats quota and period, so that one write sets both. */
 export const formatCpuMax = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
 
-/** Throws INVALID_VALUE for what the kernel would refuse. */
+/** Throws INVALID_VALUE for values that the kernel rejects. */
 export function assertCpuMax({ quota, period }: CpuMax): void {
   if (period < MIN_CPU_PERIOD || period > MAX_CPU_PERIOD) {
-    throw invalid('cpu.max', String(period), `a period is ${MIN_CPU_PERIOD} to ${MAX_CPU_PERIOD} microseconds`);
+    throw invalid('cpu.max', String(period), `the period must be ${MIN_CPU_PERIOD} to ${MAX_CPU_PERIOD} microseconds`);
   }
   if (quota !== 'max' && quota < MIN_CPU_QUOTA) {
-    throw invalid('cpu.max', String(quota), `a quota is at least ${MIN_CPU_QUOTA} microseconds`);
+    throw invalid('cpu.max', String(quota), `the quota must be at least ${MIN_CPU_QUOTA} microseconds`);
   }
   if (quota !== 'max' && quota > MAX_CPU_QUOTA) {
-    throw invalid('cpu.max', String(quota), `a quota is at most ${MAX_CPU_QUOTA} microseconds`);
+    throw invalid('cpu.max', String(quota), `the quota must be at most ${MAX_CPU_QUOTA} microseconds`);
   }
 }
 
 export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /**
- * Reads cpu.weight: 1 to 10000, or 0, on some kernels, when the cgroup is idle (cpu.idle = 1). Throws CGROUP_UNAVAILABLE when it is
- * anything else.
+ * Reads cpu.weight: 1 to 10000, or on some kernels 0 if the cgroup is idle (cpu.idle = 1). Throws CGROUP_UNAVAILABLE for other
+ * content.
  */
 export function parseCpuWeight(text: string): CpuWeight {
   const weight = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
@@ -49,10 +49,10 @@ export function parseCpuWeight(text: string): CpuWeight {
   return cpuWeight(weight);
 }
 
-/** Throws INVALID_VALUE for what the kernel would refuse. */
+/** Throws INVALID_VALUE for values that the kernel rejects. */
 export function assertCpuWeight(weight: CpuWeight): void {
   if (weight >= MIN_CPU_WEIGHT && weight <= MAX_CPU_WEIGHT) return;
-  throw invalid('cpu.weight', String(weight), `a weight is ${MIN_CPU_WEIGHT} to ${MAX_CPU_WEIGHT}`);
+  throw invalid('cpu.weight', String(weight), `the weight must be ${MIN_CPU_WEIGHT} to ${MAX_CPU_WEIGHT}`);
 }
 
 function invalid(file: string, asked: string, why: string): ShimError {
@@ -60,6 +60,6 @@ function invalid(file: string, asked: string, why: string): ShimError {
 }
 
 function unreadable(file: string, found: string): ShimError {
-  const message = `${file}: cannot make sense of ${JSON.stringify(found.slice(0, 80))}`;
+  const message = `${file}: unexpected content ${JSON.stringify(found.slice(0, 80))}`;
   return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
 }

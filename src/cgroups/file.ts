@@ -1,6 +1,6 @@
 /**
- * The only place where a file of a cgroup is opened. Every path stays inside the root, nothing is ever created, and an
- * error says which file, which value and what the kernel said.
+ * The only module that opens cgroup files. Paths stay inside the root, no file is ever created, and errors name the file, the value
+ * and the kernel's error.
  */
 import {
   closeSync,
@@ -23,58 +23,59 @@ import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/inde
 import { bytes } from '../core/quantities/index.ts';
 import type { Bytes } from '../core/quantities/index.ts';
 
-/** A cgroup as the kernel names it: absolute, from the root of the cgroup file system. `/kubepods/burstable/pod1`. */
+/** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */
 export type CgroupPath = string;
 
 export const CGROUP_ROOT = '/sys/fs/cgroup';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
-// Linux's O_PATH, which Node does not name: a descriptor that only stands for the place.
+// O_PATH of Linux, which Node does not export: a descriptor that only identifies a path (open(2)).
 const O_PATH = 0o10000000;
 
-/** The cgroup was there by its name and is not any more: its pod or container has ended. */
+/** The cgroup no longer exists: its pod or container has ended. */
 export class CgroupVanished extends ShimError {}
 
-/** Whether an error says that the cgroup itself is gone, not that one of its files is missing or refused. */
+/** Whether an error means that the cgroup itself no longer exists. */
 export function isCgroupVanished(error: unknown): error is CgroupVanished {
   return error instanceof CgroupVanished;
 }
 
-/** Whether the cgroup is there, but this file of it is not: the controller is not enabled, or the kernel is too old. */
+/** Whether an error means that a file is missing from an existing cgroup: the controller is off or the kernel too old. */
 export function isFileMissing(error: unknown): boolean {
   return error instanceof ShimError && error.context.errno === 'ENOENT' && !isCgroupVanished(error);
 }
 
-/** Where a cgroup's folder lies. Throws CGROUP_UNAVAILABLE when the path could leave the root: relative, or with `..`. */
+/** Returns the folder of a cgroup. Throws CGROUP_UNAVAILABLE for a path that could leave the root: relative or with `..`. */
 export function cgroupFolder(root: string, cgroup: CgroupPath): string {
   if (!cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..')) {
-    throw unavailable(cgroup, 'EINVAL', 'is not a path of a cgroup');
+    throw unavailable(cgroup, 'EINVAL', 'is not a valid cgroup path');
   }
   return cgroup === '/' ? root : `${root}${cgroup}`;
 }
 
-/** Where a file of a cgroup lies. Throws CGROUP_UNAVAILABLE as {@link cgroupFolder}, and when `file` is more than a name. */
+/** Returns the path of a cgroup's file. Throws CGROUP_UNAVAILABLE like {@link cgroupFolder}, and if `file` is not a plain name. */
 export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
   const folder = cgroupFolder(root, cgroup);
-  if (!/^[a-z_][a-z0-9_.]*$/i.test(file)) throw unavailable(`${folder}/${file}`, 'EINVAL', 'is not a file of a cgroup');
+  if (!/^[a-z_][a-z0-9_.]*$/i.test(file))
+    throw unavailable(`${folder}/${file}`, 'EINVAL', 'is not a valid path of a cgroup file');
   return `${folder}/${file}`;
 }
 
-/** More than a node has containers. */
+/** More than the number of containers on a node. */
 const MOST_KNOWN_INSIDE = 4096;
-/** Longer than any file that is read at once: one number, or two. */
+/** Larger than any file that is read synchronously: these contain one or two numbers. */
 const scratch = Buffer.alloc(4096);
 
 export class CgroupFiles {
   #rootLink: string | undefined;
   #pageSize: Bytes | undefined;
-  /** cgroups of which a file was found to be where its name says. */
+  /** Cgroups whose path was verified. */
   readonly #inside = new Set<CgroupPath>();
 
-  /** `root` is where cgroup v2 is mounted. */
+  /** @param root mount point of cgroup v2 */
   constructor(readonly root: string = CGROUP_ROOT) {}
 
-  /** The size of a page on this machine: what cgroup2 calls its block size. */
+  /** The page size of this machine: the block size of cgroup2. */
   get pageSize(): Bytes {
     this.#pageSize ??= bytes(statfsSync(this.root).bsize);
     return this.#pageSize;
@@ -86,7 +87,7 @@ export class CgroupFiles {
     return statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;
   }
 
-  /** The names of the cgroups right beneath this one. Throws CGROUP_UNAVAILABLE, as {@link CgroupVanished} when it is gone. */
+  /** Returns the names of the child cgroups. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists. */
   children(cgroup: CgroupPath): string[] {
     const folder = cgroupFolder(this.root, cgroup);
     try {
@@ -99,9 +100,9 @@ export class CgroupFiles {
   }
 
   /**
-   * A file's content, without the last newline, read on this thread. For files that the kernel answers out of a
-   * variable (memory.max, cpu.max, cpu.weight: microseconds), so that a reader never waits behind blocked writers in
-   * the thread pool. Throws CGROUP_UNAVAILABLE, as {@link CgroupVanished} when the cgroup is gone.
+   * Reads a file synchronously and returns its content without the last newline. For files that the kernel answers from a variable
+   * in microseconds (memory.max, cpu.max, cpu.weight): a reader never waits behind blocked writers in the thread pool. Throws
+   * CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
    */
   readNow(cgroup: CgroupPath, file: string): string {
     const path = cgroupFilePath(this.root, cgroup, file);
@@ -119,8 +120,8 @@ export class CgroupFiles {
   }
 
   /**
-   * The same, with the reading in the thread pool: for files that cost the kernel some work (memory.stat is summed up). Opening
-   * and closing cost it nothing, and each way through the pool more than both.
+   * Reads a file in the thread pool. For files that cost the kernel some work, such as memory.stat, which it sums up. Opens and closes
+   * the file synchronously, which is faster than a round trip through the pool. Throws like {@link readNow}.
    */
   async read(cgroup: CgroupPath, file: string): Promise<string> {
     const path = cgroupFilePath(this.root, cgroup, file);
@@ -137,16 +138,14 @@ export class CgroupFiles {
   }
 
   /**
-   * Writes one value with one write(2). Never creates: a missing file says ENOENT (an attempt to create one in cgroupfs
-   * would say EACCES).
+   * Writes a value with one write(2). Does not create files, so that a missing file is ENOENT (creating one in cgroupfs would be
+   * EACCES).
    *
-   * The file is opened with O_NONBLOCK. From Linux 6.16 on this keeps a write to memory.max or memory.high from
-   * reclaiming, and killing, before it returns (Documentation/admin-guide/cgroup-v2.rst): the limit is set at once and
-   * enforced at the next charge. Older kernels ignore the flag, and the write then holds a thread of the pool for as
-   * long as reclaim takes.
+   * Opens the file with O_NONBLOCK. Since Linux 6.16, a write to memory.max or memory.high then neither reclaims nor kills before it
+   * returns: the limit is set immediately and enforced at the next charge (kernel Documentation/admin-guide/cgroup-v2.rst).
+   * Older kernels ignore the flag, and the write occupies a thread of the pool during reclaim.
    *
-   * Throws CGROUP_WRITE_FAILED (INVALID_ARGUMENT when the kernel finds the value wrong: EINVAL, ERANGE), or
-   * {@link CgroupVanished}.
+   * Throws CGROUP_WRITE_FAILED (INVALID_ARGUMENT if the kernel rejects the value with EINVAL or ERANGE) or {@link CgroupVanished}.
    */
   async write(cgroup: CgroupPath, file: string, value: string): Promise<void> {
     const path = cgroupFilePath(this.root, cgroup, file);
@@ -162,7 +161,7 @@ export class CgroupFiles {
     }
   }
 
-  /** The same on this thread, for a value that costs the kernel nothing: a way through the pool takes longer than that. */
+  /** Writes a value synchronously. For values that cost the kernel nothing: a round trip through the pool takes longer. */
   writeNow(cgroup: CgroupPath, file: string, value: string): void {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
@@ -180,7 +179,7 @@ export class CgroupFiles {
     const descriptor = openSync(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
     try {
       this.#assertInside(descriptor, path);
-      // As a shell's `>` does. To cgroupfs it is nothing; a plain folder in its place then behaves like it.
+      // Truncates like a shell's `>`. No effect on cgroupfs; makes plain files in tests behave the same.
       ftruncateSync(descriptor);
       return descriptor;
     } catch (error) {
@@ -189,7 +188,7 @@ export class CgroupFiles {
     }
   }
 
-  /** For reading, which changes nothing, one look at a cgroup is enough: ContainerStatus reads four files of it each time. */
+  /** Reads verify each cgroup once, since they change nothing: ContainerStatus reads four files each time. */
   #assertInsideOnce(descriptor: number, path: string, cgroup: CgroupPath): void {
     if (this.#inside.has(cgroup)) return;
     this.#assertInside(descriptor, path);
@@ -197,7 +196,7 @@ export class CgroupFiles {
     this.#inside.add(cgroup);
   }
 
-  /** cgroupfs has no symbolic links; should one be on the way all the same, the descriptor is not where its name says. */
+  /** Verifies that the descriptor is at the expected path. cgroupfs has no symbolic links, but the path to it could have. */
   #assertInside(descriptor: number, path: string): void {
     this.#rootLink ??= linkOfFolder(this.root);
     const expected = join(this.#rootLink, path.slice(this.root.length));
@@ -224,7 +223,7 @@ export class CgroupFiles {
   }
 }
 
-/** The kernel refused a value, or has another one after the write. */
+/** Creates the error for a value that the kernel rejected, or that differs after the write. */
 export function writeFailed(
   path: string,
   asked: string,
@@ -247,7 +246,7 @@ function unavailable(path: string, errno: string | undefined, why: string, cause
 
 function vanished(path: string, errno: string | undefined, cause: unknown, asked?: string): CgroupVanished {
   const context = { file: path, ...defined({ errno, asked }) };
-  const message = `${path}: the cgroup is gone`;
+  const message = `${path}: the cgroup no longer exists`;
   return new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, context, { cause });
 }
 
@@ -270,13 +269,13 @@ const readInPool = promisify(read);
 const writeInPool = promisify(write) as (descriptor: number, text: string) => Promise<{ bytesWritten: number }>;
 
 function assertWhole(bytesWritten: number, value: string): void {
-  if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were taken`);
+  if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were written`);
 }
 
-/** Several times what memory.stat has. */
+/** Several times the size of memory.stat. */
 const LONG_FILE = 16_384;
 
-/** A file's content, without the last newline: a kernel file that fits comes whole with the first read(2). */
+/** Returns a file's content without the last newline. One read(2) returns a whole kernel file if the buffer is large enough. */
 async function readTextInPool(descriptor: number): Promise<string> {
   const chunk = Buffer.allocUnsafe(LONG_FILE);
   const { bytesRead } = await readInPool(descriptor, chunk, 0, chunk.length, 0);
@@ -284,7 +283,7 @@ async function readTextInPool(descriptor: number): Promise<string> {
   return text.replace(/\n$/, '');
 }
 
-/** A short file's content, without the last newline, by one read(2) if it fits. */
+/** Returns the content of a short file without the last newline. */
 function readText(descriptor: number): string {
   const size = readSync(descriptor, scratch, 0, scratch.length, 0);
   if (size === scratch.length) return readFileSync(descriptor, 'utf8').replace(/\n$/, '');

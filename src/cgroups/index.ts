@@ -1,6 +1,6 @@
 /**
- * cgroup v2: limits, use, and writes that are read back; where the cgroups of pods and containers lie; CRI's numbers in
- * the kernel's words. Nothing else in this project opens a file under /sys/fs/cgroup.
+ * cgroup v2: reads limits and usage, writes limits, finds the cgroups of pods and containers, and converts CRI's numbers. No other
+ * folder opens a file under /sys/fs/cgroup.
  */
 export { CgroupTree } from './tree.ts';
 export type {
@@ -13,6 +13,8 @@ export type {
   Written,
 } from './tree.ts';
 export {
+  MAX_CPU_SHARES,
+  MIN_CPU_SHARES,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
@@ -42,8 +44,8 @@ export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice,
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
-export { isRoundedInUnit, isUnit } from './unit-properties.ts';
-export type { UnitProperty } from './unit-properties.ts';
+export { isRoundedInUnit, isSystemdUnit } from './systemd-units.ts';
+export type { UnitProperty } from './systemd-units.ts';
 export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
 export type { MemoryLimitFile } from './memory.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
@@ -56,9 +58,9 @@ export type { DriverTreeOptions } from './systemd/index.ts';
 export { ReclaimAhead } from './reclaim/index.ts';
 export type { AheadTree } from './reclaim/index.ts';
 export type { StepAhead } from './reclaim/index.ts';
-export { makeRoom } from './reclaim/index.ts';
-export type { RoomMade } from './reclaim/index.ts';
-export type { RoomOptions } from './reclaim/index.ts';
-export type { RoomTree } from './reclaim/index.ts';
+export { lowerUsage } from './reclaim/index.ts';
+export type { LowerUsageResult } from './reclaim/index.ts';
+export type { LowerUsageOptions } from './reclaim/index.ts';
+export type { LowerUsageTree } from './reclaim/index.ts';
 export { Slots } from '../core/concurrency/index.ts';
 export type { CgroupWrite } from './write.ts';

@@ -1,35 +1,35 @@
-/** The memory controller's files: what they say, and how a value for them is written. Sizes in bytes. */
+/** Reads and formats the files of the memory controller. Sizes are in bytes. */
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { bytes } from '../core/quantities/index.ts';
 import type { Bytes, Limit } from '../core/quantities/index.ts';
 
-/** The least that a limit can be, a page of most machines, in bytes: of less the kernel makes 0, which kills all there is. */
+/** The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process. */
 export const MIN_MEMORY_LIMIT = bytes(4096);
 
-/** The memory controller's files that hold one size or `max`. */
+/** The files of the memory controller that contain a size or `max`. */
 export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
 
-/** What a cgroup and all cgroups beneath it hold in memory, in bytes, from memory.stat. */
+/** Memory usage of a cgroup and its descendants, in bytes, from memory.stat (kernel Documentation/admin-guide/cgroup-v2.rst). */
 export interface MemoryStat {
-  /** Anonymous memory that is mapped, locked or not. */
+  /** Mapped anonymous memory, locked or not. */
   readonly anon: Bytes;
-  /** tmpfs files, shared memory segments, shared anonymous mappings; part of `file`. */
+  /** tmpfs files, shared memory segments and shared anonymous mappings. Part of `file`. */
   readonly shmem: Bytes;
-  /** Pages on the unevictable list: locked ones (anon, shmem or file), and all of a tmpfs mounted with noswap. */
+  /** Pages on the unevictable list: locked pages (anon, shmem or file) and all pages of a tmpfs mounted with noswap. */
   readonly unevictable: Bytes;
-  /** Page cache, tmpfs included. */
+  /** Page cache, including tmpfs. */
   readonly file: Bytes;
   readonly inactiveFile: Bytes;
-  /** Pages on the lists of what only swap could take: anon and shmem that are not unevictable. */
+  /** Pages on the anonymous LRU lists: anon and shmem that only swap can reclaim. */
   readonly activeAnon: Bytes;
   readonly inactiveAnon: Bytes;
-  /** Memory of the kernel itself, charged to this cgroup, that does not shrink under pressure. */
+  /** Kernel memory charged to the cgroup that does not shrink under pressure. */
   readonly kernelUnreclaimable: Bytes;
 }
 
 /**
- * Reads a file that holds one size or `max`. A size past 2^53, which no machine has, is as good as `max`, and read so: who has set
- * it must not keep the rest of the pod from being understood. Throws CGROUP_UNAVAILABLE when it holds anything else.
+ * Reads a file that contains a size or `max`. Reads a size above 2^53 as `max`: no machine has as much, and one such value must not
+ * make the whole pod unreadable. Throws CGROUP_UNAVAILABLE for other content.
  */
 export function parseLimit(text: string, file: string): Limit<Bytes> {
   return text === 'max' || (/^\d{16,20}$/.test(text) && Number(text) > Number.MAX_SAFE_INTEGER)
@@ -37,7 +37,7 @@ export function parseLimit(text: string, file: string): Limit<Bytes> {
     : parseSize(text, file);
 }
 
-/** Reads a file that holds one number of bytes. Throws CGROUP_UNAVAILABLE when it holds anything else. */
+/** Reads a file that contains a number of bytes. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseSize(text: string, file: string): Bytes {
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (!Number.isSafeInteger(value)) throw unreadable(file, text);
@@ -46,16 +46,16 @@ export function parseSize(text: string, file: string): Bytes {
 
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
-/** Whether the kernel's value is the asked one. The kernel counts in pages, and rounds a size down to whole ones. */
+/** Whether `found` is what the kernel makes of `asked`: it rounds sizes down to whole pages (mm/page_counter.c). */
 export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
   return found === asked || (asked !== 'max' && found === asked - (asked % pageSize));
 }
 
-/** Reads memory.stat. A line that this kernel does not have counts as 0. */
+/** Reads memory.stat. A line that this kernel lacks counts as 0. */
 export function parseMemoryStat(text: string): MemoryStat {
   const lines = parseKeyed(text, 'memory.stat');
   const of = (key: string): number => lines.get(key) ?? 0;
-  // `kernel` is there from Linux 5.18 on, and holds slab, stacks, page tables, percpu and vmalloc; sockets are apart.
+  // `kernel` (Linux 5.18 and later) includes slab, stacks, page tables, percpu and vmalloc, but not sockets.
   const kernel =
     lines.get('kernel') ??
     of('kernel_stack') + of('pagetables') + of('percpu') + of('slab_unreclaimable') + of('slab_reclaimable');
@@ -72,31 +72,30 @@ export function parseMemoryStat(text: string): MemoryStat {
 }
 
 /**
- * How much of a cgroup's memory cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted once,
- * and the kernel's own memory that does not shrink.
+ * Returns the bytes of a cgroup that cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted once, and
+ * kernel memory that does not shrink. Based on kernel Documentation/admin-guide/cgroup-v2.rst, memory.stat.
  *
- * The plain sum anon + shmem + unevictable counts pages twice: `anon` and `shmem` count a page whatever list it is on,
- * and locked pages, and every page of a tmpfs mounted with noswap (as kubelet mounts its volumes), are on the
- * unevictable list as well. The LRU lists are disjoint, so active_anon + inactive_anon + unevictable counts each once.
- * It misses pages that are not on a list for the moment (batches of each CPU, pages being moved), which anon + shmem
- * does not: the larger of the two is taken.
+ * The sum anon + shmem + unevictable would count pages twice: `anon` and `shmem` count pages on any list, and locked pages and all
+ * pages of a tmpfs mounted with noswap (as kubelet mounts its volumes) are on the unevictable list too. The LRU lists are
+ * disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages that are temporarily on no
+ * list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the larger of the two sums counts.
  *
- * Swap is left out of account, though it could take anon and shmem: the figure is then too high, so a limit may be
- * refused that would have fitted, and never one set that does not fit.
+ * Ignores that swap could take anon and shmem. The result is then too high: the shim may reject a limit that would fit, but never
+ * sets one that does not.
  */
 export function unreclaimableOf(stat: MemoryStat): Bytes {
   const onLists = stat.activeAnon + stat.inactiveAnon + stat.unevictable;
   return bytes(Math.max(stat.anon + stat.shmem, onLists) + stat.kernelUnreclaimable);
 }
 
-/** The count of OOM kills in memory.events (whole subtree) or memory.events.local (this cgroup alone). */
+/** Reads the number of OOM kills from memory.events (the cgroup and its descendants) or memory.events.local (the cgroup only). */
 export function parseOomKills(text: string, file: string): number {
   const kills = parseKeyed(text, file).get('oom_kill');
   if (kills === undefined) throw unreadable(file, text);
   return kills;
 }
 
-/** A "flat keyed" file: one `key number` in each line. */
+/** Parses a "flat keyed" file: one `key number` per line. */
 function parseKeyed(text: string, file: string): Map<string, number> {
   const lines = new Map<string, number>();
   for (const line of text.split('\n')) {
@@ -109,6 +108,6 @@ function parseKeyed(text: string, file: string): Map<string, number> {
 }
 
 function unreadable(file: string, found: string): ShimError {
-  const message = `${file}: cannot make sense of ${JSON.stringify(found.slice(0, 80))}`;
+  const message = `${file}: unexpected content ${JSON.stringify(found.slice(0, 80))}`;
   return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
 }

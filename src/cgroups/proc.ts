@@ -1,4 +1,4 @@
-/** What the kernel says about the cgroup of a process, and about the version of cgroups that a node has. */
+/** The cgroup of a process, and the cgroup version of the node. */
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,8 +10,8 @@ import type { CgroupPath } from './file.ts';
 const CGROUP2_MAGIC = 0x63677270;
 
 /**
- * The cgroup v2 path in the content of /proc/<pid>/cgroup: its line `0::/path`, whatever lines of v1 hierarchies stand
- * beside it. Undefined when there is none, or when that cgroup has been removed under a dead process.
+ * Returns the cgroup v2 path from the content of /proc/<pid>/cgroup: its line `0::/path`; other lines are of v1 hierarchies.
+ * Undefined if there is no such line, or if the cgroup of a dead process was removed.
  */
 export function parseProcCgroup(text: string): CgroupPath | undefined {
   const path = text
@@ -22,9 +22,8 @@ export function parseProcCgroup(text: string): CgroupPath | undefined {
 }
 
 /**
- * The cgroup that a process is in, or undefined when there is no such process (any more) or it is in none of version 2.
- * Throws CGROUP_UNAVAILABLE when /proc cannot be read. Reads at once: the kernel has it at hand, and the way through the thread
- * pool takes far longer.
+ * Returns the cgroup of a process; undefined if the process does not exist or has no cgroup v2 path. Throws CGROUP_UNAVAILABLE if
+ * /proc cannot be read. Reads synchronously: the kernel answers from memory, and the thread pool takes far longer.
  */
 export function cgroupOfPid(pid: number, procRoot = '/proc'): Promise<CgroupPath | undefined> {
   return new Promise((resolve) => resolve(cgroupNow(pid, procRoot)));
@@ -44,8 +43,8 @@ function cgroupNow(pid: number, procRoot: string): CgroupPath | undefined {
 }
 
 /**
- * The version of cgroups mounted at a root: 2 when it is cgroup2 itself, 1 for version 1 and for the hybrid layout (whose
- * limits are those of version 1), undefined when nothing is there.
+ * Returns the cgroup version mounted at a root: 2 for cgroup2, 1 for version 1 and for the hybrid layout (whose limits are those of
+ * version 1), undefined if nothing is mounted.
  */
 export async function cgroupVersion(root = CGROUP_ROOT): Promise<1 | 2 | undefined> {
   const [fileSystem, controllers] = await Promise.all([

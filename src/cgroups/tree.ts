@@ -1,4 +1,4 @@
-/** One cgroup: its limits, its use, and one write at a time, read back. */
+/** Reads the limits and the usage of cgroups, and writes values and verifies them. */
 import { crashPoint } from '../core/crash-points/index.ts';
 import { ShimError } from '../core/errors/index.ts';
 import type { Bytes, CpuMax, CpuWeight, Limit } from '../core/quantities/index.ts';
@@ -15,43 +15,43 @@ import {
   unreclaimableOf,
 } from './memory.ts';
 import { assertUnifiedKey } from './unified.ts';
-import { isRoundedInUnit } from './unit-properties.ts';
+import { isRoundedInUnit } from './systemd-units.ts';
 import type { CgroupWrite } from './write.ts';
 
-/** What the kernel enforces now. A field is undefined where the kernel or the cgroup has no such file. */
+/** The limits that the kernel enforces. A field is undefined if the kernel or the cgroup does not have the file. */
 export interface CgroupLimits {
   readonly memoryMax: Limit<Bytes>;
   readonly cpuMax: CpuMax | undefined;
-  /** 0 or 1 when the cgroup is idle (cpu.idle). */
+  /** 0 or 1 if the cgroup is idle (cpu.idle). */
   readonly cpuWeight: CpuWeight | undefined;
 }
 
-/** What the cgroup, with all beneath it, has in memory now. In bytes, but for `oomKills`. */
+/** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
 export interface MemoryUse {
   readonly current: Bytes;
-  /** What no reclaim can free without swap; see {@link unreclaimableOf}. */
+  /** Memory that cannot be reclaimed without swap; see {@link unreclaimableOf}. */
   readonly unreclaimable: Bytes;
   readonly anon: Bytes;
   readonly shmem: Bytes;
   readonly unevictable: Bytes;
   readonly file: Bytes;
-  /** Part of what `unreclaimable` counts: memory of the kernel itself that does not shrink. */
+  /** Kernel memory that does not shrink. Part of `unreclaimable`. */
   readonly kernelUnreclaimable: Bytes;
-  /** Processes that the OOM killer has killed in here, ever. */
+  /** Number of processes that the OOM killer has killed since the cgroup was created. */
   readonly oomKills: number;
 }
 
-/** What of {@link MemoryUse} the kernel has at hand. */
+/** The parts of {@link MemoryUse} that the kernel reads from counters. */
 export type MemoryGlance = Pick<MemoryUse, 'current' | 'oomKills'>;
 
 export interface Written {
-  /** `unchanged`: the kernel had the value already, and nothing was written. */
+  /** `unchanged`: the file already had the value, and nothing was written. */
   readonly outcome: 'written' | 'unchanged';
-  /** The file's content after it, as the kernel prints it. */
+  /** The file's content after the write, as the kernel prints it. */
   readonly found: string;
 }
 
-/** What came of asking the kernel to reclaim; see {@link CgroupTree.reclaim}. */
+/** Result of a reclaim request; see {@link CgroupTree.reclaim}. */
 export type Reclaimed = 'all' | 'less' | 'unsupported';
 
 export interface CgroupReader {
@@ -61,16 +61,16 @@ export interface CgroupReader {
   readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse>;
 }
 
-/** Who carries out a write: the files themselves here; in systemd-tree.ts systemd, which owns the cgroups of its units. */
+/** Applies writes: {@link CgroupTree} to the files, DriverCgroupTree through systemd, which owns the cgroups of its units. */
 export interface CgroupWriter {
   write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written>;
 }
 
-/** cgroup v2 by its files. */
+/** Accesses cgroup v2 through its files. */
 export class CgroupTree implements CgroupReader, CgroupWriter {
   readonly #files: CgroupFiles;
 
-  /** `root`: where cgroup v2 is mounted, /sys/fs/cgroup unless said otherwise. */
+  /** @param root mount point of cgroup v2, by default /sys/fs/cgroup */
   constructor(root?: string) {
     this.#files = new CgroupFiles(root);
   }
@@ -79,7 +79,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#files.root;
   }
 
-  /** What is mounted at the root; see {@link cgroupVersion}. */
+  /** Returns the cgroup version at the root; see {@link cgroupVersion}. */
   version(): Promise<1 | 2 | undefined> {
     return cgroupVersion(this.root);
   }
@@ -88,20 +88,20 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#files.exists(cgroup);
   }
 
-  /** The names of the cgroups right beneath this one. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when it is gone. */
+  /** Returns the names of the child cgroups. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
   children(cgroup: CgroupPath): string[] {
     return this.#files.children(cgroup);
   }
 
   /**
-   * The limits as they are. Throws CGROUP_UNAVAILABLE when memory.max cannot be read (as `CgroupVanished` when the cgroup
-   * is gone); other files may be missing. Reads at once: no other call of this thread comes in between.
+   * Reads the current limits. Throws CGROUP_UNAVAILABLE if memory.max cannot be read (`CgroupVanished` if the cgroup no longer
+   * exists); other files may be missing. Reads synchronously, so that the values are from one moment.
    */
   readLimits(cgroup: CgroupPath): Promise<CgroupLimits> {
     return settle(() => this.readLimitsNow(cgroup));
   }
 
-  /** The same without a promise. */
+  /** Reads the current limits synchronously. Throws like {@link readLimits}. */
   readLimitsNow(cgroup: CgroupPath): CgroupLimits {
     return {
       memoryMax: this.readMemoryMax(cgroup),
@@ -110,22 +110,17 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     };
   }
 
-  /** memory.swap.max; undefined where the kernel was built without, or started with swap accounting off. */
+  /** Reads memory.swap.max. Undefined if the kernel has no swap accounting. */
   readSwapMax(cgroup: CgroupPath): Limit<Bytes> | undefined {
     return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
   }
 
-  /** memory.oom.group, `0` or `1`; undefined where the kernel or the cgroup has none. */
+  /** Reads memory.oom.group, `0` or `1`. Undefined if the kernel or the cgroup does not have the file. */
   readOomGroup(cgroup: CgroupPath): string | undefined {
     return this.#optional(cgroup, 'memory.oom.group', (text) => text);
   }
 
-  /** memory.current. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
-  usedNow(cgroup: CgroupPath): Bytes {
-    return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
-  }
-
-  /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
+  /** Reads the memory usage. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
     return {
@@ -140,8 +135,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Two counters: unlike memory.stat, which is summed up from all that lies beneath, they cost the kernel nothing. Reads at
-   * once. Throws as {@link readMemoryUse}.
+   * Reads two counters synchronously. They cost the kernel nothing, unlike memory.stat, which it sums up over all descendants.
+   * Throws like {@link readMemoryUse}.
    */
   glanceAtMemory(cgroup: CgroupPath): MemoryGlance {
     return {
@@ -151,10 +146,10 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Writes one value unless it is there already, and reads it back. A memory limit may come back rounded down to a page;
-   * of a unified value it is not known how the kernel prints it, so what it prints is returned and not compared.
-   * Throws INVALID_VALUE for a value that is none, CGROUP_WRITE_FAILED when the kernel refuses it or has another one
-   * afterwards (somebody else wrote at the same time), CGROUP_UNAVAILABLE when the cgroup or the file is not there.
+   * Writes a value unless the file already has it, and reads it back. The kernel may round a memory limit down to a page. A unified
+   * value is returned as the kernel prints it, without comparison, because its format is not known.
+   * Throws INVALID_VALUE for an invalid value, CGROUP_WRITE_FAILED if the kernel rejects it or if the file has another value
+   * afterwards (a concurrent writer), CGROUP_UNAVAILABLE if the cgroup or the file does not exist.
    */
   async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     const { file, text, isThere } = encode(step, this.#files.pageSize);
@@ -164,37 +159,36 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     const found = this.#files.readNow(cgroup, file);
     if (step.file !== 'unified' && !isThere(found)) {
       const path = cgroupFilePath(this.#files.root, cgroup, file);
-      throw writeFailed(path, text, `the kernel has ${JSON.stringify(found)} afterwards`, { found });
+      throw writeFailed(path, text, `the file contains ${JSON.stringify(found)} after the write`, { found });
     }
     return { outcome: 'written', found };
   }
 
-  /** Whether the file has this value. Throws INVALID_VALUE, CGROUP_UNAVAILABLE as {@link write}. */
+  /** Whether the file has this value. Throws INVALID_VALUE and CGROUP_UNAVAILABLE like {@link write}. */
   has(cgroup: CgroupPath, step: CgroupWrite): boolean {
     const { file, isThere } = encode(step, this.#files.pageSize);
     return isThere(this.#files.readNow(cgroup, file));
   }
 
-  /** The first of them alone. */
+  /** Reads memory.current. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
   readMemoryCurrent(cgroup: CgroupPath): Bytes {
     return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
   }
 
-  /** memory.max. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  /** Reads memory.max. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
   readMemoryMax(cgroup: CgroupPath): Limit<Bytes> {
     return parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max');
   }
 
-  /** memory.high. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  /** Reads memory.high. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
   readHigh(cgroup: CgroupPath): Limit<Bytes> {
     return parseLimit(this.#files.readNow(cgroup, 'memory.high'), 'memory.high');
   }
 
   /**
-   * Asks the kernel to reclaim so many bytes of a cgroup. Holds a thread of the pool for as long as that takes: memory.reclaim
-   * works before the write returns, opened with O_NONBLOCK or not. `less`: not all of it could be reclaimed (EAGAIN), or
-   * a signal came in between (EINTR). `unsupported`: kernels before 5.19 have no such file. Throws CGROUP_WRITE_FAILED,
-   * CgroupVanished.
+   * Asks the kernel to reclaim bytes from a cgroup. Occupies a thread of the pool meanwhile: a write to memory.reclaim returns after
+   * the reclaim, with or without O_NONBLOCK. `less`: the kernel reclaimed less (EAGAIN), or a signal interrupted it (EINTR).
+   * `unsupported`: kernels before 5.19 do not have the file. Throws CGROUP_WRITE_FAILED or CgroupVanished.
    */
   async reclaim(cgroup: CgroupPath, amount: Bytes): Promise<Reclaimed> {
     try {
@@ -208,25 +202,25 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     }
   }
 
-  /** Whether a memory limit that was asked for is the one that was found: the kernel counts in pages. */
+  /** Whether the memory limit `found` results from `asked`: the kernel rounds to pages. */
   holds(asked: Limit<Bytes>, found: Limit<Bytes>): boolean {
     return isSameLimit(asked, found, this.#files.pageSize);
   }
 
-  /** Whether a CPU limit that was asked for is the one that was found: systemd may have rounded that of a unit. */
+  /** Whether the CPU limit `found` results from `asked`: systemd may round the quota of a unit. */
   holdsCpu(cgroup: CgroupPath, asked: CpuMax, found: CpuMax): boolean {
     if (asked.quota === 'max' || found.quota === 'max') return asked.quota === found.quota;
     return isSameCpuMax(asked, found) || isRoundedInUnit(cgroup, asked, found);
   }
 
-  /** The content of a file by name, as the kernel prints it. Throws CGROUP_UNAVAILABLE as {@link readLimits}. */
+  /** Reads a file's content as the kernel prints it. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
   readFile(cgroup: CgroupPath, file: string): Promise<string> {
     return settle(() => this.#files.readNow(cgroup, file));
   }
 
-  /** All that changes a cgroup. */
+  /** Every change of a cgroup goes through here. */
   async #write(cgroup: CgroupPath, file: string, text: string, isQuick = false): Promise<void> {
-    // memory.high is lowered in as many steps as it takes, and put back once: that has a name of its own.
+    // memory.high is lowered in a variable number of steps and restored once, so that restoring has its own crash point.
     const about = text === 'max' ? `${file} max` : file;
     crashPoint('cgroup-write-before', about);
     if (isQuick) this.#files.writeNow(cgroup, file, text);
@@ -244,7 +238,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 }
 
-/** Whether a write gives more memory: then the kernel sets a variable, and has nothing to reclaim before it returns. */
+/** Whether a write raises a memory limit: the kernel then only sets a variable, without reclaim. */
 function raisesLimit(step: CgroupWrite, before: string): boolean {
   if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
   const now = parseLimit(before, step.file);
@@ -271,7 +265,7 @@ function encode(step: CgroupWrite, pageSize: Bytes): Encoded {
       return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
     case 'unified':
       assertUnifiedKey(step.key, step.value);
-      // A write of nothing would not reach the kernel: an empty line takes a setting away (cpuset.cpus).
+      // An empty write does not reach the kernel. An empty line clears a setting (cpuset.cpus).
       return { file: step.key, text: step.value === '' ? '\n' : step.value, isThere: (found) => found === step.value };
     case 'memory.max':
     case 'memory.high':
@@ -286,7 +280,7 @@ function encode(step: CgroupWrite, pageSize: Bytes): Encoded {
   }
 }
 
-/** What throws becomes a rejection. */
+/** Runs a synchronous read as a promise: an error becomes a rejection. */
 function settle<Value>(read: () => Value): Promise<Value> {
   return new Promise((resolve) => resolve(read()));
 }

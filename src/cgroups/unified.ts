@@ -1,27 +1,35 @@
-/** Single settings by file name, from CRI's `unified` map. */
+/** Settings of CRI's `unified` map, by cgroup file name. */
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 
 const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
-/** Files that tell something, or do something once when written, instead of holding a setting: by the last part of the name. */
+/** Files that report a state or trigger an action instead of holding a setting, by the last part of their name. */
 const NO_SETTINGS = new Set([
-  ...['current', 'stat', 'numa_stat', 'events', 'local', 'effective', 'capacity'],
-  ...['reclaim', 'peak', 'pressure'],
+  'current',
+  'stat',
+  'numa_stat',
+  'events',
+  'local',
+  'effective',
+  'capacity',
+  'reclaim',
+  'peak',
+  'pressure',
 ]);
-/** The kernel takes at most a page in one write; no setting comes near. */
+/** The kernel accepts at most a page per write. Real settings are far shorter. */
 const LONGEST_VALUE = 1024;
 
 /**
- * Throws INVALID_VALUE unless the key is a setting's file of a known controller (so neither a path nor cgroup.procs), and
- * the value one line of reasonable length.
+ * Throws INVALID_VALUE unless the key is a setting of a known controller (and so not a path or cgroup.procs) and the value is one
+ * line of limited length.
  */
 export function assertUnified(key: string, value: string): void {
   assertUnifiedKey(key, value);
   if (value.length === 0 || value.length > LONGEST_VALUE || /[\n\r\0]/.test(value)) {
-    throw refused(key, value, `a value is one line of 1 to ${LONGEST_VALUE} characters`);
+    throw refused(key, value, `the value must be one line of 1 to ${LONGEST_VALUE} characters`);
   }
 }
 
-/** The same of the key alone: what is put back may be empty, as the kernel prints a setting that nobody has made. */
+/** Throws INVALID_VALUE for an invalid key. For rollbacks, whose value may be empty: the kernel prints unset settings so. */
 export function assertUnifiedKey(key: string, value: string): void {
   const controller = key.slice(0, key.indexOf('.'));
   const lastPart = key.slice(key.lastIndexOf('.') + 1);
@@ -31,14 +39,14 @@ export function assertUnifiedKey(key: string, value: string): void {
 }
 
 /**
- * Whether the kernel has `found` when `asked` is written to a file by its name: of the controllers' files it is not known how each
- * prints its values, but blanks at the ends do not count, and sizes may be given with a unit and are printed in bytes.
+ * Whether `found` is what the kernel prints after `asked` was written to a file. The shim does not know the format of each file:
+ * it ignores surrounding whitespace, and reads sizes with a suffix, which the kernel prints in bytes.
  */
 export function isSameUnified(asked: string, found: string): boolean {
   return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
 }
 
-/** memparse() of the kernel, lib/cmdline.c; undefined when it is none. */
+/** Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text. */
 export function sizeInBytes(text: string): bigint | undefined {
   const [, digits, suffix = ''] = /^(\d{1,19})([kmgtpe]?)$/i.exec(text) ?? [];
   if (digits === undefined) return undefined;

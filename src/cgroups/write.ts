@@ -1,7 +1,7 @@
 import type { Bytes, CpuMax, CpuWeight, Limit } from '../core/quantities/index.ts';
 import type { MemoryLimitFile } from './memory.ts';
 
-/** One value for one file. */
+/** A write of one value to one cgroup file. */
 export type CgroupWrite =
   | { readonly file: MemoryLimitFile; readonly value: Limit<Bytes> }
   | { readonly file: 'cpu.max'; readonly value: CpuMax }

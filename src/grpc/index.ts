@@ -7,4 +7,4 @@ export type { ErrorInfo } from './error-details.ts';
 export { createRawServer, rawMessage } from './raw-server.ts';
 export { codeFor, failureOf, serveUnary } from './serve.ts';
 export type { EndedCall } from './serve.ts';
-export { tracesOf } from './status.ts';
+export { loggableError } from './status.ts';

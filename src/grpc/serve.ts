@@ -1,7 +1,7 @@
 import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import type { Log } from '../observe/index.ts';
 import type { CallTrace, RawUnaryHandler } from './call.ts';
-import { type CallStatus, isUnexpected, statusOf, tracesOf } from './status.ts';
+import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
 
 /** A call that has ended, for its log line. */
 export interface EndedCall {
@@ -39,7 +39,7 @@ export async function serveUnary(
 
 /** Returns the status for an error. Logs an internal error with its stack. */
 export function failureOf(error: unknown, path: string, log: Log): CallStatus {
-  if (isUnexpected(error)) log.error({ method: path, ...tracesOf(error) }, 'call failed with internal error');
+  if (isUnexpected(error)) log.error({ method: path, ...loggableError(error) }, 'call failed with internal error');
   return statusOf(error);
 }
 

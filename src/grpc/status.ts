@@ -3,7 +3,7 @@ import { Code, type ErrorContext, Reason, ShimError } from '../core/errors/index
 import { isServiceError } from '../runtime/index.ts';
 import { encodeStatusDetails } from './error-details.ts';
 
-export { tracesOf } from '../core/errors/index.ts';
+export { loggableError } from '../core/errors/index.ts';
 
 /** The status of a failed call, as sent. */
 export interface CallStatus {

@@ -1,6 +1,6 @@
 import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { ShimError, tracesOf } from '../core/errors/index.ts';
+import { ShimError, loggableError } from '../core/errors/index.ts';
 import { type Family, type Log, type NodeReadings, type ReadinessReport } from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
@@ -93,7 +93,7 @@ async function serve(
     answer = await answerOf(request);
   } catch (error) {
     log.error(
-      { path: request.url?.slice(0, 128), ...tracesOf(error) },
+      { path: request.url?.slice(0, 128), ...loggableError(error) },
       'a request for metrics or health has failed by a fault of the shim',
     );
     answer = plain(500, 'internal error in cri-resize-shim; see its log');

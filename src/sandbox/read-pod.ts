@@ -7,7 +7,7 @@ import {
   containerIdOf,
   driverOf,
   isCgroupVanished,
-  isUnit,
+  isSystemdUnit,
 } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
@@ -79,7 +79,7 @@ export async function readPod(
     },
     containers,
     volumes,
-    ...(isUnit(cgroup) && { inPercents: true as const }),
+    ...(isSystemdUnit(cgroup) && { inPercents: true as const }),
   };
 }
 

@@ -2,7 +2,7 @@ import { status } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
 import type { ProxyObserver } from './proxy/index.ts';
 import { ErrorCode } from './http2/index.ts';
-import { tracesOf } from '../grpc/index.ts';
+import { loggableError } from '../grpc/index.ts';
 
 const OK: number = status.OK;
 
@@ -55,7 +55,7 @@ export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyRep
       counters.failOpen('amend_failed');
       if (!isFirst(`amend ${path} ${reason}`)) return;
       log.warn(
-        { method: path, reason, ...(error === undefined ? {} : tracesOf(error)) },
+        { method: path, reason, ...(error === undefined ? {} : loggableError(error)) },
         'response forwarded without amendment; logged once',
       );
     },

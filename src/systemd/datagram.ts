@@ -3,20 +3,20 @@ import { endianness } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { nameOfErrno } from '../core/errors/index.ts';
 
-// Node has no unix datagram sockets, and what npm has for them is compiled when it is installed, against the machine's own
-// headers. koffi is here already (src/tmpfs) and needs neither: two calls of libc are all there is to it.
+// Node has no unix datagram sockets, and npm packages for them compile at installation. koffi is already a dependency (src/tmpfs) and
+// does not: two libc calls are enough.
 
-// linux/socket.h, linux/net.h, asm-generic/fcntl.h: the same on every architecture that Node is built for.
+// From linux/socket.h, linux/net.h and asm-generic/fcntl.h. The same on all architectures that Node supports.
 const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 
-/** sun_path of unix(7), the closing zero included. */
+/** Size of sun_path in unix(7), including the terminating null byte. */
 const LONGEST_NAME = 108;
 
-/** Full queues empty within that; there is no event to wait for where libuv knows nothing of the socket. */
+/** Interval to retry when the receiver's queue is full. libuv does not know the socket, so there is no event to wait for. */
 const FULL_QUEUE_MS = 20;
 const FULL_QUEUE_ATTEMPTS = 50;
 
@@ -25,7 +25,7 @@ type Sendto = (fd: number, bytes: Buffer, length: number, flags: number, address
 
 /** Sends to one unix datagram socket. */
 export interface DatagramSender {
-  /** Waits for up to a second while the receiver's queue is full. Rejects with the kernel's name of the error. */
+  /** Sends a datagram. Waits up to a second while the receiver's queue is full. Rejects with the name of the kernel's error. */
   send(text: string): Promise<void>;
   close(): void;
 }
@@ -57,13 +57,13 @@ export async function openDatagramSender(name: string): Promise<DatagramSender> 
   };
 }
 
-/** struct sockaddr_un. Throws for a name that is none. */
+/** Encodes a struct sockaddr_un. Throws for an invalid name. */
 export function socketAddress(name: string): Buffer {
   const isAbstract = name.startsWith('@');
   if (!isAbstract && !name.startsWith('/')) throw new Error(`${name} is neither an absolute path nor an abstract name`);
-  // An abstract name begins with a zero and ends with the address; a path ends with a zero.
+  // An abstract name starts with a null byte and extends to the end of the address; a path ends with a null byte.
   const path = Buffer.from(isAbstract ? `\0${name.slice(1)}` : `${name}\0`);
-  if (path.length > LONGEST_NAME) throw new Error(`${name} is longer than the name of a socket can be`);
+  if (path.length > LONGEST_NAME) throw new Error(`${name} is too long for a socket name`);
   const family = Buffer.alloc(2);
   if (endianness() === 'LE') family.writeUInt16LE(AF_UNIX);
   else family.writeUInt16BE(AF_UNIX);

@@ -1,7 +1,7 @@
 import { fstatSync, readFileSync } from 'node:fs';
 import { messageOf } from '../core/errors/index.ts';
 
-/** What systemd has passed on cannot be used: one sentence that says what and what to do. */
+/** A socket from systemd cannot be used. The message has the cause and the remedy. */
 export class PassedSocketError extends Error {
   override readonly name = 'PassedSocketError';
 }
@@ -10,10 +10,10 @@ export class PassedSocketError extends Error {
 export const socketNames = ['cri', 'resize'] as const;
 export type SocketName = (typeof socketNames)[number];
 
-/** A listening socket that systemd has made, and keeps when we are gone. */
+/** A listening socket that systemd created and keeps open when the shim exits. */
 export interface PassedSocket {
   readonly descriptor: number;
-  /** What it was bound to, as /proc/net/unix has it. */
+  /** Its path, from /proc/net/unix. */
   readonly path: string;
 }
 
@@ -23,9 +23,9 @@ export type PassedSockets = Readonly<Partial<Record<SocketName, PassedSocket>>>;
 const FIRST = 3;
 
 /**
- * The sockets that systemd has passed to this process, by their names (sd_listen_fds(3)); none where it has not. Takes the variables
- * out of the environment: our children are not meant. Throws {@link PassedSocketError} for a name that is not known or given
- * twice, and for what is not a unix stream socket that listens. One socket without a name is `cri`.
+ * Returns the sockets that systemd has passed to this process, by name (sd_listen_fds(3)). Removes the variables from the
+ * environment, because they are not for child processes. Throws {@link PassedSocketError} for an unknown or duplicate name, and for
+ * descriptors that are not listening unix stream sockets. A single socket without a name is `cri`.
  */
 export function takePassedSockets(env: NodeJS.ProcessEnv, pid: number): PassedSockets {
   const { LISTEN_PID: meant, LISTEN_FDS: count, LISTEN_FDNAMES: names } = env;
@@ -66,7 +66,7 @@ function passedSocket(descriptor: number, name: SocketName): PassedSocket {
       `the socket ${name} that systemd has passed (descriptor ${descriptor}) ${what}; its unit has to have ListenStream= with an absolute path`,
     );
   const inode = inodeOf(descriptor, wrong);
-  // One line a socket: address, references, protocol, flags, type, state, inode, name.
+  // One line per socket: address, references, protocol, flags, type, state, inode, name.
   const columns = readFileSync('/proc/net/unix', 'utf8')
     .split('\n')
     .map((line) => line.trim().split(/\s+/))
@@ -78,7 +78,7 @@ function passedSocket(descriptor: number, name: SocketName): PassedSocket {
   return { descriptor, path };
 }
 
-// Of /proc/net/unix: linux/net.h.
+// Values in /proc/net/unix, from linux/net.h.
 const SOCK_STREAM = 1;
 const SO_ACCEPTCON = 1 << 16;
 

@@ -1,4 +1,4 @@
-/** What there is between us and whoever starts us: sockets that it passes on, and what it wants to be told. */
+/** systemd as the shim's supervisor: inherited sockets, sd_notify and the watchdog. */
 export {
   type PassedSocket,
   PassedSocketError,

@@ -3,13 +3,13 @@ import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import { type DatagramSender, openDatagramSender } from './datagram.ts';
 
-/** Whoever started us and wants to know how we are: sd_notify(3). Nothing here ever rejects: calls are served without, too. */
+/** Notifies systemd of the shim's state (sd_notify(3)). Its methods never reject: the shim serves calls without it, too. */
 export interface Supervisor {
-  /** We serve. From now on the watchdog hears from us, as long as we are alive. */
+  /** Reports that the shim serves calls, and starts to send watchdog notifications. */
   ready(status: string): Promise<void>;
-  /** We go, and may take so many milliseconds: more than the unit allows, where it says less. */
+  /** Reports that the shim is stopping, and extends the unit's stop timeout to some milliseconds. */
   stopping(milliseconds: number, status: string): Promise<void>;
-  /** Nothing is said any more. */
+  /** Stops all notifications. */
   close(): void;
 }
 
@@ -22,11 +22,11 @@ export interface SupervisorParts {
 export interface SupervisorVariables {
   /** Absolute path, or `@` and an abstract name. */
   readonly socket: string;
-  /** Milliseconds within which the watchdog has to hear from us; undefined where there is none. */
+  /** Watchdog timeout in milliseconds; undefined if there is no watchdog. */
   readonly watchdogMs: number | undefined;
 }
 
-/** Nobody asks. */
+/** Used if systemd did not ask for notifications. */
 export const noSupervisor: Supervisor = {
   ready: () => Promise.resolve(),
   stopping: () => Promise.resolve(),
@@ -34,8 +34,8 @@ export const noSupervisor: Supervisor = {
 };
 
 /**
- * Takes what systemd asks for out of the environment: our children are not meant. Undefined where nobody asks. A watchdog that waits
- * for another process (WATCHDOG_PID) is not ours to feed.
+ * Reads and removes systemd's variables from the environment, because they are not for child processes. Undefined if systemd did not
+ * ask for notifications. Ignores a watchdog for another process (WATCHDOG_PID).
  */
 export function takeSupervisorVariables(env: NodeJS.ProcessEnv, pid: number): SupervisorVariables | undefined {
   const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: microseconds, WATCHDOG_PID: watched } = env;
@@ -45,7 +45,7 @@ export function takeSupervisorVariables(env: NodeJS.ProcessEnv, pid: number): Su
   return { socket, watchdogMs: isWatched ? Number(microseconds) / 1000 : undefined };
 }
 
-/** Says nothing where nobody asks. */
+/** Returns a supervisor for the variables; without variables, one that does nothing. */
 export function superviseBy(variables: SupervisorVariables | undefined, parts: SupervisorParts): Supervisor {
   return variables === undefined ? noSupervisor : new Notifier(variables, parts);
 }
@@ -54,8 +54,8 @@ class Notifier implements Supervisor {
   readonly #variables: SupervisorVariables;
   readonly #parts: SupervisorParts;
   #sender: Promise<DatagramSender> | undefined;
-  #beats: NodeJS.Timeout | undefined;
-  #isBeating = false;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #isCheckingWorkers = false;
   #hasFailed = false;
 
   constructor(variables: SupervisorVariables, parts: SupervisorParts) {
@@ -65,17 +65,18 @@ class Notifier implements Supervisor {
 
   async ready(status: string): Promise<void> {
     const { watchdogMs } = this.#variables;
-    await this.#tell('READY=1', `STATUS=${status}`);
-    // Twice within its time, as sd_watchdog_enabled(3) asks for.
-    if (watchdogMs !== undefined) this.#beats ??= setInterval(() => void this.#beat(), watchdogMs / 2).unref();
+    await this.#notify('READY=1', `STATUS=${status}`);
+    // Twice per timeout, as sd_watchdog_enabled(3) recommends.
+    if (watchdogMs !== undefined)
+      this.#heartbeat ??= setInterval(() => void this.#sendHeartbeat(), watchdogMs / 2).unref();
   }
 
   stopping(milliseconds: number, status: string): Promise<void> {
-    return this.#tell('STOPPING=1', `EXTEND_TIMEOUT_USEC=${Math.round(milliseconds * 1000)}`, `STATUS=${status}`);
+    return this.#notify('STOPPING=1', `EXTEND_TIMEOUT_USEC=${Math.round(milliseconds * 1000)}`, `STATUS=${status}`);
   }
 
   close(): void {
-    clearInterval(this.#beats);
+    clearInterval(this.#heartbeat);
     void this.#sender?.then(
       (sender) => sender.close(),
       () => undefined,
@@ -84,18 +85,18 @@ class Notifier implements Supervisor {
   }
 
   /**
-   * The timer shows that the event loop turns. Files are looked at by libuv's workers, which also do all that the shim writes: one
-   * that comes back shows that they turn, too. Until it does the watchdog hears nothing.
+   * The timer proves that the event loop runs. The stat proves that libuv's workers run, which also do the shim's writes. Until the
+   * stat returns, the watchdog gets no notification.
    */
-  async #beat(): Promise<void> {
-    if (this.#isBeating) return;
-    this.#isBeating = true;
+  async #sendHeartbeat(): Promise<void> {
+    if (this.#isCheckingWorkers) return;
+    this.#isCheckingWorkers = true;
     await stat('/').catch(() => undefined);
-    this.#isBeating = false;
-    await this.#tell('WATCHDOG=1');
+    this.#isCheckingWorkers = false;
+    await this.#notify('WATCHDOG=1');
   }
 
-  async #tell(...assignments: readonly string[]): Promise<void> {
+  async #notify(...assignments: readonly string[]): Promise<void> {
     try {
       this.#sender ??= openDatagramSender(this.#variables.socket);
       await (await this.#sender).send(assignments.map((line) => line.replaceAll('\n', ' ')).join('\n'));
@@ -103,7 +104,7 @@ class Notifier implements Supervisor {
       if (this.#hasFailed) return;
       this.#hasFailed = true;
       this.#parts.counters.notifyFault();
-      this.#parts.log.warn({ error: messageOf(error) }, 'systemd cannot be told how the shim is');
+      this.#parts.log.warn({ error: messageOf(error) }, 'notification of systemd failed');
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A volume's folder, opened so that it cannot be exchanged any more: from the kubelet root down, one name at a time, no
- * symbolic link followed. Everything is then asked of, and done to, the descriptor.
+ * Opens a volume's folder safely: from the kubelet root down, one name at a time, without following symbolic links. All later
+ * operations use the descriptor, so that nobody can replace the folder in between.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
@@ -14,19 +14,19 @@ import type { VolumeName } from './volumes.ts';
 
 /** TMPFS_MAGIC of linux/magic.h. */
 const TMPFS_MAGIC = 0x01021994;
-// Linux's O_PATH, which Node does not name: a descriptor that only stands for the place.
+// O_PATH of Linux, which Node does not export: a descriptor that only identifies a path (open(2)).
 const O_PATH = 0o10000000;
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/** Where kubelet keeps its pods, seen from here. */
+/** The location of kubelet's pods. */
 export interface KubeletPlace {
-  /** Absolute. May be a symbolic link, unless it is looked at through a process. */
+  /** Absolute path. May be a symbolic link, unless `throughPid` is set. */
   readonly kubeletRoot: string;
-  /** A process in whose mount namespace kubelet's volumes are, when they are not in our own: 1, say. */
+  /** A process in whose mount namespace kubelet's volumes are, such as 1, if they are not in the shim's own namespace. */
   readonly throughPid?: number;
 }
 
-/** What a volume can hold and holds. `pageSize` is what sizes are counted in. */
+/** Size and usage of a volume, and the page size to which sizes are rounded. */
 export interface VolumeSize {
   readonly size: Bytes;
   readonly used: Bytes;
@@ -38,7 +38,7 @@ export interface OpenVolume {
   readonly mount: Mount;
 }
 
-/** The table of mounts of a place (of one device, or all), and the kubelet root as it names it. */
+/** Reads the mount table (of one device, or all), and the kubelet root as the table names it. */
 export function readMounts(
   place: KubeletPlace,
   device?: string,
@@ -49,9 +49,8 @@ export function readMounts(
 }
 
 /**
- * Runs `use` on a volume's folder. That it is a tmpfs, and mounted there, is known; whose it is, is not.
- * Throws UNKNOWN_VOLUME when nothing is mounted there, VOLUME_NOT_ELIGIBLE when a symbolic link is on the way or it is
- * something else than a tmpfs.
+ * Runs `use` on a volume's folder. Verifies that a tmpfs is mounted there, but not that it is the volume's own. Throws
+ * UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if the path has a symbolic link or the mount is not a tmpfs.
  */
 export function withVolumeFolder<Result>(
   place: KubeletPlace,
@@ -66,7 +65,7 @@ export function withVolumeFolder<Result>(
   }
 }
 
-/** As {@link withVolumeFolder}, for who closes the descriptor by itself. */
+/** Opens a volume's folder like {@link withVolumeFolder}. The caller closes the descriptor. */
 export function openVolumeFolder(place: KubeletPlace, volume: VolumeName): number {
   const folders = volumeFolders(volume);
   let current = openRoot(place, volume);
@@ -89,8 +88,8 @@ export function openVolumeFolder(place: KubeletPlace, volume: VolumeName): numbe
 }
 
 /**
- * The mount that an opened folder is the root of, when it is this volume's own and nothing but it: the descriptor's mount
- * id and file system are looked up in the table of mounts as it is now. Throws VOLUME_NOT_ELIGIBLE.
+ * Returns the mount of an opened folder after verifying that it is the volume's own: looks up the descriptor's mount ID and file
+ * system in the current mount table. Throws VOLUME_NOT_ELIGIBLE.
  */
 export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descriptor: number): Mount {
   const device = deviceOf(descriptor);
@@ -98,21 +97,21 @@ export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descripto
   const id = Number(/^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8'))?.[1]);
   const mount = mounts.find((candidate) => candidate.id === id);
   const expected = volumeMountPoint(kubeletRoot, volume);
-  if (mount === undefined) throw notEligible(volume, `is not in the table of mounts as one of file system ${device}`);
+  if (mount === undefined) throw notEligible(volume, `is not in the mount table as a mount of file system ${device}`);
   if (mount.mountPoint !== expected) throw notEligible(volume, `is mounted at ${mount.mountPoint}, not at ${expected}`);
   const why = whyNotEligible(mount, mounts, kubeletRoot);
   if (why !== undefined) throw notEligible(volume, `cannot be resized: ${why}`);
   return mount;
 }
 
-/** statfs(2) of an opened volume. Throws VOLUME_NOT_ELIGIBLE when it has no size: then its use is not known either. */
+/** Reads size and usage by statfs(2). Throws VOLUME_NOT_ELIGIBLE for a tmpfs without a size: its usage is unknown too. */
 export function sizeOfFolder(volume: VolumeName, descriptor: number): VolumeSize {
   const { blocks, bfree, bsize } = statfsSync(pathOf(descriptor));
-  if (blocks === 0) throw notEligible(volume, 'is mounted without a size, and the kernel takes none afterwards');
+  if (blocks === 0) throw notEligible(volume, 'is mounted without a size, and the kernel cannot set one afterwards');
   return { size: bytes(blocks * bsize), used: bytes((blocks - bfree) * bsize), pageSize: bytes(bsize) };
 }
 
-/** A path that leads to the descriptor, and nowhere else, whoever renames what. */
+/** A path that always leads to the descriptor, even after renames. */
 const pathOf = (descriptor: number): string => `/proc/self/fd/${descriptor}`;
 
 function openRoot({ kubeletRoot, throughPid }: KubeletPlace, volume: VolumeName): number {
@@ -137,9 +136,9 @@ function deviceOf(descriptor: number): string {
 function explain(error: unknown, volume: VolumeName): unknown {
   if (error instanceof ShimError) return error;
   const errno = errnoOf(error);
-  if (errno === 'ENOENT') return unknown(volume, 'is not there', error);
+  if (errno === 'ENOENT') return unknown(volume, 'does not exist', error);
   if (errno === 'ENOTDIR' || errno === 'ELOOP')
-    return notEligible(volume, 'is not a folder, or a symbolic link leads to it', error);
+    return notEligible(volume, 'is not a folder, or its path has a symbolic link', error);
   return notEligible(volume, `cannot be opened: ${messageOf(error)}`, error);
 }
 

@@ -1,6 +1,6 @@
 /**
- * Memory-backed volumes of pods: finding them among the mounts, their size and use, a new size, and what their annotations
- * ask for. Nothing else in this project remounts.
+ * Memory-backed volumes of pods: finds them in the mount table, measures and remounts them, and reads their annotations. No other
+ * folder remounts.
  */
 export type { KubeletPlace, VolumeSize } from './folder.ts';
 export { MemoryVolumes } from './memory-volumes.ts';

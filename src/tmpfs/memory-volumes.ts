@@ -1,4 +1,4 @@
-/** The memory-backed volumes of a node: which there are, what they hold, and a new size for one. */
+/** Lists, measures and remounts the memory-backed volumes of a node. */
 import { closeSync, statSync } from 'node:fs';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
 import { bytes } from '../core/quantities/index.ts';
@@ -12,10 +12,10 @@ import { EMPTY_DIRS, isPodUid, surveyVolumes } from './volumes.ts';
 import type { Volume, VolumeName, VolumeSurvey } from './volumes.ts';
 
 export interface Remounted {
-  /** `unchanged`: it had that size already, and nothing was done. */
+  /** `unchanged`: the volume already had the size. */
   readonly outcome: 'remounted' | 'unchanged';
   readonly before: VolumeSize;
-  /** As statfs says afterwards: the asked size, rounded up to a page. */
+  /** From statfs after the remount: the requested size, rounded up to a page. */
   readonly after: VolumeSize;
 }
 
@@ -32,7 +32,7 @@ export interface VolumeResizer {
 export class MemoryVolumes implements VolumeReader, VolumeResizer {
   #method: Promise<RemountMethod> | undefined;
 
-  /** `method` is for tests; else it is found out at the first use. */
+  /** @param method for tests; by default chosen at the first use */
   constructor(
     readonly place: KubeletPlace,
     method?: RemountMethod,
@@ -40,12 +40,12 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     this.#method = method === undefined ? undefined : Promise.resolve(method);
   }
 
-  /** Whether {@link method} has been asked for. */
+  /** Whether {@link method} has been called. */
   get isPrepared(): boolean {
     return this.#method !== undefined;
   }
 
-  /** Why the mount namespace that the volumes are in cannot be looked into; undefined: it can. */
+  /** Why the mount namespace of the volumes is not accessible; undefined if it is. */
   get unreachable(): string | undefined {
     const { throughPid } = this.place;
     if (throughPid === undefined) return undefined;
@@ -57,15 +57,15 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     }
   }
 
-  /** How this machine remounts. Also loads what is needed for it, so that a first resize does not wait. */
+  /** Returns how this machine remounts. Also loads the required code, so that the first resize does not wait for it. */
   method(): Promise<RemountMethod> {
     this.#method ??= chooseRemountMethod();
     return this.#method;
   }
 
   /**
-   * What is at the volumes' places of all pods, with what will not be touched and why. One read of the table of mounts.
-   * Nothing when kubelet's folder is not there; throws VOLUME_NOT_ELIGIBLE when the table cannot be read.
+   * Returns all mounts at the paths of volumes: eligible volumes, and rejected mounts with the reason. Reads the mount table once.
+   * Empty if kubelet's folder does not exist. Throws VOLUME_NOT_ELIGIBLE if the table cannot be read.
    */
   survey(): VolumeSurvey {
     try {
@@ -74,30 +74,30 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     } catch (error) {
       const errno = errnoOf(error);
       if (errno === 'ENOENT' && this.place.throughPid === undefined) return { volumes: [], refused: [] };
-      const message = `the table of mounts cannot be read: ${messageOf(error)}`;
+      const message = `the mount table cannot be read: ${messageOf(error)}`;
       const context = errno === undefined ? {} : { errno };
       throw new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_NOT_ELIGIBLE, message, context, { cause: error });
     }
   }
 
-  /** The volumes of all pods. As {@link survey} otherwise. */
+  /** Returns the volumes of all pods. Throws like {@link survey}. */
   list(): readonly Volume[] {
     return this.survey().volumes;
   }
 
-  /** The volumes of one pod. As {@link survey} otherwise. */
+  /** Returns the volumes of a pod. Throws like {@link survey}. */
   ofPod(podUid: string): readonly Volume[] {
-    // Without a folder for them there can be no mounts: the table, long on a node with many pods, need not be read.
+    // Without that folder there are no mounts. This avoids reading the mount table, which is long on a node with many pods.
     if (!this.#hasFolder(podUid, EMPTY_DIRS)) return [];
     return this.list().filter((volume) => volume.podUid === podUid);
   }
 
-  /** Whether kubelet still has a folder for a pod: it removes it when the pod has been deleted. */
+  /** Whether kubelet still has a folder for a pod. It removes the folder after the pod was deleted. */
   hasPodFolder(podUid: string): boolean {
     return this.#hasFolder(podUid, '');
   }
 
-  /** Whether there is a folder below a pod's; `folder` begins with a slash, or is empty. */
+  /** Whether a folder exists below a pod's folder. `folder` starts with a slash, or is empty. */
   #hasFolder(podUid: string, folder: string): boolean {
     const { kubeletRoot, throughPid } = this.place;
     const root = throughPid === undefined ? kubeletRoot : `/proc/${throughPid}/root${kubeletRoot}`;
@@ -105,20 +105,20 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
   }
 
   /**
-   * Size and use as statfs says. Throws UNKNOWN_VOLUME when nothing is mounted there, VOLUME_NOT_ELIGIBLE when it is not a
-   * tmpfs with a size.
+   * Reads size and usage by statfs. Throws UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if it is not a tmpfs with
+   * a size.
    */
   measure(volume: VolumeName): VolumeSize {
     return withVolumeFolder(this.place, volume, (descriptor) => sizeOfFolder(volume, descriptor));
   }
 
   /**
-   * Gives a volume a new size: at least one page, which the kernel rounds up to. Its files, open descriptors, mappings and
-   * every other option and flag stay; all containers that have it see the new size at once.
+   * Resizes a volume. The minimum is one page; the kernel rounds up to pages. Files, open descriptors, mappings and all other options
+   * and flags stay the same. All containers see the new size immediately.
    *
-   * Throws INVALID_VALUE for less than a page, UNKNOWN_VOLUME and VOLUME_NOT_ELIGIBLE as the path rule says,
-   * VOLUME_IN_USE with both figures when its files need more, REMOUNT_FAILED when the kernel refuses for another reason or
-   * has another size afterwards. Nothing has changed then.
+   * On error, nothing has changed: INVALID_VALUE for less than a page, UNKNOWN_VOLUME and VOLUME_NOT_ELIGIBLE like {@link measure},
+   * VOLUME_IN_USE with both values if the files need more, REMOUNT_FAILED if the kernel rejects the size for another reason or the
+   * volume has another size afterwards.
    */
   async remount(volume: VolumeName, size: Bytes): Promise<Remounted> {
     const method = await this.method();
@@ -137,7 +137,7 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
       }
       const after = sizeOfFolder(volume, descriptor);
       if (!isSameSize(size, after.size, after.pageSize)) {
-        throw failed(volume, size, `the kernel has ${after.size} afterwards`);
+        throw failed(volume, size, `the volume has ${after.size} bytes after the remount`);
       }
       return { outcome: 'remounted', before, after };
     } finally {
@@ -148,9 +148,9 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
 
 const roundUp = (size: Bytes, pageSize: Bytes): Bytes => bytes(Math.ceil(size / pageSize) * pageSize);
 
-/** Size 0 is unlimited to the kernel, and it takes no limit afterwards. */
+/** For the kernel, size 0 means unlimited, and it cannot set a limit afterwards. */
 function tooLittle(volume: VolumeName, size: Bytes, pageSize: Bytes): ShimError {
-  const message = `volume ${volume.name} of pod ${volume.podUid}: ${size} bytes are less than a page (${pageSize})`;
+  const message = `volume ${volume.name} of pod ${volume.podUid}: ${size} bytes are less than a page (${pageSize} bytes)`;
   const context = { ...contextOf(volume), asked: String(size) };
   return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, context);
 }

@@ -1,25 +1,25 @@
-/** The kernel's table of mounts, /proc/<pid>/mountinfo (proc_pid_mountinfo(5)). Pure: text in, mounts out. */
+/** Parses the kernel's mount table, /proc/<pid>/mountinfo (proc_pid_mountinfo(5)). */
 
 export interface Mount {
-  /** Unique among the mounts of this moment, in all mount namespaces. */
+  /** Unique among all current mounts, across mount namespaces. */
   readonly id: number;
   readonly parentId: number;
-  /** The file system: `major:minor`, the st_dev of its files. */
+  /** File system, `major:minor`: the st_dev of its files. */
   readonly device: string;
-  /** The folder of the file system that is mounted: `/` for the whole. */
+  /** The mounted folder of the file system; `/` for all of it. */
   readonly root: string;
   readonly mountPoint: string;
-  /** Of this mount point alone: rw or ro, nosuid, nodev, noexec, relatime ... */
+  /** Options of this mount only: rw or ro, nosuid, nodev, noexec, relatime ... */
   readonly mountOptions: readonly string[];
   readonly fsType: string;
   readonly source: string;
-  /** Of the file system, wherever it is mounted: rw or ro, size=, nr_inodes=, noswap ... */
+  /** Options of the file system at all its mounts: rw or ro, size=, nr_inodes=, noswap ... */
   readonly superOptions: readonly string[];
 }
 
 /**
- * Reads the table, in its order: oldest first. With a device, only the mounts of that file system, which on a node with
- * many pods is a fraction of the work. Lines that are not whole are left out.
+ * Parses the mount table, oldest mount first. With `device`, only parses the mounts of that file system, which is much faster on a
+ * node with many pods. Skips incomplete lines.
  */
 export function parseMountinfo(text: string, device?: string): Mount[] {
   const lines = text.split('\n');
@@ -29,7 +29,7 @@ export function parseMountinfo(text: string, device?: string): Mount[] {
 
 const mountsOf = (lines: readonly string[]): Mount[] => lines.flatMap((line) => parseLine(line) ?? []);
 
-/** The value of an option (`size` in `size=64k`), or undefined when it is not there. */
+/** Returns the value of an option (`64k` in `size=64k`); undefined if it is absent. */
 export function optionOf(options: readonly string[], key: string): string | undefined {
   return options.find((option) => option.startsWith(`${key}=`))?.slice(key.length + 1);
 }
@@ -37,7 +37,7 @@ export function optionOf(options: readonly string[], key: string): string | unde
 // 36 35 98:0 /root /mount/point rw,noatime master:1 ... - tmpfs source rw,size=64k
 function parseLine(line: string): Mount | undefined {
   const fields = line.split(' ');
-  // Between the sixth field and a lone dash there are any number of optional fields.
+  // Any number of optional fields follows the sixth field, up to a single dash.
   const dash = fields.indexOf('-', 6);
   const head = dash === -1 ? [] : fields.slice(0, 6);
   const tail = fields.slice(dash + 1);
@@ -70,7 +70,7 @@ function optionList(field: string): string[] {
   return field === '' ? [] : field.split(',').map(unescape);
 }
 
-/** The kernel writes blanks, tabs, newlines, backslashes and hashes as three octal digits. */
+/** The kernel escapes spaces, tabs, newlines, backslashes and hashes as three octal digits. */
 function unescape(field: string): string {
   if (!field.includes('\\')) return field;
   return field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));

@@ -1,4 +1,4 @@
-/** Two ways to give an opened tmpfs a new size. Nothing in this project but these remounts. */
+/** Two ways to resize an opened tmpfs. No other code remounts. */
 import { crashPoint } from '../core/crash-points/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../core/errors/index.ts';
 import { contextOf } from './folder.ts';
@@ -8,24 +8,24 @@ import type { MountCalls } from './syscalls.ts';
 import type { VolumeName } from './volumes.ts';
 import type { Bytes } from '../core/quantities/index.ts';
 
-/** `syscalls`: fspick and fsconfig. `mount`: mount(8), where they are not to be had, and the reason. */
+/** `syscalls`: fspick and fsconfig. `mount`: mount(8), with the reason why the system calls are unavailable. */
 export type RemountMethod =
   | { readonly kind: 'syscalls'; readonly calls: MountCalls }
   | { readonly kind: 'mount'; readonly because: string };
 
-/** The way that this machine offers. Decided once, by trying. */
+/** Returns the method that works on this machine, by trying the system calls. */
 export async function chooseRemountMethod(): Promise<RemountMethod> {
   const calls = await loadMountCalls();
   return 'unavailable' in calls ? { kind: 'mount', because: calls.unavailable } : { kind: 'syscalls', calls };
 }
 
-/** The kernel stores more in it than the size asked for. */
+/** Whether a remount failed because the volume stores more than the new size. */
 export const isTooSmall = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.REMOUNT_FAILED && error.context.errno === 'EINVAL';
 
 /**
- * Sets the size of the superblock, and no other option or flag. Throws REMOUNT_FAILED with the kernel's errno: EINVAL when
- * the files need more.
+ * Sets the size of the superblock and no other option or flag. Throws REMOUNT_FAILED with the kernel's errno, which is EINVAL if the
+ * files need more.
  */
 export async function setSize(
   method: RemountMethod,
@@ -63,8 +63,8 @@ const MOUNT_FLAGS = new Set(['ro', 'nosuid', 'nodev', 'noexec', 'nosymfollow', '
 const SUPERBLOCK_FLAGS = new Set(['sync', 'dirsync', 'mand', 'lazytime']);
 
 /**
- * mount(8) on the descriptor's own path, which cannot be led elsewhere. Since that path is in no table of mounts, mount(8)
- * cannot know the flags that are set, and mount(2) resets what is not repeated: so they are repeated here.
+ * Runs mount(8) on the path of the descriptor, which cannot be redirected. mount(8) does not find that path in a mount table and so
+ * does not know the current flags. mount(2) resets flags that are not given, so this passes all of them.
  */
 async function remountByCommand(
   place: KubeletPlace,
@@ -73,14 +73,14 @@ async function remountByCommand(
   size: Bytes,
 ): Promise<void> {
   if (place.throughPid !== undefined) {
-    throw failed(volume, size, 'mount(8) cannot reach into another mount namespace, and fspick is not to be had');
+    throw failed(volume, size, 'mount(8) cannot access another mount namespace, and fspick is not available');
   }
-  // One flag stands for the mount point and the file system here; where the two differ, one would be changed.
+  // mount(8) has one flag for the mount and the file system. If the two differ, it would change one of them.
   if (mount.mountOptions.includes('ro') !== mount.superOptions.includes('ro')) {
     throw failed(
       volume,
       size,
-      'its mount point is read-only and the file system is not: only fspick can tell them apart',
+      'either its mount or its file system is read-only, not both: only fspick can distinguish them',
     );
   }
   const flags = [
@@ -96,7 +96,7 @@ async function remountByCommand(
   } catch (error) {
     if (!(error instanceof ExecaError)) throw error;
     const said = String(error.stderr).trim();
-    // mount(8) has words for EINVAL, and passes no errno on.
+    // mount(8) prints a text for EINVAL and does not report the errno.
     const errno = /\bbad option\b/.test(said) ? 'EINVAL' : undefined;
     throw failed(volume, size, said === '' ? error.shortMessage : said, errno, error);
   }

@@ -118,16 +118,16 @@ describe('memory limits of CRI', () => {
   it('are refused with field, value and reason', () => {
     const refusal = (field: string, asked: string, why: string): unknown =>
       expect.objectContaining({ message: `${field}: ${asked}: ${why}`, context: { asked } });
-    const negative = 'of negative numbers only -1 has a meaning';
-    const inexact = 'not a whole number that can be told exactly';
+    const negative = 'the only allowed negative number is -1';
+    const inexact = 'must be a whole number below 2^53';
     const [limit, swap] = ['memory_limit_in_bytes', 'memory_swap_limit_in_bytes'];
     expect(() => memoryMaxOfCri(-2)).toThrow(refusal(limit, '-2', negative));
     expect(() => memoryMaxOfCri(1.5)).toThrow(refusal(limit, '1.5', inexact));
-    expect(() => memoryMaxOfCri(2n ** 53n)).toThrow(refusal(limit, '9007199254740992', 'more than any node has'));
+    expect(() => memoryMaxOfCri(2n ** 53n)).toThrow(refusal(limit, '9007199254740992', 'must be below 2^53'));
     expect(() => swapMaxOfCri(1.5, 'max')).toThrow(refusal(swap, '1.5', inexact));
     expect(() => swapMaxOfCri(-2, 'max')).toThrow(refusal(swap, '-2', negative));
-    expect(() => swapMaxOfCri(99, 'max')).toThrow(refusal(swap, '99', 'there is no memory limit to count it from'));
-    expect(() => swapMaxOfCri(99, bytes(100))).toThrow(refusal(swap, '99', 'less than the memory limit 100'));
+    expect(() => swapMaxOfCri(99, 'max')).toThrow(refusal(swap, '99', 'requires a memory limit'));
+    expect(() => swapMaxOfCri(99, bytes(100))).toThrow(refusal(swap, '99', 'below the memory limit 100'));
     expect(() => cpuMaxOfCri(1.5, 0, undefined)).toThrow(refusal('cpu_quota', '1.5', inexact));
     expect(() => cpuMaxOfCri(-2, 0, undefined)).toThrow(refusal('cpu_quota', '-2', negative));
     expect(() => cpuMaxOfCri(0, 1.5, undefined)).toThrow(refusal('cpu_period', '1.5', inexact));

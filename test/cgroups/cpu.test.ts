@@ -35,7 +35,7 @@ describe('cpu.max', () => {
     expect(() => parseCpuMax(text)).toThrow(
       expect.objectContaining({
         reason: 'CGROUP_UNAVAILABLE',
-        message: `cpu.max: cannot make sense of ${JSON.stringify(text)}`,
+        message: `cpu.max: unexpected content ${JSON.stringify(text)}`,
         context: { file: 'cpu.max', found: text },
       }),
     );
@@ -45,7 +45,7 @@ describe('cpu.max', () => {
     const found = 'x'.repeat(80);
     expect(() => parseCpuMax(`${found}y`)).toThrow(
       expect.objectContaining({
-        message: `cpu.max: cannot make sense of "${found}"`,
+        message: `cpu.max: unexpected content "${found}"`,
         context: { file: 'cpu.max', found },
       }),
     );
@@ -62,11 +62,11 @@ describe('cpu.max', () => {
   });
 
   it.each([
-    ['max', 999, '999: a period is 1000 to 1000000 microseconds'],
-    ['max', 1_000_001, '1000001: a period is 1000 to 1000000 microseconds'],
-    [999, 100_000, '999: a quota is at least 1000 microseconds'],
-    [0, 100_000, '0: a quota is at least 1000 microseconds'],
-    [2 ** 44, 100_000, '17592186044416: a quota is at most 17592186044415 microseconds'],
+    ['max', 999, '999: the period must be 1000 to 1000000 microseconds'],
+    ['max', 1_000_001, '1000001: the period must be 1000 to 1000000 microseconds'],
+    [999, 100_000, '999: the quota must be at least 1000 microseconds'],
+    [0, 100_000, '0: the quota must be at least 1000 microseconds'],
+    [2 ** 44, 100_000, '17592186044416: the quota must be at most 17592186044415 microseconds'],
   ] as const)('refuses what the kernel refuses: %s %s', (quota, period, why) => {
     const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
     expect(() => assertCpuMax(cpuMax)).toThrow(
@@ -91,7 +91,7 @@ describe('cpu.weight', () => {
       expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(
         expect.objectContaining({
           reason: 'INVALID_VALUE',
-          message: `cpu.weight: ${weight}: a weight is 1 to 10000`,
+          message: `cpu.weight: ${weight}: the weight must be 1 to 10000`,
         }),
       );
     }

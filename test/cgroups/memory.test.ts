@@ -114,7 +114,7 @@ describe('memory.stat', () => {
       expect(() => parseMemoryStat(`file 1\n${line}\n`)).toThrow(
         expect.objectContaining({
           reason: 'CGROUP_UNAVAILABLE',
-          message: `memory.stat: cannot make sense of ${JSON.stringify(line.slice(0, 80))}`,
+          message: `memory.stat: unexpected content ${JSON.stringify(line.slice(0, 80))}`,
           context: { file: 'memory.stat', found: line.slice(0, 80) },
         }),
       );

@@ -68,7 +68,7 @@ describe('a unified key', () => {
     );
     expect(() => assertUnified('io.max', `${'x'.repeat(80)}\n`)).toThrow(
       expect.objectContaining({
-        message: `unified "io.max"="${'x'.repeat(80)}": a value is one line of 1 to 1024 characters`,
+        message: `unified "io.max"="${'x'.repeat(80)}": the value must be one line of 1 to 1024 characters`,
         context: { file: 'io.max', asked: 'x'.repeat(80) },
       }),
     );

@@ -1,10 +1,10 @@
-import type { CgroupWrite, MemoryGlance, MemoryUse, Reclaimed, RoomTree, Written } from '../../src/cgroups/index.ts';
+import type { CgroupWrite, MemoryGlance, MemoryUse, Reclaimed, LowerUsageTree, Written } from '../../src/cgroups/index.ts';
 import { CgroupVanished } from '../../src/cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
 
 /** One cgroup's memory on paper, for what a kernel does not do on demand. Each method can be overridden by a test. */
-export class FakeMemory implements RoomTree {
+export class FakeMemory implements LowerUsageTree {
   high: Limit<Bytes> = 'max';
   oomKills = 0;
   isGone = false;
@@ -102,4 +102,4 @@ export const writeRefused = (): ShimError =>
   new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high: refused', { errno: 'EIO' });
 
 const gone = (): CgroupVanished =>
-  new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'the cgroup is gone', { errno: 'ENODEV' });
+  new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'the cgroup no longer exists', { errno: 'ENODEV' });

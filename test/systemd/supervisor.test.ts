@@ -107,7 +107,7 @@ describe('what systemd is told', () => {
     expect(warnings).toEqual([
       {
         error: `sendto ${join(folder, 'nobody.sock')}: ENOENT`,
-        message: 'systemd cannot be told how the shim is',
+        message: 'notification of systemd failed',
       },
     ]);
     expect(faults()).toEqual([{ kind: 'number', labels: [], value: 1 }]);
@@ -115,11 +115,11 @@ describe('what systemd is told', () => {
 
   it.each([
     ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
-    [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is longer than the name of a socket can be`],
+    [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is too long for a socket name`],
   ])('nothing at %s: it is no such socket', async (name, error) => {
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name });
     await supervisor.ready('serving');
-    expect(warnings).toEqual([{ error, message: 'systemd cannot be told how the shim is' }]);
+    expect(warnings).toEqual([{ error, message: 'notification of systemd failed' }]);
   });
 });
 

@@ -1,4 +1,5 @@
+/** Memory reclaim before a limit is lowered. */
 export { ReclaimAhead } from './reclaim-ahead.ts';
 export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
-export { makeRoom } from './reclaim.ts';
-export type { RoomMade, RoomOptions, RoomTree } from './reclaim.ts';
+export { lowerUsage } from './lower-usage.ts';
+export type { LowerUsageResult, LowerUsageOptions, LowerUsageTree } from './lower-usage.ts';

@@ -1,31 +1,31 @@
-/** Freeing what a cgroup can do without, for a limit that somebody else is about to lower. */
+/** Reclaims memory of a cgroup for a limit that kubelet is about to lower. */
 import { bytes } from '../../core/quantities/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree, Reclaimed } from '../tree.ts';
 import type { CgroupPath } from '../file.ts';
 import { FIRST_CHUNK, nextChunk } from './pace.ts';
-import { LEAST_AMOUNT, reclaiming } from './turns.ts';
+import { LEAST_AMOUNT, reclaiming } from './reclaim-slots.ts';
 
-/** What it takes of a cgroup tree. */
+/** The methods that {@link ReclaimAhead} needs. */
 export type AheadTree = Pick<CgroupTree, 'readMemoryCurrent' | 'reclaim'>;
 
-/** What one step has come to. */
+/** The result of a step. */
 export interface StepAhead {
   readonly got: Reclaimed;
-  /** What the kernel has freed, in bytes: what was asked for, or what is less in use afterwards. */
+  /** Bytes that the kernel has freed: the requested amount, or the decrease in usage if it freed less. */
   readonly freed: Bytes;
-  /** What is in use afterwards, in bytes. */
+  /** Usage afterwards, in bytes. */
   readonly after: Bytes;
-  /** How long it took, in milliseconds. */
+  /** Duration in milliseconds. */
   readonly ms: number;
 }
 
-/** What is written at once at most: steps stay short also where the kernel is fast. In bytes. */
+/** Maximum bytes per write, so that steps stay short even if the kernel is fast. */
 const MOST_AT_ONCE = 64 * 1024 * 1024;
 
 /**
- * Steps of reclaim towards `goal`, by memory.reclaim alone: neither memory.max nor memory.high is touched, so nothing is to be put
- * back, and whoever needs more memory meanwhile gets it. It is for the caller to say when, and how many.
+ * Reclaims in steps until usage is at `goal`. Uses only memory.reclaim and changes neither memory.max nor memory.high: nothing needs to
+ * be restored, and processes can still allocate. The caller decides when to run a step, and how many.
  */
 export class ReclaimAhead {
   #chunk = FIRST_CHUNK;
@@ -40,8 +40,9 @@ export class ReclaimAhead {
   }
 
   /**
-   * One write, never for more than what is in use above the goal; undefined when nothing is. Kernels before 5.19 have no
-   * memory.reclaim (`unsupported`). Throws as reading and writing do, CgroupVanished among them, and the signal's reason.
+   * Writes memory.reclaim once, for at most the usage above the goal. Returns undefined if usage is at the goal. Kernels before 5.19
+   * do not have memory.reclaim (`unsupported`). Throws the errors of reading and writing, such as CgroupVanished, and the
+   * signal's reason.
    */
   async step(signal: AbortSignal): Promise<StepAhead | undefined> {
     const current = this.#tree.readMemoryCurrent(this.#cgroup);

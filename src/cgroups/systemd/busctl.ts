@@ -1,42 +1,49 @@
 /**
- * systemd's manager over D-Bus, by busctl(1). Not by a library that speaks D-Bus: busctl comes with each systemd and knows what
- * its version does, a process of its own costs the daemon neither memory nor a connection that may break, and a pod is
- * resized rarely enough for the 10 to 20 ms that one takes.
+ * Calls systemd over D-Bus through busctl(1) instead of a D-Bus library: busctl comes with every systemd and matches its version. A
+ * separate process costs the shim neither memory nor a connection that may break, and resizes are rare enough for the 10 to 20 ms
+ * that it takes.
  */
 import { Code, Reason, ShimError, errnoOf } from '../../core/errors/index.ts';
-import type { UnitProperty } from '../unit-properties.ts';
-import { interfaceOf, objectOf } from '../unit-properties.ts';
+import type { UnitProperty } from '../systemd-units.ts';
+import { dbusInterfaceOf, dbusObjectOf } from '../systemd-units.ts';
 
-/** What a unit has. */
+/** The state of a unit. */
 export interface UnitState {
-  /** The unit's cgroup, from the root of the cgroup file system; empty when it has none: it is not there, or not active. */
+  /** The unit's cgroup, from the root of the cgroup file system. Empty if the unit does not exist or is not active. */
   readonly cgroup: string;
   readonly properties: ReadonlyMap<string, bigint>;
 }
 
 export interface Systemd {
   /**
-   * Reads properties of a unit. By then systemd has written to the kernel what it was asked for before: it takes a call only
-   * once it has. Throws SYSTEMD_UNAVAILABLE.
+   * Reads properties of a unit. systemd handles calls in order, so all earlier changes have been written to the kernel. Throws
+   * SYSTEMD_UNAVAILABLE.
    */
   read(unit: string, names: readonly string[]): Promise<UnitState>;
   /**
-   * Sets properties of a unit, all or none, until the machine's next start (`runtime`). Of a unit that is not there systemd would
-   * make settings for later: whoever calls this has read it before. Throws SYSTEMD_UNAVAILABLE, UNIT_UNAVAILABLE.
+   * Sets all or none of the properties of a unit until the next reboot (`runtime`). For a unit that does not exist, systemd would store
+   * them for later, so callers must read the unit first. Throws SYSTEMD_UNAVAILABLE and UNIT_UNAVAILABLE.
    */
   set(unit: string, properties: readonly UnitProperty[]): Promise<void>;
 }
 
 const SERVICE = 'org.freedesktop.systemd1';
-/** How long systemd may take to answer, in milliseconds: it sets memory.max itself, and the kernel may reclaim before that returns. */
+/** Timeout of a call in milliseconds. systemd itself writes memory.max, and the kernel may reclaim before that returns. */
 const ANSWER_MS = 10_000;
 
 export class Busctl implements Systemd {
-  /** `program`: busctl of the path, unless a test says otherwise. */
+  /** @param program another executable for tests */
   constructor(readonly program = 'busctl') {}
 
   async read(unit: string, names: readonly string[]): Promise<UnitState> {
-    const command = ['--json=short', 'get-property', SERVICE, objectOf(unit), interfaceOf(unit), 'ControlGroup'];
+    const command = [
+      '--json=short',
+      'get-property',
+      SERVICE,
+      dbusObjectOf(unit),
+      dbusInterfaceOf(unit),
+      'ControlGroup',
+    ];
     const lines = (await this.#run(unit, [...command, ...names])).split('\n');
     const [cgroup, ...values] = lines;
     return {
@@ -66,19 +73,19 @@ export class Busctl implements Systemd {
   }
 }
 
-/** systemd cannot be asked, or does not do what it is asked for. */
+/** The call failed, or systemd rejected it. */
 function systemdUnavailable(unit: string, why: string, cause?: unknown): ShimError {
-  const message = `unit ${unit}: systemd cannot be asked over D-Bus: ${why}`;
+  const message = `unit ${unit}: D-Bus call to systemd failed: ${why}`;
   return new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, message, { file: unit }, { cause });
 }
 
-/** There is no such unit, or it is not the one that has the cgroup. */
+/** The unit does not exist, or has another cgroup. */
 export function unitUnavailable(unit: string, why: string, cause?: unknown): ShimError {
   const message = `unit ${unit}: ${why}`;
   return new ShimError(Code.FAILED_PRECONDITION, Reason.UNIT_UNAVAILABLE, message, { file: unit }, { cause });
 }
 
-/** One property as busctl prints it: `{"type":"t","data":5}`. Numbers may be too long for JSON.parse. */
+/** Parses a property as printed by busctl: `{"type":"t","data":5}`. JSON.parse would lose digits of large numbers. */
 function dataOf(type: string, line: string | undefined): string | undefined {
   const [, found, data] = /^\{"type":"(\w)","data":(.*)\}$/.exec(line ?? '') ?? [];
   return found === type ? data : undefined;
@@ -86,13 +93,13 @@ function dataOf(type: string, line: string | undefined): string | undefined {
 
 function textOf(unit: string, line: string | undefined): string {
   const data = dataOf('s', line);
-  if (data === undefined) throw systemdUnavailable(unit, `its answer makes no sense: ${line ?? 'none'}`);
+  if (data === undefined) throw systemdUnavailable(unit, `unexpected response: ${line ?? 'none'}`);
   return String(JSON.parse(data));
 }
 
 function numberOf(unit: string, name: string, line: string | undefined): bigint {
   const data = dataOf('t', line);
   if (data === undefined || !/^\d+$/.test(data))
-    throw systemdUnavailable(unit, `its answer for ${name} makes no sense: ${line ?? 'none'}`);
+    throw systemdUnavailable(unit, `unexpected response for ${name}: ${line ?? 'none'}`);
   return BigInt(data);
 }

@@ -1,4 +1,4 @@
-/** Writes for nodes where systemd owns the cgroups of pods. */
+/** Cgroup writes for nodes where systemd owns the cgroups of pods. */
 import { crashPoint } from '../../core/crash-points/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { CgroupTree, type Written } from '../tree.ts';
@@ -6,13 +6,13 @@ import { parseCpuMax } from '../cpu.ts';
 import type { CgroupDriverName } from '../drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from '../file.ts';
 import { type Systemd, unitUnavailable } from './busctl.ts';
-import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, unitOf } from '../unit-properties.ts';
+import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from '../systemd-units.ts';
 import type { CgroupWrite } from '../write.ts';
 
 export interface DriverTreeOptions {
-  /** Where cgroup v2 is mounted, /sys/fs/cgroup unless said otherwise. */
+  /** Mount point of cgroup v2, by default /sys/fs/cgroup. */
   readonly root?: string;
-  /** The cgroup driver of this node; asked at each write of a cgroup that is a unit's by its name. */
+  /** Returns the cgroup driver of this node. Called at each write to a cgroup that has the name of a unit. */
   readonly driver: () => Promise<CgroupDriverName>;
   readonly systemd: Systemd;
 }
@@ -26,10 +26,10 @@ interface UnitWrite {
 }
 
 /**
- * cgroup v2 by its files, and of cgroups that are units of systemd by these: whenever anybody changes any setting of a
- * unit, systemd writes all of them anew, and what only the file had is gone. So a value is set on the unit, for this run of the machine, and
- * then looked for in the file. A quota, of which systemd keeps whole percents, is also written to the file as it was
- * asked for, as runc and kubelet do it.
+ * Writes cgroups that are systemd units through systemd, and other cgroups through their files. When any property of a unit changes,
+ * systemd writes all of them again, and values that only the file had are lost. So this sets the value on the unit, until the next
+ * reboot, and then verifies the file. systemd rounds quotas to whole percents, so the exact quota is also written to the file,
+ * like runc and kubelet do.
  */
 export class DriverCgroupTree extends CgroupTree {
   readonly #driver: DriverTreeOptions['driver'];
@@ -42,12 +42,12 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   /**
-   * As {@link CgroupTree.write}. Of a unit it throws as well UNIT_UNAVAILABLE when there is no such unit, or it is not the one
-   * that has the cgroup, and SYSTEMD_UNAVAILABLE when systemd does not answer. Whatever it throws, the unit is as it was, or
-   * as somebody else has set it meanwhile; UNDO_FAILED when it cannot be put back.
+   * Writes like {@link CgroupTree.write}. For a unit, also throws UNIT_UNAVAILABLE if the unit does not exist or has another cgroup,
+   * and SYSTEMD_UNAVAILABLE if systemd does not respond. After an error the unit has its previous values, or those that another
+   * process has set meanwhile. Throws UNDO_FAILED if they cannot be restored.
    */
   override async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
-    const unit = unitOf(cgroup);
+    const unit = systemdUnitOf(cgroup);
     const asked = unit === undefined ? undefined : propertiesOf(step);
     if (unit === undefined || asked === undefined || (await this.#driver()) !== 'systemd')
       return super.write(cgroup, step);
@@ -55,45 +55,45 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   async #writeUnit(cgroup: CgroupPath, step: CgroupWrite, asked: UnitWrite): Promise<Written> {
-    // A cgroup that has gone is said to be gone, whatever systemd knows of it.
+    // Throws CgroupVanished if the cgroup no longer exists, before systemd is asked.
     await this.readFile(cgroup, asked.file);
     const before = await this.#readUnless(cgroup, asked, () => this.has(cgroup, step));
     if (before === 'needless') return super.write(cgroup, step);
-    const kept = this.#rewritten(cgroup, asked.file);
+    const lost = this.#overwrittenBySystemd(cgroup, asked.file);
     if (asked.properties.every((property) => isSameProperty(property, before.get(property.name))))
       return this.#writeFile(cgroup, step);
     try {
       await this.#set(asked);
     } catch (error) {
-      // It may have come through all the same.
-      return this.#putBack(asked, before, error);
+      // The change may have been applied despite the error.
+      return this.#restore(asked, before, error);
     }
     const after = await this.#read(cgroup, asked);
     const other = asked.properties.find((property) => !isSameProperty(property, after.get(property.name)));
     if (other !== undefined) throw this.#overwritten(cgroup, asked.file, other, after.get(other.name));
     try {
       const { found } = await this.#writeFile(cgroup, step);
-      for (const one of kept) await this.#keep(cgroup, one);
+      for (const one of lost) await this.#rewrite(cgroup, one);
       return { outcome: 'written', found };
     } catch (error) {
-      return this.#putBack(asked, before, error);
+      return this.#restore(asked, before, error);
     }
   }
 
-  /** The file has the value by now, unless systemd rounds it or the kernel has refused it, which systemd does not tell. */
+  /** Writes the file. It already has the value unless systemd rounded it, or the kernel rejected it, which systemd does not report. */
   async #writeFile(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     try {
       return await super.write(cgroup, step);
     } catch (error) {
       const found = error instanceof ShimError ? error.context.found : undefined;
-      // Somebody has changed another setting of the unit just then.
+      // Another process has just changed another property of the unit, so that systemd wrote the rounded quota again.
       if (step.file !== 'cpu.max' || found === undefined || !this.holdsCpu(cgroup, step.value, parseCpuMax(found)))
         throw error;
       return { outcome: 'written', found };
     }
   }
 
-  /** A value that is there already needs no systemd: what it has not written, it being away, can be undone all the same. */
+  /** Reads the unit. If systemd is unavailable but the file has the value, returns `needless`: rollbacks then work without systemd. */
   async #readUnless(
     cgroup: CgroupPath,
     asked: UnitWrite,
@@ -107,17 +107,17 @@ export class DriverCgroupTree extends CgroupTree {
     }
   }
 
-  /** What files have that systemd, which writes them all, has no words for: to be kept. */
-  #rewritten(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
+  /** Returns the values in files that systemd overwrites and has no exact property for. They have to be written again. */
+  #overwrittenBySystemd(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
     const { cpuMax } = this.readLimitsNow(cgroup);
     const quota = cpuMax && written !== 'cpu.max' ? [{ file: 'cpu.max', value: cpuMax } as const] : [];
     const oomGroup = this.readOomGroup(cgroup);
     return [...quota, ...(oomGroup === '1' ? [{ file: 'unified', key: OOM_GROUP, value: oomGroup } as const] : [])];
   }
 
-  async #keep(cgroup: CgroupPath, one: CgroupWrite): Promise<void> {
+  async #rewrite(cgroup: CgroupPath, one: CgroupWrite): Promise<void> {
     const { cpuMax } = this.readLimitsNow(cgroup);
-    // Anything but a rounded quota has been set by somebody else.
+    // A quota other than the rounded one was set by another process.
     if (one.file === 'cpu.max' && (cpuMax === undefined || !isRoundedInUnit(cgroup, one.value, cpuMax))) return;
     await super.write(cgroup, one);
   }
@@ -126,10 +126,10 @@ export class DriverCgroupTree extends CgroupTree {
     const names = properties.map(({ name }) => name);
     const state = await this.#systemd.read(unit, names);
     if (state.cgroup === cgroup) return state.properties;
-    // It has gone since the file was read: then so has its pod.
+    // Throws CgroupVanished if the cgroup was removed since the file was read.
     await this.readFile(cgroup, 'memory.max');
-    const found = state.cgroup === '' ? 'systemd has no such unit that is active' : `its cgroup is ${state.cgroup}`;
-    throw unitUnavailable(unit, `${found}, and the limits of ${cgroup} are to be set`);
+    const found = state.cgroup === '' ? 'systemd has no active unit of that name' : `its cgroup is ${state.cgroup}`;
+    throw unitUnavailable(unit, `${found}; cannot set the limits of ${cgroup}`);
   }
 
   async #set({ unit, file, properties }: UnitWrite): Promise<void> {
@@ -138,25 +138,25 @@ export class DriverCgroupTree extends CgroupTree {
     crashPoint('cgroup-write-after', file);
   }
 
-  /** Gives the unit what it had, and throws the error that was the cause. */
-  async #putBack({ unit, properties }: UnitWrite, before: ReadonlyMap<string, bigint>, cause: unknown): Promise<never> {
+  /** Restores the unit's previous values and throws the error that was the cause. */
+  async #restore({ unit, properties }: UnitWrite, before: ReadonlyMap<string, bigint>, cause: unknown): Promise<never> {
     try {
       const { properties: now } = await this.#systemd.read(unit, [...before.keys()]);
-      // Of others, who have written meanwhile, nothing is taken back.
+      // Does not revert values that other processes have set meanwhile.
       const ours = properties.filter((property) => isSameProperty(property, now.get(property.name)));
       const previous = ours.map(({ name }): UnitProperty => ({ name, value: before.get(name) ?? now.get(name) ?? 0n }));
       if (previous.some(({ name, value }) => now.get(name) !== value)) await this.#systemd.set(unit, previous);
     } catch (error) {
-      // Nothing came through, as far as can be told, when systemd was away before and is away now.
+      // If systemd was unavailable before and still is, most likely nothing was applied.
       if (cause instanceof ShimError && cause.reason === Reason.SYSTEMD_UNAVAILABLE) throw cause;
-      const message = `${messageOf(cause)}; unit ${unit} cannot be put back: ${messageOf(error)}`;
+      const message = `${messageOf(cause)}; unit ${unit} cannot be restored: ${messageOf(error)}`;
       throw new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { file: unit }, { cause: error });
     }
     throw cause;
   }
 
   #overwritten(cgroup: CgroupPath, file: string, asked: UnitProperty, found: bigint | undefined): ShimError {
-    const why = `its unit has ${asked.name}=${String(found)} afterwards, and not ${asked.value}`;
+    const why = `its unit has ${asked.name}=${String(found)} after the write instead of ${asked.value}`;
     return writeFailed(cgroupFilePath(this.root, cgroup, file), String(asked.value), why, { found: String(found) });
   }
 }

@@ -91,10 +91,10 @@ export function messageOf(error: unknown): string {
 }
 
 /** Returns the details of a failed gRPC call without the empty note that grpc-js appends to connection errors. */
-export const wordsOfCall = (details: string): string => details.replace(/\. Resolution note: $/, '');
+export const grpcErrorText = (details: string): string => details.replace(/\. Resolution note: $/, '');
 
 /** Returns the fields to log for an unexpected error: name, errno and stack. Not its message, which may contain a request. */
-export function tracesOf(error: unknown): { error: string; errno?: string; stack?: string[] } {
+export function loggableError(error: unknown): { error: string; errno?: string; stack?: string[] } {
   if (!(error instanceof Error)) return { error: typeof error };
   const errno = errnoOf(error);
   const stack = (error.stack ?? '')

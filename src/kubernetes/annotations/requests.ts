@@ -1,4 +1,4 @@
-import { Code, Reason, ShimError, tracesOf } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { askedFor, firstChange } from './change.ts';
 import type { PodEvent } from './events.ts';
@@ -130,7 +130,8 @@ export class AnnotationRequests implements PodAudience {
   #later(entry: Entry, error: unknown): void {
     const { clock, random, log } = this.#parts;
     const { uid } = entry.pod;
-    if (!(error instanceof ShimError)) log.error({ uid, ...tracesOf(error) }, 'an annotation could not be acted on');
+    if (!(error instanceof ShimError))
+      log.error({ uid, ...loggableError(error) }, 'an annotation could not be acted on');
     entry.failures += 1;
     if (this.#isClosed || this.#entries.get(uid) !== entry) return;
     entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(uid));

@@ -1,4 +1,4 @@
-import { type CgroupPath, type CgroupTree, isCgroupVanished, makeRoom } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
 import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log, ReclaimOutcome } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -48,7 +48,7 @@ export async function lowerMemory(
       reclaimed('done');
       return set();
     };
-    const { before, reached, reclaims, oomKills } = await makeRoom(context.tree, cgroup, {
+    const { before, reached, reclaims, oomKills } = await lowerUsage(context.tree, cgroup, {
       target: memory.to,
       deadline,
       lower,

@@ -220,7 +220,7 @@ function record(
 /** What is only looked at must not fail a resize. */
 function usedOr(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
   try {
-    return tree.usedNow(podCgroup(pod));
+    return tree.readMemoryCurrent(podCgroup(pod));
   } catch (error) {
     if (error instanceof ShimError) return undefined;
     throw error;

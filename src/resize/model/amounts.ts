@@ -1,5 +1,12 @@
 /** CPU and memory as Kubernetes writes them, and as the kernel takes them. Pure. */
-import { DEFAULT_CPU_PERIOD, MAX_CPU_QUOTA, MIN_CPU_QUOTA, MIN_MEMORY_LIMIT } from '../../cgroups/index.ts';
+import {
+  DEFAULT_CPU_PERIOD,
+  MAX_CPU_QUOTA,
+  MAX_CPU_SHARES,
+  MIN_CPU_QUOTA,
+  MIN_CPU_SHARES,
+  MIN_MEMORY_LIMIT,
+} from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import {
   type Bytes,
@@ -11,9 +18,6 @@ import {
   parseMilli,
   parseQuantity,
 } from '../../core/quantities/index.ts';
-/** cgroup v1's bounds of cpu.shares. */
-const MIN_SHARES = 2;
-const MAX_SHARES = 262_144;
 
 const UNITS = [
   ['Gi', 2 ** 30],
@@ -60,7 +64,7 @@ export function cpuMaxOf(limit: Limit<MilliCpu>): CpuMax {
 
 /** Shares of a request: kubelet's formula (MilliCPUToShares), within cgroup v1's bounds. */
 export function sharesOf(request: MilliCpu): CpuShares {
-  return cpuShares(Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((request * 1024) / 1000))));
+  return cpuShares(Math.min(MAX_CPU_SHARES, Math.max(MIN_CPU_SHARES, Math.floor((request * 1024) / 1000))));
 }
 
 /** `500m`, `2`, `max`; to the millionth of a CPU, rounded up, where thousandths do not tell. */

@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { Code, Reason, ShimError, wordsOfCall } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, grpcErrorText } from '../../core/errors/index.ts';
 import { isServiceError } from '../../runtime/index.ts';
 
 /** What may fit later: memory that is freed, files that are removed, reclaim that had too little time. */
@@ -37,7 +37,7 @@ const UNREACHED: ReadonlySet<number> = new Set([status.UNAVAILABLE, status.DEADL
 /** An error of containerd under a reason of the shim's own; its code and words are in the message. */
 export function backendFailure(error: { code: number; details: string }, resize?: string): ShimError {
   const context = { found: status[error.code] ?? String(error.code), ...(resize === undefined ? {} : { resize }) };
-  const message = `the backend: ${context.found}: ${wordsOfCall(error.details)}`;
+  const message = `the backend: ${context.found}: ${grpcErrorText(error.details)}`;
   return UNREACHED.has(error.code)
     ? new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, message, context, { cause: error })
     : new ShimError(Code.INTERNAL, Reason.BACKEND_FAILED, message, context, { cause: error });

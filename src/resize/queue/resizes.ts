@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Code, Reason, ShimError, tracesOf } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import { type AskedPod, type MemoryRequests, readAsked } from './request.ts';
 import { retryDelay } from './backoff.ts';
@@ -344,7 +344,7 @@ export class Resizes {
       const fields = { resize: id, pod: pod.sandboxId, state, reason, tries };
       this.#parts.log.info(fields, 'a deferred resize was tried again');
       if (reason === Reason.INTERNAL) {
-        this.#parts.log.error({ ...fields, ...tracesOf(failure) }, 'a resize has failed by a fault of the shim');
+        this.#parts.log.error({ ...fields, ...loggableError(failure) }, 'a resize has failed by a fault of the shim');
       }
     });
   }

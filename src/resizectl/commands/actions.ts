@@ -1,5 +1,5 @@
 import { version } from '../../config/index.ts';
-import { messageOf, wordsOfCall } from '../../core/errors/index.ts';
+import { messageOf, grpcErrorText } from '../../core/errors/index.ts';
 import type { CommandOptions, Context } from './context.ts';
 import { type CommandName, Exit } from '../command-table.ts';
 import { completionScript, isShell } from './completion.ts';
@@ -59,7 +59,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     // An empty grpc.health.v1.HealthCheckRequest asks for the health of the whole process.
     const answers = await client.raw('/grpc.health.v1.Health/Check', Buffer.alloc(0), 5000).then(
       () => 'answers',
-      (error: unknown) => `does not answer: ${printable(wordsOfCall(messageOf(error)))}`,
+      (error: unknown) => `does not answer: ${printable(grpcErrorText(messageOf(error)))}`,
     );
     print(`resize API at ${client.endpoint}: ${answers}\n`);
     return Exit.done;

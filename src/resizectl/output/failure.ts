@@ -1,5 +1,5 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reason, wordsOfCall } from '../../core/errors/index.ts';
+import { Reason, grpcErrorText } from '../../core/errors/index.ts';
 import { remedyOf } from './remedies.ts';
 import { printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
@@ -35,7 +35,7 @@ export function reportOf(error: unknown, endpoint: string): ErrorReport {
 /** The lines for a call that reached nothing, or something that is not the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
   const name = status[code];
-  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(wordsOfCall(details))}`];
+  const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(grpcErrorText(details))}`];
   if (code !== status.UNAVAILABLE) return lines;
   return [
     ...lines,

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FIRST_CHUNK, Growth, goalOf, isRoomy, nextChunk, pauseAfter } from '../../../src/cgroups/reclaim/pace.ts';
+import {
+  FIRST_CHUNK,
+  Growth,
+  goalOf,
+  hasEnoughMargin,
+  nextChunk,
+  pauseAfter,
+} from '../../../src/cgroups/reclaim/pace.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 
 const MI = 1024 * 1024;
@@ -43,7 +50,7 @@ describe('room for what a process takes until the limit is there', () => {
     [8 * MI, 7 * MI, true],
     [8 * MI, 7.5 * MI, false],
   ])('under %d bytes with %d in use: %s', (target, used, expected) => {
-    expect(isRoomy(bytes(target), bytes(used))).toBe(expected);
+    expect(hasEnoughMargin(bytes(target), bytes(used))).toBe(expected);
   });
 });
 

@@ -156,7 +156,7 @@ describe('what fails', () => {
   });
 
   it.each([
-    ['that is not there', '', 'no such unit'],
+    ['that is not there', '', 'no active unit'],
     ['of another cgroup', '/other.slice', '/other.slice'],
   ])('a unit %s: nothing is changed', async (_what, cgroup, words) => {
     systemd.cgroup = cgroup;

@@ -202,7 +202,7 @@ test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are 
   await elsewhere;
   expect(refusal?.code).toBe(4);
   // Our own answer, with both figures, before the caller's time was up.
-  expect(refusal?.details).toContain(`could not be brought under ${64 * MI} bytes`);
+  expect(refusal?.details).toContain(`could not be lowered below ${64 * MI} bytes`);
   expect(refusal?.details).toMatch(/: 2\d{8} bytes are in use/);
   expect(took).toBeGreaterThan(4000);
   expect(stateOf(busy)).toEqual(before);

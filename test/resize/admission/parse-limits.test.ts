@@ -50,7 +50,7 @@ describe('what a request asks for', () => {
   });
 
   test.each([
-    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2: of negative numbers only -1 has a meaning'],
+    ['memory_limit_in_bytes', { memory_limit_in_bytes: -2n }, '-2: the only allowed negative number is -1'],
     ['cpu_quota', { cpu_quota: -5n }, '-5'],
     ['cpu.max', { cpu_quota: 999n }, '999'],
     ['cpu.max', { cpu_quota: 5000n, cpu_period: 999n }, '999'],
@@ -70,9 +70,9 @@ describe('what a request asks for', () => {
       '"1000 max": a quota is "max" or a number, a period',
     ],
     ['unified["cpu.max"]', { unified: { 'cpu.max': '200k' } }, '"200k": a quota is'],
-    ['cpu.max', { unified: { 'cpu.max': '999' } }, '999: a quota is at least 1000'],
-    ['cpu.max', { unified: { 'cpu.max': '5000 1000001' } }, '1000001: a period is'],
-    ['cpu.max', { cpu_quota: 17_592_186_044_416n }, '17592186044416: a quota is at most'],
+    ['cpu.max', { unified: { 'cpu.max': '999' } }, '999: the quota must be at least 1000'],
+    ['cpu.max', { unified: { 'cpu.max': '5000 1000001' } }, '1000001: the period must be'],
+    ['cpu.max', { cpu_quota: 17_592_186_044_416n }, '17592186044416: the quota must be at most'],
     ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000": cpu.max is "quota period"'],
   ] as const)('%s without meaning is refused with the value', (field, linux, value) => {
     const refusal = (() => {

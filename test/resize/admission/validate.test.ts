@@ -41,7 +41,7 @@ describe('values without one', () => {
     ...[-1n, LEAST, MOST, 2n ** 64n / 9999n + 1n].map((value) => bad('cpu_shares', value)),
     ...[-2n, LEAST, 2n ** 53n].map((value) => bad('memory_swap_limit_in_bytes', value)),
     ...[-1001n, 1001n, LEAST, MOST].map((value) => bad('oom_score_adj', value)),
-    ['less than the memory limit 8192', { memory_limit_in_bytes: 8192n, memory_swap_limit_in_bytes: 8191n }],
+    ['below the memory limit 8192', { memory_limit_in_bytes: 8192n, memory_swap_limit_in_bytes: 8191n }],
     ...['x', '0-', ',', '0,', '-1', '0 1', '../x', '0\n', '0\0', '1'.repeat(4097)].flatMap((list) => [
       bad('cpuset_cpus', list),
       bad('cpuset_mems', list),

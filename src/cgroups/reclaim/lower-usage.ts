@@ -1,63 +1,67 @@
-/** Bringing what a cgroup has in memory under a limit that it shall get, without a kill. */
+/** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree, MemoryGlance, MemoryUse, Reclaimed } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
-import { HeldHigh } from './held-high.ts';
-import { FIRST_CHUNK, Growth, goalOf, isRoomy, nextChunk, pauseAfter } from './pace.ts';
-import { LEAST_AMOUNT, reclaiming } from './turns.ts';
+import { TemporaryMemoryHigh } from './memory-high.ts';
+import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
+import { LEAST_AMOUNT, reclaiming } from './reclaim-slots.ts';
 import { TimeLimit } from '../../core/concurrency/index.ts';
 
-export interface RoomOptions {
-  /** The limit that the cgroup shall get, in bytes. */
+export interface LowerUsageOptions {
+  /** The new limit of the cgroup, in bytes. */
   readonly target: Bytes;
-  /** When it has to have been reached, in milliseconds since the epoch. `lower` is not cut off by it. */
+  /** When usage must be below the target, in milliseconds since the epoch. Does not limit `lower`. */
   readonly deadline: number;
   readonly signal?: AbortSignal;
   /**
-   * Awaited before memory.high is changed, with the value to put back: for a journal. Called again only when somebody
-   * else has written another value meanwhile.
+   * Awaited before memory.high is changed, with the value to restore: for the journal. Called again only if another process has
+   * written another value in between.
    */
   readonly onHigh?: (previous: Limit<Bytes>) => Promise<void>;
   /**
-   * Sets the limit. Called once use is under the target, while memory.high still holds it there: without that, a process
-   * that allocates fast is over the limit again before the runtime has written it. What it rejects with is thrown on.
+   * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process that
+   * allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
    */
   readonly lower?: () => Promise<void>;
 }
 
-/** What was done, when use is under the target. */
-export interface RoomMade {
+/** The result once usage is below the target. */
+export interface LowerUsageResult {
   readonly before: MemoryGlance;
-  /** When it was under the target, before `lower`. */
+  /** Usage when it was below the target, before `lower`. */
   readonly reached: Pick<MemoryGlance, 'current'>;
-  /** Writes to memory.reclaim. */
+  /** Number of writes to memory.reclaim. */
   readonly reclaims: number;
-  /** Processes that the OOM killer has killed in the cgroup from the first look to the last: 0, or somebody is at fault. */
+  /** Processes killed by the OOM killer in the cgroup meanwhile. Expected to be 0. */
   readonly oomKills: number;
 }
 
-/** What it takes of a cgroup tree. */
-export type RoomTree = Pick<
+/** The methods that {@link lowerUsage} needs. */
+export type LowerUsageTree = Pick<
   CgroupTree,
   'glanceAtMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
 >;
 
-/** So many looks in a row that saw no less in use mean that the rest does not come free. */
+/** After this many checks in a row without a decrease, the rest counts as not reclaimable. */
 const STALLED_LOOKS = 4;
 
 /**
- * Brings memory.current of a cgroup under `target` by memory.high and memory.reclaim, and keeps it there while `lower` sets the
- * limit. Never touches memory.max. memory.high follows use down, step by step, so that what was reclaimed is not taken
- * again, and nobody is put to sleep for being far above it; it is as it was when this settles, however it does.
+ * Lowers memory.current of a cgroup below `target` through memory.high and memory.reclaim, and keeps it there while `lower` sets the
+ * limit. Does not change memory.max. memory.high follows usage down in steps, so that processes do not allocate reclaimed memory
+ * again and are not delayed for being far above it. It is restored before this settles.
  *
- * Rejects with MEMORY_NOT_RECLAIMABLE (FAILED_PRECONDITION, both figures) as soon as what cannot be reclaimed is at or above
- * the target; RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both figures) when time is up and use is not under it; the signal's reason;
- * CGROUP_UNAVAILABLE and CGROUP_WRITE_FAILED as reading and writing do, CgroupVanished among them; UNDO_FAILED when memory.high cannot be put back.
+ * Rejects with MEMORY_NOT_RECLAIMABLE (FAILED_PRECONDITION, both values) as soon as unreclaimable memory is at or above the target;
+ * RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's reason;
+ * CGROUP_UNAVAILABLE, CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if memory.high cannot be restored.
  */
-export async function makeRoom(tree: RoomTree, cgroup: CgroupPath, options: RoomOptions): Promise<RoomMade> {
+export async function lowerUsage(
+  tree: LowerUsageTree,
+  cgroup: CgroupPath,
+  options: LowerUsageOptions,
+): Promise<LowerUsageResult> {
   const time = new TimeLimit(options.deadline, options.signal);
-  const high = new HeldHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
+  const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
   const reclaim = new Reclaim(tree, cgroup, options.target, time, high);
   try {
     time.throwIfAborted();
@@ -79,24 +83,24 @@ class Reclaim {
   /** Writes to memory.reclaim. */
   count = 0;
   #chunk = FIRST_CHUNK;
-  /** What memory.high is, as far as known; Infinity for none. */
+  /** The last known value of memory.high; Infinity for `max`. */
   #held = Infinity;
   #lowest = Infinity;
-  /** Looks in a row that saw no less in use than an earlier one. */
+  /** Number of checks in a row without a decrease. */
   #idle = 0;
-  /** Kernels before 5.19 have no memory.reclaim; there lowering memory.high reclaims, before the write returns. */
+  /** Whether to reclaim by lowering memory.high: kernels before 5.19 have no memory.reclaim, and reclaim before that write returns. */
   #isByHigh = false;
   readonly #growth = new Growth();
 
   constructor(
-    readonly tree: RoomTree,
+    readonly tree: LowerUsageTree,
     readonly cgroup: CgroupPath,
     readonly target: Bytes,
     readonly time: TimeLimit,
-    readonly high: HeldHigh,
+    readonly high: TemporaryMemoryHigh,
   ) {}
 
-  /** Until use is under the target. Gives the use that was found then. */
+  /** Runs until usage is below the target. Returns that usage. */
   async run(first: Bytes): Promise<Pick<MemoryGlance, 'current'>> {
     for (let current = first; ; current = this.tree.readMemoryCurrent(this.cgroup)) {
       this.time.throwIfAborted();
@@ -104,16 +108,16 @@ class Reclaim {
       if (this.#isReached(current, goal) && this.#isHeld() && (await this.#isSafe(current))) return { current };
       this.#note(current);
       const got = await this.#step(current, goal);
-      // The kernel tells nobody when use falls (memory.events, all that can be watched, counts what goes wrong), so this
-      // looks again: at once after progress, else at most 100 times in a second, and soon only 5 times.
+      // The kernel does not notify when usage falls (memory.events, the only file that can be watched, counts failures). So this
+      // polls: immediately after progress, otherwise at most 100 times per second, and soon only 5 times.
       if (got === 'less' || this.#idle > 0) await this.time.pause(pauseAfter(this.#idle));
     }
   }
 
-  /** Up to how much may be in use. Throws MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT. */
+  /** Returns the usage to reach. Throws MEMORY_NOT_RECLAIMABLE and RECLAIM_TIMEOUT. */
   async #goal(current: Bytes): Promise<Bytes> {
     const lowest = goalOf(this.target, bytes(0));
-    // However much of it cannot be reclaimed, it is under the goal: the kernel need not sum that up.
+    // Usage is below any possible goal, so the kernel does not have to sum up memory.stat.
     if (current <= lowest) return lowest;
     const use = await this.tree.readMemoryUse(this.cgroup);
     this.time.throwIfAborted();
@@ -125,26 +129,26 @@ class Reclaim {
 
   #isReached(current: Bytes, goal: Bytes): boolean {
     if (current <= goal && this.#held <= goal) return true;
-    // Under the target by less than hoped for: the rest does not come free, or not in time.
+    // Below the target, but above the goal: the rest cannot be reclaimed, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
     return isEnough && current < this.target;
   }
 
   /**
-   * Whether it stays under the target until the limit is there. Page cache that has not come free yet does no harm: the kernel
-   * waits for it at the limit. Into little room beside the rest only what does not grow may go: the kernel would kill it there.
+   * Whether usage stays below the target until the limit is set. Page cache that is not reclaimed yet is harmless: the kernel waits
+   * for it at the limit. With a small margin above the unreclaimable memory, that memory must not grow: the kernel would kill.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
-    if (isRoomy(this.target, current)) return true;
+    if (hasEnoughMargin(this.target, current)) return true;
     const use = await this.tree.readMemoryUse(this.cgroup);
     this.time.throwIfAborted();
-    if (isRoomy(this.target, use.unreclaimable)) return true;
+    if (hasEnoughMargin(this.target, use.unreclaimable)) return true;
     if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, performance.now())) return true;
     if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
     return false;
   }
 
-  /** Whether memory.high is still there: systemd takes away what its unit does not have when anybody sets a property of it. */
+  /** Whether memory.high is still set: systemd resets it when any property of the unit changes, since the unit does not have it. */
   #isHeld(): boolean {
     if (this.time.isOver) return true;
     const found = this.tree.readHigh(this.cgroup);
@@ -160,7 +164,7 @@ class Reclaim {
 
   async #step(current: Bytes, goal: Bytes): Promise<Reclaimed | undefined> {
     if (this.#isByHigh) return this.#stepByHigh(current, goal);
-    // At what is in use, or above: the write itself then has nothing to reclaim, in kernels that ignore O_NONBLOCK.
+    // At or above the current usage, so that the write itself does not reclaim on kernels that ignore O_NONBLOCK.
     await this.#hold(bytes(Math.max(goal, current)));
     if (current <= goal || this.time.isOver) return undefined;
     const amount = bytes(Math.min(this.#chunk, Math.max(current - goal, LEAST_AMOUNT)));
@@ -171,7 +175,7 @@ class Reclaim {
   }
 
   async #stepByHigh(current: Bytes, goal: Bytes): Promise<undefined> {
-    // The write is what reclaims, and the same value is not written twice: what came free late needs a lower one.
+    // The write reclaims, and an unchanged value is not written again, so each step needs a lower value.
     const next = Math.min(Math.max(goal, current - this.#chunk), this.#held - LEAST_AMOUNT);
     const limit = bytes(Math.max(0, next));
     await this.#timed(() => this.#hold(limit));
@@ -182,7 +186,7 @@ class Reclaim {
     if (found !== undefined) this.#held = found === 'max' ? Infinity : found;
   }
 
-  /** A write that reclaims: in its turn, and the next one larger or smaller by how long it took. */
+  /** Runs a write that reclaims when a slot is free, and adapts the size of the next one to its duration. */
   async #timed<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     let took: number | undefined;
     const work = reclaiming.run(async () => {
@@ -199,8 +203,8 @@ class Reclaim {
   }
 }
 
-/** The cgroup's count of OOM kills; `last` when it has gone meanwhile. */
-function oomKillsOr(tree: RoomTree, cgroup: CgroupPath, last: number): number {
+/** Returns the cgroup's number of OOM kills; `last` if the cgroup no longer exists. */
+function oomKillsOr(tree: LowerUsageTree, cgroup: CgroupPath, last: number): number {
   try {
     return tree.glanceAtMemory(cgroup).oomKills;
   } catch (error) {
@@ -213,8 +217,8 @@ function notReclaimable(cgroup: CgroupPath, target: Bytes, use: MemoryUse): Shim
   return new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.MEMORY_NOT_RECLAIMABLE,
-    `${cgroup}: use cannot be brought under ${target} bytes: ${use.unreclaimable} bytes are in use that cannot be ` +
-      `reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in all)`,
+    `${cgroup}: usage cannot be lowered below ${target} bytes: ${use.unreclaimable} bytes in use cannot be reclaimed ` +
+      `(anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in total)`,
     { file: `${cgroup}/memory.current`, asked: String(target), found: String(use.unreclaimable) },
   );
 }
@@ -223,8 +227,8 @@ function timeout(cgroup: CgroupPath, target: Bytes, use: MemoryUse): ShimError {
   return new ShimError(
     Code.DEADLINE_EXCEEDED,
     Reason.RECLAIM_TIMEOUT,
-    `${cgroup}: use could not be brought under ${target} bytes, to stay there, in the time there was: ${use.current} bytes are in use, ` +
-      `${use.unreclaimable} of them cannot be reclaimed`,
+    `${cgroup}: usage could not be lowered below ${target} bytes in time: ${use.current} bytes are in use, ` +
+      `of which ${use.unreclaimable} cannot be reclaimed`,
     { file: `${cgroup}/memory.current`, asked: String(target), found: String(use.current) },
   );
 }

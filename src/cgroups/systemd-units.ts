@@ -1,6 +1,6 @@
 /**
- * systemd's units: which cgroup is which unit's, and what a cgroup's settings are called as properties of one
- * (systemd.resource-control(5), org.freedesktop.systemd1(5)). Pure.
+ * Maps cgroups to systemd units, and cgroup settings to unit properties (systemd.resource-control(5), org.freedesktop.systemd1(5)).
+ * Pure.
  */
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/quantities/index.ts';
@@ -9,34 +9,34 @@ import type { CgroupPath } from './file.ts';
 import { sizeInBytes } from './unified.ts';
 import type { CgroupWrite } from './write.ts';
 
-/** A property that is one unsigned 64-bit number (D-Bus' `t`): all that a limit is made of. */
+/** A property of a unit. All limits are unsigned 64-bit numbers (D-Bus type `t`). */
 export interface UnitProperty {
   readonly name: string;
   readonly value: bigint;
 }
 
-/** How systemd writes "no limit" and "not set": UINT64_MAX. */
+/** UINT64_MAX, which means "no limit" and "not set" in systemd. */
 export const UNSET = 2n ** 64n - 1n;
 
-/** What systemd keeps of a quota over a reload, in all its versions: whole percents of a processor, in microseconds in a second. */
+/** systemd stores quotas as whole percents of a CPU across a reload, in all versions: microseconds per second. */
 const PERCENT = 10_000;
 const SECOND = 1_000_000;
 
-/** The unit whose cgroup this is by its name: a slice (a pod) or a scope (a container). Undefined for other names. */
-export function unitOf(cgroup: CgroupPath): string | undefined {
+/** Returns the unit of a cgroup by its name: a slice (pod) or a scope (container). Undefined for other names. */
+export function systemdUnitOf(cgroup: CgroupPath): string | undefined {
   const name = posix.basename(cgroup);
   return /.\.(slice|scope)$/.test(name) ? name : undefined;
 }
 
-/** Whether a cgroup is a unit's by its name. */
-export const isUnit = (cgroup: CgroupPath): boolean => unitOf(cgroup) !== undefined;
+/** Whether a cgroup has the name of a unit. */
+export const isSystemdUnit = (cgroup: CgroupPath): boolean => systemdUnitOf(cgroup) !== undefined;
 
-/** The unit's D-Bus interface, which has these properties. */
-export const interfaceOf = (unit: string): string =>
+/** Returns the D-Bus interface that has a unit's properties. */
+export const dbusInterfaceOf = (unit: string): string =>
   `org.freedesktop.systemd1.${unit.endsWith('.slice') ? 'Slice' : 'Scope'}`;
 
-/** The unit's D-Bus object: all but letters and digits as `_` and their hexadecimal code, a digit in front as well. */
-export function objectOf(unit: string): string {
+/** Returns a unit's D-Bus object path. Escapes a leading digit and all characters but letters and digits as `_` and hexadecimal. */
+export function dbusObjectOf(unit: string): string {
   const name = [...Buffer.from(unit)].map((byte, at) => {
     const character = String.fromCharCode(byte);
     const plain = at === 0 ? /[a-z]/i : /[a-z0-9]/i;
@@ -46,11 +46,10 @@ export function objectOf(unit: string): string {
 }
 
 /**
- * The cgroup file of a write, and the properties that stand for it; undefined where systemd has none: then it is the file
- * alone that changes.
+ * Returns the cgroup file of a write and the matching properties. Undefined if systemd has none; then only the file changes.
  *
- * memory.high as the shim itself lowers it for a while (reclaim.ts) is the file's alone too, on purpose: a unit keeps what its owner
- * wants. Should the shim die, systemd itself puts the owner's value back when it next writes the unit's settings.
+ * memory.high, which the shim only lowers temporarily (reclaim/), deliberately changes in the file only: the unit keeps its owner's
+ * value, and systemd restores it at its next write of the unit's properties, even if the shim has died.
  */
 export function propertiesOf(step: CgroupWrite): { file: string; properties: readonly UnitProperty[] } | undefined {
   const { file } = step;
@@ -87,7 +86,7 @@ function one(file: string, value: bigint): ReturnType<typeof propertiesOf> {
   return name === undefined ? undefined : { file, properties: [{ name, value }] };
 }
 
-/** A quota as systemd has it: in a second, in whole percents, rounded up as runc and kubelet round it. The file gets it as asked. */
+/** Returns a quota as systemd properties: per second, rounded up to whole percents like runc and kubelet. The file gets the exact quota. */
 function quotaProperties({ quota, period }: CpuMax): readonly UnitProperty[] {
   return [
     { name: 'CPUQuotaPerSecUSec', value: quota === 'max' ? UNSET : BigInt(perSecond({ quota, period })) },
@@ -110,18 +109,18 @@ function unifiedProperties(key: string, value: string): ReturnType<typeof proper
   return number === undefined ? undefined : one(key, number);
 }
 
-/** Whether a unit has a property as it was asked for. A period that is not set is the default one. */
+/** Whether a unit's property has the requested value. An unset period is the default period. */
 export function isSameProperty(asked: UnitProperty, found: bigint | undefined): boolean {
   if (found === asked.value) return true;
   return asked.name === 'CPUQuotaPeriodUSec' && found === UNSET && asked.value === BigInt(DEFAULT_CPU_PERIOD);
 }
 
 /**
- * Whether `found` is what systemd makes of a limit when it writes the settings of a unit again, as it does whenever anybody
- * changes any of them: a quota in whole percents of a processor. False for a cgroup that is no unit's.
+ * Whether `found` is the quota `asked` rounded to whole percents of a CPU: systemd writes it when any property of the unit changes.
+ * False for a cgroup that is not a unit.
  */
 export function isRoundedInUnit(cgroup: CgroupPath, asked: CpuMax, found: CpuMax): boolean {
-  if (unitOf(cgroup) === undefined || asked.quota === 'max' || found.quota === 'max') return false;
+  if (systemdUnitOf(cgroup) === undefined || asked.quota === 'max' || found.quota === 'max') return false;
   const { quota, period } = asked;
   const rounded = (perSecond({ quota, period }) * period) / SECOND;
   return found.period === period && Math.abs(found.quota - rounded) < 1;

@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest';
 import type { CgroupWrite } from '../../src/cgroups/index.ts';
 import {
   UNSET,
-  interfaceOf,
+  dbusInterfaceOf,
   isRoundedInUnit,
   isSameProperty,
-  isUnit,
-  objectOf,
+  isSystemdUnit,
+  dbusObjectOf,
   propertiesOf,
-  unitOf,
-} from '../../src/cgroups/unit-properties.ts';
+  systemdUnitOf,
+} from '../../src/cgroups/systemd-units.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
 
 const SLICE = '/kubepods.slice/kubepods-podx.slice';
@@ -28,16 +28,16 @@ describe('a unit', () => {
     ['/.slice', undefined],
     ['/', undefined],
   ])('of the cgroup %s is %s', (cgroup, unit) => {
-    expect(unitOf(cgroup)).toBe(unit);
-    expect(isUnit(cgroup)).toBe(unit !== undefined);
+    expect(systemdUnitOf(cgroup)).toBe(unit);
+    expect(isSystemdUnit(cgroup)).toBe(unit !== undefined);
   });
 
   it('has its D-Bus object and interface by its name', () => {
-    expect(objectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
-    expect(objectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
-    expect(objectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
-    expect(interfaceOf('a.slice')).toBe('org.freedesktop.systemd1.Slice');
-    expect(interfaceOf('a.scope')).toBe('org.freedesktop.systemd1.Scope');
+    expect(dbusObjectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
+    expect(dbusObjectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
+    expect(dbusObjectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
+    expect(dbusInterfaceOf('a.slice')).toBe('org.freedesktop.systemd1.Slice');
+    expect(dbusInterfaceOf('a.scope')).toBe('org.freedesktop.systemd1.Scope');
   });
 });
 

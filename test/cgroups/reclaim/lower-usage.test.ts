@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { type RoomMade, type RoomOptions, isCgroupVanished, makeRoom } from '../../../src/cgroups/index.ts';
+import {
+  type LowerUsageResult,
+  type LowerUsageOptions,
+  isCgroupVanished,
+  lowerUsage,
+} from '../../../src/cgroups/index.ts';
 import { type Limit, type Bytes, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 
@@ -7,8 +12,12 @@ const MI = 1024 * 1024;
 const CGROUP = '/kubepods/pod1/c1';
 const soon = (milliseconds: number): number => Date.now() + milliseconds;
 
-const make = (memory: FakeMemory, target: number, options: Partial<RoomOptions> = {}): Promise<RoomMade> =>
-  makeRoom(memory, CGROUP, { target: bytes(target), deadline: soon(30_000), ...options });
+const make = (
+  memory: FakeMemory,
+  target: number,
+  options: Partial<LowerUsageOptions> = {},
+): Promise<LowerUsageResult> =>
+  lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(30_000), ...options });
 
 const never = (): Promise<never> => new Promise(() => undefined);
 
@@ -344,7 +353,7 @@ describe('memory.high', () => {
     memory.beforeHigh = (value) => (value === 'max' ? Promise.reject(writeRefused()) : Promise.resolve());
     await expect(make(memory, 64 * MI, { lower: () => Promise.reject(new Error('runc')) })).rejects.toMatchObject({
       reason: 'UNDO_FAILED',
-      message: expect.stringMatching(/runc.*put back to max.*refused/) as unknown,
+      message: expect.stringMatching(/runc.*restored to max.*refused/) as unknown,
       context: { asked: 'max' },
     });
   });

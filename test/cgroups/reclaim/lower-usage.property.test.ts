@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { isCgroupVanished, makeRoom } from '../../../src/cgroups/index.ts';
+import { isCgroupVanished, lowerUsage } from '../../../src/cgroups/index.ts';
 import { type ErrorContext, ShimError } from '../../../src/core/errors/index.ts';
-import { isRoomy } from '../../../src/cgroups/reclaim/pace.ts';
+import { hasEnoughMargin } from '../../../src/cgroups/reclaim/pace.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 
@@ -71,7 +71,7 @@ it('whatever happens: memory.high as it was, and either use under the target or 
       const noted: unknown[] = [];
       let atLower: { current: number; anon: number } | undefined;
       let figures: ErrorContext = {};
-      const outcome = await makeRoom(memory, '/c1', {
+      const outcome = await lowerUsage(memory, '/c1', {
         target: bytes(target),
         deadline: Date.now() + 60,
         signal: abort.signal,
@@ -99,7 +99,7 @@ it('whatever happens: memory.high as it was, and either use under the target or 
       if (outcome === 'MEMORY_NOT_RECLAIMABLE' || outcome === 'RECLAIM_TIMEOUT') {
         expect(figures.asked).toBe(String(target));
         // Under the target by so little that it had to be watched, and was not for long enough.
-        const isShort = outcome === 'RECLAIM_TIMEOUT' && !isRoomy(bytes(target), bytes(memory.anon));
+        const isShort = outcome === 'RECLAIM_TIMEOUT' && !hasEnoughMargin(bytes(target), bytes(memory.anon));
         expect(Number(figures.found)).toBeGreaterThanOrEqual(isShort ? target * 0.875 : target);
       }
       expect(outcome === 'made').toBe(atLower !== undefined && !(memory.isGone && outcome !== 'made'));

@@ -4,33 +4,33 @@ import type { CgroupTree } from '../tree.ts';
 import { isCgroupVanished } from '../file.ts';
 import type { CgroupPath } from '../file.ts';
 
-type HighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
+type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 
 /**
- * memory.high of one cgroup, lowered for a while and put back as it was. It is put back over what was written here, and
- * never over what somebody else has written meanwhile (kubelet's memory QoS, an update by the runtime).
+ * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in between
+ * (kubelet's memory QoS, an update by the runtime).
  */
-export class HeldHigh {
-  /** What is to be put back; undefined until something was written. */
+export class TemporaryMemoryHigh {
+  /** The value to restore; undefined until memory.high is lowered. */
   #previous: Limit<Bytes> | undefined;
-  /** Written, and being written: either may be found, as long as nobody else writes. */
+  /** The last value written, and the one being written. The file has one of them unless another process writes it. */
   #written: Bytes | undefined;
   #pending: Bytes | undefined;
   #isOver = false;
-  readonly #tree: HighTree;
+  readonly #tree: MemoryHighTree;
   readonly #cgroup: CgroupPath;
   readonly #onChange: (previous: Limit<Bytes>) => Promise<void>;
 
-  /** `onChange` is awaited before the file is changed, with what it holds. */
-  constructor(tree: HighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
+  /** @param onChange awaited before the file is changed, with its current value */
+  constructor(tree: MemoryHighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
     this.#tree = tree;
     this.#cgroup = cgroup;
     this.#onChange = onChange;
   }
 
   /**
-   * Lowers memory.high to `limit`; never raises it. Gives what is in force then. A write that nobody waits for any more, and
-   * that comes through after {@link restore}, takes itself back. Throws what reading and writing throw.
+   * Lowers memory.high to `limit`, never raises it. Returns the value in force afterwards. If {@link restore} was called during
+   * the write, restores memory.high again. Throws the errors of reading and writing.
    */
   async lowerTo(limit: Bytes): Promise<Limit<Bytes>> {
     const found = this.#tree.readHigh(this.#cgroup);
@@ -43,14 +43,14 @@ export class HeldHigh {
     this.#pending = limit;
     await this.#tree.write(this.#cgroup, { file: 'memory.high', value: limit });
     this.#written = limit;
-    // Should this fail too, the record that `onChange` has made says what is to be put back.
+    // If this fails too, the caller's record from `onChange` has the value to restore.
     if (this.#hasEnded()) await this.restore();
     return limit;
   }
 
   /**
-   * Puts memory.high back as it was, and ends the holding. Raising it makes the kernel reclaim nothing, so this never
-   * takes long. Throws UNDO_FAILED when it cannot be put back, with `cause` in its message if there is one.
+   * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that fails, with
+   * `cause` in its message if given.
    */
   async restore(cause?: unknown): Promise<void> {
     this.#isOver = true;
@@ -65,14 +65,14 @@ export class HeldHigh {
       throw new ShimError(
         Code.INTERNAL,
         Reason.UNDO_FAILED,
-        `${before}${file} cannot be put back to ${this.#previous}: ${messageOf(error)}`,
+        `${before}${file} cannot be restored to ${this.#previous}: ${messageOf(error)}`,
         { file, asked: String(this.#previous) },
         { cause: error },
       );
     }
   }
 
-  /** {@link restore} may have been called while something was awaited. */
+  /** Whether {@link restore} was called, possibly during an await. */
   #hasEnded(): boolean {
     return this.#isOver;
   }
