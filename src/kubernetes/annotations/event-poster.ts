@@ -1,6 +1,6 @@
 import { type Log, oncePerKey } from '../../observe/index.ts';
 import { type PodEvent, eventBody } from './events.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
@@ -34,7 +34,7 @@ export class EventPoster {
     this.#waiting.push(event);
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
-      this.#dropped('too many', 'more events wait than are kept');
+      this.#dropped('too many', 'too many pending events');
     }
     this.#wake();
   }
@@ -76,7 +76,7 @@ export class EventPoster {
   }
 
   #dropped(kind: string, error: string): void {
-    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'events of pods are dropped');
+    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'pod events dropped');
   }
 }
 

@@ -1,7 +1,7 @@
 import type { ApiPod } from './pod.ts';
 import type { PodWatch } from './pod-watch.ts';
 import type { Reach } from './reach.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import { ApiRefusal, ApiUnreached, isGone } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
@@ -79,7 +79,7 @@ async function follow({ watch, audience, reach, clock }: FeedParts, place: Place
     isFruitful ||= clock.now() - start >= SOON_MS;
     if (isFruitful) place.failures = 0;
   }
-  if (!isFruitful) throw new ApiUnreached('the watch ended as soon as it had begun');
+  if (!isFruitful) throw new ApiUnreached('the watch ended immediately');
 }
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;

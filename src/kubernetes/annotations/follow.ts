@@ -1,6 +1,6 @@
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 
@@ -29,7 +29,7 @@ export async function followResizes(
       if (error instanceof ShimError && error.reason === Reason.STOPPING) return;
       // Too many watch, or so much has happened at once that some was missed: what is to come is told.
       failures += 1;
-      log.warn({ error: messageOf(error) }, 'it could not be followed how resizes end; trying again');
+      log.warn({ error: messageOf(error) }, 'watch of resizes failed; retrying');
       await wait(clock, retryDelay(failures, random()), signal);
     }
   }

@@ -15,7 +15,7 @@ export class Reach {
 
   reached(): void {
     if (this.#trouble !== undefined || !this.#isWatching)
-      this.#log.info({ node: this.#nodeName }, 'annotations of pods are watched');
+      this.#log.info({ node: this.#nodeName }, 'watch of pod annotations started');
     this.#trouble = undefined;
     this.#isWatching = true;
   }
@@ -23,10 +23,7 @@ export class Reach {
   failed(error: unknown): void {
     const trouble = { kind: kindOf(error), says: wordsOf(error) };
     if (trouble.kind !== this.#trouble?.kind)
-      this.#log.warn(
-        { node: this.#nodeName, error: trouble.says },
-        'annotations of pods cannot be watched; trying again',
-      );
+      this.#log.warn({ node: this.#nodeName, error: trouble.says }, 'watch of pod annotations failed; retrying');
     this.#trouble = trouble;
   }
 
@@ -34,6 +31,6 @@ export class Reach {
     const name = 'kubernetes';
     if (this.#trouble !== undefined) return { name, ready: false, says: `pods are not watched: ${this.#trouble.says}` };
     if (!this.#isWatching) return { name, ready: false, says: 'pods are not watched yet' };
-    return { name, ready: true, says: `the annotations of the pods of node ${this.#nodeName} are watched` };
+    return { name, ready: true, says: `pod annotations of node ${this.#nodeName} are watched` };
   }
 }
