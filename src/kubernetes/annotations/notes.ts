@@ -1,7 +1,7 @@
 import type { PodState } from '../../sandbox/index.ts';
 import { type Resize, excessOf, formatMemory } from '../../resize/index.ts';
 
-/** The texts of all events. Sizes as Kubernetes writes them; what was asked as it stands in the annotation. */
+/** The texts of all events. Sizes are Kubernetes quantities; the requested size is the text of the annotation. */
 
 export function resizedNote(volume: string, text: string, { before, after }: Resize): string {
   const [from, to] = [sizeIn(before, volume), sizeIn(after, volume)];
@@ -19,7 +19,7 @@ export const infeasibleNote = (volume: string, text: string, reason: string, why
 export const canceledNote = (volume: string, text: string, why: string): string =>
   `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
 
-/** Undefined when the volume is within the pod's memory limit, or there is none. */
+/** Undefined if the volume is within the memory limit of the pod, or there is no limit. */
 export function exceedsNote(volume: string, { after }: Resize): string | undefined {
   const size = sizeIn(after, volume);
   const excess = after === undefined || size === undefined ? undefined : excessOf(size, after.memory);
