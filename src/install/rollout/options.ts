@@ -33,22 +33,29 @@ function duration(text: string): number {
 
 const durationText = (text: string): string => (duration(text), text);
 
+const durationOption = (flags: string, description: string, ms: number, shown: string): Option =>
+  new Option(flags, description).argParser(duration).default(ms, shown);
+
 function label(text: string): Label {
   const [, key, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
   if (key === undefined || value === undefined) throw new InvalidArgumentError('expected KEY=VALUE.');
   return { key, value };
 }
 
-/** Parses the arguments after the program name. Exits the process if they are invalid or ask for help. */
-export function readOptions(argv: readonly string[]): Options {
-  const program = new Command('cri-resize-shim-installer')
+/** The program without its options. */
+const createProgram = (): Command =>
+  new Command('cri-resize-shim-installer')
     .description(
       'Installs the shim on the node of this pod, one node of the cluster at a time, and uninstalls it when the label is removed. ' +
         'Used by the DaemonSet in deploy/; see docs/kubernetes.md.',
     )
     .version(version)
     .helpOption('-h, --help', 'Print this help and exit.')
-    .allowExcessArguments(false)
+    .allowExcessArguments(false);
+
+/** Parses the arguments after the program name. Exits the process if they are invalid or ask for help. */
+export function readOptions(argv: readonly string[]): Options {
+  const program = createProgram()
     .requiredOption('--node-name <NAME>', 'Name of this node.')
     .requiredOption('--namespace <NAME>', 'Namespace of the Lease that makes the nodes take turns.')
     .requiredOption('--label <KEY=VALUE>', 'Label of the nodes that get the shim.', label)
@@ -67,9 +74,7 @@ export function readOptions(argv: readonly string[]): Options {
       '2m',
     )
     .addOption(
-      new Option('--ready-timeout <DURATION>', 'Maximum time for the node to become Ready again.')
-        .argParser(duration)
-        .default(300_000, '5m'),
+      durationOption('--ready-timeout <DURATION>', 'Maximum time for the node to become Ready again.', 300_000, '5m'),
     )
     .option(
       '--ready-file <FILE>',
@@ -78,14 +83,15 @@ export function readOptions(argv: readonly string[]): Options {
     )
     .option('--lease <NAME>', 'Name of the Lease.', 'cri-resize-shim-installer')
     .addOption(
-      new Option('--lease-duration <DURATION>', 'A node that does not renew the Lease for this time loses its turn.')
-        .argParser(duration)
-        .default(300_000, '5m'),
+      durationOption(
+        '--lease-duration <DURATION>',
+        'A node that does not renew the Lease for this time loses its turn.',
+        300_000,
+        '5m',
+      ),
     )
     .addOption(
-      new Option('--grace <DURATION>', 'Grace period of the pod (terminationGracePeriodSeconds).')
-        .argParser(duration)
-        .default(30_000, '30s'),
+      durationOption('--grace <DURATION>', 'Grace period of the pod (terminationGracePeriodSeconds).', 30_000, '30s'),
     )
     .option('--kubeconfig <FILE>', 'Kubeconfig for the Kubernetes API.', IN_CLUSTER);
   program.parse(argv, { from: 'user' });
