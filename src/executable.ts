@@ -2,8 +2,8 @@ import { basename } from 'node:path';
 import { readShipped } from './core/shipped/index.ts';
 
 /**
- * The single executable: both programs, by the name that it is called by, or by its first word: `resizectl get pods` and
- * `cri-resize-shim resizectl get pods` are one. Only what is asked for is run.
+ * Entry point of the single executable. Runs resizectl if it is called by that name or if the first argument is `resizectl`:
+ * `resizectl get pods` and `cri-resize-shim resizectl get pods` are the same. Loads only the selected program.
  */
 const [, name = '', word] = process.argv;
 if (basename(name) === 'resizectl') void import('./resizectl/main.ts');

@@ -15,8 +15,8 @@ export interface AnnotationsParts {
 }
 
 /**
- * Watches this node's pods in Kubernetes, as `--kubeconfig` says. To be called once what an earlier shim has left has been
- * taken up. What this takes is loaded here: a node without it has not a byte of it in memory.
+ * Watches the pods of this node in Kubernetes with `--kubeconfig`. Call it after the resizes of an earlier process are restored.
+ * Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
  */
 export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
@@ -26,7 +26,7 @@ export async function watchKubernetes(
   const { registry, policies } = context;
   const watch = watchAnnotations({
     kubeconfig,
-    // As kubelet names its node.
+    // The default node name of kubelet.
     nodeName: nodeName === '' ? hostname().trim().toLowerCase() : nodeName,
     resizes: podResizes.resizes,
     pods: {
@@ -34,7 +34,9 @@ export async function watchKubernetes(
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
       annotated: (sandboxId, volume, isThere) => noteAnnotation(context, sandboxId, volume, isThere),
     } satisfies NodePods,
-    ...{ clock: systemClock, random: Math.random, log },
+    clock: systemClock,
+    random: Math.random,
+    log,
   });
   registry.watch({
     podAdded: ({ metadata }) => watch.podAdded(metadata.uid),
@@ -48,7 +50,7 @@ export async function watchKubernetes(
   return watch;
 }
 
-/** The backend is asked only where there are several sandboxes of that pod: which of them is ready. */
+/** Finds a pod of this node. Asks the backend only if the pod has several sandboxes, for the one that is ready. */
 async function findLocal(registry: Registry, pods: PodResizes['pods'], uid: string): Promise<LocalPod | undefined> {
   if (!registry.pods.some(({ metadata }) => metadata.uid === uid)) return undefined;
   try {

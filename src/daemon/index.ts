@@ -1,5 +1,2 @@
-export { holdLittleMemory } from './heap.ts';
-export { serveMetrics } from './metrics.ts';
-export { neighboursOf } from './resize-api.ts';
-export { createResizing, noResizing } from './resizing.ts';
-export { stopSignal } from './stop-signal.ts';
+/** Assembles the daemon from the other folders, and starts and stops it. */
+export { startDaemon } from './daemon.ts';

@@ -6,17 +6,17 @@ import type { Log } from '../observe/index.ts';
 import type { MonitoringParts } from '../monitoring/index.ts';
 import { listen } from '../server/index.ts';
 
-/** Metrics and health checks being served, or not. */
+/** The running metrics server, or none. */
 export interface RunningMetrics {
   close(): Promise<void>;
 }
 
-/** To whoever may read the log: root, until its folder says more. */
+/** Only root may connect. */
 const SOCKET_MODE = 0o600;
 
 /**
- * Serves metrics and health checks where `--metrics-bind` says. Never rejects: a node whose metrics cannot be served serves its
- * calls. What this takes is loaded here: a node without it has not a byte of it in memory.
+ * Serves metrics and health checks at `--metrics-bind`. Never rejects: a failure here must not stop the CRI. Loads src/monitoring
+ * on demand, so that nodes without the flag spend no memory on it.
  */
 export async function serveMetrics({ metricsBind: bind }: Config, parts: MonitoringParts): Promise<RunningMetrics> {
   if (bind.kind === 'none') return { close: () => Promise.resolve() };

@@ -21,13 +21,13 @@ export interface PodResizesParts {
   readonly counters: Counters;
 }
 
-/** Resizes of whole pods, for all that ask for some. */
+/** Resizes of pods for the resize API and for annotations. */
 export interface PodResizes {
   readonly resizes: Resizes;
   readonly pods: PodDirectory;
-  /** Takes up what an earlier shim has left. Called once, when the registry has been compared with the backend. */
+  /** Continues the resizes of an earlier process. Called once, after the registry is synchronized with the backend. */
   restore(): Promise<void>;
-  /** Starts nothing more, and lets what is under way end for so many milliseconds: the journal knows of the rest. */
+  /** Starts no further resizes, and waits for running ones, at most `graceMs`. The journal keeps the rest. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -51,8 +51,8 @@ export function createPodResizes(parts: PodResizesParts): PodResizes {
     restore: () => resizes.restore(async (sandboxId) => (await registry.pod(sandboxId)) !== undefined),
     async close(graceMs) {
       const ended = resizes.close();
-      const late = new Promise<void>((resolve) => setTimeout(resolve, graceMs).unref());
-      await Promise.race([ended, late]);
+      const timeout = new Promise<void>((resolve) => setTimeout(resolve, graceMs).unref());
+      await Promise.race([ended, timeout]);
     },
   };
 }

@@ -1,4 +1,3 @@
-import { basename, dirname } from 'node:path';
 import type { Config } from '../config/index.ts';
 import type { Counters, Log, ReadinessReport } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
@@ -10,21 +9,21 @@ import { systemClock } from '../core/concurrency/index.ts';
 export interface ResizeApiParts {
   readonly podResizes: PodResizes;
   readonly readiness: () => Promise<ReadinessReport>;
-  /** Its socket, where systemd has made it. */
+  /** The socket of the API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
   readonly log: Log;
   readonly counters: Counters;
 }
 
-/** The resize API at work. */
+/** The running resize API. */
 export interface RunningResizeApi {
-  /** Resolves, should it ever, when listening has failed. */
+  /** Resolves if listening fails. */
   readonly failure: Promise<Error>;
-  /** Takes no more calls, and lets those under way end for so many milliseconds. */
+  /** Accepts no further calls, and waits for running calls, at most `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Serves the resize API at `--resize-listen`. To be called after the front door has its socket, whose folder it may share. */
+/** Serves the resize API at `--resize-listen`. Call it after the CRI socket is open: both may be in the same folder. */
 export async function startResizeApi(config: Config, parts: ResizeApiParts): Promise<RunningResizeApi> {
   const { podResizes, readiness, passed, log, counters } = parts;
   const { resizes, pods } = podResizes;
@@ -35,13 +34,11 @@ export async function startResizeApi(config: Config, parts: ResizeApiParts): Pro
       passed === undefined
         ? listen({ path, rights: { mode }, onConnection, log })
         : listenOnInherited({ ...passed, onConnection }),
-    ...{ pods, resizes, clock: systemClock, readiness, log, counters },
+    pods,
+    resizes,
+    clock: systemClock,
+    readiness,
+    log,
+    counters,
   });
-}
-
-/** The sockets of ours that may lie beside the front door's, for `neighbours` of its listener. */
-export function neighboursOf(config: Config): readonly string[] {
-  const { resizeListen, metricsBind } = config;
-  const others = [resizeListen, metricsBind.kind === 'unix' ? metricsBind.path : ''];
-  return others.filter((path) => path !== '' && dirname(path) === dirname(config.listen)).map((path) => basename(path));
 }

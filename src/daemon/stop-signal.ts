@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 const signals = ['SIGTERM', 'SIGINT'] as const;
 export type StopSignal = (typeof signals)[number];
 
-/** Resolves with the first signal to stop. A second one ends the process at once, with the exit code of a shell: 128 and its number. */
+/** Resolves with the first stop signal. A second signal ends the process immediately, with exit code 128 plus its number as in a shell. */
 export function stopSignal(): Promise<StopSignal> {
   return new Promise((resolve) => {
     let stopping = false;

@@ -1,4 +1,4 @@
-/** What a request is answered with. */
+/** An HTTP response. */
 export interface Answer {
   readonly status: number;
   /** The content type. */

@@ -3,8 +3,8 @@ import { Histogram, families } from '../observe/index.ts';
 const EVERY_MS = 200;
 
 /**
- * Measures how late the event loop is. A timer of our own and not node:perf_hooks' monitor: that gives quantiles since the
- * start, which neither add up over nodes nor tell when it was.
+ * Measures the lag of the event loop with a timer. The monitor of node:perf_hooks only has quantiles since the start, which can
+ * neither be aggregated over nodes nor show when the lag occurred.
  */
 export function measureEventLoop(): { readonly family: Histogram<readonly []>; stop(): void } {
   const family = new Histogram(families.eventLoopLag);

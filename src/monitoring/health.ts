@@ -1,18 +1,18 @@
 import type { ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import type { Answer } from './answer.ts';
 
-/** That it answers at all is the check. */
+/** Passes if the process answers. */
 const alive: ReadinessReport = { ready: true, checks: [{ name: 'ping', ready: true, says: '' }] };
 
 /**
- * A health check as Kubernetes' components answer it (k8s.io/apiserver, server/healthz): `ok`, or with `verbose`, and whenever
- * one fails, a line for each check; 200 or 500. `exclude` leaves checks out. A failed one says why.
+ * Answers a health check like the components of Kubernetes (k8s.io/apiserver, server/healthz): 200 or 500, with `ok`, or one line
+ * per check if a check fails or with `verbose`. `exclude` leaves checks out. Unlike in Kubernetes, a failed check has its reason.
  */
 export function healthAnswer(name: string, report: ReadinessReport, query: URLSearchParams): Answer {
   const checks = [...alive.checks, ...report.checks];
   const excluded = new Set(query.getAll('exclude'));
   const unknown = [...excluded].filter((other) => checks.every((check) => check.name !== other));
-  // What does not count to `ready` (Kubernetes' API, say) does not count here: it is told all the same.
+  // Optional checks, such as the Kubernetes API, are listed but do not fail the result.
   const counts = (check: ReadinessCheck): boolean => !excluded.has(check.name) && check.isOptional !== true;
   const failed = checks.some((check) => !check.ready && counts(check));
   const lines = [
@@ -35,7 +35,7 @@ export function healthAnswer(name: string, report: ReadinessReport, query: URLSe
 function lineOf({ name, ready, says, isOptional }: ReadinessCheck, isExcluded: boolean): string {
   if (isExcluded) return `[+]${name} excluded: ok`;
   if (ready) return `[+]${name} ok`;
-  return isOptional === true ? `[-]${name} failed, and does not count: ${says}` : `[-]${name} failed: ${says}`;
+  return isOptional === true ? `[-]${name} failed (optional): ${says}` : `[-]${name} failed: ${says}`;
 }
 
 export const livenessAnswer = (name: string, query: URLSearchParams): Answer =>

@@ -1,8 +1,8 @@
 import { isIPv4 } from 'node:net';
 
 /**
- * Whether a request's Host header names this machine by a loopback address, or is not there (no browser leaves it out). A page
- * from elsewhere whose name was made to lead to 127.0.0.1 (DNS rebinding) has its own name there: it is not to read what is here.
+ * Whether the Host header is a loopback address, or missing (browsers always send it). Protects against DNS rebinding: a page of
+ * another site whose name resolves to 127.0.0.1 sends its own name.
  */
 export function isLoopbackHost(header: string | undefined): boolean {
   if (header === undefined) return true;

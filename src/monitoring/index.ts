@@ -1,3 +1,3 @@
-/** What the shim tells monitoring over HTTP: metrics, health. Loaded only with --metrics-bind. */
+/** Metrics, health checks and a status page over HTTP. Loaded only with --metrics-bind. */
 export { createMonitoringServer } from './server.ts';
 export type { MonitoringParts, MonitoringServer } from './server.ts';

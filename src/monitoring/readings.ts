@@ -9,7 +9,7 @@ export interface Readings {
   readonly node: NodeReadings;
 }
 
-/** What is looked up at the moment, in the order of families.ts. */
+/** The metrics that are read at scrape time, in the order of families.ts. */
 export function readingFamilies({ version, connections, readiness, node }: Readings): readonly Family[] {
   const one = (value: number) => () => [[[], value] as const];
   const { volumes, unfinished } = node;
@@ -31,14 +31,14 @@ export function readingFamilies({ version, connections, readiness, node }: Readi
   ];
 }
 
-/** What every program tells of its process, by the names that all clients of Prometheus give it. */
+/** The standard process metrics of Prometheus clients. */
 export function processFamilies(): readonly Family[] {
   const one = (value: number) => () => [[[], value] as const];
   const { user, system } = process.cpuUsage();
   return [
     new Reading(families.processCpu, one((user + system) / 1e6)),
     new Reading(families.processMemory, one(process.memoryUsage.rss())),
-    // Less the one that reads the folder.
+    // Minus the descriptor that reads the folder.
     new Reading(families.processFiles, one(readdirSync('/proc/self/fd').length - 1)),
     new Reading(families.processStart, one(performance.timeOrigin / 1000)),
   ];

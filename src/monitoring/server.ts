@@ -12,7 +12,7 @@ import type { Overview } from '../resize/index.ts';
 
 export interface MonitoringParts {
   readonly version: string;
-  /** What is counted as it happens. */
+  /** The metric families of the counters. */
   readonly counted: readonly Family[];
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
@@ -25,19 +25,19 @@ export interface MonitoringParts {
 }
 
 export interface MonitoringServer {
-  /** Listens nowhere yet. */
+  /** Not listening yet. */
   readonly http: Server;
   /** Ends all connections. */
   close(): void;
 }
 
-/** Any local user may connect: that must not cost more than so much. */
+/** Limits the cost of connections by local users. */
 const MOST_CONNECTIONS = 32;
 const IDLE_MS = 10_000;
 
 type Route = (query: URLSearchParams) => Answer | Promise<Answer>;
 
-/** @param checksHost whether a browser may get here, at an address of TCP: see host.ts */
+/** @param checksHost true for a TCP address, which a browser can reach: see host.ts */
 export function createMonitoringServer(parts: MonitoringParts, checksHost: boolean): MonitoringServer {
   const lag = measureEventLoop();
   const routes: Readonly<Record<string, Route>> = {
@@ -81,7 +81,7 @@ async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonl
   return [...read, ...counted, lag, ...processFamilies()];
 }
 
-/** Never rejects: whatever happens ends as the answer. */
+/** Never rejects: an error becomes a response with status 500. */
 async function serve(
   answerOf: (request: IncomingMessage) => Answer | Promise<Answer>,
   request: IncomingMessage,
@@ -94,7 +94,7 @@ async function serve(
   } catch (error) {
     log.error(
       { path: request.url?.slice(0, 128), ...loggableError(error) },
-      'a request for metrics or health has failed by a fault of the shim',
+      'metrics or health request failed with an internal error',
     );
     answer = plain(500, 'internal error in cri-resize-shim; see its log');
   }
@@ -114,10 +114,10 @@ function answerTo(
   checksHost: boolean,
 ): Answer | Promise<Answer> {
   if (checksHost && !isLoopbackHost(request.headers.host))
-    return plain(403, 'the Host header is not a loopback address: ask for localhost or 127.0.0.1');
+    return plain(403, 'the Host header is not a loopback address: use localhost or 127.0.0.1');
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
-  if (route === undefined) return plain(404, `nothing here; there are ${Object.keys(routes).join(', ')}`);
+  if (route === undefined) return plain(404, `not found; available paths: ${Object.keys(routes).join(', ')}`);
   if (request.method !== 'GET' && request.method !== 'HEAD')
     return plain(405, 'only GET and HEAD', { allow: 'GET, HEAD' });
   return route(new URLSearchParams(query));

@@ -57,27 +57,27 @@ describe('the program with --kubeconfig', () => {
   it('watches the pods of the node that the host name names, and says so', async () => {
     server.kubeconfig(kubeconfig);
     const node = hostname().toLowerCase();
-    const line = await withKubernetes().logged('annotations of pods are watched');
+    const line = await withKubernetes().logged('watch of pod annotations started');
     expect(line).toMatchObject({ level: 'info', node });
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe(`spec.nodeName=${node}`);
   });
 
   it('asks for the node that --node-name names', async () => {
     server.kubeconfig(kubeconfig);
-    await withKubernetes('--node-name', 'node-7').logged('annotations of pods are watched');
+    await withKubernetes('--node-name', 'node-7').logged('watch of pod annotations started');
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
   });
 
   it('that is refused (401): one line, no token in it, and calls pass', async () => {
     server.kubeconfig(kubeconfig, { token: 'hunter2-wrong' });
     const program = withKubernetes('--log-level=trace');
-    expect(await program.logged('annotations of pods cannot be watched; trying again')).toMatchObject({
+    expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
       level: 'warn',
       error: 'HTTP 401: Unauthorized',
     });
     await answers();
     await server.until(() => server.of('list').length >= 3);
-    expect(program.log.filter(({ msg }) => msg.startsWith('annotations of pods'))).toHaveLength(1);
+    expect(program.log.filter(({ msg }) => msg.startsWith('watch of pod annotations'))).toHaveLength(1);
     program.kill('SIGTERM');
     expect(await program.exited).toEqual({ code: 0, signal: null });
     expect(program.stderr).not.toContain('hunter2');
@@ -85,12 +85,12 @@ describe('the program with --kubeconfig', () => {
 
   it('that cannot be read yet keeps nobody waiting, and is read when it is there', async () => {
     const program = withKubernetes();
-    expect(await program.logged('annotations of pods cannot be watched; trying again')).toMatchObject({
+    expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
       error: `kubeconfig ${kubeconfig}: cannot be read (ENOENT)`,
     });
     await answers();
     server.kubeconfig(kubeconfig);
-    await program.logged('annotations of pods are watched');
+    await program.logged('watch of pod annotations started');
   });
 
   it('whose server takes connections and never answers: it starts, serves and stops at once', async () => {

@@ -201,7 +201,7 @@ describe('what systemd hears', () => {
     await systemd.told('WATCHDOG=1');
     program.kill('SIGTERM');
     expect(await systemd.told('STOPPING=1')).toBe(
-      'STOPPING=1\nEXTEND_TIMEOUT_USEC=105000000\nSTATUS=running calls end',
+      'STOPPING=1\nEXTEND_TIMEOUT_USEC=105000000\nSTATUS=waiting for running calls',
     );
     expect(await program.exited).toEqual({ code: 0, signal: null });
   });

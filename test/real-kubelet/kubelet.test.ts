@@ -247,7 +247,7 @@ test('an annotation resizes the volume, and says so in an event', async () => {
     }>('/api/v1/namespaces/default/events');
     return items.some(
       ({ reason, message, involvedObject: { name } }) =>
-        reason === 'VolumeResized' && name === 'web' && message.endsWith('as asked (48Mi)'),
+        reason === 'VolumeResized' && name === 'web' && message.endsWith('as requested (48Mi)'),
     );
   }, 'there is an event');
 });

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Ended, Host } from '../../src/install/rollout/host.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
-import { partsOf } from '../../src/install/rollout/parts.ts';
-import { type RollOutParts, keepInstalled, leave } from '../../src/install/rollout/roll-out.ts';
+import { contextOf } from '../../src/install/rollout/context.ts';
+import { type RolloutContext, keepInstalled, leave } from '../../src/install/rollout/roll-out.ts';
 import { ClusterApi } from './fake-cluster-api.ts';
 
 /** What becomes of the work on a paper node. */
@@ -38,9 +38,9 @@ export class PaperCluster {
   }
 
   /** A node with the label, and its pod. */
-  node(name: string, behaviour: Behaviour = {}, waits: Partial<RollOutParts['waits']> = {}): PaperNode {
+  node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): PaperNode {
     this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true' } });
-    const node = new PaperNode(this, name, behaviour, waits);
+    const node = new PaperNode(this, name, behaviour, times);
     this.nodes.push(node);
     return node;
   }
@@ -52,25 +52,25 @@ export class PaperNode {
   isReady = false;
   readonly #stop = new AbortController();
   readonly #end = new AbortController();
-  readonly #parts: RollOutParts;
+  readonly #parts: RolloutContext;
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(
     readonly cluster: PaperCluster,
     readonly name: string,
     readonly behaviour: Behaviour,
-    waits: Partial<RollOutParts['waits']>,
+    times: Partial<RolloutContext['times']>,
   ) {
     const kubeconfig = cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`));
     const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', '--lease-duration=2s'];
     const options = readOptions([`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`]);
-    const parts = partsOf(options, undefined, (line) => void this.said.push(line));
+    const parts = contextOf(options, undefined, (line) => void this.said.push(line));
     this.#parts = {
       ...parts,
       ...{ host: this.#host(), stage: () => Promise.resolve(), unstage: () => Promise.resolve(), random: () => 0 },
       turns: { ...parts.turns, random: () => 0 },
       markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
-      waits: { ready: 2000, again: 600_000, answer: 3000, look: 20, ...waits },
+      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, ...times },
     };
   }
 

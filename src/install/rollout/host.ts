@@ -3,16 +3,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { OWN_NODE } from '../node/index.ts';
 
-/** What is done on the host, outside of the pod. */
+/** Operations on the host, outside the pod. */
 export interface Host {
   /**
-   * Runs the staged resizectl on the host, as a unit of its own there: neither kubelet's restart nor the pod's end reaches it. Gives its
-   * exit code and what it has said. Rejects when systemd cannot be told to.
+   * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end of the pod stops
+   * it. Returns its exit code and output. Rejects if systemd cannot start it.
    */
   resizectl(args: readonly string[]): Promise<Ended>;
-  /** Resolves when none runs there any more: one that an earlier pod has begun, say. Rejects with the signal's reason. */
+  /** Waits until no resizectl of an earlier pod runs on the host. Rejects with the reason of the signal. */
   idle(signal: AbortSignal): Promise<void>;
-  /** When kubelet's process was started, in milliseconds since the epoch; undefined: it does not run. */
+  /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
   kubeletStart(): Promise<number | undefined>;
 }
 
@@ -21,8 +21,8 @@ export interface Ended {
   readonly lines: readonly string[];
 }
 
-export interface HostParts {
-  /** Of the program that {@link stage} has put on the host, as the host sees it. */
+export interface HostOptions {
+  /** Folder of the staged program, as a path on the host. */
   readonly folder: string;
   readonly kubeletUnit: string;
   readonly say: (line: string) => void;
@@ -32,20 +32,20 @@ const UNIT = 'cri-resize-shim-installer.service';
 const AGAIN_MS = 500;
 const ASKS_MS = 10_000;
 
-/** In the host's mounts: all else that the host's programs need is the host's already (hostPID), or is found by its path. */
+/** Enters the mount namespace of the host. With hostPID, its programs need nothing else. */
 const onHost = ['--target', '1', '--mount', '--'];
 
 /**
- * The transient unit. `--collect`: nothing is left of one that has failed. What takes longer than all its own time limits together
- * hangs, and is told to end, which undoes it; for that, too, it has time.
+ * The transient unit. `--collect` removes it also after a failure. RuntimeMaxSec is longer than all time limits of resizectl together:
+ * if it hangs, systemd stops it, and TimeoutStopSec leaves time for the rollback.
  */
 const unit = [
   ...['systemd-run', '--quiet', '--wait', '--pipe', '--collect', `--unit=${UNIT}`, '--service-type=exec'],
-  ...['--description=cri-resize-shim is installed or taken off', '--property=RuntimeMaxSec=20min'],
+  ...['--description=Install or uninstall cri-resize-shim', '--property=RuntimeMaxSec=20min'],
   ...['--property=TimeoutStopSec=10min', '--'],
 ];
 
-export function thisHost({ folder, kubeletUnit, say }: HostParts): Host {
+export function thisHost({ folder, kubeletUnit, say }: HostOptions): Host {
   const program = [join(folder, OWN_NODE), join(folder, 'dist/resizectl.js')];
   return {
     async resizectl(args) {
@@ -57,7 +57,7 @@ export function thisHost({ folder, kubeletUnit, say }: HostParts): Host {
         lines.push(line);
       }
       const { exitCode, shortMessage } = await running;
-      if (exitCode === undefined) throw new Error(shortMessage ?? 'nsenter has not ended by itself');
+      if (exitCode === undefined) throw new Error(shortMessage ?? 'nsenter was killed');
       return { code: exitCode, lines };
     },
 
@@ -65,7 +65,7 @@ export function thisHost({ folder, kubeletUnit, say }: HostParts): Host {
       for (;;) {
         const { ActiveState: state = '' } = await properties(UNIT, ['ActiveState']);
         if (['inactive', 'failed'].includes(state)) return;
-        // systemd does not tell the end of a unit to whoever has not begun it.
+        // systemd notifies only the process that started a unit.
         await delay(AGAIN_MS, undefined, { signal });
       }
     },
@@ -82,7 +82,7 @@ export function thisHost({ folder, kubeletUnit, say }: HostParts): Host {
   };
 }
 
-/** What the host's systemd says of a unit. Rejects when it cannot be asked. */
+/** Returns properties of a unit on the host. Rejects if systemd does not answer. */
 async function properties(unit: string, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const command = [...onHost, 'systemctl', 'show', `--property=${names.join(',')}`, '--', unit];
   const { stdout } = await execa('nsenter', command, { timeout: ASKS_MS, stdin: 'ignore' });

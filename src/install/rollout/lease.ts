@@ -1,10 +1,10 @@
 import * as z from 'zod/mini';
 import { type Api, ApiRefusal, microTime, readText } from '../../kubernetes/client/index.ts';
 
-/** Says on the Lease that nothing is to be installed any more, and why: `<node>: <reason>`. An operator takes it off. */
+/** Annotation of the Lease that halts all installations, with the reason: `<node>: <reason>`. An operator removes it. */
 export const HALTED = 'cri-resize-shim.io/halted';
 
-/** The Lease as the API server has it: all of it goes back when it is changed. */
+/** The Lease of the API server. Updates send back all fields, known or not. */
 const leaseSchema = z.looseObject({
   metadata: z.looseObject({
     resourceVersion: z.exactOptional(z.string()),
@@ -26,7 +26,7 @@ export const holderOf = ({ spec }: Lease): string | undefined =>
   spec?.holderIdentity === '' ? undefined : spec?.holderIdentity;
 export const haltOf = ({ metadata }: Lease): string | undefined => metadata.annotations?.[HALTED];
 
-/** The Lease in somebody's hand from now on, or still. */
+/** Acquires or renews the Lease. */
 export function heldBy(lease: Lease, holder: string, durationMs: number): Lease {
   const now = microTime(Date.now());
   const { spec = {} } = lease;
@@ -44,7 +44,7 @@ export function heldBy(lease: Lease, holder: string, durationMs: number): Lease 
   };
 }
 
-/** The Lease in nobody's hand. */
+/** Releases the Lease. */
 export function released({ spec = {}, ...lease }: Lease): Lease {
   const rest = Object.entries(spec).filter(([name]) => name !== 'holderIdentity');
   return { ...lease, spec: Object.fromEntries(rest) };
@@ -56,16 +56,16 @@ export const halted = ({ metadata, ...lease }: Lease, why: string): Lease => ({
 });
 
 export interface LeaseStore {
-  /** What is there now, made if it is not there. */
+  /** Reads the Lease, and creates it if it does not exist. */
   read(signal: AbortSignal): Promise<Lease>;
-  /** Gives whether it was written: it was not when somebody else has written it since it was read. */
+  /** Returns false if somebody else has written the Lease since it was read. */
   write(lease: Lease, signal: AbortSignal): Promise<boolean>;
 }
 
 const IDLE_MS = 10_000;
 const LONGEST = 256 * 1024;
 
-/** One Lease of the Kubernetes API. Everything rejects as {@link Api} does. */
+/** A Lease in the Kubernetes API. All methods reject like {@link Api}. */
 export function leaseStore(api: Api, namespace: string, name: string): LeaseStore {
   const folder = `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/leases`;
   const one = `${folder}/${encodeURIComponent(name)}`;
@@ -82,7 +82,7 @@ export function leaseStore(api: Api, namespace: string, name: string): LeaseStor
   return {
     async read(signal) {
       const there = await orUndefined(404, ask('GET', one, signal));
-      // Made by another one meanwhile: then that one's.
+      // 409: another pod has created it in the meantime.
       return there ?? (await orUndefined(409, ask('POST', folder, signal, fresh))) ?? (await ask('GET', one, signal));
     },
     async write(lease, signal) {

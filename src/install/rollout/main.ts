@@ -3,15 +3,15 @@ import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import { errnoOf } from '../../core/errors/index.ts';
 import { readOptions } from './options.ts';
-import { partsOf } from './parts.ts';
+import { contextOf } from './context.ts';
 import { keepInstalled, leave } from './roll-out.ts';
 
-/** Of the pod's time for its end, what is kept for the last words. */
-const LAST_WORDS_MS = 10_000;
+/** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */
+const FINAL_EVENT_MS = 10_000;
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
-/** The file, if it says anything: comments alone leave each node its own. Whether it makes sense is for the shim to say. */
+/** Returns the file unless it is empty or has only comments: then each node keeps its own. The shim validates the content. */
 async function givenConfig(file: string): Promise<string | undefined> {
   if (file === '') return undefined;
   try {
@@ -26,20 +26,23 @@ async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2));
   const [stop, end] = [new AbortController(), new AbortController()];
   const ended = (signal: NodeJS.Signals): void => {
-    // kubelet, restarted meanwhile, says it again.
+    // A restarted kubelet sends the signal again.
     if (stop.signal.aborted) return;
     say(`ended by ${signal}`);
     stop.abort(new Error(`ended by ${signal}`));
-    setTimeout(() => end.abort(new Error('no more time')), Math.max(0, options.grace - LAST_WORDS_MS)).unref();
+    setTimeout(
+      () => end.abort(new Error('the grace period is over')),
+      Math.max(0, options.grace - FINAL_EVENT_MS),
+    ).unref();
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, ended);
-  const parts = partsOf(options, await givenConfig(options.config), say);
+  const context = contextOf(options, await givenConfig(options.config), say);
   try {
-    await keepInstalled(parts, stop.signal, end.signal);
+    await keepInstalled(context, stop.signal, end.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
   }
-  await leave(parts, end.signal);
+  await leave(context, end.signal);
 }
 
 await main();

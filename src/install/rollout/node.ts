@@ -1,13 +1,13 @@
 import * as z from 'zod/mini';
 import { type Api, ApiRefusal, readText } from '../../kubernetes/client/index.ts';
 
-/** A node as the API server has it: of it, what the installer goes by. */
+/** The fields of a node that the installer uses. */
 export interface ClusterNode {
   readonly labels: Readonly<Record<string, string>>;
   /** Being removed from the cluster. */
   readonly isEnding: boolean;
   readonly isReady: boolean;
-  /** When its kubelet last wrote down how it is, in milliseconds since the epoch by the node's own clock; 0: never. */
+  /** Last heartbeat of the Ready condition in milliseconds since the epoch, by the clock of the node; 0: never. */
   readonly heartbeat: number;
 }
 
@@ -32,10 +32,10 @@ const nodeSchema = z.object({
 });
 
 const IDLE_MS = 10_000;
-/** A node with the images that it has may be hundreds of kilobytes. */
+/** A node object includes its list of images and may take hundreds of kilobytes. */
 const LONGEST = 8 * 1024 * 1024;
 
-/** A node of the cluster; undefined: there is none of that name. Rejects as {@link Api} does. */
+/** Reads a node; returns undefined if it does not exist. Rejects like {@link Api}. */
 export async function readNode(api: Api, name: string, signal: AbortSignal): Promise<ClusterNode | undefined> {
   try {
     const path = `/api/v1/nodes/${encodeURIComponent(name)}`;

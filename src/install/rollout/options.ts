@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { parseDuration, version } from '../../config/index.ts';
 import { IN_CLUSTER } from '../../kubernetes/client/index.ts';
 
-/** What the DaemonSet says to its pods. */
+/** The flags that the DaemonSet sets. */
 export interface Options {
   readonly nodeName: string;
   readonly namespace: string;
@@ -27,54 +27,73 @@ export interface Label {
 
 function duration(text: string): number {
   const ms = parseDuration(text);
-  if (ms === undefined || ms === 0) throw new InvalidArgumentError('want 30s or 2m.');
+  if (ms === undefined || ms === 0) throw new InvalidArgumentError('expected a duration such as 30s or 2m.');
   return ms;
 }
 
 const durationText = (text: string): string => (duration(text), text);
 
+const durationOption = (flags: string, description: string, ms: number, shown: string): Option =>
+  new Option(flags, description).argParser(duration).default(ms, shown);
+
 function label(text: string): Label {
   const [, key, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
-  if (key === undefined || value === undefined) throw new InvalidArgumentError('want KEY=VALUE.');
+  if (key === undefined || value === undefined) throw new InvalidArgumentError('expected KEY=VALUE.');
   return { key, value };
 }
 
-/** Reads the arguments after the program's name. Ends the process when they make no sense, or ask for help. */
-export function readOptions(argv: readonly string[]): Options {
-  const program = new Command('cri-resize-shim-installer')
+/** The program without its options. */
+const createProgram = (): Command =>
+  new Command('cri-resize-shim-installer')
     .description(
-      'Installs the shim on the node that its pod runs on, one node of the cluster at a time, and takes it off when the label has gone. ' +
-        'For the DaemonSet in deploy/; docs/kubernetes.md tells of it.',
+      'Installs the shim on the node of this pod, one node of the cluster at a time, and uninstalls it when the label is removed. ' +
+        'Used by the DaemonSet in deploy/; see docs/kubernetes.md.',
     )
     .version(version)
-    .helpOption('-h, --help', 'print this and exit')
-    .allowExcessArguments(false)
-    .requiredOption('--node-name <NAME>', 'the node that this runs on')
-    .requiredOption('--namespace <NAME>', 'where the Lease is that the nodes take turns by')
-    .requiredOption('--label <KEY=VALUE>', 'what a node is labelled with that is to have the shim', label)
-    .option('--program <FOLDER>', 'the program in the image', '/usr/local/lib/cri-resize-shim')
-    .option('--staging <FOLDER>', 'a folder of the host, at the same path here', '/var/lib/cri-resize-shim-installer')
-    .option('--config <FILE>', "the shim's configuration; one that says nothing leaves the node's own", '')
-    .option('--kubelet-unit <UNIT>', "systemd's unit of kubelet", 'kubelet.service')
-    .option('--timeout <DURATION>', 'for the shim to be ready, and for kubelet to come back', durationText, '2m')
-    .addOption(
-      new Option('--ready-timeout <DURATION>', 'for the node to be Ready again')
-        .argParser(duration)
-        .default(300_000, '5m'),
+    .helpOption('-h, --help', 'Print this help and exit.')
+    .allowExcessArguments(false);
+
+/** Parses the arguments after the program name. Exits the process if they are invalid or ask for help. */
+export function readOptions(argv: readonly string[]): Options {
+  const program = createProgram()
+    .requiredOption('--node-name <NAME>', 'Name of this node.')
+    .requiredOption('--namespace <NAME>', 'Namespace of the Lease that makes the nodes take turns.')
+    .requiredOption('--label <KEY=VALUE>', 'Label of the nodes that get the shim.', label)
+    .option('--program <FOLDER>', 'The program in the image.', '/usr/local/lib/cri-resize-shim')
+    .option(
+      '--staging <FOLDER>',
+      'A folder of the host, mounted at the same path.',
+      '/var/lib/cri-resize-shim-installer',
     )
-    .option('--ready-file <FILE>', 'is there while the shim is installed', '/run/cri-resize-shim-installer/ready')
-    .option('--lease <NAME>', 'the name of the Lease', 'cri-resize-shim-installer')
-    .addOption(
-      new Option('--lease-duration <DURATION>', 'after which a node that gives no sign has lost its turn')
-        .argParser(duration)
-        .default(300_000, '5m'),
+    .option('--config <FILE>', 'Configuration of the shim; if empty, each node keeps its own.', '')
+    .option('--kubelet-unit <UNIT>', 'The systemd unit of kubelet.', 'kubelet.service')
+    .option(
+      '--timeout <DURATION>',
+      'Maximum time for the shim to become ready, and for kubelet to come back.',
+      durationText,
+      '2m',
     )
     .addOption(
-      new Option('--grace <DURATION>', 'what the pod has for its end (terminationGracePeriodSeconds)')
-        .argParser(duration)
-        .default(30_000, '30s'),
+      durationOption('--ready-timeout <DURATION>', 'Maximum time for the node to become Ready again.', 300_000, '5m'),
     )
-    .option('--kubeconfig <FILE>', 'how to reach the Kubernetes API', IN_CLUSTER);
+    .option(
+      '--ready-file <FILE>',
+      'This file exists while the shim is installed.',
+      '/run/cri-resize-shim-installer/ready',
+    )
+    .option('--lease <NAME>', 'Name of the Lease.', 'cri-resize-shim-installer')
+    .addOption(
+      durationOption(
+        '--lease-duration <DURATION>',
+        'A node that does not renew the Lease for this time loses its turn.',
+        300_000,
+        '5m',
+      ),
+    )
+    .addOption(
+      durationOption('--grace <DURATION>', 'Grace period of the pod (terminationGracePeriodSeconds).', 30_000, '30s'),
+    )
+    .option('--kubeconfig <FILE>', 'Kubeconfig for the Kubernetes API.', IN_CLUSTER);
   program.parse(argv, { from: 'user' });
   return program.opts<Options>();
 }

@@ -1,25 +1,26 @@
 import type { Ended } from './host.ts';
 
-/** What has come of an installation, or of taking it off: resizectl's exit code in words. */
+/** The result of an installation or removal, derived from the exit code of resizectl. */
 export type Outcome =
   | { readonly kind: 'done' }
-  /** Nothing was touched: this node is not fit, or a person has to change something on it. */
+  /** Nothing was changed: the node does not meet the requirements, or needs a manual change. */
   | { readonly kind: 'refused'; readonly why: string }
-  /** Something has failed; resizectl has put everything back, or says what it could not. */
+  /** A step failed. resizectl has rolled back, or reports what it could not roll back. */
   | { readonly kind: 'failed'; readonly why: string };
 
 const REFUSED = 2;
-/** Exit codes of systemd for a program that could not be started (systemd.exec(5)): the C library is another one, or noexec. */
+/** Exit codes of systemd for a program that could not be started (systemd.exec(5)), because of another C library or noexec. */
 const NOT_STARTED = [127, 203];
 
 export function outcomeOf({ code, lines }: Ended): Outcome {
   if (code === 0) return { kind: 'done' };
-  const said = lines.filter((line) => line.trim() !== '');
-  const why = said.filter((line) => /^(?:failed: |NOT undone: |resizectl: )/.test(line)).join('; ') || said.at(-1);
+  const output = lines.filter((line) => line.trim() !== '');
+  const why =
+    output.filter((line) => /^(?:failed: |NOT rolled back: |resizectl: )/.test(line)).join('; ') || output.at(-1);
   if (NOT_STARTED.includes(code))
     return { kind: 'refused', why: `the image's Node does not run on this host: ${why ?? `exit code ${code}`}` };
   return { kind: code === REFUSED ? 'refused' : 'failed', why: why ?? `resizectl ended with exit code ${code}` };
 }
 
-/** Of a dry run: whether it comes to anything. */
-export const isAnythingToDo = ({ lines }: Ended): boolean => lines.some((line) => line.startsWith('would: '));
+/** Whether a dry run has listed any changes. */
+export const hasChanges = ({ lines }: Ended): boolean => lines.some((line) => line.startsWith('would: '));

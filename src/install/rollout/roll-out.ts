@@ -3,120 +3,120 @@ import { messageOf } from '../../core/errors/index.ts';
 import type { Reason } from './events.ts';
 import type { Ended, Host } from './host.ts';
 import type { ClusterNode } from './node.ts';
-import { type Outcome, isAnythingToDo, outcomeOf } from './outcome.ts';
-import { type Patience, pause, sayingOnce, untilDone } from './patience.ts';
-import { type Turn, type TurnParts, takeTurn, unfinishedTurn } from './turn.ts';
+import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
+import { type RetryOptions, pause, loggingChanges, retry } from './retry.ts';
+import { type Turn, type TurnContext, takeTurn, unfinishedTurn } from './turn.ts';
 
-/** This node, and what the installer does with it. */
-export interface RollOutParts extends Patience {
+/** What the installer works with. */
+export interface RolloutContext extends RetryOptions {
   readonly host: Host;
-  readonly turns: TurnParts;
-  /** Puts the program on the host, for {@link Host.resizectl}; and takes it away again. */
+  readonly turns: TurnContext;
+  /** Copies the program to the host for {@link Host.resizectl}, and removes it. */
   readonly stage: () => Promise<void>;
   readonly unstage: () => Promise<void>;
-  /** What install and uninstall are told. */
+  /** Flags of `resizectl install` and `resizectl uninstall`. */
   readonly installFlags: readonly string[];
   readonly uninstallFlags: readonly string[];
   readonly readNode: (signal: AbortSignal) => Promise<ClusterNode | undefined>;
-  readonly tell: (reason: Reason, note: string, signal: AbortSignal) => Promise<void>;
-  /** For the pod's readiness. */
+  readonly postEvent: (reason: Reason, note: string, signal: AbortSignal) => Promise<void>;
+  /** Sets the readiness of the pod. */
   readonly markReady: (isReady: boolean) => Promise<void>;
-  /** Whether these labels ask for the shim. */
-  readonly isAsked: (labels: ClusterNode['labels']) => boolean;
-  readonly waits: Waits;
+  /** Whether the labels include that of the shim. */
+  readonly hasLabel: (labels: ClusterNode['labels']) => boolean;
+  readonly times: Times;
 }
 
-/** In milliseconds. */
-export interface Waits {
-  /** For the node to be Ready again after its turn. */
+/** Timeouts and intervals in milliseconds. */
+export interface Times {
+  /** Maximum time for the node to become Ready after its turn. */
   readonly ready: number;
-  /** Until a node that was not fit is looked at again. */
-  readonly again: number;
-  /** Between looks at a node that is not Ready. */
-  readonly look: number;
-  /** For the API server to say, at the end of the pod, whether the label is there. */
+  /** Interval until a node that does not meet the requirements is checked again. */
+  readonly retry: number;
+  /** Interval of polls of a node that is not Ready. */
+  readonly poll: number;
+  /** Maximum time to read the label when the pod ends. */
   readonly answer: number;
 }
 
 /**
- * Sees to it that the shim is installed here, in this node's turn, and stays until the signal comes. What is in place already needs no
- * turn: a pod that only starts anew waits for nobody. Rejects only with the signal's reason.
- * @param end when even what is under way is not waited for any more
+ * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a
+ * restart of the pod, it takes no turn. Rejects only with the reason of the signal.
+ * @param end aborts when the grace period is over
  */
-export async function keepInstalled(parts: RollOutParts, stop: AbortSignal, end: AbortSignal): Promise<never> {
-  const { say, markReady, random } = parts;
+export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
+  const { say, markReady, random } = context;
   await markReady(false);
   for (let tries = 1; ; tries += 1) {
-    const outcome = await installed(parts, stop, end);
+    const outcome = await installed(context, stop, end);
     if (outcome.kind === 'done') break;
-    if (outcome.kind === 'refused') await parts.unstage();
+    if (outcome.kind === 'refused') await context.unstage();
     stop.throwIfAborted();
-    await delay(outcome.kind === 'refused' ? parts.waits.again : pause(tries, random()), undefined, { signal: stop });
+    await delay(outcome.kind === 'refused' ? context.times.retry : pause(tries, random()), undefined, { signal: stop });
   }
-  await parts.unstage();
+  await context.unstage();
   await markReady(true);
   say('the shim is installed');
-  // A timer, too, since a handler of signals does not keep a process.
+  // Only a timer keeps the process alive, a signal handler does not.
   for (;;) await delay(DAY_MS, undefined, { signal: stop });
 }
 
-async function installed(parts: RollOutParts, stop: AbortSignal, end: AbortSignal): Promise<Outcome> {
-  const { host, installFlags } = parts;
+async function installed(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<Outcome> {
+  const { host, installFlags } = context;
   await host.idle(stop);
   const looked = await attempted(async () => {
-    await parts.stage();
+    await context.stage();
     return host.resizectl(['install', '--dry-run', ...installFlags]);
   });
   const fit = outcomeOf(looked);
-  if (fit.kind !== 'done') return told(parts, 'ShimInstallRefused', { kind: 'refused', why: fit.why }, end);
-  const isThere = !isAnythingToDo(looked);
-  const turn = isThere ? await leftTurn(parts, stop) : await newTurn(parts, stop);
+  if (fit.kind !== 'done') return reported(context, 'ShimInstallRefused', { kind: 'refused', why: fit.why }, end);
+  const isThere = !hasChanges(looked);
+  const turn = isThere ? await unfinishedTurnOf(context, stop) : await newTurn(context, stop);
   if (turn === undefined) return fit;
-  // From here on what is under way is not left alone: neither kubelet's restart nor the end of this pod ends it.
+  // From here on the installation is completed, regardless of the restart of kubelet and of the stop signal.
   const ended = isThere ? looked : await attempted(() => host.resizectl(['install', ...installFlags]));
   const outcome = outcomeOf(ended);
-  const result = outcome.kind === 'done' ? await readyAgain(parts, end) : outcome;
+  const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
   await turn.end(end, result.kind === 'failed' ? result.why : undefined);
-  if (result.kind === 'done') return told(parts, 'ShimInstalled', result, end);
-  return told(parts, result.kind === 'refused' ? 'ShimInstallRefused' : 'ShimInstallFailed', result, end);
+  if (result.kind === 'done') return reported(context, 'ShimInstalled', result, end);
+  return reported(context, result.kind === 'refused' ? 'ShimInstallRefused' : 'ShimInstallFailed', result, end);
 }
 
-async function newTurn(parts: RollOutParts, stop: AbortSignal): Promise<Turn> {
-  await readyNow(parts, stop);
-  const turn = await takeTurn(parts.turns, 'install', stop);
-  parts.say('it is the turn of this node');
+async function newTurn(context: RolloutContext, stop: AbortSignal): Promise<Turn> {
+  await readyNow(context, stop);
+  const turn = await takeTurn(context.turns, 'install', stop);
+  context.say('it is the turn of this node');
   return turn;
 }
 
-/** What is in place already needs no turn: but an earlier pod may have been killed in its own, which others wait for. */
-async function leftTurn(parts: RollOutParts, stop: AbortSignal): Promise<Turn | undefined> {
-  const soon = AbortSignal.any([stop, AbortSignal.timeout(TELLING_MS)]);
-  // Without an answer it is lost when its time is over.
-  return unfinishedTurn(parts.turns, soon).catch(() => undefined);
+/** Returns the turn of an earlier pod that was killed, if any: other nodes wait for its end. */
+async function unfinishedTurnOf(context: RolloutContext, stop: AbortSignal): Promise<Turn | undefined> {
+  const soon = AbortSignal.any([stop, AbortSignal.timeout(EVENT_MS)]);
+  // Without an answer, the turn expires with its Lease.
+  return unfinishedTurn(context.turns, soon).catch(() => undefined);
 }
 
 /**
- * At the pod's end: takes the shim off where the label has gone, and leaves it where the label is, or where nobody can say: a pod also
- * ends when the DaemonSet is upgraded, or the node drained. Rejects only with the signal's reason.
+ * Runs when the pod ends. Uninstalls the shim if the label was removed. If the node has the label, or the API server does not
+ * answer, the shim stays: a pod also ends on an upgrade of the DaemonSet or a drain. Rejects only with the reason of the signal.
  */
-export async function leave(parts: RollOutParts, end: AbortSignal): Promise<void> {
-  const { say, readNode, isAsked } = parts;
-  const answer = AbortSignal.any([end, AbortSignal.timeout(parts.waits.answer)]);
+export async function leave(context: RolloutContext, end: AbortSignal): Promise<void> {
+  const { say, readNode, hasLabel } = context;
+  const answer = AbortSignal.any([end, AbortSignal.timeout(context.times.answer)]);
   let node: ClusterNode | undefined;
   try {
-    node = await untilDone('this node cannot be read', parts, answer, readNode);
+    node = await retry('this node cannot be read', context, answer, readNode);
   } catch {
-    say('the API server does not say whether the label is there: the shim stays installed');
+    say('the API server did not return the labels of this node: the shim stays installed');
     return;
   }
-  if (node === undefined || node.isEnding) say('this node leaves the cluster: the shim stays installed');
-  else if (isAsked(node.labels)) say('the label is there: the shim stays installed');
-  else await takeOff(parts, end);
-  await unstageIdle(parts);
+  if (node === undefined || node.isEnding) say('this node is being removed from the cluster: the shim stays installed');
+  else if (hasLabel(node.labels)) say('this node has the label: the shim stays installed');
+  else await uninstall(context, end);
+  await unstageIdle(context);
 }
 
-/** What runs on the host runs from what is staged there: a unit that an earlier pod has begun, say, and that nobody has waited for. */
-async function unstageIdle({ host, unstage }: RollOutParts): Promise<void> {
+/** Removes the staged program unless a unit on the host still runs it. */
+async function unstageIdle({ host, unstage }: RolloutContext): Promise<void> {
   const isIdle = await host.idle(AbortSignal.timeout(SOON_MS)).then(
     () => true,
     () => false,
@@ -124,34 +124,34 @@ async function unstageIdle({ host, unstage }: RollOutParts): Promise<void> {
   if (isIdle) await unstage();
 }
 
-async function takeOff(parts: RollOutParts, end: AbortSignal): Promise<void> {
-  const { host, say, uninstallFlags } = parts;
-  say('the label has gone: the shim is taken off');
-  await parts.markReady(false);
+async function uninstall(context: RolloutContext, end: AbortSignal): Promise<void> {
+  const { host, say, uninstallFlags } = context;
+  say('the label was removed: uninstalling the shim');
+  await context.markReady(false);
   try {
     await host.idle(end);
     const looked = await attempted(async () => {
-      await parts.stage();
+      await context.stage();
       return host.resizectl(['uninstall', '--dry-run', ...uninstallFlags]);
     });
     const fit = outcomeOf(looked);
-    if (fit.kind === 'done' && !isAnythingToDo(looked)) {
-      say('nothing of it is installed');
+    if (fit.kind === 'done' && !hasChanges(looked)) {
+      say('the shim is not installed');
       return;
     }
-    const turn = await takeTurn(parts.turns, 'uninstall', end);
+    const turn = await takeTurn(context.turns, 'uninstall', end);
     const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags])));
-    const result = outcome.kind === 'done' ? await readyAgain(parts, end) : outcome;
+    const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
     await turn.end(end, result.kind === 'done' ? undefined : result.why);
-    await told(parts, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
+    await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
   } catch (error) {
     if (!end.aborted) throw error;
-    const why = 'the time that the pod has for its end was over before it was the turn of this node';
-    await told(parts, 'ShimLeftInstalled', { kind: 'failed', why }, AbortSignal.timeout(SOON_MS));
+    const why = 'the grace period of the pod ended before the turn of this node';
+    await reported(context, 'ShimLeftInstalled', { kind: 'failed', why }, AbortSignal.timeout(SOON_MS));
   }
 }
 
-/** What could not even be begun has failed as well: of that nothing was touched. */
+/** Turns a rejection into a failure: resizectl was not started. */
 async function attempted(work: () => Promise<Ended>): Promise<Ended> {
   try {
     return await work();
@@ -160,45 +160,50 @@ async function attempted(work: () => Promise<Ended>): Promise<Ended> {
   }
 }
 
-/** Tells the node's events, if that can be done soon: it is in the log in any case. */
-async function told(parts: RollOutParts, reason: Reason, outcome: Outcome, signal: AbortSignal): Promise<Outcome> {
-  const { say } = parts;
+/** Logs the result and creates an event of the node, unless that takes too long. Returns the result. */
+async function reported(
+  context: RolloutContext,
+  reason: Reason,
+  outcome: Outcome,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { say } = context;
   const note = outcome.kind === 'done' ? 'kubelet runs, and this node is Ready' : outcome.why;
   say(`${reason}: ${note}`);
-  const soon = AbortSignal.any([signal, AbortSignal.timeout(TELLING_MS)]);
-  const telling = untilDone('this node cannot be told', parts, soon, (at) => parts.tell(reason, note, at));
-  await telling.catch(() => say('this node was not told'));
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
+  const posted = retry('the event cannot be created', context, soon, (at) => context.postEvent(reason, note, at));
+  await posted.catch(() => say('the event was not created'));
   return outcome;
 }
 
 const SOON_MS = 5000;
 const DAY_MS = 86_400_000;
-const TELLING_MS = 30_000;
+const EVENT_MS = 30_000;
 
-/** A node that is not Ready is not changed: nobody could say afterwards what has made it so. */
-async function readyNow(parts: RollOutParts, signal: AbortSignal): Promise<void> {
-  const say = sayingOnce(parts.say);
+/** Waits until the node is Ready: otherwise a problem could not be attributed to the installation. */
+async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<void> {
+  const say = loggingChanges(context.say);
   for (;;) {
-    const node = await untilDone('this node cannot be read', parts, signal, parts.readNode);
+    const node = await retry('this node cannot be read', context, signal, context.readNode);
     if (node?.isReady === true) return;
     say('waiting: this node is not Ready');
-    await delay(5 * parts.waits.look, undefined, { signal });
+    await delay(5 * context.times.poll, undefined, { signal });
   }
 }
 
-/** Ready by the word of the kubelet that runs now: that of the one before stays in the API for a while. */
-async function readyAgain(parts: RollOutParts, signal: AbortSignal): Promise<Outcome> {
-  const { host, waits } = parts;
+/** Waits until the restarted kubelet has reported the node as Ready. The API keeps the status of the old one for a while. */
+async function readyAgain(context: RolloutContext, signal: AbortSignal): Promise<Outcome> {
+  const { host, times } = context;
   let missing = 'this node is not Ready again';
-  for (const until = performance.now() + waits.ready; performance.now() < until; ) {
-    const node = await untilDone('this node cannot be read', parts, signal, parts.readNode);
+  for (const until = performance.now() + times.ready; performance.now() < until; ) {
+    const node = await retry('this node cannot be read', context, signal, context.readNode);
     const started = await host.kubeletStart().catch(() => undefined);
-    if (node === undefined || started === undefined) missing = node ? 'kubelet does not run' : 'this node has gone';
+    if (node === undefined || started === undefined) missing = node ? 'kubelet is not running' : 'this node is gone';
     else if (!node.isReady) missing = 'this node is not Ready again';
-    // Kubernetes writes whole seconds.
-    else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not been heard of again';
+    // Kubernetes stores whole seconds.
+    else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not reported its status again';
     else return { kind: 'done' };
-    await delay(waits.look, undefined, { signal });
+    await delay(times.poll, undefined, { signal });
   }
-  return { kind: 'failed', why: `${missing} after ${waits.ready / 1000} s` };
+  return { kind: 'failed', why: `${missing} after ${times.ready / 1000} s` };
 }

@@ -5,16 +5,16 @@ import { OWN_NODE, copyProgram } from '../node/index.ts';
 export interface StagingPlaces {
   /** The program in the image. */
   readonly from: string;
-  /** A folder of the host, at the same path here and there. */
+  /** A folder of the host, mounted at the same path. */
   readonly staging: string;
-  /** The shim's configuration, in the image's eyes; undefined: nothing is said about it. */
+  /** Path of the configuration in the container; undefined: the node keeps its own. */
   readonly config: string | undefined;
 }
 
 export const programIn = (staging: string): string => join(staging, 'program');
 export const configIn = (staging: string): string => join(staging, 'config.yaml');
 
-/** Puts the program on the host, with the Node that runs here: the host may have none. Whole, or not at all. */
+/** Copies the program to the host atomically, with the Node of the image: the host may have none. */
 export async function stage({ from, staging, config }: StagingPlaces): Promise<void> {
   const to = programIn(staging);
   const fresh = `${to}.new`;
@@ -29,7 +29,7 @@ export async function stage({ from, staging, config }: StagingPlaces): Promise<v
   await rename(fresh, to);
 }
 
-/** Takes away what was put there. */
+/** Removes the staged files. */
 export async function unstage(staging: string): Promise<void> {
   const to = programIn(staging);
   for (const path of [to, `${to}.new`, configIn(staging)]) await rm(path, { recursive: true, force: true });

@@ -1,33 +1,33 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Lease, type LeaseStore, haltOf, halted, heldBy, holderOf, released } from './lease.ts';
-import { type Patience, pause, sayingOnce, untilDone } from './patience.ts';
+import { type RetryOptions, pause, loggingChanges, retry } from './retry.ts';
 import { wordsOf } from '../../kubernetes/client/index.ts';
 
 /**
- * One node at a time: whoever changes its node holds the Lease meanwhile. A node that fails halts those that come after it, until an
- * operator has looked.
+ * One node at a time: a pod holds the Lease while it changes its node. A failure halts all further installations until an operator
+ * removes the annotation.
  */
-export interface TurnParts extends Patience {
+export interface TurnContext extends RetryOptions {
   readonly store: LeaseStore;
-  /** This node's name: a pod that comes after one that was killed goes on with its turn. */
+  /** Name of this node. A new pod continues the turn of a killed one. */
   readonly holder: string;
-  /** After this long without a sign of life the holder has lost it, in milliseconds. */
+  /** A holder that does not renew the Lease for this time loses it, in milliseconds. */
   readonly durationMs: number;
-  /** Whether another node is ready, or has left the cluster. */
-  readonly isWell: (node: string, signal: AbortSignal) => Promise<boolean>;
+  /** Whether another node is Ready, or has left the cluster. */
+  readonly isHealthy: (node: string, signal: AbortSignal) => Promise<boolean>;
 }
 
 export interface Turn {
-  /** Gives it to the next. With a reason: nobody installs any more. Rejects only with the signal's reason. */
+  /** Releases the Lease. With `why`, halts all installations. Rejects only with the reason of the signal. */
   end(signal: AbortSignal, why?: string): Promise<void>;
 }
 
-/** What is known of the Lease's holder: by our own clock, since those of nodes may differ. */
-export class Watched {
+/** Measures how long the holder has not renewed the Lease, by our own clock: clocks of nodes may differ. */
+export class RenewalWatch {
   #mark = '';
   #since = 0;
 
-  /** How long the holder has given no sign of life, in milliseconds. @param now of a clock that only goes forward */
+  /** Time since the last renewal in milliseconds. @param now from a monotonic clock */
   silence({ spec }: Lease, now: number): number {
     const mark = JSON.stringify([spec?.holderIdentity, spec?.renewTime, spec?.leaseTransitions]);
     if (mark !== this.#mark) [this.#mark, this.#since] = [mark, now];
@@ -35,86 +35,90 @@ export class Watched {
   }
 }
 
-/** What stands between us and our turn; `lost`: its holder, which is not heard of any more. */
-type Hindrance =
+/** What keeps this node from its turn. `lost`: the holder does not renew the Lease. */
+type Obstacle =
   | { readonly kind: 'none' }
   | { readonly kind: 'wait'; readonly why: string }
   | { readonly kind: 'lost'; readonly holder: string };
 
-/** @param isBoundByHalt whether what is to be done is what a failure halts */
-export function hindrance(lease: Lease, holder: string, silent: boolean, isBoundByHalt: boolean): Hindrance {
+/** @param isBoundByHalt true for an installation: a halt does not stop removals */
+export function obstacle(lease: Lease, holder: string, silent: boolean, isBoundByHalt: boolean): Obstacle {
   const why = haltOf(lease);
   if (isBoundByHalt && why !== undefined)
-    return { kind: 'wait', why: `halted: ${why} (docs/kubernetes.md says how to go on)` };
+    return { kind: 'wait', why: `halted: ${why} (see docs/kubernetes.md for how to continue)` };
   const other = holderOf(lease);
   if (other === undefined || other === holder) return { kind: 'none' };
   return silent ? { kind: 'lost', holder: other } : { kind: 'wait', why: `it is the turn of ${other}` };
 }
 
 /**
- * Waits for this node's turn. Rejects only with the signal's reason.
- * @param work what is to be done: a halt holds up what installs, and not what takes off
+ * Waits for the turn of this node. Rejects only with the reason of the signal.
+ * @param work a halt stops installations, but not removals
  */
-export async function takeTurn(parts: TurnParts, work: 'install' | 'uninstall', signal: AbortSignal): Promise<Turn> {
-  const { store, holder, durationMs, random } = parts;
-  const [watched, say] = [new Watched(), sayingOnce(parts.say)];
+export async function takeTurn(
+  context: TurnContext,
+  work: 'install' | 'uninstall',
+  signal: AbortSignal,
+): Promise<Turn> {
+  const { store, holder, durationMs, random } = context;
+  const [watched, say] = [new RenewalWatch(), loggingChanges(context.say)];
   for (let tries = 1; ; tries += 1) {
-    const lease = await untilDone('the Lease cannot be read', parts, signal, (at) => store.read(at));
+    const lease = await retry('the Lease cannot be read', context, signal, (at) => store.read(at));
     const silent = watched.silence(lease, performance.now()) > durationMs;
-    const found = hindrance(lease, holder, silent, work === 'install');
+    const found = obstacle(lease, holder, silent, work === 'install');
     if (found.kind === 'wait') say(`waiting: ${found.why}`);
-    else if (await write(parts, await ours(parts, lease, found, work, signal), signal)) {
-      const taken = await untilDone('the Lease cannot be read', parts, signal, (at) => store.read(at));
-      if (holderOf(taken) === holder) return keeping(parts);
+    else if (await write(context, await nextLease(context, lease, found, work, signal), signal)) {
+      const taken = await retry('the Lease cannot be read', context, signal, (at) => store.read(at));
+      if (holderOf(taken) === holder) return renewedTurn(context);
     }
     await delay(pause(tries, random()), undefined, { signal });
   }
 }
 
-/** The turn that a pod of this node has left unfinished, if the Lease says so. Rejects only with the signal's reason. */
-export async function unfinishedTurn(parts: TurnParts, signal: AbortSignal): Promise<Turn | undefined> {
-  const lease = await untilDone('the Lease cannot be read', parts, signal, (at) => parts.store.read(at));
-  return holderOf(lease) === parts.holder ? keeping(parts) : undefined;
+/** Returns the unfinished turn of an earlier pod of this node, if the Lease has one. Rejects only with the reason of the signal. */
+export async function unfinishedTurn(context: TurnContext, signal: AbortSignal): Promise<Turn | undefined> {
+  const lease = await retry('the Lease cannot be read', context, signal, (at) => context.store.read(at));
+  return holderOf(lease) === context.holder ? renewedTurn(context) : undefined;
 }
 
-/** The Lease as it is to be: ours, or halted, when a node has been lost in the middle of its turn. */
-async function ours(
-  parts: TurnParts,
+/** Returns the Lease to write: held by this node, or halted if a node was lost during its turn. */
+async function nextLease(
+  context: TurnContext,
   lease: Lease,
-  found: Hindrance,
+  found: Obstacle,
   work: 'install' | 'uninstall',
   signal: AbortSignal,
 ): Promise<Lease> {
-  const mine = (free: Lease): Lease => heldBy(free, parts.holder, parts.durationMs);
+  const mine = (free: Lease): Lease => heldBy(free, context.holder, context.durationMs);
   if (found.kind !== 'lost') return mine(lease);
   const { holder } = found;
-  const well = await untilDone(`${holder} cannot be read`, parts, signal, (at) => parts.isWell(holder, at));
-  // Its pod was killed, and it goes on with its work when it comes back.
-  if (well) return mine(lease);
-  const why = `${holder}: was lost in its turn, and is not Ready`;
-  parts.say(`halting: ${why}`);
+  const isHealthy = await retry(`${holder} cannot be read`, context, signal, (at) => context.isHealthy(holder, at));
+  // Only its pod was killed: the next one continues its work.
+  if (isHealthy) return mine(lease);
+  const why = `${holder}: lost during its turn, and not Ready`;
+  context.say(`halting: ${why}`);
   const free = halted(released(lease), why);
   return work === 'install' ? free : mine(free);
 }
 
-const write = (parts: TurnParts, lease: Lease, signal: AbortSignal): Promise<boolean> =>
-  untilDone('the Lease cannot be written', parts, signal, (at) => parts.store.write(lease, at));
+const write = (context: TurnContext, lease: Lease, signal: AbortSignal): Promise<boolean> =>
+  retry('the Lease cannot be written', context, signal, (at) => context.store.write(lease, at));
 
-/** Gives signs of life until the turn ends. */
-function keeping(parts: TurnParts): Turn {
-  const { holder, durationMs, say } = parts;
+/** Renews the Lease until the turn ends. */
+function renewedTurn(context: TurnContext): Turn {
+  const { holder, durationMs, say } = context;
   const over = new AbortController();
-  const change = (to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> => changing(parts, to, signal);
+  const change = (to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> => changing(context, to, signal);
   const renewing = (async (): Promise<void> => {
     for (;;) {
       await delay(durationMs / 3, undefined, { signal: over.signal });
       const still = await change((lease) => heldBy(lease, holder, durationMs), over.signal);
       if (still) continue;
-      say('another node has taken the Lease: this one has not been heard of for too long');
+      say('another node has taken the Lease: this node did not renew it in time');
       return;
     }
   })().catch((error: unknown) => {
-    if (!over.signal.aborted) say(`the Lease is not renewed any more: ${wordsOf(error)}`);
+    if (!over.signal.aborted) say(`the Lease is no longer renewed: ${wordsOf(error)}`);
   });
   return {
     async end(signal, why) {
@@ -129,15 +133,15 @@ function keeping(parts: TurnParts): Turn {
 }
 
 /**
- * Reads, changes and writes, again when somebody else has written meanwhile. Gives whether it was still ours; a change that is made to one
- * of another's is written too, but for a sign of life.
+ * Reads, changes and writes the Lease, and repeats this on a conflict. Returns whether this node still held it. If it did not, a
+ * renewal is not written, but any other change is.
  */
-async function changing(parts: TurnParts, to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> {
+async function changing(context: TurnContext, to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> {
   for (;;) {
-    const lease = await untilDone('the Lease cannot be read', parts, signal, (at) => parts.store.read(at));
-    const isOurs = holderOf(lease) === parts.holder;
+    const lease = await retry('the Lease cannot be read', context, signal, (at) => context.store.read(at));
+    const isOurs = holderOf(lease) === context.holder;
     const next = to(lease);
-    if (!isOurs && holderOf(next) === parts.holder) return false;
-    if (await write(parts, next, signal)) return isOurs;
+    if (!isOurs && holderOf(next) === context.holder) return false;
+    if (await write(context, next, signal)) return isOurs;
   }
 }

@@ -1,23 +1,23 @@
 import { type AskedPod, type AskedResources, policyText, readAsked } from '../../resize/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
-/** A volume whose annotation is not what it was. `text` undefined: it has been taken away. */
+/** A volume with a changed annotation. `text` undefined: the annotation was removed. */
 export interface Change {
   readonly volume: string;
   readonly text: string | undefined;
 }
 
-/** What a pod's annotations are compared with. */
+/** The values with which the annotations of a pod are compared. */
 export interface Baseline {
-  /** What the pod was made with. */
+  /** Annotations at the creation of the pod. */
   readonly made: Readonly<Record<string, string>>;
-  /** What they have last asked for; an empty text: taken away. Goes before `made`. */
+  /** The annotations of the last requests; an empty text: removed. Takes precedence over `made`. */
   readonly asked: Readonly<Record<string, string>>;
-  /** What decides the volume's size now. */
+  /** The current size policy of a volume. */
   readonly policy: (volume: string) => VolumePolicy;
 }
 
-/** The first annotation that says something else than before. Pure. */
+/** Returns the first changed annotation. */
 export function firstChange(seen: Readonly<Record<string, string>>, baseline: Baseline): Change | undefined {
   const { made, asked } = baseline;
   const volumes = new Set([...Object.keys(seen), ...Object.keys(made), ...Object.keys(asked)]);
@@ -25,7 +25,7 @@ export function firstChange(seen: Readonly<Record<string, string>>, baseline: Ba
     const text = seen[volume];
     const before = asked[volume] ?? made[volume] ?? '';
     if ((text ?? '') === before) continue;
-    // Never asked from here, and so already: by another way, or by a shim whose journal is gone.
+    // Already in force without a request of ours: set by another client, or by a shim whose journal is lost.
     if (asked[volume] === undefined && text !== undefined && isInForce(volume, text, baseline)) continue;
     return { volume, text };
   }
@@ -37,7 +37,7 @@ function isInForce(volume: string, text: string, { policy }: Baseline): boolean 
     const wanted = readAsked(askedFor({ [volume]: text })).desired.volumes.get(volume);
     return wanted !== undefined && policyText(wanted) === policyText(policy(volume));
   } catch {
-    // It makes no sense, which is to be said by whoever carries it out.
+    // An invalid annotation is reported when the request is made.
     return false;
   }
 }

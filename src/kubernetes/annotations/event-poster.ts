@@ -1,6 +1,6 @@
 import { type Log, oncePerKey } from '../../observe/index.ts';
 import { type PodEvent, eventBody } from './events.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
@@ -14,12 +14,12 @@ export interface PosterParts {
   readonly log: Log;
 }
 
-/** What a server that is away may keep waiting; older ones go first. */
+/** Maximum number of pending events; the oldest are dropped first. */
 const MOST_WAITING = 256;
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
 
-/** Posts events one after the other, in their order. What the server refuses for good is dropped, the rest tried again. */
+/** Posts events one after the other, in order. Retries, except for events that the server rejects permanently. */
 export class EventPoster {
   readonly #parts: PosterParts;
   readonly #isFirst = oncePerKey(64);
@@ -34,12 +34,12 @@ export class EventPoster {
     this.#waiting.push(event);
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
-      this.#dropped('too many', 'more events wait than are kept');
+      this.#dropped('too many', 'too many pending events');
     }
     this.#wake();
   }
 
-  /** Until it may no more; what waits then is dropped. Never rejects. */
+  /** Runs until aborted, then drops pending events. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     signal.addEventListener('abort', () => this.#wake());
     for (let failures = 0; !signal.aborted; ) {
@@ -51,7 +51,7 @@ export class EventPoster {
       const error = await this.#try(event, signal);
       if (error === undefined || isFinal(error)) {
         failures = 0;
-        // Unless it has gone meanwhile, for there being too many.
+        // It may have been dropped in the meantime because there were too many.
         this.#waiting = this.#waiting.filter((other) => other !== event);
         if (error !== undefined) this.#dropped(kindOf(error), wordsOf(error));
       } else {
@@ -67,7 +67,7 @@ export class EventPoster {
     const body = eventBody(event, this.#parts.nodeName);
     try {
       const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
-      // It is there, whatever becomes of the answer.
+      // The event exists even if the response cannot be read.
       await readText(response, LONGEST_ANSWER).catch(() => undefined);
       return undefined;
     } catch (error) {
@@ -76,10 +76,10 @@ export class EventPoster {
   }
 
   #dropped(kind: string, error: string): void {
-    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'events of pods are dropped');
+    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'pod events dropped');
   }
 }
 
-/** What the same request will not change: but who we are (401) may be mended, and too much (429) passes. */
+/** Whether a retry is useless. Not for 401, since credentials may be replaced, and 429. */
 const isFinal = (error: unknown): boolean =>
   error instanceof ApiRefusal && error.status < 500 && error.status !== 401 && error.status !== 429;

@@ -1,7 +1,7 @@
 import { eventOf } from '../client/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
-/** What is told of a resize. Documented in docs/volumes.md, where nothing else is said. */
+/** Reasons of pod events. Documented in docs/volumes.md unless noted otherwise. */
 export type EventReason =
   | 'VolumeResized'
   | 'VolumeResizeDeferred'
@@ -28,14 +28,20 @@ const TYPES: Readonly<Record<EventReason, 'Normal' | 'Warning'>> = {
   MemoryDecreaseDeferred: 'Warning',
 };
 
-/** The event as events.k8s.io/v1 has it. */
+/** Returns the event for events.k8s.io/v1. */
 export function eventBody({ pod, reason, note, at }: PodEvent, nodeName: string): object {
   const { uid, namespace, name } = pod;
   return eventOf({
-    ...{ namespace, name, reporter: CONTROLLER, instance: nodeName },
+    namespace,
+    name,
+    reporter: CONTROLLER,
+    instance: nodeName,
     regarding: { apiVersion: 'v1', kind: 'Pod', namespace, name, uid },
     action: reason === 'MemoryDecreaseDeferred' ? 'LowerMemory' : 'ResizeVolume',
-    ...{ type: TYPES[reason], reason, note, at },
+    type: TYPES[reason],
+    reason,
+    note,
+    at,
   });
 }
 

@@ -1,16 +1,16 @@
 import type { ApiPod } from './pod.ts';
 import type { PodWatch } from './pod-watch.ts';
 import type { Reach } from './reach.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import { ApiRefusal, ApiUnreached, isGone } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
 
-/** Who is told of the node's pods. Must not throw. */
+/** Receives the pods of the node. Must not throw. */
 export interface PodAudience {
-  /** These are all that there are. */
+  /** Replaces all pods. */
   replace(pods: readonly ApiPod[]): void;
-  /** One has come or changed. */
+  /** A pod was added or changed. */
   present(pod: ApiPod): void;
   gone(uid: string): void;
 }
@@ -24,12 +24,12 @@ export interface FeedParts {
   readonly random: () => number;
 }
 
-/** A watch that ends sooner and has told nothing is a server in trouble, not one whose time was up. */
+/** A watch that ends earlier without any event is a failure of the server, not its normal timeout. */
 const SOON_MS = 1000;
 
 /**
- * Tells of the node's pods for as long as it may: lists them, watches from there, goes on after a cut where it was, lists
- * anew when that is too old. Whatever fails is tried again, later each time up to a minute. Never rejects.
+ * Lists and watches the pods of the node until aborted. Resumes after an interruption, and lists again if the resource version is
+ * too old. Retries failures with increasing delays up to a minute. Never rejects.
  */
 export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<void> {
   const { reach, clock, random } = parts;
@@ -40,7 +40,7 @@ export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<v
     } catch (error) {
       if (isStopped(signal)) return;
       if (isGone(error)) place.version = undefined;
-      // Too old is no trouble: it is what happens to those who were away.
+      // A version that is too old is not a failure: it is normal after an interruption.
       else reach.failed(error);
       place.failures += 1;
       const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
@@ -49,15 +49,15 @@ export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<v
   }
 }
 
-/** How far the watch has come. */
+/** Progress of the watch. */
 interface Place {
-  /** Undefined: the pods have to be listed. */
+  /** Resource version; undefined: the pods have to be listed. */
   version: string | undefined;
-  /** In a row. */
+  /** Consecutive failures. */
   failures: number;
 }
 
-/** One list, if need be, and one watch to its end. */
+/** Lists the pods if needed, and watches them until the watch ends. */
 async function follow({ watch, audience, reach, clock }: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
   if (place.version === undefined) {
     const { pods, version } = await watch.list(signal);
@@ -79,7 +79,7 @@ async function follow({ watch, audience, reach, clock }: FeedParts, place: Place
     isFruitful ||= clock.now() - start >= SOON_MS;
     if (isFruitful) place.failures = 0;
   }
-  if (!isFruitful) throw new ApiUnreached('the watch ended as soon as it had begun');
+  if (!isFruitful) throw new ApiUnreached('the watch ended immediately');
 }
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;

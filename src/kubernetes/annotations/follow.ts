@@ -1,10 +1,10 @@
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { wait } from './waits.ts';
+import { wait } from './wait.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 
-/** Hands on the states of all resizes, those under way first, until it may no more. Never rejects. */
+/** Passes on the states of all resizes, starting with unfinished ones, until aborted. Never rejects. */
 export async function followResizes(
   parts: {
     readonly resizes: Pick<Resizes, 'watch' | 'get'>;
@@ -27,9 +27,9 @@ export async function followResizes(
       }
     } catch (error) {
       if (error instanceof ShimError && error.reason === Reason.STOPPING) return;
-      // Too many watch, or so much has happened at once that some was missed: what is to come is told.
+      // Too many watchers, or this one was too slow and missed events: later ones are still passed on.
       failures += 1;
-      log.warn({ error: messageOf(error) }, 'it could not be followed how resizes end; trying again');
+      log.warn({ error: messageOf(error) }, 'watch of resizes failed; retrying');
       await wait(clock, retryDelay(failures, random()), signal);
     }
   }

@@ -1,7 +1,4 @@
-/**
- * Annotations of pods in Kubernetes as requests. Loaded only with --kubeconfig: nothing else may import this folder, but its
- * types.
- */
+/** Pod annotations in Kubernetes as resize requests. Loaded only with --kubeconfig: other folders import only its types. */
 import type { Log, ReadinessCheck } from '../../observe/index.ts';
 import { EventPoster } from './event-poster.ts';
 import type { PodEvent } from './events.ts';
@@ -29,16 +26,16 @@ export interface KubernetesParts {
 }
 
 export interface KubernetesWatch {
-  /** A pod has come to run here. */
+  /** A pod was added to this node. */
   podAdded(uid: string): void;
-  /** A memory limit that kubelet has admitted cannot be lowered for now. */
+  /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   check(): ReadinessCheck;
-  /** At once: what is under way is cut, events that wait are dropped. */
+  /** Closes immediately: aborts running requests and drops pending events. */
   close(): void;
 }
 
-/** Watches this node's pods and acts on their annotations, until it is closed. Neither waits for the API server nor throws. */
+/** Watches the pods of this node and acts on their annotations until closed. Does not wait for the API server, and never throws. */
 export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   const { kubeconfig, nodeName, resizes, pods, clock, random, log } = parts;
   const stop = new AbortController();

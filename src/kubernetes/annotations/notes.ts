@@ -1,25 +1,25 @@
 import type { PodState } from '../../sandbox/index.ts';
 import { type Resize, excessOf, formatMemory } from '../../resize/index.ts';
 
-/** The texts of all events. Sizes as Kubernetes writes them; what was asked as it stands in the annotation. */
+/** The texts of all events. Sizes are Kubernetes quantities; the requested size is the text of the annotation. */
 
 export function resizedNote(volume: string, text: string, { before, after }: Resize): string {
   const [from, to] = [sizeIn(before, volume), sizeIn(after, volume)];
-  if (to === undefined) return `volume ${volume} is as asked (${text})`;
-  if (from === undefined || from === to) return `volume ${volume} has ${formatMemory(to)}, as asked (${text})`;
-  return `volume ${volume}: ${formatMemory(from)} -> ${formatMemory(to)}, as asked (${text})`;
+  if (to === undefined) return `volume ${volume} is as requested (${text})`;
+  if (from === undefined || from === to) return `volume ${volume} has ${formatMemory(to)}, as requested (${text})`;
+  return `volume ${volume}: ${formatMemory(from)} -> ${formatMemory(to)}, as requested (${text})`;
 }
 
 export const deferredNote = (volume: string, text: string, why: string): string =>
-  `volume ${volume} is not resized yet (asked: ${text}): ${why}; it is tried again until it fits`;
+  `volume ${volume} is not resized yet (requested: ${text}): ${why}; the shim retries until it fits`;
 
 export const infeasibleNote = (volume: string, text: string, reason: string, why: string): string =>
-  `volume ${volume} is not resized (asked: ${text}): ${reason}: ${why}`;
+  `volume ${volume} is not resized (requested: ${text}): ${reason}: ${why}`;
 
 export const canceledNote = (volume: string, text: string, why: string): string =>
-  `volume ${volume} is no longer to be resized (asked: ${text}): ${why}`;
+  `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
 
-/** Undefined when the volume is within the pod's memory limit, or there is none. */
+/** Undefined if the volume is within the memory limit of the pod, or there is no limit. */
 export function exceedsNote(volume: string, { after }: Resize): string | undefined {
   const size = sizeIn(after, volume);
   const excess = after === undefined || size === undefined ? undefined : excessOf(size, after.memory);

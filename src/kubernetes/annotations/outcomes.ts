@@ -43,7 +43,7 @@ export class Outcomes {
 
   /** The volume's annotation has gone: should it come back, that is a new request. `waited`: it was asked for, and not done. */
   withdrawn(pod: PodIdentity, volume: string, waited: string | undefined): void {
-    if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was taken away');
+    if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was removed');
     this.#told.get(pod.uid)?.delete(volume);
   }
 

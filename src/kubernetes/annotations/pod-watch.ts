@@ -98,6 +98,6 @@ function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.inf
     return schema.parse(JSON.parse(text));
   } catch {
     // Neither error's message is passed on: they quote.
-    throw new ApiUnreached('an answer that is no list or watch of pods');
+    throw new ApiUnreached('the response is not a list or watch of pods');
   }
 }

@@ -1,23 +1,23 @@
 import * as z from 'zod/mini';
 import { VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
 
-/** What is kept of a pod of this node, as Kubernetes has it. */
+/** The fields of a pod in Kubernetes that the shim uses. */
 export interface ApiPod {
-  /** By which kubelet, and so CRI, knows it. */
+  /** The uid of the pod in kubelet and in the CRI. */
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
-  /** Being deleted: nothing is begun any more. */
+  /** The pod is being deleted: no further resizes start. */
   readonly isEnding: boolean;
   /** The texts of our annotations, by volume. */
   readonly volumes: Readonly<Record<string, string>>;
 }
 
-/** Enough to see that two texts differ, and more than any that makes sense has. */
+/** Longer than any valid annotation, and enough to detect changes. */
 const LONGEST_TEXT = 256;
-/** A pod has a handful; objects are not bounded by us. */
+/** Limits memory: a pod normally has a handful. */
 const MOST_VOLUMES = 64;
-/** The mirror of a static pod has an uid of its own; this is the uid of the pod that runs (kubelet, pkg/kubelet/types). */
+/** Uid of the running static pod; its mirror pod has another uid (kubelet, pkg/kubelet/types). */
 const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 
 export const metadataSchema = z.object({
@@ -40,7 +40,7 @@ export function podOf(metadata: z.infer<typeof metadataSchema>): ApiPod {
   };
 }
 
-/** Of all annotations the texts of ours, by volume. */
+/** Returns the texts of our annotations, by volume. */
 export function volumeTexts(annotations: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const ours = Object.entries(annotations).filter(([key]) => key.startsWith(VOLUME_ANNOTATION));
   return Object.fromEntries(

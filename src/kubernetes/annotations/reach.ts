@@ -1,7 +1,7 @@
 import type { Log, ReadinessCheck } from '../../observe/index.ts';
 import { kindOf, wordsOf } from '../client/index.ts';
 
-/** Whether the API server is there, for whoever asks and for the log: one line when it goes, or fails otherwise, and one when it is back. */
+/** Tracks whether the API server can be reached, for readiness and the log: one line when the kind of failure changes, and one when it is back. */
 export class Reach {
   readonly #log: Log;
   readonly #nodeName: string;
@@ -15,7 +15,7 @@ export class Reach {
 
   reached(): void {
     if (this.#trouble !== undefined || !this.#isWatching)
-      this.#log.info({ node: this.#nodeName }, 'annotations of pods are watched');
+      this.#log.info({ node: this.#nodeName }, 'watch of pod annotations started');
     this.#trouble = undefined;
     this.#isWatching = true;
   }
@@ -23,10 +23,7 @@ export class Reach {
   failed(error: unknown): void {
     const trouble = { kind: kindOf(error), says: wordsOf(error) };
     if (trouble.kind !== this.#trouble?.kind)
-      this.#log.warn(
-        { node: this.#nodeName, error: trouble.says },
-        'annotations of pods cannot be watched; trying again',
-      );
+      this.#log.warn({ node: this.#nodeName, error: trouble.says }, 'watch of pod annotations failed; retrying');
     this.#trouble = trouble;
   }
 
@@ -34,6 +31,6 @@ export class Reach {
     const name = 'kubernetes';
     if (this.#trouble !== undefined) return { name, ready: false, says: `pods are not watched: ${this.#trouble.says}` };
     if (!this.#isWatching) return { name, ready: false, says: 'pods are not watched yet' };
-    return { name, ready: true, says: `the annotations of the pods of node ${this.#nodeName} are watched` };
+    return { name, ready: true, says: `pod annotations of node ${this.#nodeName} are watched` };
   }
 }

@@ -11,7 +11,7 @@ import type { PodIdentity } from '../../sandbox/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
-/** The pods that run here. */
+/** The pods that run on this node. */
 export interface NodePods {
   /** Undefined: not yet, or no longer. Rejects when that cannot be found out now. */
   find(uid: string): Promise<LocalPod | undefined>;
@@ -37,23 +37,23 @@ export interface RequestsParts {
   readonly log: Log;
 }
 
-/** A pod of this node, as Kubernetes has it, and how far we are with it. */
+/** A pod of this node in Kubernetes, and the progress of its requests. */
 interface Entry {
   pod: ApiPod;
-  /** Whether its annotations are being looked at, and are to be looked at once more after that. */
+  /** Whether its annotations are being compared, and whether to compare them again after that. */
   isBusy: boolean;
   again: boolean;
-  /** In a row, for reasons that pass. */
+  /** Consecutive temporary failures. */
   failures: number;
   stopTimer: () => void;
 }
 
-/** How long one try may take: as long as with ResizePod when its caller does not say. */
+/** Timeout of one try in milliseconds, the default of ResizePod. */
 const TRY_MS = 30_000;
 
 /**
- * Makes requests of annotations that change: one pod's after the other, pods side by side. Volumes that still wait are asked
- * for together with what is new, since a newer resize of a pod takes the place of older ones.
+ * Turns changed annotations into resize requests: one at a time per pod, pods concurrently. A new request includes the volumes that
+ * are still waiting, because a newer resize of a pod supersedes older ones.
  */
 export class AnnotationRequests implements PodAudience {
   readonly #parts: RequestsParts;
@@ -89,7 +89,7 @@ export class AnnotationRequests implements PodAudience {
     this.#outcomes.forget(uid);
   }
 
-  /** Compares a pod's annotations with what they have asked for. To be called, too, when the pod has come to run here. */
+  /** Compares the annotations of a pod with its last requests. Also called when the pod is added to this node. */
   look(uid: string): void {
     const entry = this.#entries.get(uid);
     if (entry === undefined || this.#isClosed) return;
@@ -97,14 +97,14 @@ export class AnnotationRequests implements PodAudience {
     if (!entry.isBusy) void this.#lookAt(entry);
   }
 
-  /** A resize of any pod has come to a state. */
+  /** A resize of any pod has reached a state. */
   reached(resize: Resize): void {
     this.#own.reached(resize);
-    // Nothing is kept for a pod that has gone from Kubernetes, whatever is still heard of it.
+    // Late states of a deleted pod must not leave entries behind.
     if (!this.#entries.has(resize.pod.uid)) this.#outcomes.forget(resize.pod.uid);
   }
 
-  /** Asks for nothing more. What is under way is the resizes' own affair. */
+  /** Makes no further requests. Running resizes continue. */
   close(): void {
     this.#isClosed = true;
     for (const { stopTimer } of this.#entries.values()) stopTimer();
@@ -130,14 +130,13 @@ export class AnnotationRequests implements PodAudience {
   #later(entry: Entry, error: unknown): void {
     const { clock, random, log } = this.#parts;
     const { uid } = entry.pod;
-    if (!(error instanceof ShimError))
-      log.error({ uid, ...loggableError(error) }, 'an annotation could not be acted on');
+    if (!(error instanceof ShimError)) log.error({ uid, ...loggableError(error) }, 'pod annotation could not be processed');
     entry.failures += 1;
     if (this.#isClosed || this.#entries.get(uid) !== entry) return;
     entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(uid));
   }
 
-  /** Gives whether there may be more to do. Rejects when it has to be tried again later. */
+  /** Makes the next request. Returns whether there may be more. Rejects if it has to be retried later. */
   async #carryOutNext(entry: Entry): Promise<boolean> {
     const { resizes, pods } = this.#parts;
     const local = this.#isToBeActedOn(entry) ? await pods.find(entry.pod.uid) : undefined;
@@ -157,7 +156,7 @@ export class AnnotationRequests implements PodAudience {
     return !this.#isClosed && !entry.pod.isEnding && this.#entries.get(entry.pod.uid) === entry;
   }
 
-  /** A new request, with what still waits. Gives false when the pod has gone meanwhile. */
+  /** Makes a request that includes the waiting volumes. Returns false if the pod is gone. */
   async #ask(pod: PodIdentity, volume: string, text: string): Promise<boolean> {
     this.#outcomes.begin(pod.uid, volume, text);
     const volumes = { ...this.#own.waitingTexts(pod), [volume]: text };
@@ -168,17 +167,17 @@ export class AnnotationRequests implements PodAudience {
         throw failure;
       }
       if (this.#hasGone(pod, failure)) return false;
-      // What was refused says no size. Before the rest: a shim that is killed in between asks again.
+      // A rejected request sets no size. Noted first: a shim that is killed in between repeats the request.
       if (failure === undefined) await this.#parts.pods.annotated(pod.sandboxId, volume, true);
       await this.#parts.resizes.keepAnnotations(pod, { [volume]: text });
-      // Refused before it was a resize, of which we would have been told.
+      // Rejected before it became a resize, so no state of a resize reports it.
       if (failure !== undefined && failure.context.resize === undefined)
         this.#outcomes.infeasible(pod, volume, text, failure);
       return true;
     });
   }
 
-  /** An annotation has been taken away: the volume keeps its size, and is no longer waited for. */
+  /** Handles a removed annotation: the volume keeps its size, and a waiting request is canceled. */
   async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
     const { resizes, pods } = this.#parts;
     const waiting = this.#own.waitingFor(pod, volume);
@@ -197,7 +196,7 @@ export class AnnotationRequests implements PodAudience {
     return true;
   }
 
-  /** Gives why it was refused; undefined: it is done, or deferred, or canceled. Rejects for a fault of ours. */
+  /** Returns the error of a rejected request; undefined if it is completed, deferred or canceled. Rejects for internal errors. */
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
     const { resizes, clock } = this.#parts;
     try {
@@ -210,7 +209,7 @@ export class AnnotationRequests implements PodAudience {
     }
   }
 
-  /** Nothing is to be kept of it then. */
+  /** Whether the pod is gone, so that nothing is stored for it. */
   #hasGone({ sandboxId }: PodIdentity, failure: ShimError | undefined): boolean {
     return failure?.code === Code.NOT_FOUND || this.#parts.resizes.newestOf(sandboxId)?.reason === POD_GONE;
   }

@@ -6,21 +6,21 @@ import { ApiRefusal, ApiUnreached } from './errors.ts';
 
 export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
-  /** Below the server's own path. */
+  /** Relative to the path of the server URL. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly accept?: string;
   /** JSON. */
   readonly body?: unknown;
-  /** How long nothing may come before the server counts as gone, in milliseconds. */
+  /** Maximum time without data in milliseconds. */
   readonly idleMs: number;
   readonly signal: AbortSignal;
 }
 
-/** Rejects with ApiRefusal for anything but 2xx, with ApiUnreached, or with Node's error. */
+/** Sends a request. Rejects with ApiRefusal for any status but 2xx, with ApiUnreached, or with an error of Node. */
 export type Api = (request: ApiRequest) => Promise<IncomingMessage>;
 
-/** A dead peer is noticed after this and ten probes, one a second. */
+/** A dead peer is detected after this time and ten probes, one per second. */
 const KEEP_ALIVE_MS = 15_000;
 const LONGEST_REFUSAL = 64 * 1024;
 const LONGEST_RETRY_AFTER_S = 60;
@@ -56,7 +56,7 @@ function send({ server, options }: Connection, request: ApiRequest): Promise<Inc
   return new Promise((resolve, reject) => {
     const call = url.protocol === 'http:' ? requestPlain(url, all) : requestTls(url, all);
     call.setSocketKeepAlive(true, KEEP_ALIVE_MS);
-    call.setTimeout(idleMs, () => call.destroy(new ApiUnreached(`nothing came for ${idleMs} ms`)));
+    call.setTimeout(idleMs, () => call.destroy(new ApiUnreached(`no data for ${idleMs} ms`)));
     call.on('response', resolve);
     call.on('error', reject);
     call.end(body);
@@ -67,11 +67,11 @@ async function refusalOf(status: number, response: IncomingMessage): Promise<Api
   const seconds = Number(response.headers['retry-after'] ?? 0);
   const retryAfterMs = Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), LONGEST_RETRY_AFTER_S) * 1000 : 0;
   const text = await readText(response, LONGEST_REFUSAL).catch(() => '');
-  return new ApiRefusal(status, saidIn(text), retryAfterMs);
+  return new ApiRefusal(status, messageIn(text), retryAfterMs);
 }
 
-/** Of Kubernetes' own answers the message; what a proxy says may quote our request. */
-function saidIn(text: string): string {
+/** Returns the message of a Status object. Ignores other bodies: a proxy may quote our request with its token. */
+function messageIn(text: string): string {
   try {
     const parsed = statusSchema.safeParse(JSON.parse(text));
     return parsed.success ? parsed.data.message.slice(0, 300) : '';
@@ -80,18 +80,18 @@ function saidIn(text: string): string {
   }
 }
 
-/** A whole body. Rejects with ApiUnreached when it is longer than so many characters. */
+/** Reads a body. Rejects with ApiUnreached if it is longer than `longest` characters. */
 export async function readText(response: IncomingMessage, longest: number): Promise<string> {
   let text = '';
   response.setEncoding('utf8');
   for await (const chunk of response as AsyncIterable<string>) {
     text += chunk;
-    if (text.length > longest) throw new ApiUnreached(`an answer of more than ${longest} characters`);
+    if (text.length > longest) throw new ApiUnreached(`the response is longer than ${longest} characters`);
   }
   return text;
 }
 
-/** The lines of a body as they come, each bounded. */
+/** Yields the lines of a body as they arrive. Rejects with ApiUnreached for a line longer than `longest` characters. */
 export async function* readLines(response: IncomingMessage, longest: number): AsyncGenerator<string> {
   let rest = '';
   response.setEncoding('utf8');
@@ -99,6 +99,6 @@ export async function* readLines(response: IncomingMessage, longest: number): As
     const lines = (rest + chunk).split('\n');
     rest = lines.pop() ?? '';
     for (const line of lines) if (line !== '') yield line;
-    if (rest.length > longest) throw new ApiUnreached(`a line of more than ${longest} characters`);
+    if (rest.length > longest) throw new ApiUnreached(`a line of the response is longer than ${longest} characters`);
   }
 }

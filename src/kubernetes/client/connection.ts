@@ -7,30 +7,30 @@ import * as z from 'zod/mini';
 import { errnoOf } from '../../core/errors/index.ts';
 import { ApiUnreached } from './errors.ts';
 
-/** What `--kubeconfig` says for a shim that runs as a pod: the service account that the pod has. */
+/** Value of `--kubeconfig` for the service account of the pod. */
 export const IN_CLUSTER = 'in-cluster';
 
-/** Where the API server is, and how we show who we are. */
+/** Address of the API server, with credentials. */
 export interface Connection {
   readonly server: URL;
   readonly options: RequestOptions;
 }
 
 /**
- * Reads the kubeconfig anew each time, with the files that it names: tokens and certificates are rotated. Rejects with
+ * Reads the kubeconfig and its files. Called for each request, because tokens and certificates are rotated. Rejects with
  * ApiUnreached, whose message quotes nothing of the file.
  */
 export async function openConnection(kubeconfig: string): Promise<Connection> {
   const config = readConfig(kubeconfig);
   const options: RequestOptions = { headers: {} };
   const server = config.getCurrentCluster()?.server;
-  if (server === undefined || !URL.canParse(server)) throw unusable(kubeconfig, 'its context names no server');
+  if (server === undefined || !URL.canParse(server)) throw unusable(kubeconfig, 'its context has no server');
   assertRunsNothing(kubeconfig, config.getCurrentUser());
   try {
     await config.applyToHTTPSOptions(options);
   } catch (error) {
     // A token or certificate file, or http: without insecure-skip-tls-verify.
-    throw unusable(kubeconfig, `what it says of server and user cannot be used (${errnoOf(error) ?? 'no errno'})`);
+    throw unusable(kubeconfig, `its server or user settings are invalid (${errnoOf(error) ?? 'no errno'})`);
   }
   return { server: new URL(server), options: { ...options, headers: withoutBlanks(options.headers) } };
 }
@@ -45,7 +45,7 @@ function readConfig(kubeconfig: string): KubeConfig {
     }
   } catch (error) {
     // The parser's message quotes the line, and a token may be in it.
-    throw unusable(kubeconfig, `cannot be read (${errnoOf(error) ?? 'it is no kubeconfig'})`);
+    throw unusable(kubeconfig, `cannot be read (${errnoOf(error) ?? 'not a kubeconfig'})`);
   }
   return config;
 }
@@ -53,7 +53,7 @@ function readConfig(kubeconfig: string): KubeConfig {
 const userSchema = z.looseObject({ tokenFile: z.exactOptional(z.string()) });
 const usersSchema = z.looseObject({ users: z.nullish(z.array(z.looseObject({ user: z.nullish(userSchema) }))) });
 
-/** As client-node reads it: of a token's file it does not know the name that kubectl has for it (clientcmd/api/v1, AuthInfo). */
+/** Renames `tokenFile`, the field of kubectl (clientcmd/api/v1, AuthInfo), to `token-file`, which client-node expects. */
 function readKubeconfig(kubeconfig: string): string {
   const content = usersSchema.parse(parse(readFileSync(kubeconfig, 'utf8')));
   const users = content.users?.map(({ user, ...named }) => {
@@ -63,14 +63,18 @@ function readKubeconfig(kubeconfig: string): string {
   return JSON.stringify({ ...content, users });
 }
 
-/** client-node runs such programs synchronously: every call of the node would wait for them. */
+/** Rejects exec users: client-node runs their programs synchronously, and every call on the node would wait. */
 function assertRunsNothing(kubeconfig: string, user: User | null): void {
   const provider = user?.authProvider as { readonly config?: { readonly tokenFile?: unknown } } | undefined;
   const runs = user?.exec !== undefined || (provider !== undefined && provider.config?.tokenFile === undefined);
-  if (runs) throw unusable(kubeconfig, 'its user is a program to be run; give a token, a token file or a certificate');
+  if (runs)
+    throw unusable(
+      kubeconfig,
+      'its user runs a program (exec), which is not supported; use a token, a token file or a certificate',
+    );
 }
 
-/** A token file may end in a line break, which no header may have. */
+/** Trims headers: a token file may end with a line break, which is invalid in a header. */
 function withoutBlanks(headers: RequestOptions['headers']): Record<string, string> {
   const all = Object.entries((headers ?? {}) as Readonly<Record<string, unknown>>);
   return Object.fromEntries(all.map(([name, value]) => [name, String(value).trim()]));

@@ -1,40 +1,40 @@
 import { errnoOf } from '../../core/errors/index.ts';
 
-/** The API server has answered, and not with what was asked for. */
+/** The API server answered with an error status. */
 export class ApiRefusal extends Error {
   override readonly name = 'ApiRefusal';
   constructor(
     readonly status: number,
-    /** The server's own words, from a Status object; empty when it gave none. */
+    /** Message of the Status object; empty if there is none. */
     readonly says: string,
-    /** How long it asks to be left alone, in milliseconds. */
+    /** Retry-After in milliseconds. */
     readonly retryAfterMs = 0,
   ) {
     super(`HTTP ${status}${says === '' ? '' : `: ${says}`}`);
   }
 }
 
-/** The API server has not answered, or not in its own language, or we could not ask. The message is safe to be logged. */
+/** No response, an invalid response, or no request was possible. The message is safe to log. */
 export class ApiUnreached extends Error {
   override readonly name = 'ApiUnreached';
 }
 
-/** What was asked for is too old: 410 Gone, as an answer or in a watch. */
+/** 410 Gone, as a response or in a watch: the resource version is too old. */
 export const isGone = (error: unknown): boolean => error instanceof ApiRefusal && error.status === 410;
 
-/** An error in words that may be logged and shown: of what is not ours only the name or errno, never a message that may quote. */
+/** Returns text that is safe to log. For errors of other modules only the errno or name: their messages may quote secrets. */
 export function wordsOf(error: unknown): string {
   if (error instanceof ApiRefusal || error instanceof ApiUnreached) return error.message;
   return errnoOf(error) ?? (error instanceof Error ? error.name : typeof error);
 }
 
-/** Nobody answers at that address: a server that goes cuts its connections first, and is not there at the next try. */
+/** Errnos of a missing server. A server that stops first resets its connections, then refuses new ones. */
 const NO_CONNECTION: ReadonlySet<string> = new Set([
   ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT'],
   ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'ENOTFOUND', 'EAI_AGAIN'],
 ]);
 
-/** What is the same as long as the same thing is wrong: words may change with each try. */
+/** Returns a stable name for the kind of error. The text of {@link wordsOf} may change with each try. */
 export function kindOf(error: unknown): string {
   if (error instanceof ApiRefusal) return `HTTP ${error.status}`;
   const words = wordsOf(error);

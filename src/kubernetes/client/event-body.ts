@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 
-/** What is told in the Kubernetes API, of whom, and by whom. */
-export interface Told {
+/** The content of an event. */
+export interface EventContent {
   readonly namespace: string;
-  /** With which the event's own name begins: that of whom it is about. */
+  /** Name of the object, used as prefix of the event name. */
   readonly name: string;
   readonly regarding: object;
   readonly reporter: string;
@@ -17,15 +17,15 @@ export interface Told {
   readonly at: number;
 }
 
-/** The API server takes no more (pkg/apis/core/validation, NoteLengthLimit and its neighbours). */
+/** Limits of the API server (pkg/apis/core/validation, NoteLengthLimit and others). */
 const LONGEST_NOTE = 1024;
 const LONGEST_INSTANCE = 128;
-/** Of 253 that a name may have, less a point and what makes it unique. */
+/** A name has at most 253 characters; this leaves room for the unique suffix. */
 const LONGEST_PREFIX = 220;
 
 /**
- * As events.k8s.io/v1 has it: the API for what is written since 1.19, which takes a time of microseconds and says who
- * reports. Each is created once and never changed, so the right to create is all that this needs.
+ * Returns an event of events.k8s.io/v1 (since Kubernetes 1.19). Events are created and never updated, so the permission to create
+ * is enough.
  */
 export function eventOf({
   namespace,
@@ -38,7 +38,7 @@ export function eventOf({
   reason,
   note,
   at,
-}: Told): object {
+}: EventContent): object {
   const prefix = name.slice(0, LONGEST_PREFIX).replace(/[^a-z0-9]+$/, '');
   return {
     apiVersion: 'events.k8s.io/v1',
@@ -47,15 +47,18 @@ export function eventOf({
     eventTime: microTime(at),
     reportingController: reporter,
     reportingInstance: instance.slice(0, LONGEST_INSTANCE),
-    ...{ action, type, reason, regarding },
+    action,
+    type,
+    reason,
+    regarding,
     note: cut(note),
   };
 }
 
-/** A time as metav1.MicroTime has it. @param at in milliseconds since the epoch */
+/** Formats a metav1.MicroTime. @param at in milliseconds since the epoch */
 export const microTime = (at: number): string => `${new Date(at).toISOString().slice(0, -1)}000Z`;
 
-/** To so many bytes of UTF-8: that is what the server counts. */
+/** Truncates to the limit in bytes of UTF-8, as the server counts. */
 function cut(note: string): string {
   const bytes = Buffer.from(note);
   if (bytes.length <= LONGEST_NOTE) return note;

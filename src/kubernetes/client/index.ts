@@ -1,3 +1,4 @@
+/** A client of the Kubernetes API: connection, requests, errors and events. */
 export { apiOf, readLines, readText } from './api.ts';
 export type { Api } from './api.ts';
 export { IN_CLUSTER, openConnection } from './connection.ts';

@@ -7,7 +7,7 @@ const units = [
   ['KiB', 2 ** 10],
 ] as const;
 
-/** `12.3 MiB`: about, for people. */
+/** Formats bytes with one decimal: `12.3 MiB`. */
 export function sizeText(limit: Limit<Bytes> | number): string {
   if (limit === 'max') return 'no limit';
   const [unit, size] = units.find(([, least]) => limit >= least) ?? ['B', 1];
@@ -15,7 +15,7 @@ export function sizeText(limit: Limit<Bytes> | number): string {
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)} ${unit}`;
 }
 
-/** `500m`, `2`: in CPUs, as Kubernetes has them. */
+/** Formats CPUs as in Kubernetes: `500m`, `2`. */
 export const cpuText = (cpu: CpuMax): string => (cpu.quota === 'max' ? 'no limit' : formatCpuMax(cpu));
 
 /** `1.2 ms`, `3.4 s` */

@@ -1,11 +1,11 @@
-/** Markup in which everything that was put in is escaped. */
+/** Markup with all inserted values escaped. */
 export class Html {
   constructor(readonly text: string) {}
 }
 
 type Part = string | number | Html | readonly Part[];
 
-/** A template of markup. Values are escaped, for text and for attributes in double quotes; markup and lists of it are not. */
+/** Template tag for markup. Escapes values for text and for attributes in double quotes, but not {@link Html} values or lists of them. */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   const [first = '', ...rest] = strings;
   return new Html(rest.reduce((text, next, index) => text + markup(parts[index] ?? '') + next, first));

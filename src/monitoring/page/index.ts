@@ -1,1 +1,2 @@
+/** The status page. */
 export { pageAnswer } from './page.ts';

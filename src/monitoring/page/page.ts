@@ -9,7 +9,7 @@ import { style } from './style.ts';
 import { timeline } from './timeline.ts';
 import type { LiveLimits, Overview, PodAtAGlance, RecentResize } from '../../resize/index.ts';
 
-/** The style alone, nothing else: no script, no picture, no font, no frame, no form. */
+/** Allows only the style: no scripts, images, fonts, frames or forms. */
 const policy = [
   "default-src 'none'",
   `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
@@ -18,7 +18,7 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Nothing is put into it: what is ours needs no escaping. */
+/** Constant text, which needs no escaping. */
 const styleElement = new Html(`<style>${style}</style>`);
 
 export interface PageParts {
@@ -28,7 +28,7 @@ export interface PageParts {
   readonly now: Date;
 }
 
-/** The node at a glance: its pods with limits against use, and its last resizes. Made anew for each that asks. */
+/** The overview page of the node: pods with limits and usage, and recent resizes. */
 export function pageAnswer(parts: PageParts): Answer {
   return {
     status: 200,
@@ -51,7 +51,7 @@ function pageOf({ version, readiness, overview, now }: PageParts): Html {
 <title>cri-resize-shim</title>${styleElement}</head><body>
 <header><h1>cri-resize-shim</h1>
 <p class="dim">${version}, ${now.toISOString()}</p>
-${failing.length === 0 ? html`<p>ready: resizes can be carried out</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
+${failing.length === 0 ? html`<p>ready: the shim can resize pods</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
 <main><h2>Pods</h2>
 ${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
 <h2>Resizes</h2>
@@ -76,7 +76,7 @@ ${lastError === undefined ? '' : html`<p class="bad">${lastError.reason}: ${last
 const memoryRows = (name: string, { memory, memoryUsed, cpu }: LiveLimits): Html =>
   html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${cpuText(cpu)}</dd>`;
 
-/** A name, use of limit, and the same as a bar. */
+/** A name, usage and limit, as text and as a bar. */
 function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, look: string): Html {
   const text = `${used === undefined ? '?' : sizeText(used)}${limit === 'max' ? ', no limit' : ` of ${sizeText(limit)}`}`;
   const share = used === undefined || limit === 'max' || limit === 0 ? 0 : Math.min(1, used / limit);

@@ -1,7 +1,7 @@
 import { cpuText, sizeText } from './amounts.ts';
 import type { Step } from '../../resize/index.ts';
 
-/** A step for people: its file, and the amounts before and after. Containers by their names. */
+/** Formats a step: the file and its values before and after, with container names instead of ids. */
 export function stepText(step: Step, names: ReadonlyMap<string, string>): string {
   switch (step.kind) {
     case 'volume':

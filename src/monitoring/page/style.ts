@@ -1,4 +1,4 @@
-/** The page's only style, by whose hash the browser knows it. Colours by CSS classes, light and dark. */
+/** The only style of the page; the Content-Security-Policy has its hash. Supports light and dark mode. */
 export const style = `
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c2024; --dim: #5b6570; --line: #d5dae0; --bad: #b42318;
   --pod: #1f5fbf; --c0: #b35900; --c1: #6b3fa0; --c2: #0f766e; --volume: #a21c5b; --use: #9aa5b1; }

@@ -2,13 +2,13 @@ import { type Html, html } from './html.ts';
 import { sizeText } from './amounts.ts';
 import type { RecentResize, Step } from '../../resize/index.ts';
 
-/** How limits, sizes and use went over the steps of a resize, as a picture. */
+/** A chart of limits, sizes and usage over the steps of a resize. */
 
 interface Line {
   readonly label: string;
-  /** The class that gives its colour. */
+  /** CSS class for the colour. */
   readonly look: string;
-  /** Bytes at the start and after each step; undefined: no limit, or not known. */
+  /** Bytes at the start and after each step; undefined: no limit or unknown. */
   readonly values: readonly (number | undefined)[];
 }
 
@@ -32,7 +32,7 @@ ${lines.map(
 </div>`;
 }
 
-/** When each value began, as a share of the whole: the start, then the end of each step; at the end what was undone. */
+/** Start of each value as a fraction of the duration: the start, the end of each step, and the rollback if there was one. */
 function timesOf({ steps, ms, outcome }: RecentResize): number[] {
   const whole = Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
   return [0, ...steps.map(({ doneAt }) => doneAt / whole), ...(outcome === 'undone' ? [1] : [])];
@@ -67,7 +67,7 @@ function linesOf(resize: RecentResize): Line[] {
   return [{ label: 'limit of the pod', look: 'pod', values: pod }, ...containers, ...volumes];
 }
 
-/** In the end it is as it was. */
+/** Whether the values are those of the start again. */
 const isUndone = ({ outcome }: RecentResize): boolean => outcome === 'undone';
 
 interface Points {
@@ -75,7 +75,7 @@ interface Points {
   readonly highest: number;
 }
 
-/** Each value holds until the next: a line that goes up and down in steps. Nothing where there is no limit. */
+/** A step line: each value holds until the next. A gap means no limit. */
 function stairsOf(values: readonly (number | undefined)[], { times, highest }: Points): string {
   let isDrawing = false;
   const parts = values.flatMap((value, index) => {
@@ -92,7 +92,7 @@ function stairsOf(values: readonly (number | undefined)[], { times, highest }: P
   return parts.join('');
 }
 
-/** Where use is not known it is as it was last. */
+/** Unknown usage is drawn with the last known value. */
 function areaOf(values: readonly (number | undefined)[], points: Points): string {
   let last = 0;
   const known = values.map((value) => (last = value ?? last));
@@ -104,7 +104,7 @@ const place = (value: number): number => Math.round(value * 10) / 10;
 function legend(look: string, label: string, values: readonly (number | undefined)[]): Html {
   const text = (value: number | undefined): string =>
     value === undefined ? (look === 'area' ? '?' : 'no limit') : sizeText(value);
-  // Use is told as it is drawn: as it was known last.
+  // As in the chart, the last known usage.
   const end = look === 'area' ? values.findLast((value) => value !== undefined) : values.at(-1);
   const [first, last] = [text(values[0]), text(end)];
   const swatch =

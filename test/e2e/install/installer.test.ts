@@ -127,7 +127,7 @@ test('a node with the label waits for its turn and is installed, stays so when t
   const [kubelet, turns] = [await property('kubelet.service', 'MainPID'), api.holders.length];
   await first.terminate(direct);
   await ended(first);
-  expect(first.log()).toContain('the label is there: the shim stays installed');
+  expect(first.log()).toContain('this node has the label: the shim stays installed');
   const second = await start({ config: 'logLevel: debug\n' });
   await ready(second);
   expect([await states(), await property('kubelet.service', 'MainPID'), api.holders.length]).toEqual([
@@ -142,7 +142,7 @@ test('a node with the label waits for its turn and is installed, stays so when t
   await second.terminate(through).catch(() => undefined);
   through.close();
   await ended(second);
-  expect(second.log()).toContain('the label has gone: the shim is taken off');
+  expect(second.log()).toContain('the label was removed: uninstalling the shim');
   expect(await states()).toEqual(off);
   await calledThrough(CONTAINERD);
   expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);

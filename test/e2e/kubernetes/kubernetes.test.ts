@@ -31,7 +31,7 @@ async function stop(): Promise<void> {
   cri.close();
   expect(await shim.stop()).toBe(0);
 }
-const watched = (): Promise<unknown> => shim.waitForLog(({ msg }) => msg === 'annotations of pods are watched');
+const watched = (): Promise<unknown> => shim.waitForLog(({ msg }) => msg === 'watch of pod annotations started');
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'kubernetes-'));
@@ -115,13 +115,13 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(96 * MI);
     expect(event).toMatchObject({
       type: 'Normal',
-      note: 'volume cache: 64Mi -> 96Mi, as asked (96Mi)',
+      note: 'volume cache: 64Mi -> 96Mi, as requested (96Mi)',
       reportingController: 'cri-resize-shim',
       reportingInstance: 'node-1',
       regarding: { kind: 'Pod', namespace: 'default', name: 'web', uid: running.uid },
     });
     annotate(running, '25%');
-    expect((await server.event('VolumeResized', 2)).note).toBe('volume cache: 96Mi -> 32Mi, as asked (25%)');
+    expect((await server.event('VolumeResized', 2)).note).toBe('volume cache: 96Mi -> 32Mi, as requested (25%)');
     expect(running.volume('cache').size).toBe(32 * MI);
     // From now on it is a quarter of the pod's limit.
     await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 256 * MI });
@@ -151,7 +151,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     await retried(3);
     expect(server.events).toHaveLength(1);
     await cri.exec(running.id('a'), 'rm', '/cache/file');
-    expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 16Mi, as asked (16Mi)');
+    expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 16Mi, as requested (16Mi)');
     expect(running.volume('cache').size).toBe(16 * MI);
   });
 
@@ -184,7 +184,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     await stop();
     annotate(running, '48Mi');
     await start(join(folder, 'kubeconfig'));
-    expect((await server.event('VolumeResized', 3)).note).toBe('volume cache: 96Mi -> 48Mi, as asked (48Mi)');
+    expect((await server.event('VolumeResized', 3)).note).toBe('volume cache: 96Mi -> 48Mi, as requested (48Mi)');
     expect(running.volume('cache').size).toBe(48 * MI);
     expect(server.events).toHaveLength(3);
   });
@@ -215,7 +215,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     await server.start();
     await server.event('VolumeResized');
     expect(running.volume('cache').size).toBe(96 * MI);
-    expect(shim.log.filter(({ msg }) => msg.startsWith('annotations of pods cannot be watched')).length).toBe(1);
+    expect(shim.log.filter(({ msg }) => msg.startsWith('watch of pod annotations failed')).length).toBe(1);
   });
 });
 

@@ -17,7 +17,7 @@ const goOn = (): void =>
   cluster.api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
 const held = (holder: string): void =>
   cluster.api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: holder } }));
-const failed = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no', 'undone: write'] };
+const failed = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no', 'rolled back: write'] };
 
 describe('installing', () => {
   it('three nodes at once: one after the other, each told, the Lease free in the end', async () => {
@@ -87,7 +87,11 @@ describe('installing', () => {
   it.each([
     ['is not Ready again', { ready: 'False' }, 'this node is not Ready again after 2 s'],
     // What the kubelet before has said stays in the API for a while.
-    ['has not been heard of', { heartbeat: '2020-01-01T00:00:00Z' }, 'kubelet has not been heard of again after 2 s'],
+    [
+      'has not been heard of',
+      { heartbeat: '2020-01-01T00:00:00Z' },
+      'kubelet has not reported its status again after 2 s',
+    ],
   ] as const)('a node that afterwards %s halts the others', async (_, state, why) => {
     const restarted = Date.now();
     const install = (): typeof done => (cluster.api.set('a', state), done);
@@ -146,7 +150,7 @@ describe('a turn', () => {
     held('broken');
     const node = cluster.node('a').start();
     await until(() => node.said.some((line) => line.startsWith('waiting: halted')));
-    expect(haltedBy()).toBe('broken: was lost in its turn, and is not Ready');
+    expect(haltedBy()).toBe('broken: lost during its turn, and not Ready');
     expect(cluster.work).toEqual([]);
   });
 });
@@ -163,7 +167,7 @@ describe('at the end of its pod', () => {
     const node = await start();
     await node.terminate();
     expect([node.isInstalled, cluster.work]).toEqual([true, []]);
-    expect(node.said.at(-1)).toBe('the label is there: the shim stays installed');
+    expect(node.said.at(-1)).toBe('this node has the label: the shim stays installed');
   });
 
   it.each([{}, { 'cri-resize-shim.io/install': 'false' }])(
@@ -193,7 +197,7 @@ describe('at the end of its pod', () => {
     cluster.api.away(true);
     await node.terminate();
     expect(cluster.work).toEqual([]);
-    expect(node.said.at(-1)).toBe('the API server does not say whether the label is there: the shim stays installed');
+    expect(node.said.at(-1)).toBe('the API server did not return the labels of this node: the shim stays installed');
   });
 
   it('two at once: one after the other, also when installing is halted', async () => {

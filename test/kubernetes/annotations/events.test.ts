@@ -113,7 +113,7 @@ describe('posting', () => {
     for (const note of ['a', 'b', 'c']) poster.post(event(note));
     await server.until(() => server.events.length === 1);
     expect(arrived()).toEqual(['c']);
-    expect(log).toEqual(['events of pods are dropped HTTP 403: refused with 403']);
+    expect(log).toEqual(['pod events dropped HTTP 403: refused with 403']);
   });
 
   it('keeps no more than a bounded number of them, the newest', async () => {
@@ -121,7 +121,7 @@ describe('posting', () => {
     await server.start();
     await server.until(() => server.events.length === 256);
     expect(arrived().at(-1)).toBe('999');
-    expect(log).toEqual(['events of pods are dropped more events wait than are kept']);
+    expect(log).toEqual(['pod events dropped too many pending events']);
   });
 
   it('ends at once with events that wait', async () => {

@@ -115,7 +115,7 @@ describe('pods of a node', () => {
     expect(reach.check()).toEqual({
       name: 'kubernetes',
       ready: true,
-      says: 'the annotations of the pods of node node-1 are watched',
+      says: 'pod annotations of node node-1 are watched',
     });
   });
 
@@ -194,9 +194,7 @@ describe('a watch', () => {
   it('in which something else than pods comes is begun anew, and nothing of it is repeated', async () => {
     server.write('{"type":"ADDED","object":{"secret":"hunter2"}}\n');
     await eventually(() => log.length === 3);
-    expect(log).toContain(
-      'annotations of pods cannot be watched; trying again an answer that is no list or watch of pods',
-    );
+    expect(log).toContain('watch of pod annotations failed; retrying the response is not a list or watch of pods');
     expect(log.join()).not.toContain('hunter2');
   });
 });
@@ -211,10 +209,7 @@ describe('an API server in trouble', () => {
     await server.start();
     await watched();
     expect(heard).toEqual(['all web']);
-    expect(log).toEqual([
-      'annotations of pods cannot be watched; trying again ECONNREFUSED',
-      'annotations of pods are watched',
-    ]);
+    expect(log).toEqual(['watch of pod annotations failed; retrying ECONNREFUSED', 'watch of pod annotations started']);
   });
 
   it('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
@@ -231,9 +226,9 @@ describe('an API server in trouble', () => {
     await hears('present meanwhile');
     await watched();
     expect(log).toEqual([
-      'annotations of pods are watched',
-      expect.stringMatching(/^annotations of pods cannot be watched; trying again E[A-Z]+$/),
-      'annotations of pods are watched',
+      'watch of pod annotations started',
+      expect.stringMatching(/^watch of pod annotations failed; retrying E[A-Z]+$/),
+      'watch of pod annotations started',
     ]);
   });
 
@@ -249,8 +244,8 @@ describe('an API server in trouble', () => {
       server.accept('list');
       await watched();
       expect(log).toEqual([
-        `annotations of pods cannot be watched; trying again HTTP ${status}: refused with ${status}`,
-        'annotations of pods are watched',
+        `watch of pod annotations failed; retrying HTTP ${status}: refused with ${status}`,
+        'watch of pod annotations started',
       ]);
       expect(reach.check().ready).toBe(true);
     },
@@ -281,6 +276,6 @@ describe('an API server in trouble', () => {
     stop.abort();
     await fed;
     await server.until(() => server.watching === 0);
-    expect(log).toEqual(['annotations of pods are watched']);
+    expect(log).toEqual(['watch of pod annotations started']);
   });
 });

@@ -105,7 +105,7 @@ describe('a changed annotation', () => {
     ]);
     await quiet();
     expect(core.waiting).toBe(0);
-    expect(told()).toEqual(['VolumeResized: volume cache has 4Ki, as asked (64Mi)']);
+    expect(told()).toEqual(['VolumeResized: volume cache has 4Ki, as requested (64Mi)']);
     expect(events[0]?.pod).toEqual(web);
   });
 
@@ -190,7 +190,7 @@ describe('a changed annotation', () => {
     (await core.next()).succeed(larger);
     await hasTold(2);
     expect(told()).toEqual([
-      'VolumeResized: volume cache: 4Ki -> 256Mi, as asked (256Mi)',
+      'VolumeResized: volume cache: 4Ki -> 256Mi, as requested (256Mi)',
       'VolumeSizeExceedsMemoryLimit: volume cache has 256Mi, more than the memory limit of the pod, 128Mi: a process may be killed before the volume is full',
     ]);
   });
@@ -213,8 +213,8 @@ describe('what does not fit yet', () => {
     (await core.next()).succeed();
     await hasTold(2);
     expect(told()).toEqual([
-      'VolumeResizeDeferred: volume cache is not resized yet (asked: 64Mi): volume cache stores 200: it cannot shrink to 128; it is tried again until it fits',
-      'VolumeResized: volume cache has 4Ki, as asked (64Mi)',
+      'VolumeResizeDeferred: volume cache is not resized yet (requested: 64Mi): volume cache stores 200: it cannot shrink to 128; the shim retries until it fits',
+      'VolumeResized: volume cache has 4Ki, as requested (64Mi)',
     ]);
   });
 
@@ -226,14 +226,14 @@ describe('what does not fit yet', () => {
     clock.pass(60_000);
     (await core.next()).succeed();
     await hasTold(2);
-    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as asked (64Mi)');
+    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
   });
 
   it('is superseded by a newer value, and no more is heard of it', async () => {
     seen({ cache: '96Mi' });
     (await core.next()).succeed();
     await hasTold(2);
-    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as asked (96Mi)');
+    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (96Mi)');
     clock.pass(60_000);
     await quiet();
     expect(core.waiting).toBe(0);
@@ -246,7 +246,7 @@ describe('what does not fit yet', () => {
     expect(wanted(both)).toEqual({ cache: size(64), logs: size(8) });
     both.fail(inUse);
     await hasTold(2);
-    expect(events[1]?.note).toMatch(/^volume logs is not resized yet \(asked: 8Mi\)/);
+    expect(events[1]?.note).toMatch(/^volume logs is not resized yet \(requested: 8Mi\)/);
     clock.pass(60_000);
     const again = await core.next();
     expect(wanted(again)).toEqual({ cache: size(64), logs: size(8) });
@@ -263,7 +263,7 @@ describe('what does not fit yet', () => {
     (await core.next()).fail(unknownVolume);
     await hasTold(2);
     expect(told()[1]).toBe(
-      'VolumeResizeInfeasible: volume none is not resized (asked: 8Mi): UNKNOWN_VOLUME: pod web has no volume none',
+      'VolumeResizeInfeasible: volume none is not resized (requested: 8Mi): UNKNOWN_VOLUME: pod web has no volume none',
     );
     clock.pass(60_000);
     const again = await core.next();
@@ -277,7 +277,7 @@ describe('what does not fit yet', () => {
     seen({});
     await hasTold(2);
     expect(told()[1]).toBe(
-      'VolumeResizeCanceled: volume cache is no longer to be resized (asked: 64Mi): its annotation was taken away',
+      'VolumeResizeCanceled: volume cache resize was canceled (requested: 64Mi): its annotation was removed',
     );
     clock.pass(120_000);
     await quiet();
@@ -318,7 +318,7 @@ describe('what does not fit yet', () => {
     const { id } = await answer;
     await hasTold(2);
     expect(told()[1]).toBe(
-      `VolumeResizeCanceled: volume cache is no longer to be resized (asked: 64Mi): superseded by resize ${id}`,
+      `VolumeResizeCanceled: volume cache resize was canceled (requested: 64Mi): superseded by resize ${id}`,
     );
   });
 

@@ -60,16 +60,16 @@ describe('a kubeconfig', () => {
     writeFileSync(config, 'users: [{name: a, user: {token: hunter2}\n');
     expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
     writeFileSync(config, '{}');
-    expect(await complaint()).toBe(`kubeconfig ${config}: its context names no server`);
+    expect(await complaint()).toBe(`kubeconfig ${config}: its context has no server`);
     server.kubeconfig(config, { 'client-certificate': join(folder, 'none.pem') });
-    expect(await complaint()).toBe(`kubeconfig ${config}: what it says of server and user cannot be used (ENOENT)`);
+    expect(await complaint()).toBe(`kubeconfig ${config}: its server or user settings are invalid (ENOENT)`);
   });
 
   it('whose user is a program: it is not run', async () => {
     const program = join(folder, 'program');
     writeFileSync(program, `#!/bin/sh\ntouch ${folder}/was-run\n`);
     chmodSync(program, 0o755);
-    const refused = `kubeconfig ${config}: its user is a program to be run; give a token, a token file or a certificate`;
+    const refused = `kubeconfig ${config}: its user runs a program (exec), which is not supported; use a token, a token file or a certificate`;
     server.kubeconfig(config, { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: program } });
     expect(await complaint()).toBe(refused);
     server.kubeconfig(config, { 'auth-provider': { name: 'gcp', config: { 'cmd-path': program } } });

@@ -111,7 +111,7 @@ describe('the daemon', () => {
     writeFileSync(config, JSON.stringify(settings));
     const program = start('--config', config);
     await program.logged('metrics are served');
-    await program.logged('annotations of pods are watched');
+    await program.logged('watch of pod annotations started');
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
     const client = new RawClient(join(folder, 'shim/shim.sock'));
     open.push(() => client.close());

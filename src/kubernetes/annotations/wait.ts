@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/concurrency/index.ts';
 
-/** Resolves after so many milliseconds, or as soon as there is nothing to wait for any more. */
+/** Resolves after `ms` milliseconds, or when aborted. */
 export function wait(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) {

@@ -1,41 +1,45 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { tellNode } from './events.ts';
+import { postNodeEvent } from './events.ts';
 import { thisHost } from './host.ts';
 import { leaseStore } from './lease.ts';
 import { readNode } from './node.ts';
 import type { Options } from './options.ts';
-import type { RollOutParts } from './roll-out.ts';
+import type { RolloutContext } from './roll-out.ts';
 import { configIn, programIn, stage, unstage } from './staging.ts';
 import { apiOf, openConnection } from '../../kubernetes/client/index.ts';
 
 /**
- * The installer of one node.
- * @param config a file with the shim's configuration; undefined: nothing is said about it
- * @param say for the pod's log, a line at a time
+ * Assembles the installer of one node.
+ * @param config the configuration file for the shim; undefined: the node keeps its own
+ * @param say writes a line to the log of the pod
  */
-export function partsOf(options: Options, config: string | undefined, say: (line: string) => void): RollOutParts {
+export function contextOf(options: Options, config: string | undefined, say: (line: string) => void): RolloutContext {
   const { nodeName, namespace, label, staging, kubeletUnit, timeout } = options;
   const api = apiOf(() => openConnection(options.kubeconfig));
   const random = (): number => Math.random();
   const flags = ['--kubelet-unit', kubeletUnit, '--timeout', timeout];
   return {
-    ...{ random, say },
+    random,
+    say,
     host: thisHost({ folder: programIn(staging), kubeletUnit, say: (line) => say(`  ${line}`) }),
     turns: {
-      ...{ random, say, holder: nodeName, durationMs: options.leaseDuration },
+      random,
+      say,
+      holder: nodeName,
+      durationMs: options.leaseDuration,
       store: leaseStore(api, namespace, options.lease),
-      isWell: async (other, signal) => (await readNode(api, other, signal))?.isReady ?? true,
+      isHealthy: async (other, signal) => (await readNode(api, other, signal))?.isReady ?? true,
     },
     stage: () => stage({ from: options.program, staging, config }),
     unstage: () => unstage(staging),
     installFlags: [...flags, ...(config === undefined ? [] : ['--config', configIn(staging)])],
     uninstallFlags: flags,
     readNode: (signal) => readNode(api, nodeName, signal),
-    tell: (reason, note, signal) => tellNode(api, nodeName, reason, note, signal),
+    postEvent: (reason, note, signal) => postNodeEvent(api, nodeName, reason, note, signal),
     markReady: (isReady) => markReady(options.readyFile, isReady),
-    isAsked: (labels) => labels[label.key] === label.value,
-    waits: { ready: options.readyTimeout, again: 600_000, answer: 60_000, look: 2000 },
+    hasLabel: (labels) => labels[label.key] === label.value,
+    times: { ready: options.readyTimeout, retry: 600_000, answer: 60_000, poll: 2000 },
   };
 }
 

@@ -1,0 +1,83 @@
+import { basename, dirname } from 'node:path';
+import type { Socket } from 'node:net';
+import type { Config } from '../config/index.ts';
+import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
+import {
+  type Listener,
+  createLocalServer,
+  interceptionOf,
+  listen,
+  listenOnInherited,
+  openFrontDoor,
+  serveConnection,
+  proxyReport,
+} from '../server/index.ts';
+import type { PassedSocket } from '../systemd/index.ts';
+import type { Resizing } from './resizing.ts';
+
+export interface CriSocketOptions {
+  /** The socket, if systemd created it. */
+  readonly passed: PassedSocket | undefined;
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/** The socket on which the shim serves the CRI. */
+export interface CriSocket {
+  readonly path: string;
+  /** Number of open connections of CRI clients. */
+  readonly connections: number;
+  /** Accepts connections. Rejects if the socket cannot be opened; `failure` resolves if listening fails later. */
+  listen(): Promise<{ readonly failure: Promise<Error> }>;
+  /** Accepts no further connections. Open connections continue. */
+  closeListener(): Promise<void>;
+  /** Waits for running calls, at most `timeoutMs`. Returns how many calls were cut off. */
+  shutdown(timeoutMs: number): Promise<number>;
+}
+
+/** Creates the CRI socket with its pass-through and its intercepted calls. Does not listen yet. */
+export function createCriSocket(
+  config: Config,
+  { handlers, interceptors }: Resizing,
+  { passed, log, counters }: CriSocketOptions,
+): CriSocket {
+  const { containerRuntimeEndpoint: backendPath, logLevel, logPassedCalls } = config;
+  const local = createLocalServer(handlers, { log, counters });
+  const observer = proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
+  const debug = logLevel === 'debug' || logLevel === 'trace';
+  let listener: Listener | undefined;
+  const frontDoor = openFrontDoor({
+    serve: (client, options) => serveConnection(client, { ...options, observer }),
+    backendPath,
+    connectLocal: () => local.connect(),
+    interception: interceptionOf(interceptors, { log, counters, debug }),
+    onBackend: () => listener?.mirrorBackend(),
+  });
+  const onConnection = (client: Socket): void => frontDoor.accept(client);
+  const ownSocket = { path: config.listen, rights: { like: backendPath }, neighbours: neighboursOf(config), log };
+  return {
+    path: passed?.path ?? config.listen,
+    get connections() {
+      return frontDoor.connections;
+    },
+    async listen() {
+      listener =
+        passed === undefined
+          ? await listen({ ...ownSocket, onConnection })
+          : await listenOnInherited({ ...passed, onConnection });
+      return listener;
+    },
+    closeListener: async () => listener?.close(),
+    async shutdown(timeoutMs) {
+      const cut = await frontDoor.shutdown(timeoutMs);
+      local.close();
+      return cut;
+    },
+  };
+}
+
+/** The names of our other sockets in the folder of the CRI socket. */
+function neighboursOf({ listen: criPath, resizeListen, metricsBind }: Config): readonly string[] {
+  const others = [resizeListen, metricsBind.kind === 'unix' ? metricsBind.path : ''];
+  return others.filter((path) => path !== '' && dirname(path) === dirname(criPath)).map((path) => basename(path));
+}

@@ -1,0 +1,106 @@
+import { type Config, version } from '../config/index.ts';
+import { crashPoint } from '../core/crash-points/index.ts';
+import { loggableError } from '../grpc/index.ts';
+import { type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
+import { type Supervisor, superviseBy, takePassedSockets, takeSupervisorVariables } from '../systemd/index.ts';
+import { type CriSocket, createCriSocket } from './cri-socket.ts';
+import { useLittleMemory } from './heap.ts';
+import { type RunningMetrics, serveMetrics } from './metrics.ts';
+import { type Resizing, createResizing, noResizing } from './resizing.ts';
+import { type StopSignal, stopSignal } from './stop-signal.ts';
+
+/** The running daemon. */
+export interface Daemon {
+  /** Resolves with the first signal to stop. Rejects if the CRI socket fails. */
+  stopSignal(): Promise<StopSignal>;
+  /** Ends running calls within `--shutdown-timeout`, and closes everything. */
+  stop(signal: StopSignal): Promise<void>;
+}
+
+/** What {@link startDaemon} has assembled. */
+interface Assembly {
+  readonly config: Config;
+  readonly log: Log;
+  readonly counters: ReturnType<typeof createCounters>;
+  readonly supervisor: Supervisor;
+  readonly resizing: Resizing;
+  readonly cri: CriSocket;
+  readonly metrics: RunningMetrics;
+}
+
+/** Time to close everything after the calls have ended, in milliseconds. Reported to systemd on top of --shutdown-timeout. */
+const CLOSING_MS = 15_000;
+
+/** Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened. */
+export async function startDaemon(config: Config): Promise<Daemon> {
+  const log = createLog({ level: config.logLevel });
+  const counters = createCounters();
+  const stopped = stopSignal();
+  exitOnUncaughtException(log);
+
+  const passed = takePassedSockets(process.env, process.pid);
+  const supervisor = superviseBy(takeSupervisorVariables(process.env, process.pid), { log, counters });
+  const sockets = { passed: passed.resize, connections: () => cri.connections };
+  const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
+  const cri: CriSocket = createCriSocket(config, resizing, { passed: passed.cri, log, counters });
+  const { failure } = await cri.listen();
+  log.info(
+    {
+      version,
+      listen: cri.path,
+      passed: Object.keys(passed),
+      backend: config.containerRuntimeEndpoint,
+      intercept: config.intercept,
+    },
+    'serving',
+  );
+  crashPoint('serving');
+  const metrics = await serveMetrics(config, {
+    version,
+    counted: counters.families,
+    log,
+    readiness: () => resizing.readiness(),
+    node: () => resizing.readings(),
+    overview: () => resizing.overview(),
+    connections: () => cri.connections,
+  });
+  await resizing.begin();
+  useLittleMemory();
+  await supervisor.ready(`serving ${cri.path}`);
+
+  return {
+    async stopSignal() {
+      const signal = await Promise.race([stopped, failure]);
+      if (signal instanceof Error) throw signal;
+      return signal;
+    },
+    stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics }, signal),
+  };
+}
+
+async function stop(
+  { config, log, counters, supervisor, resizing, cri, metrics }: Assembly,
+  signal: StopSignal,
+): Promise<void> {
+  const { shutdownTimeout } = config;
+  log.info({ signal, connections: cri.connections }, 'stopping');
+  // One deadline for calls and resizes together: the systemd unit allows no more.
+  const deadline = Date.now() + shutdownTimeout;
+  await cri.closeListener();
+  await supervisor.stopping(shutdownTimeout + CLOSING_MS, 'waiting for running calls');
+  const cut = await cri.shutdown(shutdownTimeout);
+  await resizing.close(Math.max(0, deadline - Date.now()));
+  // Last, so that metrics are available during the shutdown.
+  await metrics.close();
+  if (cut > 0) log.warn({ cut, timeoutMs: shutdownTimeout }, 'calls were cut off at the shutdown timeout');
+  log.info(countersFields(counters.snapshot()), 'stopped');
+  supervisor.close();
+}
+
+/** Logs an uncaught exception and exits: the state of the process is unknown after it. */
+function exitOnUncaughtException(log: Log): void {
+  process.on('uncaughtException', (error) => {
+    log.error(loggableError(error), 'uncaught exception');
+    process.exit(1);
+  });
+}

@@ -1,0 +1,92 @@
+import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
+import type { Config } from '../config/index.ts';
+import { systemClock } from '../core/concurrency/index.ts';
+import { KubeletFiles } from '../kubelet/index.ts';
+import type { Counters, Log } from '../observe/index.ts';
+import {
+  Journal,
+  PodJournal,
+  RecentResizes,
+  type ResizeContext,
+  type ResizeStore,
+  createResizeContext,
+  describePod,
+  resizePod,
+} from '../resize/index.ts';
+import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
+import { Registry } from '../sandbox/index.ts';
+import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
+import { type PodResizes, createPodResizes } from './pod-resizes.ts';
+
+/** The state and the clients that resizes need, assembled from the settings. */
+export interface ResizeCore {
+  readonly backend: Backend;
+  readonly backendDriver: BackendCgroupDriver;
+  readonly registry: Registry;
+  readonly volumes: MemoryVolumes;
+  /** The files of kubelet; undefined with `--foresight=false`. */
+  readonly kubelet: KubeletFiles | undefined;
+  readonly context: ResizeContext;
+  readonly podResizes: PodResizes;
+  closeJournal(): Promise<void>;
+}
+
+export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
+  const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
+  const registry = new Registry(backend, log);
+  const volumes = new MemoryVolumes(placeOfVolumes(config));
+  const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
+  const journal = new PodJournal(opened);
+  const backendDriver = new BackendCgroupDriver(backend);
+  const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
+  const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
+  const { kubeletRoot, reclaimTimeout } = config;
+  const kubelet = config.foresight
+    ? new KubeletFiles({ kubeletRoot, clock: systemClock, log, counters, onChange: () => context.decreaseHelp.look() })
+    : undefined;
+  const context = createResizeContext({
+    registry,
+    backend,
+    journal,
+    tree,
+    volumes,
+    reclaimTimeout,
+    log,
+    counters,
+    // The page shows recent resizes. Without --metrics-bind there is no page.
+    ...(config.metricsBind.kind !== 'none' && { recent: new RecentResizes() }),
+    ...(kubelet && { kubelet }),
+  });
+  const podResizes = createPodResizes({
+    registry,
+    backend,
+    store: storeIn(journal),
+    log,
+    counters,
+    resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
+    describePod: (sandboxId) => describePod(context, sandboxId),
+  });
+  const closeJournal = async (): Promise<void> => (await opened).close();
+  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, closeJournal };
+}
+
+const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>
+  mountsOfPid === undefined ? { kubeletRoot } : { kubeletRoot, throughPid: mountsOfPid };
+
+/**
+ * Returns the cgroup driver for cgroups that are named like systemd units: systemd, unless the setting or the backend says cgroupfs.
+ * Old backends do not report their driver, but these names come from them.
+ */
+async function cgroupDriver(config: Config, ofBackend: BackendCgroupDriver): Promise<CgroupDriverName> {
+  if (config.cgroupDriver !== 'auto') return config.cgroupDriver;
+  return (await ofBackend.name()) === 'CGROUPFS' ? 'cgroupfs' : 'systemd';
+}
+
+/** Stores deferred requests in the journal records of their pods. */
+const storeIn = (journal: PodJournal): ResizeStore => ({
+  persist: (podUid, records) => journal.setResizes(podUid, records),
+  async restore() {
+    await journal.restored();
+    return [...journal.resizes()].map(([podUid, records]) => ({ podUid, records }));
+  },
+});

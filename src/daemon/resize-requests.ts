@@ -1,0 +1,85 @@
+import type { Config } from '../config/index.ts';
+import { messageOf } from '../core/errors/index.ts';
+import type { KubernetesWatch } from '../kubernetes/annotations/index.ts';
+import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
+import type { ResizeContext } from '../resize/index.ts';
+import type { PassedSocket } from '../systemd/index.ts';
+import { watchKubernetes } from './annotations.ts';
+import type { PodResizes } from './pod-resizes.ts';
+import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
+
+export interface ResizeRequestsOptions {
+  readonly config: Config;
+  readonly context: ResizeContext;
+  readonly podResizes: PodResizes;
+  readonly readiness: () => Promise<ReadinessReport>;
+  /** The socket of the resize API, if systemd created it. */
+  readonly passed: PassedSocket | undefined;
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/** The sources of pod resizes besides the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
+export class ResizeRequests {
+  readonly #options: ResizeRequestsOptions;
+  #api: RunningResizeApi | undefined;
+  #kubernetes: KubernetesWatch | undefined;
+  #restored: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: ResizeRequestsOptions) {
+    this.#options = options;
+  }
+
+  /** The readiness of the watch in Kubernetes, if there is one. Optional, because the shim resizes also without the API server. */
+  optionalChecks(): readonly ReadinessCheck[] {
+    return this.#kubernetes === undefined ? [] : [{ ...this.#kubernetes.check(), isOptional: true }];
+  }
+
+  /** Serves the resize API if it is configured. Never rejects. */
+  async serveApi(): Promise<void> {
+    const { config, passed } = this.#options;
+    if (config.resizeListen === '' && passed === undefined) return;
+    try {
+      this.#api = await startResizeApi(config, this.#options);
+      void this.#api.failure.then((error) => this.#apiFailed(error));
+    } catch (error) {
+      this.#apiFailed(error);
+    }
+  }
+
+  /** Restores deferred requests and watches Kubernetes. Call it when the pods are known; repeated calls do nothing. */
+  restore(): void {
+    this.#restored ??= this.#restore();
+  }
+
+  /** Closes the watch in Kubernetes, also one that is about to start. */
+  closeWatch(): void {
+    this.#isClosed = true;
+    void this.#restored?.then(() => this.#kubernetes?.close());
+  }
+
+  /** Waits for running resizes and calls of the API, at most `graceMs`. */
+  async close(graceMs: number): Promise<void> {
+    const deadline = Date.now() + graceMs;
+    await this.#options.podResizes.close(graceMs);
+    await this.#api?.close(Math.max(0, deadline - Date.now()));
+  }
+
+  async #restore(): Promise<void> {
+    const { config, context, podResizes, log } = this.#options;
+    if (this.#api === undefined && config.kubeconfig === '') return;
+    await podResizes.restore();
+    if (config.kubeconfig === '' || this.#isClosed) return;
+    try {
+      this.#kubernetes = await watchKubernetes(config, { context, podResizes, log });
+    } catch (error) {
+      log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
+    }
+  }
+
+  #apiFailed(error: unknown): void {
+    const { config, passed, log } = this.#options;
+    log.error({ listen: passed?.path ?? config.resizeListen, error: messageOf(error) }, 'resize API is not served');
+  }
+}
