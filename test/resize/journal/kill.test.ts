@@ -196,7 +196,11 @@ describe('a user who may not', () => {
     await writer.ended;
     expect(failure(writer.lines)).toMatchObject(
       isRoot
-        ? { message: expect.stringMatching(/the state folder belongs to user 65534, not to ours/) as unknown }
+        ? {
+            message: expect.stringMatching(
+              /the state folder is owned by user 65534: expected the shim's user/,
+            ) as unknown,
+          }
         : { context: { errno: 'EACCES' } },
     );
     expect(readdirSync(folder)).toEqual([]);
