@@ -54,8 +54,8 @@ export class CheckpointFile {
       const { ino, dev, size, mtimeNs, ctimeNs } = stat;
       const seen = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
       if (seen === this.#seen) return { kind: 'unchanged' };
-      if (!stat.isFile()) throw new Error('it is no file');
-      if (size > LARGEST) throw new Error(`it has ${size} bytes`);
+      if (!stat.isFile()) throw new Error('it is not a regular file');
+      if (size > LARGEST) throw new Error(`it has ${size} bytes, more than the maximum of ${LARGEST}`);
       const isYoung = BigInt(Date.now()) * 1_000_000n - ctimeNs < YOUNG_NS;
       const content = readFileSync(descriptor);
       this.#seen = isYoung ? undefined : seen;

@@ -39,12 +39,12 @@ export type ReadCheckpoint =
 export function readCheckpoint(text: string): ReadCheckpoint {
   try {
     const file = asObject(JSON.parse(text));
-    if (typeof file?.['data'] !== 'string') return unreadable('it has no text named "data"');
+    if (typeof file?.['data'] !== 'string') return unreadable('it has no string "data"');
     const data = asObject(JSON.parse(file['data']));
-    if (data === undefined) return unreadable('its "data" is no JSON object');
+    if (data === undefined) return unreadable('its "data" is not a JSON object');
     // Without pods there are no entries.
     const entries = data['entries'] === undefined ? {} : asObject(data['entries']);
-    if (entries === undefined) return unreadable('its "entries" are no JSON object');
+    if (entries === undefined) return unreadable('its "entries" is not a JSON object');
     return { kind: 'read', ...new Reading().podsOf(entries) };
   } catch (error) {
     // The parser's words quote what it has read, which may be anything, and as long.

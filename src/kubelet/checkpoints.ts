@@ -150,13 +150,13 @@ export class KubeletFiles implements KubeletState {
     one.pods = read.kind === 'read' ? read.pods : new Map();
     const fault = faultOf(read);
     if (fault === undefined) {
-      if (one.isFaulty) log.info({ file: one.name }, 'what kubelet has written is understood again');
+      if (one.isFaulty) log.info({ file: one.name }, 'kubelet checkpoint readable again');
       one.isFaulty = false;
       return;
     }
     counters.foresight('unreadable');
     // Once: it is read again whenever kubelet replaces it.
-    if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'what kubelet has written is not understood');
+    if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'kubelet checkpoint not understood');
     one.isFaulty = true;
   }
 
@@ -166,7 +166,7 @@ export class KubeletFiles implements KubeletState {
     counters.foresight('unreadable');
     log.warn(
       { folder: kubeletRoot, error: messageOf(error) },
-      'kubelet’s folder is not watched: its files are read at calls alone',
+      'kubelet folder not watched; its checkpoints are read at CRI calls only',
     );
   }
 }
@@ -178,8 +178,8 @@ function faultOf(
     case 'absent':
       return undefined;
     case 'unreadable':
-      return read.why ?? 'it cannot be read';
+      return read.why ?? 'unreadable';
     case 'read':
-      return read.strange === 0 ? undefined : `${read.strange} values of another shape than is known`;
+      return read.strange === 0 ? undefined : `${read.strange} values of an unknown shape`;
   }
 }

@@ -69,13 +69,13 @@ describe('what is not understood', () => {
     ['nothing', '', /JSON/],
     ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60), /JSON/],
     ['no JSON', '\u0000\u0001\u0002', /JSON/],
-    ['another JSON', '[1, 2]', /^it has no text named "data"$/],
-    ['nothing at all', 'null', /^it has no text named "data"$/],
-    ['no data', '{"checksum":1}', /^it has no text named "data"$/],
-    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no text named "data"$/],
+    ['another JSON', '[1, 2]', /^it has no string "data"$/],
+    ['nothing at all', 'null', /^it has no string "data"$/],
+    ['no data', '{"checksum":1}', /^it has no string "data"$/],
+    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no string "data"$/],
     ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
-    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" are no JSON object$/],
-    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is no JSON object$/],
+    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" is not a JSON object$/],
+    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is not a JSON object$/],
   ])('%s', (_what, text, why) => {
     expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
   });

@@ -70,7 +70,7 @@ export class DecreaseJob {
     } catch (error) {
       // It has ended, and kubelet finds out by itself. Else what kubelet writes next begins it anew.
       if (!isCgroupVanished(error) && !this.#ended.signal.aborted)
-        log.warn({ uid: this.uid, error: messageOf(error) }, 'a decrease that kubelet has admitted is not helped');
+        log.warn({ uid: this.uid, error: messageOf(error) }, 'reclaim for a pending kubelet memory decrease failed');
     }
   }
 
@@ -110,7 +110,7 @@ export class DecreaseJob {
       return wait > 0 ? wait : this.#tryAgain(effort);
     }
     if (judged.every(({ verdict }) => verdict.kind === 'fits')) {
-      this.#inProgress(effort, 'what is in use is under the limit: kubelet is waited for');
+      this.#inProgress(effort, 'memory usage is below the new limit: waiting for kubelet to apply it');
       return LOOK_MS;
     }
     if (wait > 0) return wait;
@@ -123,7 +123,7 @@ export class DecreaseJob {
       return this.#tryAgain(effort);
     }
     this.#tryAgain(effort);
-    this.#inProgress(effort, 'what is in use was brought under the limit: kubelet is waited for');
+    this.#inProgress(effort, 'memory was reclaimed below the new limit: waiting for kubelet to apply it');
     return LOOK_MS;
   }
 
@@ -131,7 +131,7 @@ export class DecreaseJob {
   async #reclaim(effort: Effort, { cgroup, to, text, verdict }: Judged): Promise<ReclaimEnd> {
     if (verdict.kind !== 'reclaim') return 'done';
     const { tree, counters, log } = this.parts;
-    this.#inProgress(effort, `${text}: what is in use is being brought under ${to} bytes`);
+    this.#inProgress(effort, `${text}: reclaiming memory to bring usage below ${to} bytes`);
     const ahead = new ReclaimAhead(tree, cgroup, verdict.goal);
     const { signal } = this.#ended;
     const before = effort.reclaimed;
@@ -187,20 +187,21 @@ export class DecreaseJob {
     if (effort.told.has(reason) || this.report === undefined) return;
     effort.told.add(reason);
     this.parts.counters.foresight('deferred');
-    this.parts.log.warn({ uid: this.uid, reason, error: message }, 'a decrease that kubelet has admitted waits');
+    this.parts.log.warn({ uid: this.uid, reason, error: message }, 'memory decrease admitted by kubelet deferred');
     for (const listener of this.listeners) listener(this.uid, this.report);
   }
 
   #giveUp(effort: Effort): number | undefined {
     effort.isOver = true;
     if (!effort.isStuck) return Infinity;
-    const why = this.report?.state === 'Deferred' ? this.report.message : 'use has climbed again and again';
+    const why =
+      this.report?.state === 'Deferred' ? this.report.message : 'memory usage kept rising again after reclaim';
     const reason = this.report?.reason ?? Reason.RECLAIM_TIMEOUT;
     this.#tell(effort, 'Deferred', reason, `given up after ${HELP_MS / 60_000} minutes: ${why}`);
     this.parts.counters.foresight('given_up');
     this.parts.log.warn(
       { uid: this.uid, reclaimed: effort.reclaimed },
-      'a decrease that kubelet has admitted is given up',
+      'reclaim for memory decrease admitted by kubelet given up',
     );
     return Infinity;
   }
@@ -208,10 +209,7 @@ export class DecreaseJob {
   #unstuck({ since, reclaimed }: Effort): void {
     const ms = this.parts.clock.now() - since;
     this.parts.counters.foresight('unstuck');
-    this.parts.log.info(
-      { uid: this.uid, ms, reclaimed },
-      'kubelet has carried out a decrease that more was in use than',
-    );
+    this.parts.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
   }
 
   #tell(effort: Effort, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
@@ -234,12 +232,12 @@ export class DecreaseJob {
 type ReclaimEnd = 'done' | 'interrupted' | 'stalled' | 'none';
 
 const cannot = ({ text, from, to, use }: Judged): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, and ${use.unreclaimable} bytes are in use that cannot be ` +
-  `reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in all): that has to be ` +
-  `under ${to - marginOf(to)}`;
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.unreclaimable} bytes are in use that cannot ` +
+  `be reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}; memory.current ${use.current}): expected less than ` +
+  `${to - marginOf(to)}`;
 
 const doesNot = ({ text, from, to, use }: Judged, end: 'stalled' | 'none'): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, and ${use.current} bytes are in use: ` +
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.current} bytes are in use: ` +
   (end === 'none'
-    ? 'this kernel has no memory.reclaim (5.19 and later)'
-    : `the ${use.current - use.unreclaimable} of them that may be reclaimed do not come free`);
+    ? 'this kernel has no memory.reclaim (expected Linux 5.19 or later)'
+    : `reclaim frees no more of the ${use.current - use.unreclaimable} reclaimable bytes`);

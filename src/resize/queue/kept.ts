@@ -42,7 +42,7 @@ export class KeptOfPods {
   }
 
   #setAside(podUid: string, record: unknown, fault: string): void {
-    this.#log.warn({ uid: podUid, error: fault }, 'what is kept of a resize cannot be read; it is left as it is');
+    this.#log.warn({ uid: podUid, error: fault }, 'stored resize record unreadable; left unchanged');
     this.#unread.set(podUid, [...(this.#unread.get(podUid) ?? []), record as ResizeRecord]);
   }
 

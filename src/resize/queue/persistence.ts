@@ -41,7 +41,7 @@ export class RecordKeeper {
     try {
       await this.save(podUid);
     } catch (error) {
-      this.#log.error({ uid: podUid, error: messageOf(error) }, 'the resizes of a pod could not be kept; trying again');
+      this.#log.error({ uid: podUid, error: messageOf(error) }, 'storing resize records of a pod failed; will retry');
       this.#stopRetry(podUid);
       this.#retries.set(
         podUid,

@@ -82,7 +82,7 @@ export function readRecord(record: unknown, podUid: string): KnownRecord | strin
   const parsed = schema.safeParse(record, { error: inEnglish });
   if (!parsed.success) return z.prettifyError(parsed.error);
   const { uid } = parsed.data.pod;
-  return uid === podUid ? parsed.data : `pod.uid: ${uid} is not that of the pod it was kept for`;
+  return uid === podUid ? parsed.data : `pod.uid: ${uid} does not match the pod that the record is stored for`;
 }
 
 export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Resize): DeferredRecord {

@@ -96,7 +96,7 @@ export class Resizes {
     const resize = this.#book.get(id);
     if (resize !== undefined) return resize;
     const asked = id.slice(0, 64);
-    const message = `no resize with id ${JSON.stringify(asked)} is kept`;
+    const message = `no resize with id ${JSON.stringify(asked)}: it is unknown or no longer stored`;
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_RESIZE, message, { asked });
   }
 
@@ -312,7 +312,7 @@ export class Resizes {
   /** What does not fit yet is Deferred, whoever asks; of a caller who does not wait for it that is the end. */
   #notDeferred(live: Live, { reason, message }: { readonly reason: string; readonly message: string }): void {
     this.#enter(live, 'Deferred', { reason, message });
-    this.#enter(live, 'Canceled', { reason, message: `${message}; it was not to be tried again (defer)` });
+    this.#enter(live, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
   }
 
   /** A newer resize that is carried out or deferred takes the place of those that wait. One that is refused does not. */
@@ -342,9 +342,9 @@ export class Resizes {
     live.attempt = this.#try(live, this.#parts.clock.now() + timeoutMs).then((failure) => {
       const { state, reason, tries } = live.resize;
       const fields = { resize: id, pod: pod.sandboxId, state, reason, tries };
-      this.#parts.log.info(fields, 'a deferred resize was tried again');
+      this.#parts.log.info(fields, 'deferred resize retried');
       if (reason === Reason.INTERNAL) {
-        this.#parts.log.error({ ...fields, ...tracesOf(failure) }, 'a resize has failed by a fault of the shim');
+        this.#parts.log.error({ ...fields, ...tracesOf(failure) }, 'resize failed because of an internal error');
       }
     });
   }
@@ -377,7 +377,7 @@ export class Resizes {
     const live = this.#add({ id, pod, asked, defer: true, timeoutMs, createdAt });
     this.#deferFor(live, {
       reason: 'RESTARTED',
-      message: 'kept over a restart of the shim, and about to be tried again',
+      message: 'restored after a restart of the shim; a retry is scheduled',
     });
   }
 
@@ -388,15 +388,15 @@ export class Resizes {
 
 const noReason = { reason: undefined, message: undefined };
 const cancelled = { reason: 'CANCELLED' satisfies CancelReason, message: 'cancelled by a caller' };
-const podGone = { reason: 'POD_GONE' satisfies CancelReason, message: 'the pod has gone' };
+const podGone = { reason: 'POD_GONE' satisfies CancelReason, message: 'the pod is gone' };
 const superseded = (newer: string) => ({
   reason: 'SUPERSEDED' satisfies CancelReason,
   message: `superseded by resize ${newer}`,
 });
 
 function tooMany(most: number): ShimError {
-  const message = `${most} resizes are under way or deferred, and no more are kept at a time`;
+  const message = `${most} resizes are in progress or deferred, which is the maximum: retry once some of them have ended`;
   return new ShimError(Code.RESOURCE_EXHAUSTED, Reason.TOO_MANY_RESIZES, message, { found: String(most) });
 }
 
-const stopping = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.STOPPING, 'the shim is being stopped');
+const stopping = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.STOPPING, 'the shim is stopping');

@@ -68,7 +68,7 @@ function tooSlow(capacity: number): ShimError {
   return new ShimError(
     Code.RESOURCE_EXHAUSTED,
     Reason.WATCHER_TOO_SLOW,
-    `the watcher has not read for more than ${capacity} events; watch anew, which begins with the present states`,
+    `the watcher left more than ${capacity} events unread: watch again, which starts with the current states`,
     { found: String(capacity) },
   );
 }

@@ -16,7 +16,7 @@ export class ResizeWatchers {
   /** Begins with the state of each of `present`. Throws TOO_MANY_WATCHERS. */
   add(sandboxId: string | undefined, present: readonly Resize[]): ResizeWatch {
     if (this.#watches.size >= this.#most) {
-      const message = `${this.#most} watch already, and no more are served at a time`;
+      const message = `there are ${this.#most} watchers already, which is the maximum: retry once some of them have ended`;
       throw new ShimError(Code.RESOURCE_EXHAUSTED, Reason.TOO_MANY_WATCHERS, message, { found: String(this.#most) });
     }
     const capacity = this.#unreadEvents + present.length;

@@ -89,14 +89,14 @@ function theOnly(pods: readonly PodDescription[], ref: PodRef): PodIdentity {
   const [pod, ...more] = pods;
   const asked = textOf(ref);
   if (pod === undefined) {
-    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod of this node has ${ref.by} ${asked}`, { asked });
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod on this node has ${ref.by} ${asked}`, { asked });
   }
   if (more.length === 0) return identityOf(pod);
   const found = pods.map(({ sandboxId }) => sandboxId).slice(0, 4);
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.AMBIGUOUS_POD,
-    `${ref.by} ${asked} is that of ${pods.length} sandboxes: ${found.join(', ')}`,
+    `${ref.by} ${asked} matches ${pods.length} sandboxes: ${found.join(', ')}`,
     { asked, found: found.join(', ') },
   );
 }
@@ -127,7 +127,7 @@ function assertRef(ref: PodRef): void {
     throw new ShimError(
       Code.INVALID_ARGUMENT,
       Reason.INVALID_VALUE,
-      `${field}: ${JSON.stringify(asked)}: want 1 to 253 letters, digits, "-", "_" and "."`,
+      `${field}: ${JSON.stringify(asked)}: expected 1 to 253 letters, digits, "-", "_" and "."`,
       { field, asked },
     );
   }

@@ -35,7 +35,7 @@ export function meetVolumes(
   for (const { name, from, to } of context.policies.meet(pod.sandboxId, volumes, podLimit)) {
     context.outcomes.allocate(pod.sandboxId, new Map([[name, to]]));
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
-    context.log.info(fields, 'volume was remounted by somebody else: its size is taken over');
+    context.log.info(fields, 'volume remounted by another program; its new size is kept');
   }
 }
 
@@ -56,7 +56,7 @@ export function remountsEnded(
     );
     context.policies.left(pod.sandboxId, ours);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not looked at after a resize');
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'reading volumes after a resize failed');
   }
 }
 
@@ -69,10 +69,7 @@ export async function keepVolumes(
   try {
     await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
   } catch (error) {
-    context.log.warn(
-      { pod: pod.sandboxId, error: messageOf(error) },
-      'the journal does not know how volumes are sized',
-    );
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume policies not journalled');
   }
 }
 

@@ -56,7 +56,7 @@ describe('page cache is in the way', () => {
     expect(node.help.reportOf('a')).toMatchObject({
       state: 'Deferred',
       reason: 'RECLAIM_TIMEOUT',
-      message: 'given up after 10 minutes: use has climbed again and again',
+      message: 'given up after 10 minutes: memory usage kept rising again after reclaim',
     });
     // What kubelet admits next is another matter.
     memory.cache = 30 * MI;
@@ -100,7 +100,7 @@ describe('page cache is in the way', () => {
     node.admit('a', 64);
     await node.pass(20_000);
     expect(node.help.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
-    expect(node.help.reportOf('a')?.message).toContain('do not come free');
+    expect(node.help.reportOf('a')?.message).toContain('reclaim frees no more of the');
     memory.stuck = 0;
     memory.cache = 90 * MI;
     await node.pass(40_000);
@@ -116,8 +116,8 @@ describe('nothing to reclaim', () => {
     await node.pass(30_000);
     expect(memory.asked).toEqual([]);
     const message =
-      `container a: kubelet is to lower memory.max from ${192 * MI} to ${64 * MI}, and ${60 * MI} bytes are in use that ` +
-      `cannot be reclaimed (anon ${60 * MI}, shmem 0, unevictable 0, of ${100 * MI} in all): that has to be under ${56 * MI}`;
+      `container a: kubelet is to lower memory.max from ${192 * MI} to ${64 * MI}, but ${60 * MI} bytes are in use that ` +
+      `cannot be reclaimed (anon ${60 * MI}, shmem 0, unevictable 0; memory.current ${100 * MI}): expected less than ${56 * MI}`;
     expect(node.help.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE', message });
     expect(node.deferred).toMatchObject([['a', { message }]]);
     memory.anon = 30 * MI;

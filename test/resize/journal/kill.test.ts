@@ -39,6 +39,8 @@ beforeAll(async () => {
       format: 'esm',
       target: 'node20',
       define: { __CRASH_POINTS__: String(crashing) },
+      // The bundle has CommonJS packages, which require node's own modules.
+      banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
       logLevel: 'error',
     });
   }

@@ -87,7 +87,7 @@ describe('a resize', () => {
     expect(resizes.get(id)).toMatchObject({
       state: 'Canceled',
       reason: 'MEMORY_NOT_RECLAIMABLE',
-      message: 'app: 100 in use; it was not to be tried again (defer)',
+      message: 'app: 100 in use; the request does not allow a retry (defer)',
       nextTryAt: undefined,
     });
     const events: ResizeEvent['what'][] = [];
