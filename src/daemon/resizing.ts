@@ -95,7 +95,13 @@ export function createResizing(
   // Where nobody can look at them, resizes are not kept.
   const kept = config.metricsBind.kind === 'none' ? {} : { recent: new RecentResizes() };
   const kubelet = config.foresight
-    ? new KubeletFiles({ kubeletRoot, clock: systemClock, log, counters, onChange: () => context.decreaseHelp.look() })
+    ? new KubeletFiles({
+        kubeletRoot,
+        clock: systemClock,
+        log,
+        counters,
+        onChange: () => context.decreaseReclaimer.check(),
+      })
     : undefined;
   const context = createResizeContext({
     ...{ registry, backend, journal, tree, volumes, reclaimTimeout, log, counters },
@@ -169,7 +175,7 @@ export function createResizing(
     async close(graceMs) {
       isClosed = true;
       kubelet?.close();
-      context.decreaseHelp.close();
+      context.decreaseReclaimer.close();
       recovery.close();
       // At once, and when it is only about to begin then.
       void takenUp?.then(() => kubernetes?.close());

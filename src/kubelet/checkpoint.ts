@@ -10,7 +10,7 @@ export interface Checkpoint {
   /** By pod uid. */
   readonly pods: ReadonlyMap<string, PodEntry>;
   /** Entries, and values in them, of another shape than is known. They are left out. */
-  readonly strange: number;
+  readonly unrecognized: number;
 }
 
 /** What one pod has. Only what is understood of it. */
@@ -20,7 +20,7 @@ export interface PodEntry {
   /** Of the pod itself, where its limits are its own (pod-level resources). */
   readonly pod: EntryLimits | undefined;
   /** Whether all of it was understood: what its limits come to is known only then. */
-  readonly isWhole: boolean;
+  readonly isComplete: boolean;
 }
 
 /** Limits; absent: none. */
@@ -56,7 +56,7 @@ const unreadable = (why: string): ReadCheckpoint => ({ kind: 'unreadable', why }
 
 /** One file being read. The same few amounts come again and again: each is parsed once. */
 class Reading {
-  #strange = 0;
+  #unrecognized = 0;
   readonly #sizes = new Map<string, Bytes | undefined>();
   readonly #millis = new Map<string, number | undefined>();
 
@@ -66,16 +66,16 @@ class Reading {
       const entry = this.#entryOf(value);
       if (entry !== undefined) pods.set(uid, entry);
     }
-    return { pods, strange: this.#strange };
+    return { pods, unrecognized: this.#unrecognized };
   }
 
   #entryOf(value: unknown): PodEntry | undefined {
     const entry = asObject(value);
     if (entry === undefined) {
-      this.#strange += 1;
+      this.#unrecognized += 1;
       return undefined;
     }
-    const before = this.#strange;
+    const before = this.#unrecognized;
     const containers = new Map<string, EntryLimits>();
     for (const [name, resources] of Object.entries(this.#optional(entry['ContainerResources']) ?? {})) {
       const limits = this.#limitsOf(resources);
@@ -83,23 +83,23 @@ class Reading {
     }
     const level = entry['PodLevelResources'];
     const pod = level === undefined || level === null ? undefined : this.#limitsOf(level);
-    return { containers, pod, isWhole: this.#strange === before };
+    return { containers, pod, isComplete: this.#unrecognized === before };
   }
 
   /** Undefined: of a container whose limits are not understood nothing is known. */
   #limitsOf(value: unknown): EntryLimits | undefined {
     const resources = asObject(value);
     if (resources === undefined) {
-      this.#strange += 1;
+      this.#unrecognized += 1;
       return undefined;
     }
-    const before = this.#strange;
+    const before = this.#unrecognized;
     const limits = this.#optional(resources['limits']) ?? {};
-    if (this.#strange !== before) return undefined;
+    if (this.#unrecognized !== before) return undefined;
     const memory = this.#amount(limits['memory'], this.#sizes, parseQuantity);
     const milliCpu = this.#amount(limits['cpu'], this.#millis, parseMilli);
-    if (memory === 'strange' || milliCpu === 'strange') {
-      this.#strange += 1;
+    if (memory === 'unrecognized' || milliCpu === 'unrecognized') {
+      this.#unrecognized += 1;
       return undefined;
     }
     return {
@@ -114,18 +114,18 @@ class Reading {
     value: unknown,
     known: Map<string, Amount | undefined>,
     parse: (text: string) => Amount | undefined,
-  ): Amount | undefined | 'strange' {
+  ): Amount | undefined | 'unrecognized' {
     if (value === undefined || value === null) return undefined;
-    if (typeof value !== 'string' && typeof value !== 'number') return 'strange';
+    if (typeof value !== 'string' && typeof value !== 'number') return 'unrecognized';
     const text = String(value);
     if (!known.has(text)) known.set(text, parse(text));
-    return known.get(text) ?? 'strange';
+    return known.get(text) ?? 'unrecognized';
   }
 
   #optional(value: unknown): JsonObject | undefined {
     if (value === undefined || value === null) return undefined;
     const object = asObject(value);
-    if (object === undefined) this.#strange += 1;
+    if (object === undefined) this.#unrecognized += 1;
     return object;
   }
 }

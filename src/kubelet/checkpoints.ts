@@ -180,6 +180,6 @@ function faultOf(
     case 'unreadable':
       return read.why ?? 'unreadable';
     case 'read':
-      return read.strange === 0 ? undefined : `${read.strange} values of an unknown shape`;
+      return read.unrecognized === 0 ? undefined : `${read.unrecognized} values of an unknown shape`;
   }
 }

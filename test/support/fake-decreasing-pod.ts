@@ -2,7 +2,7 @@ import type { MemoryUse } from '../../src/cgroups/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
-import { DecreaseHelp } from '../../src/resize/foresight/decreases.ts';
+import { DecreaseReclaimer } from '../../src/resize/foresight/decrease-reclaimer.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 import { FakeMemory } from './fake-memory.ts';
 import { MI } from './resize/pods.ts';
@@ -19,7 +19,7 @@ export class PaperNode {
   readonly limits = new Map<string, number>();
   readonly busy = new Set<string>();
   readonly deferred: [string, DecreaseReport][] = [];
-  readonly help: DecreaseHelp;
+  readonly help: DecreaseReclaimer;
   #idle = new Map<string, () => void>();
 
   constructor() {
@@ -28,7 +28,7 @@ export class PaperNode {
       if (memory === undefined) throw new Error(`no cgroup ${cgroup}`);
       return memory;
     };
-    this.help = new DecreaseHelp({
+    this.help = new DecreaseReclaimer({
       tree: {
         readMemoryUse: (cgroup): Promise<MemoryUse> => memoryOf(cgroup).readMemoryUse(),
         readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
@@ -66,7 +66,7 @@ export class PaperNode {
   /** kubelet admits a limit for it, in mebibytes. */
   admit(uid: string, limit: number): void {
     this.admitted.set(uid, { [uid]: limit });
-    this.help.look();
+    this.help.check();
   }
 
   /** kubelet lowers the limit, if its rule allows. */

@@ -3,9 +3,9 @@ import { Code, Reason, ShimError, tracesOf } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import { type AskedPod, type MemoryRequests, readAsked } from './request.ts';
 import { retryDelay } from './backoff.ts';
-import { type Live, ResizeBook } from './book.ts';
-import { RecordKeeper } from './persistence.ts';
-import { KeptOfPods } from './kept.ts';
+import { type Live, ResizeBook } from './resize-table.ts';
+import { RecordKeeper } from './record-writer.ts';
+import { KeptOfPods } from './stored-values.ts';
 import { type DeferredRecord, type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
 import { type CancelReason, type RequestsAround, type Resize, type ResizeCounts, hasEnded } from './resize.ts';
 import type { ResizeWatch } from './watch.ts';
@@ -116,7 +116,7 @@ export class Resizes {
   }
 
   /** Keeps that the pod's annotations have asked for this, for {@link annotationsOf} of this shim and the next. Never rejects. */
-  async keepAnnotations(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<void> {
+  async storeAnnotations(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<void> {
     this.#kept.annotations.add(pod, volumes);
     await this.#keeper.update(pod.uid);
   }

@@ -5,8 +5,8 @@ import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { KubeletWants, LiveLimits, PodView } from './pod-view.ts';
-import { type DecreaseHelp, type PodForeseen, foreseenOf } from '../foresight/index.ts';
-import { type VolumePolicies, meetVolumes } from '../volumes/index.ts';
+import { type DecreaseReclaimer, type PendingPodLimits, pendingResizeOf } from '../foresight/index.ts';
+import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import { NO_CPU_LIMIT, type Registry, containerCgroup, podCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
@@ -25,9 +25,9 @@ export interface DescribePodParts {
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
   /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
-  readonly decreaseHelp: DecreaseHelp;
+  readonly decreaseReclaimer: DecreaseReclaimer;
   /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
   readonly log: Log;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
@@ -54,14 +54,14 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
 }
 
 async function wantsOf(
-  context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseHelp' | 'foreseen'>,
+  context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
   pod: PodDescription,
 ): Promise<KubeletWants | undefined> {
   context.kubelet.refresh();
   // Mostly there is no such record, and nothing more to read for it.
   if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
-  const foreseen = foreseenOf(context, pod, await readPod(context.tree, pod, []));
-  return foreseen && { values: foreseen, decrease: context.decreaseHelp.reportOf(pod.metadata.uid) };
+  const pending = pendingResizeOf(context, pod, await readPod(context.tree, pod, []));
+  return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 
 async function containersOf(
@@ -109,7 +109,7 @@ function volumesOf(
 ): PodView['volumes'] {
   const volumes = readVolumes(context.volumes, pod);
   // So that what somebody else has made of them is told as it will be taken.
-  meetVolumes(context, pod, volumes, podLimit);
+  observeVolumes(context, pod, volumes, podLimit);
   return volumes.map(({ name, size }) => {
     const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
     return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };

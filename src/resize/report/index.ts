@@ -1,6 +1,6 @@
 export { describePod } from './describe-pod.ts';
 export { overviewOf } from './overview.ts';
-export type { Overview, PodAtAGlance } from './overview.ts';
+export type { Overview, PodSummary } from './overview.ts';
 export { podDirectory } from './pod-directory.ts';
 export type { PodDirectory, PodRef } from './pod-directory.ts';
 export { podInfo } from './pod-info.ts';

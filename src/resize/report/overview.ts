@@ -6,12 +6,12 @@ import type { PodIdentity } from '../../sandbox/index.ts';
 
 /** The node at a glance. */
 export interface Overview {
-  readonly pods: readonly PodAtAGlance[];
+  readonly pods: readonly PodSummary[];
   /** The last resizes, the newest first. */
   readonly recent: readonly RecentResize[];
 }
 
-export interface PodAtAGlance {
+export interface PodSummary {
   readonly pod: PodIdentity;
   /** Or why it cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
@@ -19,7 +19,7 @@ export interface PodAtAGlance {
 
 /** Rejects with BACKEND_UNAVAILABLE. One pod that cannot be read (it may be ending) does not hide the others. */
 export async function overviewOf(context: { readonly recent?: RecentResizes }, pods: PodDirectory): Promise<Overview> {
-  const seen: PodAtAGlance[] = [];
+  const seen: PodSummary[] = [];
   for (const pod of await pods.list()) {
     try {
       seen.push({ pod, view: await pods.describe(pod.sandboxId) });

@@ -3,7 +3,7 @@ import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
 import { type DescribePodParts, describePod } from './describe-pod.ts';
 import type { LiveLimits, PodView } from './pod-view.ts';
-import { excessOf } from '../volumes/index.ts';
+import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import { type KnownLimits, type KnownValues, policyText } from '../model/index.ts';
 import type { Registry } from '../../sandbox/index.ts';
@@ -150,7 +150,7 @@ function volumesOf(
       const wish = desired.volumes?.get(name);
       const now = mounted.get(name);
       const [admitted, written] = [allocated.volumes?.get(name), actuated.volumes?.get(name)];
-      const warning = now && live && excessOf(now.size, live.limits.memory);
+      const warning = now && live && excessWarning(now.size, live.limits.memory);
       const error = volumeErrors.get(name);
       const volume = {
         ...(wish && { desired: policyText(wish) }),

@@ -1,7 +1,12 @@
 import { describeRequestedPod } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { decodeOrUndefined } from './decode.ts';
-import { type AdmitRestartParts, type PodForeseen, applyVolumeSizes, raisePodForRestart } from '../../resize/index.ts';
+import {
+  type AdmitRestartParts,
+  type PendingPodLimits,
+  applyVolumeSizes,
+  raisePodForRestart,
+} from '../../resize/index.ts';
 import type { FailOpen, Registry } from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
@@ -9,7 +14,7 @@ export interface LearnParts extends AdmitRestartParts {
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
   /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
 }
 
 /**

@@ -385,9 +385,9 @@ describe('after a restart', () => {
   });
 
   it('what annotations have asked for is known, by volume and by pod, until the pod goes', async () => {
-    await resizes.keepAnnotations(web, { cache: '50%', logs: '8Mi' });
-    await resizes.keepAnnotations(web, { cache: '' });
-    await resizes.keepAnnotations(db, { data: 'follow' });
+    await resizes.storeAnnotations(web, { cache: '50%', logs: '8Mi' });
+    await resizes.storeAnnotations(web, { cache: '' });
+    await resizes.storeAnnotations(db, { data: 'follow' });
     await resizes.close();
     await restart().restore(there);
     expect(resizes.annotationsOf(web.sandboxId)).toEqual({ cache: '', logs: '8Mi' });

@@ -1,6 +1,6 @@
 import type { Log } from '../../observe/index.ts';
-import { KeptAnnotations } from './kept-annotations.ts';
-import { KeptRequests } from './memory-requests.ts';
+import { KeptAnnotations } from './stored-annotations.ts';
+import { KeptRequests } from './stored-memory-requests.ts';
 import { type DeferredRecord, type KnownRecord, type ResizeRecord, type ResizeStore, readRecord } from './records.ts';
 
 /** What is kept of pods besides resizes that are to be tried again, and what was kept and cannot be read. */

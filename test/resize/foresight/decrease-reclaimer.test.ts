@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { backoffMs, idleMs, judge, marginOf, restMs } from '../../../src/resize/foresight/judge.ts';
+import { assessDecrease, backoffMs, idleMs, marginOf, restMs } from '../../../src/resize/foresight/decrease-policy.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { MI } from '../../support/resize/pods.ts';
@@ -131,7 +131,7 @@ describe('nothing to reclaim', () => {
     node.admit('a', 64);
     for (let n = 0; n < 50; n += 1) {
       await node.pass(20);
-      node.help.look();
+      node.help.check();
     }
     memory.anon = 30 * MI;
     await node.pass(3000);
@@ -199,7 +199,7 @@ describe('pods', () => {
     await node.pass(1000);
     node.help.close();
     memory.anon = 0;
-    node.help.look();
+    node.help.check();
     await node.pass(MINUTE);
     expect(memory.asked).toEqual([]);
   });
@@ -214,7 +214,7 @@ test('whatever is in use: reclaimed is what is needed and the margin, and only w
   fc.assert(
     fc.property(size, size, fc.nat(100), (limit, current, percent) => {
       const unreclaimable = bytes(Math.floor((current * percent) / 100));
-      const verdict = judge(bytes(limit), { current: bytes(current), unreclaimable });
+      const verdict = assessDecrease(bytes(limit), { current: bytes(current), unreclaimable });
       if (current < limit) expect(verdict.kind).toBe('fits');
       else if (verdict.kind === 'reclaim') {
         expect(verdict.goal).toBe(limit - marginOf(bytes(limit)));
