@@ -1,49 +1,49 @@
 import type { Resize } from './resize.ts';
 import { hasEnded } from './resize.ts';
 
-/** A resize that has not ended, with what goes on about it. */
-export interface Live {
-  /** As it stands. */
+/** A resize that has not ended, with the state of its attempts. */
+export interface ActiveResize {
+  /** The resize in its present state. */
   resize: Resize;
-  /** The order in which resizes were asked for. */
+  /** The order of the requests. */
   readonly order: number;
-  /** The try under way; resolved when there is none. */
+  /** The attempt in progress; resolved when there is none. */
   attempt: Promise<void>;
-  /** Whether it has been deferred, now or before: by this shim or an earlier one. */
+  /** Whether it is or was deferred, by this process or a previous one. */
   wasDeferred: boolean;
-  /** Whether it has been cancelled while it was under way: it is not tried again. */
+  /** Whether a caller cancelled it during an attempt: it is not retried. */
   cancelled: boolean;
-  /** Whether its pod went while it was under way. */
+  /** Whether its pod was removed during an attempt. */
   podGone: boolean;
-  /** Takes back the next try. */
+  /** Cancels the scheduled retry. */
   stopTimer: () => void;
 }
 
-/** Resizes by id: all that have not ended, and the last ones of those that have. */
-export class ResizeBook {
-  readonly #live = new Map<string, Live>();
+/** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
+export class ResizeTable {
+  readonly #active = new Map<string, ActiveResize>();
   readonly #ended = new Map<string, Resize>();
-  /** The newest resize of each pod, as far as it is kept. */
+  /** The id of the newest resize of each pod. */
   readonly #newest = new Map<string, string>();
-  /** Of each pod with resizes that have not ended: the newest that has been carried out or deferred. */
-  readonly #settled = new Map<string, { readonly order: number; readonly id: string }>();
-  readonly #keepEnded: number;
+  /** The newest completed or deferred resize of each pod with resizes that have not ended. */
+  readonly #decided = new Map<string, { readonly order: number; readonly id: string }>();
+  readonly #maxEnded: number;
 
-  constructor(keepEnded: number) {
-    this.#keepEnded = keepEnded;
+  constructor(maxEnded: number) {
+    this.#maxEnded = maxEnded;
   }
 
-  add(live: Live): void {
-    this.#live.set(live.resize.id, live);
-    this.#newest.set(live.resize.pod.sandboxId, live.resize.id);
+  add(active: ActiveResize): void {
+    this.#active.set(active.resize.id, active);
+    this.#newest.set(active.resize.pod.sandboxId, active.resize.id);
   }
 
-  /** To be called when a resize has ended: from now on it is among those that have. */
+  /** Moves a resize that has ended to the ended ones, and drops the oldest of them beyond the maximum. */
   end(resize: Resize): void {
-    this.#live.delete(resize.id);
-    if (this.liveOfPod(resize.pod.sandboxId).length === 0) this.#settled.delete(resize.pod.sandboxId);
+    this.#active.delete(resize.id);
+    if (this.activeOfPod(resize.pod.sandboxId).length === 0) this.#decided.delete(resize.pod.sandboxId);
     this.#ended.set(resize.id, resize);
-    if (this.#ended.size <= this.#keepEnded) return;
+    if (this.#ended.size <= this.#maxEnded) return;
     const [oldest] = this.#ended.values();
     if (oldest === undefined) return;
     this.#ended.delete(oldest.id);
@@ -51,7 +51,7 @@ export class ResizeBook {
   }
 
   get(id: string): Resize | undefined {
-    return this.#live.get(id)?.resize ?? this.#ended.get(id);
+    return this.#active.get(id)?.resize ?? this.#ended.get(id);
   }
 
   newestOf(sandboxId: string): Resize | undefined {
@@ -59,37 +59,37 @@ export class ResizeBook {
     return id === undefined ? undefined : this.get(id);
   }
 
-  live(id: string): Live | undefined {
-    return this.#live.get(id);
+  active(id: string): ActiveResize | undefined {
+    return this.#active.get(id);
   }
 
-  /** Notes that this one has been carried out or deferred. */
-  settle({ resize, order }: Live): void {
+  /** Records that a resize is completed or deferred. */
+  noteDecided({ resize, order }: ActiveResize): void {
     const { sandboxId } = resize.pod;
-    if (order > (this.#settled.get(sandboxId)?.order ?? 0)) this.#settled.set(sandboxId, { order, id: resize.id });
+    if (order > (this.#decided.get(sandboxId)?.order ?? 0)) this.#decided.set(sandboxId, { order, id: resize.id });
   }
 
-  /** The id of a newer resize of the same pod that has been carried out or deferred before this one was. */
-  settledAfter({ resize, order }: Live): string | undefined {
-    const newest = this.#settled.get(resize.pod.sandboxId);
+  /** Returns the id of a newer resize of the same pod that is completed or deferred; undefined if there is none. */
+  decidedAfter({ resize, order }: ActiveResize): string | undefined {
+    const newest = this.#decided.get(resize.pod.sandboxId);
     return newest !== undefined && newest.order > order ? newest.id : undefined;
   }
 
-  get allLive(): readonly Live[] {
-    return [...this.#live.values()];
+  get allActive(): readonly ActiveResize[] {
+    return [...this.#active.values()];
   }
 
-  liveOfPod(sandboxId: string): readonly Live[] {
-    return this.allLive.filter(({ resize }) => resize.pod.sandboxId === sandboxId);
+  activeOfPod(sandboxId: string): readonly ActiveResize[] {
+    return this.allActive.filter(({ resize }) => resize.pod.sandboxId === sandboxId);
   }
 
-  get liveCount(): number {
-    return this.#live.size;
+  get activeCount(): number {
+    return this.#active.size;
   }
 
-  /** Those of a pod that are to outlive the shim. */
-  deferringOf(podUid: string): readonly Resize[] {
-    return this.allLive
+  /** Returns the resizes of a pod to store, which a restart of the shim restores. */
+  deferrableOf(podUid: string): readonly Resize[] {
+    return this.allActive
       .map(({ resize }) => resize)
       .filter(({ pod, defer, state }) => pod.uid === podUid && defer && !hasEnded(state));
   }

@@ -434,7 +434,7 @@ describe('after a restart', () => {
 
 describe('bounds', () => {
   it('hold for resizes under way or deferred', async () => {
-    resizes = createResizes({ core, clock, store, bounds: { live: 1 } });
+    resizes = createResizes({ core, clock, store, bounds: { active: 1 } });
     const { id } = await deferred();
     await expect(resize('1Gi', { pod: db })).rejects.toMatchObject({ code: 8, reason: 'TOO_MANY_RESIZES' });
     await resizes.cancel(id);
