@@ -1,3 +1,4 @@
+/** Reports of the present state: pods, their status as JSON, the node's readiness and overview. */
 export { describePod } from './describe-pod.ts';
 export { overviewOf } from './overview.ts';
 export type { Overview, PodSummary } from './overview.ts';

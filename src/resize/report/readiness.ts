@@ -6,14 +6,14 @@ import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
 export interface ReadinessParts {
-  /** For calls of the shim's own. */
+  /** Client for the shim's own calls. */
   readonly backend: Backend;
   readonly journal: PodJournal;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
 }
 
-/** Whether resizes can be carried out now, and what stands in the way. Never rejects. */
+/** Returns whether resizes are possible now, with each check and its reason. Never rejects. */
 export async function readinessOf(context: ReadinessParts): Promise<ReadinessReport> {
   const checks = [
     backendCheck(context),
@@ -43,7 +43,7 @@ async function journalCheck({ journal }: { readonly journal: PodJournal }): Prom
   return { name: 'journal', ready: false, says: `resizes are rejected: ${readiness.error.message}` };
 }
 
-/** How volumes are remounted is found out on nodes that have some. */
+/** The remount method is determined once the node has a memory-backed volume. */
 async function volumesCheck({ volumes }: { readonly volumes: MemoryVolumes }): Promise<ReadinessCheck> {
   const name = 'volumes';
   const { unreachable } = volumes;
