@@ -24,7 +24,7 @@ import {
   type Resizes,
   type StepRecord,
   describeStep,
-  excessOf,
+  excessWarning,
   formatCpuMax,
   formatMemory,
   formatShares,
@@ -151,7 +151,7 @@ function volumeReport(
   { name, size, used, policy }: PodView['volumes'][number],
   { limits, outcome }: PodView,
 ): WirePodValues['volumes'][number] {
-  const warning = excessOf(size, limits.memory);
+  const warning = excessWarning(size, limits.memory);
   const error = outcome.volumeErrors.get(name);
   return {
     name,

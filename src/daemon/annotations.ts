@@ -5,7 +5,7 @@ import type { KubernetesWatch, LocalPod, NodePods } from '../kubernetes/annotati
 import type { Log } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { Registry } from '../sandbox/index.ts';
-import { type ResizeContext, noteAnnotation } from '../resize/index.ts';
+import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
 export interface AnnotationsParts {
@@ -32,7 +32,7 @@ export async function watchKubernetes(
     pods: {
       find: (uid) => findLocal(registry, podResizes.pods, uid),
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
-      annotated: (sandboxId, volume, isThere) => noteAnnotation(context, sandboxId, volume, isThere),
+      annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(context, sandboxId, volume, isThere),
     } satisfies NodePods,
     clock: systemClock,
     random: Math.random,
@@ -43,7 +43,7 @@ export async function watchKubernetes(
     podRemoved: () => undefined,
     containerRemoved: () => undefined,
   });
-  context.decreaseHelp.watch((uid, { message }) => {
+  context.decreaseReclaimer.watch((uid, { message }) => {
     const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);
     if (pod !== undefined) watch.decreaseDeferred(pod.metadata, message);
   });

@@ -94,7 +94,7 @@ export function createResizing(
     },
     async close(graceMs) {
       kubelet?.close();
-      context.decreaseHelp.close();
+      context.decreaseReclaimer.close();
       recovery.close();
       requests.closeWatch();
       await requests.close(graceMs);

@@ -1,27 +1,27 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
 
-/** What a look at a file gives. */
+/** The result of reading a file if it changed. */
 export type Look =
   | { readonly kind: 'unchanged' }
   | { readonly kind: 'absent' }
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'unreadable'; readonly why: string };
 
-/** kubelet's own file of a node with 110 pods has a fiftieth of it: what is larger is something else. */
+/** Maximum size in bytes: fifty times the checkpoint of a node with 110 pods. */
 const LARGEST = 16 * 1024 * 1024;
 /**
- * Two replacements within one tick of the kernel's clock, of the same size and with an inode that was free again, look
- * alike: a file as young as this is read again. In nanoseconds.
+ * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata. So a file
+ * younger than this, in nanoseconds, is read again the next time.
  */
 const YOUNG_NS = 100_000_000n;
 
-/** One of kubelet's files, which it replaces whole. Read only when it is another one than was read last. */
+/** One of kubelet's checkpoint files, which kubelet replaces atomically. Read only when its metadata has changed. */
 export class CheckpointFile {
-  /** Of what was read last; undefined: it has to be read anew whatever it looks like. */
+  /** Metadata of the last read; undefined if the next call has to read the file in any case. */
   #seen: string | undefined;
   #content: Buffer | undefined;
-  /** Why it could not be read the last time. */
+  /** Why the last read failed. */
   #fault: string | undefined;
   readonly #path: string;
 
@@ -29,7 +29,10 @@ export class CheckpointFile {
     this.#path = path;
   }
 
-  /** Reads it, at once: who asks has to act on it now. A fault is told once, as long as it is the same. Never throws. */
+  /**
+   * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once, until it
+   * changes. Never throws.
+   */
   look(): Look {
     try {
       const look = this.#read();
@@ -47,15 +50,15 @@ export class CheckpointFile {
   }
 
   #read(): Look {
-    // A pipe of that name would keep us waiting for its other end.
+    // O_NONBLOCK: opening a pipe would otherwise wait for its writer forever.
     const descriptor = openSync(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor, { bigint: true });
       const { ino, dev, size, mtimeNs, ctimeNs } = stat;
       const seen = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
       if (seen === this.#seen) return { kind: 'unchanged' };
-      if (!stat.isFile()) throw new Error('it is no file');
-      if (size > LARGEST) throw new Error(`it has ${size} bytes`);
+      if (!stat.isFile()) throw new Error('it is not a regular file');
+      if (size > LARGEST) throw new Error(`it has ${size} bytes, more than the maximum of ${LARGEST}`);
       const isYoung = BigInt(Date.now()) * 1_000_000n - ctimeNs < YOUNG_NS;
       const content = readFileSync(descriptor);
       this.#seen = isYoung ? undefined : seen;

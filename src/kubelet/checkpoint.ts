@@ -2,28 +2,29 @@ import { messageOf } from '../core/errors/index.ts';
 import { type Bytes, bytes, parseMilli, parseQuantity } from '../core/quantities/index.ts';
 
 /**
- * What kubelet (1.33 and later) writes of the pods' resources: `allocated_pods_state`, what it has admitted, and
- * `actuated_pods_state`, what it has carried out. Both are kubelet's own and may change with any release, so each level is
- * taken as far as it can be understood. The checksum is not looked at: the files are replaced whole, and its kind is nobody's promise.
+ * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state): `allocated_pods_state` has what
+ * kubelet has admitted, and `actuated_pods_state` what it has applied. Both are internal to kubelet and may change with any
+ * release, so unknown parts are skipped at every level. The checksum is not verified: the files are replaced atomically, and
+ * its algorithm is not documented.
  */
 export interface Checkpoint {
   /** By pod uid. */
   readonly pods: ReadonlyMap<string, PodEntry>;
-  /** Entries, and values in them, of another shape than is known. They are left out. */
-  readonly strange: number;
+  /** The number of entries, and of values in entries, with an unknown shape. They are left out. */
+  readonly unrecognized: number;
 }
 
-/** What one pod has. Only what is understood of it. */
+/** The entry of one pod, without the parts of unknown shape. */
 export interface PodEntry {
-  /** By the container's name: the regular ones and the restartable init containers. */
+  /** By container name: regular containers and restartable init containers. */
   readonly containers: ReadonlyMap<string, EntryLimits>;
-  /** Of the pod itself, where its limits are its own (pod-level resources). */
+  /** The pod-level limits, if the pod has any. */
   readonly pod: EntryLimits | undefined;
-  /** Whether all of it was understood: what its limits come to is known only then. */
-  readonly isWhole: boolean;
+  /** Whether no part was left out: only then the sum of the limits is known. */
+  readonly isComplete: boolean;
 }
 
-/** Limits; absent: none. */
+/** Limits. Absent: no limit. */
 export interface EntryLimits {
   readonly memory?: Bytes;
   /** Thousandths of a CPU. */
@@ -32,31 +33,31 @@ export interface EntryLimits {
 
 export type ReadCheckpoint =
   | ({ readonly kind: 'read' } & Checkpoint)
-  /** Nothing of it can be understood. */
+  /** The file is not a checkpoint. */
   | { readonly kind: 'unreadable'; readonly why: string };
 
-/** Reads the text of one of the two files. Never throws. */
+/** Parses the content of a checkpoint. Never throws. */
 export function readCheckpoint(text: string): ReadCheckpoint {
   try {
     const file = asObject(JSON.parse(text));
-    if (typeof file?.['data'] !== 'string') return unreadable('it has no text named "data"');
+    if (typeof file?.['data'] !== 'string') return unreadable('it has no string "data"');
     const data = asObject(JSON.parse(file['data']));
-    if (data === undefined) return unreadable('its "data" is no JSON object');
+    if (data === undefined) return unreadable('its "data" is not a JSON object');
     // Without pods there are no entries.
     const entries = data['entries'] === undefined ? {} : asObject(data['entries']);
-    if (entries === undefined) return unreadable('its "entries" are no JSON object');
+    if (entries === undefined) return unreadable('its "entries" is not a JSON object');
     return { kind: 'read', ...new Reading().podsOf(entries) };
   } catch (error) {
-    // The parser's words quote what it has read, which may be anything, and as long.
+    // The parser's message quotes the content, which may be arbitrarily long.
     return unreadable(messageOf(error).slice(0, 200));
   }
 }
 
 const unreadable = (why: string): ReadCheckpoint => ({ kind: 'unreadable', why });
 
-/** One file being read. The same few amounts come again and again: each is parsed once. */
+/** Parses one file. Parsed quantities are cached, because most pods have the same few. */
 class Reading {
-  #strange = 0;
+  #unrecognized = 0;
   readonly #sizes = new Map<string, Bytes | undefined>();
   readonly #millis = new Map<string, number | undefined>();
 
@@ -66,16 +67,16 @@ class Reading {
       const entry = this.#entryOf(value);
       if (entry !== undefined) pods.set(uid, entry);
     }
-    return { pods, strange: this.#strange };
+    return { pods, unrecognized: this.#unrecognized };
   }
 
   #entryOf(value: unknown): PodEntry | undefined {
     const entry = asObject(value);
     if (entry === undefined) {
-      this.#strange += 1;
+      this.#unrecognized += 1;
       return undefined;
     }
-    const before = this.#strange;
+    const before = this.#unrecognized;
     const containers = new Map<string, EntryLimits>();
     for (const [name, resources] of Object.entries(this.#optional(entry['ContainerResources']) ?? {})) {
       const limits = this.#limitsOf(resources);
@@ -83,49 +84,49 @@ class Reading {
     }
     const level = entry['PodLevelResources'];
     const pod = level === undefined || level === null ? undefined : this.#limitsOf(level);
-    return { containers, pod, isWhole: this.#strange === before };
+    return { containers, pod, isComplete: this.#unrecognized === before };
   }
 
-  /** Undefined: of a container whose limits are not understood nothing is known. */
+  /** Returns undefined if any limit has an unknown shape: then nothing is known of the container. */
   #limitsOf(value: unknown): EntryLimits | undefined {
     const resources = asObject(value);
     if (resources === undefined) {
-      this.#strange += 1;
+      this.#unrecognized += 1;
       return undefined;
     }
-    const before = this.#strange;
+    const before = this.#unrecognized;
     const limits = this.#optional(resources['limits']) ?? {};
-    if (this.#strange !== before) return undefined;
+    if (this.#unrecognized !== before) return undefined;
     const memory = this.#amount(limits['memory'], this.#sizes, parseQuantity);
     const milliCpu = this.#amount(limits['cpu'], this.#millis, parseMilli);
-    if (memory === 'strange' || milliCpu === 'strange') {
-      this.#strange += 1;
+    if (memory === 'unrecognized' || milliCpu === 'unrecognized') {
+      this.#unrecognized += 1;
       return undefined;
     }
     return {
-      // No quantity of 0 limits anything.
+      // A quantity of 0 is no limit.
       ...(memory !== undefined && memory > 0 && { memory: bytes(memory) }),
       ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
     };
   }
 
-  /** Quantities are texts; Kubernetes reads numbers as well. */
+  /** Parses a quantity: a string, or a number, which Kubernetes accepts as well. */
   #amount<Amount extends number>(
     value: unknown,
     known: Map<string, Amount | undefined>,
     parse: (text: string) => Amount | undefined,
-  ): Amount | undefined | 'strange' {
+  ): Amount | undefined | 'unrecognized' {
     if (value === undefined || value === null) return undefined;
-    if (typeof value !== 'string' && typeof value !== 'number') return 'strange';
+    if (typeof value !== 'string' && typeof value !== 'number') return 'unrecognized';
     const text = String(value);
     if (!known.has(text)) known.set(text, parse(text));
-    return known.get(text) ?? 'strange';
+    return known.get(text) ?? 'unrecognized';
   }
 
   #optional(value: unknown): JsonObject | undefined {
     if (value === undefined || value === null) return undefined;
     const object = asObject(value);
-    if (object === undefined) this.#strange += 1;
+    if (object === undefined) this.#unrecognized += 1;
     return object;
   }
 }

@@ -7,17 +7,17 @@ import { FolderWatch } from './folder-watch.ts';
 import { WorkBudget } from './work-budget.ts';
 import type { Clock } from '../core/concurrency/index.ts';
 
-/** What kubelet has written of its pods, as far as it is known. Without its files nothing is. */
+/** kubelet's checkpointed limits of its pods. Without checkpoints nothing is known. */
 export interface KubeletState {
-  /** Takes up what has been written just now: kubelet writes right before it calls. */
+  /** Reads the checkpoints if they changed: kubelet writes them right before it makes CRI calls. */
   refresh(): void;
-  /** What kubelet has admitted for a pod. */
+  /** Returns the limits that kubelet has admitted for a pod. */
   allocated(podUid: string): PodEntry | undefined;
-  /** What it has carried out. */
+  /** Returns the limits that kubelet has applied to a pod. */
   actuated(podUid: string): PodEntry | undefined;
 }
 
-/** Knows of nothing: `--foresight=false`. */
+/** The state with `--foresight=false`: nothing is known. */
 export const noKubeletState: KubeletState = {
   refresh: () => undefined,
   allocated: () => undefined,
@@ -29,14 +29,14 @@ export interface KubeletStateParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly counters: Counters;
-  /** kubelet has written something new. Not called while it is being asked. Must not throw. */
+  /** Called when a checkpoint has changed, never from within another method. Must not throw. */
   readonly onChange: () => void;
 }
 
 const NAMES = ['allocated_pods_state', 'actuated_pods_state'] as const;
 type Name = (typeof NAMES)[number];
 
-/** From one look at the files to the next, however often kubelet replaces them, in milliseconds. */
+/** Minimum time between two reads that changes of the files trigger, in milliseconds. */
 const GAP_MS = 50;
 
 interface OneFile {
@@ -48,9 +48,9 @@ interface OneFile {
 }
 
 /**
- * kubelet's two files, as they are at the moment. Never written. Read when kubelet has replaced them, and once more when a
- * call is about to be carried out, since kubelet writes before it calls; in a tenth of the process's time at most,
- * and then later: the newest is what counts. What cannot be read is as good as not there.
+ * kubelet's two checkpoints, kept up to date and never written. They are read when kubelet replaces them, and before the shim
+ * handles a CRI call, because kubelet writes before it calls. Reading takes at most a tenth of the process's time; beyond that it
+ * is delayed. An unreadable file counts as missing.
  */
 export class KubeletFiles implements KubeletState {
   readonly #parts: KubeletStateParts;
@@ -60,7 +60,7 @@ export class KubeletFiles implements KubeletState {
   #stopTimer: (() => void) | undefined;
   #isWatched = true;
   #isClosed = false;
-  /** Something new has been read that nobody has been told of. */
+  /** A change was read that `onChange` has not reported yet. */
   #isNew = false;
 
   constructor(parts: KubeletStateParts) {
@@ -86,7 +86,7 @@ export class KubeletFiles implements KubeletState {
     });
   }
 
-  /** Reads what is there, and watches from now on. */
+  /** Reads the files, and watches them from now on. */
   begin(): void {
     this.#look();
   }
@@ -97,7 +97,7 @@ export class KubeletFiles implements KubeletState {
     this.#watch.close();
   }
 
-  /** Whether there is a file of what kubelet has admitted. */
+  /** Whether kubelet's `allocated_pods_state` exists. */
   get isPresent(): boolean {
     return this.#files.allocated_pods_state.isThere;
   }
@@ -115,7 +115,7 @@ export class KubeletFiles implements KubeletState {
     if (this.#isNew) this.#later(0);
   }
 
-  /** A change has been told, and no more are until the next look. */
+  /** Schedules a read. Until it runs, the watch reports no further change. */
   #later(gapMs: number): void {
     if (this.#isClosed || this.#stopTimer !== undefined) return;
     const { clock } = this.#parts;
@@ -126,7 +126,7 @@ export class KubeletFiles implements KubeletState {
   #look(): void {
     this.#stopTimer = undefined;
     if (this.#isClosed) return;
-    // First the watch, then the files: what comes in between is told.
+    // Watch before reading, so that a change in between is reported.
     if (this.#isWatched) this.#watch.arm();
     this.#read();
     if (!this.#isNew) return;
@@ -150,13 +150,13 @@ export class KubeletFiles implements KubeletState {
     one.pods = read.kind === 'read' ? read.pods : new Map();
     const fault = faultOf(read);
     if (fault === undefined) {
-      if (one.isFaulty) log.info({ file: one.name }, 'what kubelet has written is understood again');
+      if (one.isFaulty) log.info({ file: one.name }, 'kubelet checkpoint readable again');
       one.isFaulty = false;
       return;
     }
     counters.foresight('unreadable');
-    // Once: it is read again whenever kubelet replaces it.
-    if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'what kubelet has written is not understood');
+    // Logged once: the file is read again whenever kubelet replaces it.
+    if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'kubelet checkpoint not understood');
     one.isFaulty = true;
   }
 
@@ -166,7 +166,7 @@ export class KubeletFiles implements KubeletState {
     counters.foresight('unreadable');
     log.warn(
       { folder: kubeletRoot, error: messageOf(error) },
-      'kubelet’s folder is not watched: its files are read at calls alone',
+      'kubelet folder not watched; its checkpoints are read at CRI calls only',
     );
   }
 }
@@ -178,8 +178,8 @@ function faultOf(
     case 'absent':
       return undefined;
     case 'unreadable':
-      return read.why ?? 'it cannot be read';
+      return read.why ?? 'unreadable';
     case 'read':
-      return read.strange === 0 ? undefined : `${read.strange} values of another shape than is known`;
+      return read.unrecognized === 0 ? undefined : `${read.unrecognized} values of an unknown shape`;
   }
 }

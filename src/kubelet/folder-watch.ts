@@ -3,8 +3,8 @@ import { basename, dirname } from 'node:path';
 import { errnoOf } from '../core/errors/index.ts';
 
 /**
- * Waits for something to happen to some names in a folder, once: so a thousand changes cost no more than one until it is armed
- * again. The folder itself may come later, go, and be replaced: while it is not there, the nearest one above it is watched.
+ * Reports the next change of some files in a folder, once: a thousand changes cost no more than one until the watch is armed
+ * again. The folder may be created later, removed and replaced: while it does not exist, its nearest existing parent is watched.
  */
 export class FolderWatch {
   readonly #folder: string;
@@ -13,7 +13,7 @@ export class FolderWatch {
   readonly #onFault: (error: unknown) => void;
   #watcher: FSWatcher | undefined;
 
-  /** `onFault`: it cannot be watched, and nothing more is told until it is armed again. */
+  /** `onFault` is called when the folder cannot be watched. Nothing is reported then until the watch is armed again. */
   constructor(parts: {
     readonly folder: string;
     readonly names: readonly string[];
@@ -26,7 +26,7 @@ export class FolderWatch {
     this.#onFault = parts.onFault;
   }
 
-  /** From now on the next change is told. Whoever reads what is there afterwards misses nothing. */
+  /** Starts to watch for the next change. A caller that reads the files after this call misses no change. */
   arm(): void {
     this.close();
     try {
@@ -49,10 +49,10 @@ export class FolderWatch {
         this.#watchFolder(nearest);
         watched = nearest.folder;
       } catch (error) {
-        // Gone in between: the next one above it.
+        // Removed in between: the loop continues with the nearest parent.
         if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') throw error;
       }
-      // What came before the watch began is not told by it: hence a second look.
+      // inotify does not report changes before the watch began, so the nearest folder is looked up again.
     }
   }
 
@@ -84,7 +84,7 @@ interface Nearest {
   readonly stats: Stats | undefined;
 }
 
-/** The folder, or the nearest one above it that is there. */
+/** Returns the folder, or its nearest existing parent. */
 function nearestFolder(path: string): Nearest {
   const stats = statSync(path, { throwIfNoEntry: false });
   return stats?.isDirectory() === true || path === dirname(path)
@@ -92,7 +92,7 @@ function nearestFolder(path: string): Nearest {
     : nearestFolder(dirname(path));
 }
 
-/** The folder's own end comes under its own name, or none. */
+/** Whether the watched folder was removed or replaced. Its own removal is reported with its own name, or without one. */
 function hasGone(name: string | null, { folder, stats }: Nearest): boolean {
   if (name !== null && name !== basename(folder)) return false;
   const now = statSync(folder, { throwIfNoEntry: false });

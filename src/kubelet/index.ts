@@ -1,3 +1,4 @@
+/** kubelet's checkpoints of pod resources: reading and watching them. They are never written. */
 export type { EntryLimits, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';

@@ -1,33 +1,33 @@
-/** A share of the process's time, saved up while it is not used. Pure: who uses it says what time it is. */
+/** The maximum budget, in milliseconds of work. */
+const MAX_MS = 200;
+/** The refill per second, in milliseconds of work. */
+const MS_PER_SECOND = 100;
 
-/** What may be used at once, and what comes back in each second, in milliseconds of work. */
-const MOST_MS = 200;
-const MS_A_SECOND = 100;
-
+/** A budget of the process's time (token bucket), which refills while it is unused. Pure: callers pass the time. */
 export class WorkBudget {
-  #left = MOST_MS;
+  #left = MAX_MS;
   #at: number;
 
-  /** @param now milliseconds, of any beginning, as all others given here */
+  /** @param now in milliseconds since any fixed time, as in the other methods */
   constructor(now: number) {
     this.#at = now;
   }
 
-  /** Work of `ms` was done. It may have been more than there was: then there is none until that has come back. */
+  /** Takes `ms` of work from the budget. It may take more than is left: then no work is allowed until that is refilled. */
   spend(ms: number, now: number): void {
     this.#refill(now);
     this.#left -= ms;
   }
 
-  /** How long to wait before the next piece of work, in milliseconds; 0: not at all. */
+  /** Returns how long to wait before the next work, in milliseconds; 0 if work is allowed now. */
   waitAt(now: number): number {
     this.#refill(now);
-    return this.#left > 0 ? 0 : Math.ceil(((1 - this.#left) * 1000) / MS_A_SECOND);
+    return this.#left > 0 ? 0 : Math.ceil(((1 - this.#left) * 1000) / MS_PER_SECOND);
   }
 
   #refill(now: number): void {
     const passed = Math.max(0, now - this.#at);
     this.#at = now;
-    this.#left = Math.min(MOST_MS, this.#left + (passed * MS_A_SECOND) / 1000);
+    this.#left = Math.min(MAX_MS, this.#left + (passed * MS_PER_SECOND) / 1000);
   }
 }

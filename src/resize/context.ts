@@ -5,7 +5,7 @@ import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../obser
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { FailOpen, Registry } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
-import { type DecreaseHelp, type PodForeseen, decreaseHelpFor } from './foresight/index.ts';
+import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
 import { PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { VolumePolicies } from './volumes/index.ts';
@@ -34,9 +34,9 @@ export interface ResizeContext {
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
   /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
-  readonly decreaseHelp: DecreaseHelp;
+  readonly decreaseReclaimer: DecreaseReclaimer;
   /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
   /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
   readonly reclaimTimeout: number;
   readonly log: Log;
@@ -92,8 +92,8 @@ export function createResizeContext(parts: {
     settling: new Map(),
     cgroups: new Map(),
     kubelet,
-    decreaseHelp: decreaseHelpFor(() => context, { clock, log, counters }),
-    foreseen: new Map(),
+    decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
+    pendingPodLimits: new Map(),
     reclaimTimeout,
     log,
     counters,
@@ -110,7 +110,7 @@ export function createResizeContext(parts: {
   registry.watch({
     podAdded(pod) {
       meetPod(context, pod);
-      context.decreaseHelp.look();
+      context.decreaseReclaimer.check();
     },
     podRemoved(pod) {
       const { sandboxId } = pod;
@@ -118,9 +118,9 @@ export function createResizeContext(parts: {
       context.settling.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
-      context.foreseen.delete(sandboxId);
+      context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;
-      if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseHelp.podRemoved(uid);
+      if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseReclaimer.podRemoved(uid);
       forgetRecord(context, pod);
     },
     containerRemoved(containerId) {

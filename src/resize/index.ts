@@ -1,7 +1,7 @@
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
-export type { PodForeseen } from './foresight/index.ts';
+export type { PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes } from './history/index.ts';
 export type { RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
@@ -25,10 +25,10 @@ export type {
   KubeletWants,
   LiveLimits,
   Overview,
-  PodAtAGlance,
+  PodSummary,
   PodDirectory,
   PodInfoParts,
   PodRef,
   PodView,
 } from './report/index.ts';
-export { excessOf, noteAnnotation } from './volumes/index.ts';
+export { excessWarning, setVolumeAnnotated } from './volumes/index.ts';

@@ -256,7 +256,7 @@ describe('ResizePod', () => {
     expect([code, reason, message, about['found']]).toEqual([9, 'MEMORY_NOT_RECLAIMABLE', '100 in use', '100']);
     const { resize } = await client.call('GetResize', { id: about['resize'] });
     // It would fit later, and nobody waits for that.
-    const why = '100 in use; it was not to be tried again (defer)';
+    const why = '100 in use; the request does not allow a retry (defer)';
     expect(resize).toMatchObject({ state: 'CANCELED', reason: 'MEMORY_NOT_RECLAIMABLE', message: why });
     expect(lines[0]).toMatchObject({ code: 'FAILED_PRECONDITION', resize: about['resize'], reason });
   });
@@ -567,7 +567,7 @@ describe('WatchResizes', () => {
     const trailers = once(slow, 'trailers') as Promise<[Record<string, string>]>;
     slow.resume();
     const [{ 'grpc-status': code, 'grpc-message': message, 'grpc-status-details-bin': details = '' }] = await trailers;
-    expect([code, message]).toEqual(['8', expect.stringContaining('watch%20anew') as unknown]);
+    expect([code, message]).toEqual(['8', expect.stringContaining('watch%20again') as unknown]);
     expect(Buffer.from(details, 'base64').toString()).toContain('WATCHER_TOO_SLOW');
     session.close();
     while (seen.length < answered * 3) await once(fast, 'data');

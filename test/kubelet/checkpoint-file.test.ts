@@ -58,7 +58,7 @@ test('a replacement within one tick of the clock, with the same size, is not mis
 test('what is no file, or too large, is told once; a pipe keeps nobody waiting', () => {
   const file = new CheckpointFile(path);
   mkdirSync(path);
-  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it is no file' });
+  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it is not a regular file' });
   expect(file.look()).toEqual({ kind: 'unchanged' });
   rmSync(path, { recursive: true });
   execFileSync('mkfifo', [path]);
@@ -67,7 +67,7 @@ test('what is no file, or too large, is told once; a pipe keeps nobody waiting',
   expect(file.look()).toEqual({ kind: 'absent' });
   writeFileSync(path, '');
   truncateSync(path, 16 * 1024 * 1024 + 1);
-  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it has 16777217 bytes' });
+  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it has 16777217 bytes, more than the maximum of 16777216' });
   rmSync(path);
   symlinkSync(path, path);
   expect(file.look()).toMatchObject({ kind: 'unreadable' });

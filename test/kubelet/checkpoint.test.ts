@@ -9,11 +9,11 @@ const MI = 1024 * 1024;
 const readPods = (text: string): object => {
   const read = readCheckpoint(text);
   if (read.kind !== 'read') return read;
-  const pods = [...read.pods].map(([uid, { containers, pod, isWhole }]) => [
+  const pods = [...read.pods].map(([uid, { containers, pod, isComplete }]) => [
     uid,
-    { containers: Object.fromEntries(containers), pod, ...(!isWhole && { isWhole }) },
+    { containers: Object.fromEntries(containers), pod, ...(!isComplete && { isComplete }) },
   ]);
-  return { pods: Object.fromEntries(pods) as object, strange: read.strange };
+  return { pods: Object.fromEntries(pods) as object, unrecognized: read.unrecognized };
 };
 
 describe('a file as kubelet writes it', () => {
@@ -27,7 +27,7 @@ describe('a file as kubelet writes it', () => {
           pod: undefined,
         },
       },
-      strange: 0,
+      unrecognized: 0,
     });
   });
 
@@ -38,7 +38,7 @@ describe('a file as kubelet writes it', () => {
     };
     expect(readPods(checkpointText({ u: pod }))).toEqual({
       pods: { u: { containers: { web: {}, side: { memory: 1536 * MI } }, pod: { memory: 2048 * MI, milliCpu: 2000 } } },
-      strange: 0,
+      unrecognized: 0,
     });
   });
 
@@ -46,13 +46,13 @@ describe('a file as kubelet writes it', () => {
     const data = JSON.stringify({ entries: { u: { ContainerResources: { a: { limits: { memory: '1e6' } } } } } });
     expect(readPods(JSON.stringify({ data, checksum: 1 }))).toEqual({
       pods: { u: { containers: { a: { memory: 1_000_000 } }, pod: undefined } },
-      strange: 0,
+      unrecognized: 0,
     });
   });
 
   test('a node without pods', () => {
-    expect(readPods(checkpointText({}))).toEqual({ pods: {}, strange: 0 });
-    expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, strange: 0 });
+    expect(readPods(checkpointText({}))).toEqual({ pods: {}, unrecognized: 0 });
+    expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, unrecognized: 0 });
   });
 
   test('a checksum of another kind, or none, is as good', () => {
@@ -69,13 +69,13 @@ describe('what is not understood', () => {
     ['nothing', '', /JSON/],
     ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60), /JSON/],
     ['no JSON', '\u0000\u0001\u0002', /JSON/],
-    ['another JSON', '[1, 2]', /^it has no text named "data"$/],
-    ['nothing at all', 'null', /^it has no text named "data"$/],
-    ['no data', '{"checksum":1}', /^it has no text named "data"$/],
-    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no text named "data"$/],
+    ['another JSON', '[1, 2]', /^it has no string "data"$/],
+    ['nothing at all', 'null', /^it has no string "data"$/],
+    ['no data', '{"checksum":1}', /^it has no string "data"$/],
+    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no string "data"$/],
     ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
-    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" are no JSON object$/],
-    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is no JSON object$/],
+    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" is not a JSON object$/],
+    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is not a JSON object$/],
   ])('%s', (_what, text, why) => {
     expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
   });
@@ -89,10 +89,10 @@ describe('what is not understood', () => {
       pods: {
         none: { containers: { a: {} }, pod: undefined },
         number: { containers: { a: { memory: 4096 } }, pod: undefined },
-        list: { containers: {}, pod: undefined, isWhole: false },
-        truth: { containers: {}, pod: undefined, isWhole: false },
+        list: { containers: {}, pod: undefined, isComplete: false },
+        truth: { containers: {}, pod: undefined, isComplete: false },
       },
-      strange: 2,
+      unrecognized: 2,
     });
   });
 
@@ -108,10 +108,10 @@ describe('what is not understood', () => {
       pods: {
         nothing: { containers: {}, pod: undefined },
         noLimits: { containers: { a: {} }, pod: undefined },
-        text: { containers: {}, pod: undefined, isWhole: false },
-        list: { containers: {}, pod: undefined, isWhole: false },
+        text: { containers: {}, pod: undefined, isComplete: false },
+        list: { containers: {}, pod: undefined, isComplete: false },
       },
-      strange: 2,
+      unrecognized: 2,
     });
   });
 
@@ -127,11 +127,11 @@ describe('what is not understood', () => {
     expect(readPods(text)).toEqual({
       pods: {
         good: { containers: { a: { memory: 64 * MI } }, pod: undefined },
-        containers: { containers: { b: { memory: 32 * MI } }, pod: undefined, isWhole: false },
-        amounts: { containers: {}, pod: undefined, isWhole: false },
-        level: { containers: {}, pod: undefined, isWhole: false },
+        containers: { containers: { b: { memory: 32 * MI } }, pod: undefined, isComplete: false },
+        amounts: { containers: {}, pod: undefined, isComplete: false },
+        level: { containers: {}, pod: undefined, isComplete: false },
       },
-      strange: 5,
+      unrecognized: 5,
     });
   });
 
@@ -139,8 +139,8 @@ describe('what is not understood', () => {
     const data = `{"entries":{"__proto__":{"ContainerResources":{"constructor":{"limits":{"memory":"0","cpu":"0"}}}}}}`;
     expect(readCheckpoint(JSON.stringify({ data }))).toEqual({
       kind: 'read',
-      pods: new Map([['__proto__', { containers: new Map([['constructor', {}]]), pod: undefined, isWhole: true }]]),
-      strange: 0,
+      pods: new Map([['__proto__', { containers: new Map([['constructor', {}]]), pod: undefined, isComplete: true }]]),
+      unrecognized: 0,
     });
   });
 });

@@ -127,8 +127,8 @@ test('what is not understood is as good as not there: one line, a count each tim
   await changed(5);
   expect(memory()).toBe(32 * MI);
   expect(lines).toEqual([
-    expect.objectContaining({ file: 'allocated_pods_state', msg: 'what kubelet has written is not understood' }),
-    { file: 'allocated_pods_state', msg: 'what kubelet has written is understood again' },
+    expect.objectContaining({ file: 'allocated_pods_state', msg: 'kubelet checkpoint not understood' }),
+    { file: 'allocated_pods_state', msg: 'kubelet checkpoint readable again' },
   ]);
   expect(counters.snapshot().foresight).toEqual({ unreadable: 3 });
 });
@@ -138,7 +138,7 @@ test('a part that is not understood is said, and the rest is known', () => {
   replace(JSON.stringify({ data: JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }), v: 1 } }) }));
   files.begin();
   expect(memory()).toBe(64 * MI);
-  expect(lines).toMatchObject([{ error: '1 values of another shape than is known' }]);
+  expect(lines).toMatchObject([{ error: '1 values of an unknown shape' }]);
 });
 
 test('replaced hundreds of times: the newest in the end, for a bounded number of looks', async () => {

@@ -136,7 +136,7 @@ describe('health', () => {
     ready: false,
     checks: [
       { name: 'backend', ready: true, says: 'connected' },
-      { name: 'journal', ready: false, says: 'resizes are refused: EROFS' },
+      { name: 'journal', ready: false, says: 'resizes are rejected: EROFS' },
     ],
   };
 
@@ -148,7 +148,7 @@ describe('health', () => {
 
   it('/readyz fails with the resizes, and says why; the process lives on', async () => {
     readiness = () => Promise.resolve(failing);
-    const body = '[+]ping ok\n[+]backend ok\n[-]journal failed: resizes are refused: EROFS\nreadyz check failed\n';
+    const body = '[+]ping ok\n[+]backend ok\n[-]journal failed: resizes are rejected: EROFS\nreadyz check failed\n';
     expect(await get('/readyz')).toMatchObject({ status: 500, body });
     expect(await get('/readyz?verbose')).toMatchObject({ status: 500, body });
     expect((await get('/livez')).status).toBe(200);

@@ -2,24 +2,24 @@ import type { MemoryUse } from '../../src/cgroups/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
-import { DecreaseHelp } from '../../src/resize/foresight/decreases.ts';
+import { DecreaseReclaimer } from '../../src/resize/foresight/decrease-reclaimer.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 import { FakeMemory } from './fake-memory.ts';
 import { MI } from './resize/pods.ts';
 import { FakeClock } from './resize/fake-resizes.ts';
 
-/** Memory of cgroups by path, a clock that goes when it is told, and kubelet's part on paper. */
-export class PaperNode {
+/** A fake node: memory of cgroups by path, a clock that tests advance, and the limits that kubelet admits. */
+export class FakeKubeletNode {
   readonly clock = new FakeClock();
   readonly counters = createCounters();
   readonly cgroups = new Map<string, FakeMemory>();
-  /** What kubelet has admitted: limits by cgroup, in mebibytes, of each pod. */
+  /** The limits that kubelet has admitted, in MiB by cgroup, for each pod. */
   readonly admitted = new Map<string, Readonly<Record<string, number>>>();
-  /** What the kernel has. */
+  /** The limits in the kernel, in MiB by cgroup. */
   readonly limits = new Map<string, number>();
   readonly busy = new Set<string>();
   readonly deferred: [string, DecreaseReport][] = [];
-  readonly help: DecreaseHelp;
+  readonly reclaimer: DecreaseReclaimer;
   #idle = new Map<string, () => void>();
 
   constructor() {
@@ -28,7 +28,7 @@ export class PaperNode {
       if (memory === undefined) throw new Error(`no cgroup ${cgroup}`);
       return memory;
     };
-    this.help = new DecreaseHelp({
+    this.reclaimer = new DecreaseReclaimer({
       tree: {
         readMemoryUse: (cgroup): Promise<MemoryUse> => memoryOf(cgroup).readMemoryUse(),
         readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
@@ -49,7 +49,7 @@ export class PaperNode {
       log: noLog,
       counters: this.counters,
     });
-    this.help.watch((uid, report) => this.deferred.push([uid, report]));
+    this.reclaimer.watch((uid, report) => this.deferred.push([uid, report]));
   }
 
   /** A pod `uid` with one cgroup of that name, in mebibytes. */
@@ -66,7 +66,7 @@ export class PaperNode {
   /** kubelet admits a limit for it, in mebibytes. */
   admit(uid: string, limit: number): void {
     this.admitted.set(uid, { [uid]: limit });
-    this.help.look();
+    this.reclaimer.check();
   }
 
   /** kubelet lowers the limit, if its rule allows. */

@@ -1,6 +1,6 @@
 import { type Bytes, type Limit, bytes, microseconds } from '../../src/core/quantities/index.ts';
 import type { LiveLimits } from '../../src/resize/report/pod-view.ts';
-import type { Overview, PodAtAGlance } from '../../src/resize/report/overview.ts';
+import type { Overview, PodSummary } from '../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../src/resize/history/recent-resizes.ts';
 import type { Step } from '../../src/resize/model/step.ts';
 
@@ -32,7 +32,7 @@ interface Parts {
   readonly lastError?: { readonly reason: string; readonly message: string };
 }
 
-const podOf = (pod: PodAtAGlance['pod'], { limits, containers, volumes = [], lastError }: Parts): PodAtAGlance => ({
+const podOf = (pod: PodSummary['pod'], { limits, containers, volumes = [], lastError }: Parts): PodSummary => ({
   pod,
   view: {
     limits,
@@ -46,7 +46,7 @@ const podOf = (pod: PodAtAGlance['pod'], { limits, containers, volumes = [], las
   },
 });
 
-const pods: readonly PodAtAGlance[] = [
+const pods: readonly PodSummary[] = [
   podOf(identity('default', 'web', ids[0]!), {
     limits: limitsOf(1024, 512, 1500),
     containers: [

@@ -1,5 +1,5 @@
 import type { PodState } from '../../sandbox/index.ts';
-import { type Resize, excessOf, formatMemory } from '../../resize/index.ts';
+import { type Resize, excessWarning, formatMemory } from '../../resize/index.ts';
 
 /** The texts of all events. Sizes are Kubernetes quantities; the requested size is the text of the annotation. */
 
@@ -22,7 +22,7 @@ export const canceledNote = (volume: string, text: string, why: string): string 
 /** Undefined if the volume is within the memory limit of the pod, or there is no limit. */
 export function exceedsNote(volume: string, { after }: Resize): string | undefined {
   const size = sizeIn(after, volume);
-  const excess = after === undefined || size === undefined ? undefined : excessOf(size, after.memory);
+  const excess = after === undefined || size === undefined ? undefined : excessWarning(size, after.memory);
   return excess === undefined ? undefined : `volume ${volume} ${excess}`;
 }
 

@@ -28,7 +28,7 @@ export interface LocalPod {
 }
 
 export interface RequestsParts {
-  readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'newestOf' | 'annotationsOf' | 'keepAnnotations'>;
+  readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'newestOf' | 'annotationsOf' | 'storeAnnotations'>;
   readonly pods: NodePods;
   readonly post: (event: PodEvent) => void;
   readonly clock: Clock;
@@ -169,7 +169,7 @@ export class AnnotationRequests implements PodAudience {
       if (this.#hasGone(pod, failure)) return false;
       // A rejected request sets no size. Noted first: a shim that is killed in between repeats the request.
       if (failure === undefined) await this.#parts.pods.annotated(pod.sandboxId, volume, true);
-      await this.#parts.resizes.keepAnnotations(pod, { [volume]: text });
+      await this.#parts.resizes.storeAnnotations(pod, { [volume]: text });
       // Rejected before it became a resize, so no state of a resize reports it.
       if (failure !== undefined && failure.context.resize === undefined)
         this.#outcomes.infeasible(pod, volume, text, failure);
@@ -187,7 +187,7 @@ export class AnnotationRequests implements PodAudience {
         const failure = await this.#request(pod, rest);
         if (failure !== undefined && isPassing(failure.reason)) throw failure;
       }
-      const kept = resizes.keepAnnotations(pod, { [volume]: '' });
+      const kept = resizes.storeAnnotations(pod, { [volume]: '' });
       for (const id of waiting) await resizes.cancel(id);
       await kept;
       await pods.annotated(pod.sandboxId, volume, false);

@@ -7,7 +7,7 @@ import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
 import { timeline } from './timeline.ts';
-import type { LiveLimits, Overview, PodAtAGlance, RecentResize } from '../../resize/index.ts';
+import type { LiveLimits, Overview, PodSummary, RecentResize } from '../../resize/index.ts';
 
 /** Allows only the style: no scripts, images, fonts, frames or forms. */
 const policy = [
@@ -60,9 +60,9 @@ ${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<di
 `;
 }
 
-const nameOf = ({ pod }: PodAtAGlance): string => `${pod.namespace}/${pod.name}`;
+const nameOf = ({ pod }: PodSummary): string => `${pod.namespace}/${pod.name}`;
 
-function podCard(glance: PodAtAGlance): Html {
+function podCard(glance: PodSummary): Html {
   const { pod, view } = glance;
   const title = html`<h3>${nameOf(glance)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
   if (!('limits' in view)) return html`<article>${title}<p class="bad">${view.reason}: ${view.message}</p></article>`;

@@ -24,7 +24,13 @@ import {
 import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
-import { type VolumePolicies, isAsked, keepVolumes, remountsEnded, warnOfExcess } from '../volumes/index.ts';
+import {
+  type VolumePolicies,
+  isAlreadyAllocated,
+  journalVolumes,
+  recordRemounts,
+  warnAboutExcess,
+} from '../volumes/index.ts';
 import { plan } from '../plan/index.ts';
 
 export interface PerformParts extends PodActionsParts {
@@ -118,12 +124,12 @@ export async function perform(
     );
   };
   const values = valuesOf(target, container);
-  context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
+  context.outcomes.setDirection(pod.sandboxId, directionOf(values, knownOf(state)));
   const records = await context.outcomes.admit(pod.sandboxId, values, () =>
     journalled(context, pod, toJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
-    warnOfExcess(context, pod, state, target);
+    warnAboutExcess(context, pod, state, target);
     const ms = round(performance.now() - start);
     context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
@@ -158,12 +164,12 @@ async function journalled(
   const { policies, journal } = context;
   const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
   const earlier = journal.transactionOf(pod);
-  if (steps.length === 0 && isAsked(known(), sizes)) {
+  if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) {
     const records = await run(undefined);
     // One that could not be undone: what has been asked for since is the pod's now.
-    if (earlier === undefined) await keepVolumes(context, pod);
+    if (earlier === undefined) await journalVolumes(context, pod);
     else {
-      remountsEnded(context, pod, earlier.steps);
+      recordRemounts(context, pod, earlier.steps);
       await noted(context, pod, journal.reopen(pod).end('undone', known()));
     }
     return records;
@@ -174,12 +180,12 @@ async function journalled(
   try {
     const records = await run(open);
     policies.adopt(pod.sandboxId, sizes);
-    remountsEnded(context, pod, all);
+    recordRemounts(context, pod, all);
     await noted(context, pod, open.end('done', known()));
     return records;
   } catch (error) {
     const isMarked = isUndoFailed(error);
-    if (!isMarked) remountsEnded(context, pod, all);
+    if (!isMarked) recordRemounts(context, pod, all);
     await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }

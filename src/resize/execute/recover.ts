@@ -7,11 +7,17 @@ import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type Progress, progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
 import { hasPodCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
-import { type KnownVolumesParts, keepAllVolumes, keepVolumes, meetVolumes, remountsEnded } from '../volumes/index.ts';
+import {
+  type VolumeTrackingParts,
+  journalAllVolumes,
+  journalVolumes,
+  observeVolumes,
+  recordRemounts,
+} from '../volumes/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
 import type { JournalledTransaction, PreviousHigh } from '../journal/index.ts';
 
-export interface RecoverParts extends PodActionsParts, KnownVolumesParts {}
+export interface RecoverParts extends PodActionsParts, VolumeTrackingParts {}
 
 /**
  * Ends a transaction that was cut off: by a crash, or by an undo that failed. The kernel is asked how far it came: all done,
@@ -47,7 +53,7 @@ export async function mend(
       ? await settle(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
       : 'gone';
     if (outcome === 'finished') context.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
-    if (outcome !== 'gone') remountsEnded(context, pod, transaction.steps);
+    if (outcome !== 'gone') recordRemounts(context, pod, transaction.steps);
     await open.end(outcome === 'finished' ? 'done' : 'undone', context.policies.records(pod.sandboxId));
     if (outcome !== 'gone') await meetAfter(context, pod);
     context.counters.recovery(outcome);
@@ -79,8 +85,8 @@ async function meetAfter(
 ): Promise<void> {
   const volumes = readVolumes(context.volumes, pod);
   const { memory } = await readPod(context.tree, pod, []);
-  meetVolumes(context, pod, volumes, memory);
-  await keepVolumes(context, pod);
+  observeVolumes(context, pod, volumes, memory);
+  await journalVolumes(context, pod);
 }
 
 /** The same before a request: it goes on with the pod as it is, where that could not be mended. */
@@ -126,7 +132,7 @@ export async function recover(context: RecoverParts): Promise<boolean> {
     }
   }
   if (done) await forgetDeleted(context);
-  await keepAllVolumes(context);
+  await journalAllVolumes(context);
   context.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery has ended');
   return done;
 }

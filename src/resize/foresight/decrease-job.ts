@@ -1,152 +1,153 @@
 import { type MemoryUse, ReclaimAhead, isCgroupVanished } from '../../cgroups/index.ts';
 import { Reason, messageOf } from '../../core/errors/index.ts';
 import { bytes } from '../../core/quantities/index.ts';
-import type { Decrease, DecreaseHelpParts, DecreaseReport, DeferredListener } from './decrease.ts';
+import type { Decrease, DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
 import {
-  type Verdict,
-  HELP_MS,
-  LOOK_MS,
-  MOST_IDLE_STEPS,
+  type Assessment,
+  RECLAIM_PERIOD_MS,
+  CHECK_INTERVAL_MS,
+  MAX_IDLE_STEPS,
+  assessDecrease,
   backoffMs,
   idleMs,
-  judge,
   marginOf,
   restMs,
-} from './judge.ts';
-import type { Turns } from './turns.ts';
+} from './decrease-policy.ts';
+import type { ReclaimPacer } from './reclaim-pacer.ts';
 
-/** What is known of a decrease since it was admitted. */
-interface Effort {
+/** The state of one admitted set of decreases. */
+interface Progress {
   readonly admitted: string;
   readonly since: number;
   reclaimed: number;
-  /** How often use was brought down, or could not be. */
+  /** Number of rounds of reclaim, successful or not. */
   times: number;
-  /** When it may be tried again. */
+  /** Earliest time of the next round. */
   notBefore: number;
   isStuck: boolean;
   isOver: boolean;
-  readonly told: Set<Reason>;
+  readonly reported: Set<Reason>;
 }
 
-type Judged = Decrease & { readonly use: MemoryUse; readonly verdict: Verdict };
+type Assessed = Decrease & { readonly use: MemoryUse; readonly assessment: Assessment };
 
-/** One pod's decreases, from when they were admitted to when they are done. */
+/** Reclaims memory for the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
-  #effort: Effort | undefined;
+  #progress: Progress | undefined;
   #wake: () => void = () => undefined;
   #isAwake = false;
   readonly #ended = new AbortController();
 
   constructor(
     readonly uid: string,
-    readonly parts: DecreaseHelpParts,
-    readonly turns: Turns,
+    readonly parts: DecreaseReclaimerParts,
+    readonly pacer: ReclaimPacer,
     readonly listeners: readonly DeferredListener[],
   ) {}
 
-  /** Something may have changed. */
+  /** Triggers a check: kubelet's state or the pod may have changed. */
   wake(): void {
     this.#isAwake = true;
     this.#wake();
   }
 
   end(): void {
-    this.#ended.abort(new Error('the pod has gone'));
+    this.#ended.abort(new Error('the pod is gone'));
     this.wake();
   }
 
-  /** Never rejects. */
+  /** Runs until nothing is pending or the pod ends. Never rejects. */
   async run(): Promise<void> {
     const { log } = this.parts;
     try {
       while (!this.#ended.signal.aborted) {
-        const waitMs = await this.#look();
-        // Unless something has come while it was looked at.
+        const waitMs = await this.#check();
+        // A wake-up during the check requires another one.
         if (waitMs === undefined && !this.#isAwake) return;
         await this.#sleep(waitMs ?? 0);
       }
     } catch (error) {
-      // It has ended, and kubelet finds out by itself. Else what kubelet writes next begins it anew.
+      // A pod that has ended needs no reclaim. After any other error kubelet's next write starts a new job.
       if (!isCgroupVanished(error) && !this.#ended.signal.aborted)
-        log.warn({ uid: this.uid, error: messageOf(error) }, 'a decrease that kubelet has admitted is not helped');
+        log.warn({ uid: this.uid, error: messageOf(error) }, 'reclaim for a pending kubelet memory decrease failed');
     }
   }
 
-  /** Gives how long to wait until the next look, in milliseconds; undefined when there is nothing more to do. */
-  async #look(): Promise<number | undefined> {
-    // A resize under way reclaims for itself, and may well be this one.
+  /** Returns how long to wait until the next check, in milliseconds; undefined when nothing is left to do. */
+  async #check(): Promise<number | undefined> {
+    // A resize in progress reclaims for itself, and may be kubelet's own.
     await this.parts.idle(this.uid);
     this.#isAwake = false;
     const { clock, counters, tree } = this.parts;
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
-      if (this.#effort?.isStuck === true && decreases?.admitted === this.#effort.admitted) this.#unstuck(this.#effort);
+      if (this.#progress?.isStuck === true && decreases?.admitted === this.#progress.admitted)
+        this.#unstuck(this.#progress);
       return undefined;
     }
-    const effort = this.#effortFor(decreases.admitted);
-    if (effort.isOver) return Infinity;
-    const judged = await Promise.all(
-      decreases.list.map(async (each): Promise<Judged> => {
+    const progress = this.#progressOf(decreases.admitted);
+    if (progress.isOver) return Infinity;
+    const assessed = await Promise.all(
+      decreases.list.map(async (each): Promise<Assessed> => {
         const use = await tree.readMemoryUse(each.cgroup);
-        return { ...each, use, verdict: judge(each.to, use) };
+        return { ...each, use, assessment: assessDecrease(each.to, use) };
       }),
     );
-    if (!effort.isStuck && judged.some(({ verdict }) => verdict.kind !== 'fits')) {
-      effort.isStuck = true;
+    if (!progress.isStuck && assessed.some(({ assessment }) => assessment.kind !== 'fits')) {
+      progress.isStuck = true;
       counters.foresight('stuck');
     }
-    return clock.now() - effort.since >= HELP_MS ? this.#giveUp(effort) : this.#act(effort, judged);
+    return clock.now() - progress.since >= RECLAIM_PERIOD_MS ? this.#giveUp(progress) : this.#act(progress, assessed);
   }
 
-  /** Does what can be done now. Gives as {@link #look} does. */
-  async #act(effort: Effort, judged: readonly Judged[]): Promise<number> {
-    const wait = effort.notBefore - this.parts.clock.now();
-    const stuck = judged.find(({ verdict }) => verdict.kind === 'stuck');
-    // kubelet lowers all or nothing: while one cannot be lowered, the others' memory would be reclaimed in vain.
+  /** Reclaims or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
+  async #act(progress: Progress, assessed: readonly Assessed[]): Promise<number> {
+    const wait = progress.notBefore - this.parts.clock.now();
+    const stuck = assessed.find(({ assessment }) => assessment.kind === 'stuck');
+    // kubelet applies all decreases or none: while one is stuck, reclaiming for the others is useless.
     if (stuck !== undefined) {
-      this.#defer(effort, Reason.MEMORY_NOT_RECLAIMABLE, cannot(stuck));
-      return wait > 0 ? wait : this.#tryAgain(effort);
+      this.#defer(progress, Reason.MEMORY_NOT_RECLAIMABLE, stuckMessage(stuck));
+      return wait > 0 ? wait : this.#tryAgain(progress);
     }
-    if (judged.every(({ verdict }) => verdict.kind === 'fits')) {
-      this.#inProgress(effort, 'what is in use is under the limit: kubelet is waited for');
-      return LOOK_MS;
+    if (assessed.every(({ assessment }) => assessment.kind === 'fits')) {
+      this.#inProgress(progress, 'memory usage is below the new limit: waiting for kubelet to apply it');
+      return CHECK_INTERVAL_MS;
     }
     if (wait > 0) return wait;
-    for (const each of judged) {
-      const end = await this.#reclaim(effort, each);
+    for (const each of assessed) {
+      const end = await this.#reclaim(progress, each);
       if (end === 'interrupted') return 0;
       if (end === 'done') continue;
       const reason = end === 'none' ? Reason.MEMORY_NOT_RECLAIMABLE : Reason.RECLAIM_TIMEOUT;
-      this.#defer(effort, reason, doesNot(each, end));
-      return this.#tryAgain(effort);
+      this.#defer(progress, reason, failureMessage(each, end));
+      return this.#tryAgain(progress);
     }
-    this.#tryAgain(effort);
-    this.#inProgress(effort, 'what is in use was brought under the limit: kubelet is waited for');
-    return LOOK_MS;
+    this.#tryAgain(progress);
+    this.#inProgress(progress, 'memory was reclaimed below the new limit: waiting for kubelet to apply it');
+    return CHECK_INTERVAL_MS;
   }
 
-  /** In steps, with rests in between, as long as nothing else happens to the pod. `none`: this kernel cannot. */
-  async #reclaim(effort: Effort, { cgroup, to, text, verdict }: Judged): Promise<ReclaimEnd> {
-    if (verdict.kind !== 'reclaim') return 'done';
+  /** Reclaims in steps with pauses, until the goal is reached, the pod changes, or nothing more is freed. */
+  async #reclaim(progress: Progress, { cgroup, to, text, assessment }: Assessed): Promise<ReclaimEnd> {
+    if (assessment.kind !== 'reclaim') return 'done';
     const { tree, counters, log } = this.parts;
-    this.#inProgress(effort, `${text}: what is in use is being brought under ${to} bytes`);
-    const ahead = new ReclaimAhead(tree, cgroup, verdict.goal);
+    this.#inProgress(progress, `${text}: reclaiming memory to bring usage below ${to} bytes`);
+    const ahead = new ReclaimAhead(tree, cgroup, assessment.goal);
     const { signal } = this.#ended;
-    const before = effort.reclaimed;
+    const before = progress.reclaimed;
     for (let idle = 0; ; ) {
       if (this.#isAwake || this.parts.isBusy(this.uid)) return 'interrupted';
-      const step = await this.turns.take(async () => {
-        const taken = await ahead.step(signal);
-        return { taken, restMs: taken === undefined ? 0 : restMs(taken.freed, taken.ms) };
+      const step = await this.pacer.run(async () => {
+        const result = await ahead.step(signal);
+        return { result, restMs: result === undefined ? 0 : restMs(result.freed, result.ms) };
       }, signal);
       if (step === undefined) break;
       if (step.got === 'unsupported') return 'none';
-      effort.reclaimed += step.freed;
+      progress.reclaimed += step.freed;
       counters.foresightReclaimed(step.freed);
       idle = step.freed > 0 ? 0 : idle + 1;
-      if (idle < MOST_IDLE_STEPS) {
+      if (idle < MAX_IDLE_STEPS) {
         if (idle > 0) await this.#sleep(idleMs(idle));
         continue;
       }
@@ -154,71 +155,75 @@ export class DecreaseJob {
       return 'stalled';
     }
     log.info(
-      { uid: this.uid, cgroup, target: to, reclaimed: effort.reclaimed - before },
+      { uid: this.uid, cgroup, target: to, reclaimed: progress.reclaimed - before },
       'memory reclaimed for kubelet',
     );
     return 'done';
   }
 
-  #effortFor(admitted: string): Effort {
-    if (this.#effort?.admitted === admitted) return this.#effort;
+  #progressOf(admitted: string): Progress {
+    if (this.#progress?.admitted === admitted) return this.#progress;
     this.report = undefined;
-    return (this.#effort = {
-      ...{ admitted, since: this.parts.clock.now(), reclaimed: 0, times: 0, notBefore: 0 },
-      ...{ isStuck: false, isOver: false, told: new Set() },
+    return (this.#progress = {
+      admitted,
+      since: this.parts.clock.now(),
+      reclaimed: 0,
+      times: 0,
+      notBefore: 0,
+      isStuck: false,
+      isOver: false,
+      reported: new Set(),
     });
   }
 
-  #tryAgain(effort: Effort): number {
-    effort.times += 1;
-    const wait = backoffMs(effort.times);
-    effort.notBefore = this.parts.clock.now() + wait;
+  #tryAgain(progress: Progress): number {
+    progress.times += 1;
+    const wait = backoffMs(progress.times);
+    progress.notBefore = this.parts.clock.now() + wait;
     return wait;
   }
 
-  #inProgress(effort: Effort, message: string): void {
-    // Nothing was ever in the way: it is kubelet's resize like any other.
-    if (!effort.isStuck) return;
-    this.#tell(effort, 'InProgress', undefined, message);
+  #inProgress(progress: Progress, message: string): void {
+    // Usage never blocked this decrease, so there is nothing to report.
+    if (!progress.isStuck) return;
+    this.#setReport(progress, 'InProgress', undefined, message);
   }
 
-  #defer(effort: Effort, reason: Reason, message: string): void {
-    this.#tell(effort, 'Deferred', reason, message);
-    if (effort.told.has(reason) || this.report === undefined) return;
-    effort.told.add(reason);
+  #defer(progress: Progress, reason: Reason, message: string): void {
+    this.#setReport(progress, 'Deferred', reason, message);
+    if (progress.reported.has(reason) || this.report === undefined) return;
+    progress.reported.add(reason);
     this.parts.counters.foresight('deferred');
-    this.parts.log.warn({ uid: this.uid, reason, error: message }, 'a decrease that kubelet has admitted waits');
+    this.parts.log.warn({ uid: this.uid, reason, error: message }, 'memory decrease admitted by kubelet deferred');
     for (const listener of this.listeners) listener(this.uid, this.report);
   }
 
-  #giveUp(effort: Effort): number | undefined {
-    effort.isOver = true;
-    if (!effort.isStuck) return Infinity;
-    const why = this.report?.state === 'Deferred' ? this.report.message : 'use has climbed again and again';
+  #giveUp(progress: Progress): number | undefined {
+    progress.isOver = true;
+    if (!progress.isStuck) return Infinity;
+    const why =
+      this.report?.state === 'Deferred' ? this.report.message : 'memory usage kept rising again after reclaim';
     const reason = this.report?.reason ?? Reason.RECLAIM_TIMEOUT;
-    this.#tell(effort, 'Deferred', reason, `given up after ${HELP_MS / 60_000} minutes: ${why}`);
+    this.#setReport(progress, 'Deferred', reason, `given up after ${RECLAIM_PERIOD_MS / 60_000} minutes: ${why}`);
     this.parts.counters.foresight('given_up');
     this.parts.log.warn(
-      { uid: this.uid, reclaimed: effort.reclaimed },
-      'a decrease that kubelet has admitted is given up',
+      { uid: this.uid, reclaimed: progress.reclaimed },
+      'reclaim for memory decrease admitted by kubelet given up',
     );
     return Infinity;
   }
 
-  #unstuck({ since, reclaimed }: Effort): void {
+  #unstuck({ since, reclaimed }: Progress): void {
     const ms = this.parts.clock.now() - since;
     this.parts.counters.foresight('unstuck');
-    this.parts.log.info(
-      { uid: this.uid, ms, reclaimed },
-      'kubelet has carried out a decrease that more was in use than',
-    );
+    this.parts.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
   }
 
-  #tell(effort: Effort, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
-    this.report = { state, reason, message, since: effort.since, reclaimed: bytes(effort.reclaimed) };
+  #setReport(progress: Progress, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
+    this.report = { state, reason, message, since: progress.since, reclaimed: bytes(progress.reclaimed) };
   }
 
-  /** Until that much time has passed, or something may have changed. */
+  /** Waits for this many milliseconds, or until {@link wake} is called. */
   async #sleep(ms: number): Promise<void> {
     if (this.#isAwake || ms === 0) return;
     let stop = (): void => undefined;
@@ -231,15 +236,16 @@ export class DecreaseJob {
   }
 }
 
+/** `stalled`: nothing more is freed; `none`: the kernel has no memory.reclaim. */
 type ReclaimEnd = 'done' | 'interrupted' | 'stalled' | 'none';
 
-const cannot = ({ text, from, to, use }: Judged): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, and ${use.unreclaimable} bytes are in use that cannot be ` +
-  `reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in all): that has to be ` +
-  `under ${to - marginOf(to)}`;
+const stuckMessage = ({ text, from, to, use }: Assessed): string =>
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.unreclaimable} bytes are in use that cannot ` +
+  `be reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}; memory.current ${use.current}): expected less than ` +
+  `${to - marginOf(to)}`;
 
-const doesNot = ({ text, from, to, use }: Judged, end: 'stalled' | 'none'): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, and ${use.current} bytes are in use: ` +
+const failureMessage = ({ text, from, to, use }: Assessed, end: 'stalled' | 'none'): string =>
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.current} bytes are in use: ` +
   (end === 'none'
-    ? 'this kernel has no memory.reclaim (5.19 and later)'
-    : `the ${use.current - use.unreclaimable} of them that may be reclaimed do not come free`);
+    ? 'this kernel has no memory.reclaim (expected Linux 5.19 or later)'
+    : `reclaim frees no more of the ${use.current - use.unreclaimable} reclaimable bytes`);

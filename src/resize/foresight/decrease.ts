@@ -4,49 +4,49 @@ import type { Counters, Log } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 
-/** A memory limit that kubelet has admitted, below what the kernel has. */
+/** A memory limit that kubelet has admitted, below the present limit in the kernel. */
 export interface Decrease {
-  /** As a person would say it: `container web of pod default/shop`. */
+  /** Readable name of the cgroup's owner: `container web of pod default/shop`. */
   readonly text: string;
   readonly cgroup: CgroupPath;
   readonly from: Limit<Bytes>;
   readonly to: Bytes;
 }
 
-/** All of one pod's. */
-export interface Decreases {
-  /** The same as long as kubelet has admitted nothing else. */
+/** The pending decreases of one pod. */
+export interface PendingDecreases {
+  /** Identifies what kubelet has admitted: equal as long as kubelet admits nothing else. */
   readonly admitted: string;
-  /** Those that are not carried out yet. */
+  /** The decreases that are not applied yet. */
   readonly list: readonly Decrease[];
 }
 
-/** How it stands with a pod's decreases. */
+/** The state of a pod's pending decreases. */
 export interface DecreaseReport {
-  /** Deferred: what is in use is in the way, and cannot be reclaimed. */
+  /** Deferred: the memory in use blocks the decrease and cannot be reclaimed. */
   readonly state: 'InProgress' | 'Deferred';
   readonly reason: Reason | undefined;
   readonly message: string;
-  /** When it was admitted, or first seen, in milliseconds since the epoch. */
+  /** When the shim first saw the decrease admitted, in milliseconds since the epoch. */
   readonly since: number;
-  /** For this, so far. */
+  /** Bytes reclaimed for this decrease so far. */
   readonly reclaimed: Bytes;
 }
 
-export interface DecreaseHelpParts {
+export interface DecreaseReclaimerParts {
   readonly tree: AheadTree & Pick<CgroupTree, 'readMemoryUse'>;
-  /** Pods of which kubelet has admitted something that it has not carried out, by uid. */
+  /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */
   readonly pods: () => readonly string[];
-  /** Undefined when there is no such pod. */
-  readonly decreases: (podUid: string) => Promise<Decreases | undefined>;
-  /** Whether a resize of the pod is under way. */
+  /** Returns undefined when there is no such pod. */
+  readonly decreases: (podUid: string) => Promise<PendingDecreases | undefined>;
+  /** Whether a resize of the pod is in progress. */
   readonly isBusy: (podUid: string) => boolean;
-  /** Resolves when none is. */
+  /** Resolves once no resize of the pod is in progress. */
   readonly idle: (podUid: string) => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
   readonly counters: Counters;
 }
 
-/** Told of a decrease that waits for what cannot be reclaimed: once for each, and each reason. Must not throw. */
+/** Called when a decrease is deferred, once per decrease and reason. Must not throw. */
 export type DeferredListener = (podUid: string, report: DecreaseReport) => void;

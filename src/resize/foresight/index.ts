@@ -1,6 +1,12 @@
-/** What kubelet has admitted, as it writes it down, and where it leads. A hint: the kernel and the calls decide. */
-export { decreaseHelpFor } from './decrease-help.ts';
+/** kubelet's pending resizes, derived from its checkpoints, and reclaim for them. A hint: the kernel and CRI calls decide. */
+export { createDecreaseReclaimer } from './create-decrease-reclaimer.ts';
 export type { DecreaseReport } from './decrease.ts';
-export { DecreaseHelp } from './decreases.ts';
-export { boundedBy, foreseenOf, foreseenWith, foreseenWithPod, volumeChanges } from './pending-kubelet-resize.ts';
-export type { PodForeseen } from './target.ts';
+export { DecreaseReclaimer } from './decrease-reclaimer.ts';
+export {
+  boundByPending,
+  pendingResizeOf,
+  pendingResizeForContainer,
+  pendingResizeForPod,
+  volumeChanges,
+} from './pending-kubelet-resize.ts';
+export type { PendingPodLimits } from './target.ts';

@@ -2,15 +2,15 @@ import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import {
-  type Foreseen,
-  type ForeseenLimits,
-  type PodForeseen,
-  agrees,
-  agreesWithPod,
-  foresee,
-  foreseenState,
-  isMemoryDone,
-  noLowerThan,
+  type PendingResize,
+  type PendingLimits,
+  type PendingPodLimits,
+  matchesContainerUpdate,
+  matchesPodUpdate,
+  derivePendingResize,
+  stateAfterPending,
+  isMemoryComplete,
+  boundDecrease,
 } from './target.ts';
 import { type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
 import { type ContainerWish, onlyShrinking } from '../model/index.ts';
@@ -18,69 +18,91 @@ import type { VolumePolicies } from '../volumes/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import { isMemoryTight } from '../plan/index.ts';
 
-/** What kubelet has admitted for a pod and not carried out; undefined: nothing that is known of. */
-export function foreseenOf(
-  context: { readonly registry: Registry; readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
+/** Returns the resize of a pod that kubelet has admitted and not actuated; undefined if none is known. */
+export function pendingResizeOf(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
   pod: PodDescription,
   state: PodState,
-): Foreseen | undefined {
+): PendingResize | undefined {
   const { sandboxId, metadata } = pod;
   const { registry } = context;
   context.kubelet.refresh();
   const allocated = context.kubelet.allocated(metadata.uid);
   if (allocated === undefined) return undefined;
   const actuated = context.kubelet.actuated(metadata.uid);
-  // Of all its sandboxes: the containers of one that has ended may still run.
+  // From all sandboxes of the pod: containers of an ended sandbox may still run.
   const names = new Map(
     registry.pods
       .filter((other) => other.metadata.uid === metadata.uid)
       .flatMap((other) => registry.containersOf(other.sandboxId))
       .map(({ containerId, name }) => [containerId, name]),
   );
-  const foreseen = foresee(state, { allocated, actuated, names, before: context.foreseen.get(sandboxId) });
-  if (foreseen === undefined) context.foreseen.delete(sandboxId);
-  else context.foreseen.set(sandboxId, { allocated, limits: foreseen.pod });
-  return foreseen;
+  const pending = derivePendingResize(state, {
+    allocated,
+    actuated,
+    names,
+    before: context.pendingPodLimits.get(sandboxId),
+  });
+  if (pending === undefined) context.pendingPodLimits.delete(sandboxId);
+  else context.pendingPodLimits.set(sandboxId, { allocated, limits: pending.pod });
+  return pending;
 }
 
-/** The same for an update of one container, if that is a part of it. */
-export function foreseenWith(
-  context: { readonly registry: Registry; readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
+/** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
+export function pendingResizeForContainer(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
   pod: PodDescription,
   state: PodState,
   wish: ContainerWish,
-): Foreseen | undefined {
-  const foreseen = foreseenOf(context, pod, state);
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
   const now = state.containers.find(({ id }) => id === wish.id)?.memory;
-  return foreseen !== undefined && now !== undefined && agrees(foreseen, wish, now) ? foreseen : undefined;
+  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, wish, now) ? pending : undefined;
 }
 
-/** The same for an update of the pod itself. */
-export function foreseenWithPod(
-  context: { readonly registry: Registry; readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
+/** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
+export function pendingResizeForPod(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
   pod: PodDescription,
   state: PodState,
   memory: Limit<Bytes> | undefined,
-): Foreseen | undefined {
-  const foreseen = foreseenOf(context, pod, state);
-  return foreseen !== undefined && agreesWithPod(foreseen, state, memory) ? foreseen : undefined;
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
+  return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
 }
 
-/** Limits of the pod that go with its containers': never lowered further than where kubelet is about to set them. */
-export const boundedBy = (foreseen: Foreseen | undefined, state: PodState, limits: ForeseenLimits): ForeseenLimits =>
-  foreseen === undefined ? limits : noLowerThan(limits, state, foreseen);
+/** Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits. */
+export const boundByPending = (
+  pending: PendingResize | undefined,
+  state: PodState,
+  limits: PendingLimits,
+): PendingLimits => (pending === undefined ? limits : boundDecrease(limits, state, pending));
 
-/** What becomes of a pod's volumes with one call. */
+/** The volume sizes to set with one call. */
 export interface VolumeChanges {
   readonly volumes: ReadonlyMap<string, Bytes>;
-  /** Whether no more calls are to come that they go by. */
+  /** Whether no more calls that affect the volumes are expected. */
   readonly isSettled: boolean;
 }
 
 /**
- * The sizes that a pod's volumes get with a call after which the pod is like `after`. Where it is known how kubelet's resize
- * ends, those that shrink do so at its first call, once, and those that grow do at the last one. Else they go by `after`, and those that
- * grow wait until the pod's limit is tight: while it is looser than its containers need, more calls are on their way.
+ * Returns the volume sizes to set with a call that brings the pod from `state` to `after`. kubelet makes one call per container
+ * and none for volumes. With a known pending resize, volumes shrink once, at its first call, and grow at its last call.
+ * Otherwise the sizes follow from `after`, and volumes grow only once the pod's limit is tight: while it is looser than its
+ * containers need, more calls are expected. The order is that of KEP-6030: shrink before memory is lowered, grow after memory
+ * is raised.
  */
 export function volumeChanges(
   context: { readonly registry: Registry; readonly policies: VolumePolicies },
@@ -88,14 +110,14 @@ export function volumeChanges(
   {
     state,
     after,
-    foreseen,
-  }: { readonly state: PodState; readonly after: PodState; readonly foreseen: Foreseen | undefined },
+    pending,
+  }: { readonly state: PodState; readonly after: PodState; readonly pending: PendingResize | undefined },
   overrides?: ReadonlyMap<string, VolumePolicy>,
 ): VolumeChanges {
-  const end = foreseen === undefined ? after : foreseenState(after, foreseen);
+  const end = pending === undefined ? after : stateAfterPending(after, pending);
   const limits = limitsByName(context, pod, end);
   const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits, overrides);
-  const isDone = foreseen === undefined ? undefined : isMemoryDone(after, foreseen);
+  const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
   const isSettled = isDone ?? isMemoryTight(after);
   return { volumes: isSettled ? sizes : onlyShrinking(state, sizes), isSettled };
 }

@@ -4,66 +4,69 @@ import type { EntryLimits, PodEntry } from '../../kubelet/index.ts';
 import type { ContainerState, PodState } from '../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 
-/** Limits that kubelet is about to set; absent: it leaves them, or nobody can tell. */
-export interface ForeseenLimits {
+/** Limits that kubelet is about to set. Absent: kubelet does not change it, or it is unknown. */
+export interface PendingLimits {
   readonly memory?: Limit<Bytes>;
   readonly cpu?: CpuMax;
 }
 
-/** Where a resize of kubelet's leads. */
-export interface Foreseen {
-  readonly pod: ForeseenLimits;
-  /** By container id, of those that run: only what kubelet has admitted and not carried out. */
-  readonly containers: ReadonlyMap<string, ForeseenLimits>;
+/** A resize that kubelet has admitted and not actuated. */
+export interface PendingResize {
+  readonly pod: PendingLimits;
+  /** By id of running containers: only limits that kubelet has admitted and not actuated. */
+  readonly containers: ReadonlyMap<string, PendingLimits>;
 }
 
-/** What is known of one pod. */
+/** kubelet's entries for one pod, and what is needed to interpret them. */
 export interface Known {
   readonly allocated: PodEntry | undefined;
   readonly actuated: PodEntry | undefined;
   /** The names of containers by id. */
   readonly names: ReadonlyMap<string, string>;
-  /** What was foreseen of the pod when it was last looked at. */
-  readonly before?: PodForeseen | undefined;
+  /** The pending pod limits as last derived. */
+  readonly before?: PendingPodLimits | undefined;
 }
 
-/** The pod's own limits, and what they were made of. */
-export interface PodForeseen {
+/** The pending limits of the pod's own cgroup, and the entry they are derived from. */
+export interface PendingPodLimits {
   readonly allocated: PodEntry;
-  readonly limits: ForeseenLimits;
+  readonly limits: PendingLimits;
 }
 
 /**
- * What kubelet has admitted for a pod and not carried out, or undefined when there is nothing such. What kubelet counts as
- * carried out is left alone, whoever has changed it since: kubelet compares its two records, not the kernel.
+ * Derives the resize that kubelet has admitted and not actuated; undefined if there is none. Limits that kubelet counts as
+ * actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints, not the kernel.
  *
- * The pod's own limit is what kubelet makes of it: the pod-level limit, else the sum of all its containers' limits if each has
- * one; plus overhead. It is known only where the present one is made so: a large init container, of which the record
- * says nothing, makes a larger one. Where the present one is made of nothing that is known, in the middle of a resize, it is as it was
- * foreseen before.
+ * The pod's own limit is computed as kubelet does (ResourceConfigForPod in kubelet pkg/kubelet/cm/helpers_linux.go): the
+ * pod-level limit, otherwise the sum of all containers' limits if each has one; plus overhead. It is used only if the present
+ * limit follows from the same formula: a large init container, which the checkpoint does not list, makes the limit larger. If
+ * the present limit follows from no known amounts, in the middle of a resize, the previously derived limit stays.
  */
-export function foresee(state: PodState, { allocated, actuated, names, before }: Known): Foreseen | undefined {
+export function derivePendingResize(
+  state: PodState,
+  { allocated, actuated, names, before }: Known,
+): PendingResize | undefined {
   if (allocated === undefined) return undefined;
-  const containers = new Map<string, ForeseenLimits>();
+  const containers = new Map<string, PendingLimits>();
   for (const container of state.containers) {
     const name = names.get(container.id) ?? '';
-    const wanted = pending(allocated.containers.get(name), actuated?.containers.get(name), state.cpu.period);
+    const wanted = pendingLimits(allocated.containers.get(name), actuated?.containers.get(name), state.cpu.period);
     if (wanted.memory !== undefined || wanted.cpu !== undefined) containers.set(container.id, wanted);
   }
   const areAllKnown = state.containers.every(({ id }) => allocated.containers.has(names.get(id) ?? ''));
-  const goesWithThem = containers.size > 0 && areAllKnown;
-  const found = podLimits(state, { allocated, actuated, goesWithThem });
+  const isMidResize = containers.size > 0 && areAllKnown;
+  const found = podLimits(state, { allocated, actuated, isMidResize });
   if (containers.size === 0) return changes(state, found) ? { pod: found, containers } : undefined;
   const isSame = before !== undefined && hasSameAmounts(before.allocated, allocated);
   return { pod: { ...(isSame && before.limits), ...found }, containers };
 }
 
-/** A limit that is gone from the record stays in force: kubelet takes none away. */
-function pending(
+/** Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none. */
+function pendingLimits(
   wanted: EntryLimits | undefined,
   done: EntryLimits | undefined,
   period: CpuMax['period'],
-): ForeseenLimits {
+): PendingLimits {
   const { memory, milliCpu } = wanted ?? {};
   return {
     ...(memory !== undefined && memory !== done?.memory && { memory }),
@@ -74,29 +77,29 @@ function pending(
 interface Records {
   readonly allocated: PodEntry;
   readonly actuated: PodEntry | undefined;
-  /** Whether some of the pod's containers are under way, and the records have all of them. */
-  readonly goesWithThem: boolean;
+  /** Whether some containers have pending limits, and the checkpoint lists all running containers. */
+  readonly isMidResize: boolean;
 }
 
-function podLimits(state: PodState, records: Records): ForeseenLimits {
+function podLimits(state: PodState, records: Records): PendingLimits {
   const memory = podMemory(state, records);
   const cpu = podCpu(state, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
-function podMemory(state: PodState, { allocated, actuated, goesWithThem }: Records): Bytes | undefined {
+function podMemory(state: PodState, { allocated, actuated, isMidResize }: Records): Bytes | undefined {
   const of = ({ memory }: EntryLimits): number | undefined => memory;
   const wanted = podAmount(allocated, of);
   if (wanted === undefined || state.memory === 'max') return undefined;
-  const whole = wanted + state.overhead.memory;
-  if (!Number.isSafeInteger(whole)) return undefined;
+  const total = wanted + state.overhead.memory;
+  if (!Number.isSafeInteger(total)) return undefined;
   const done = actuated === undefined ? undefined : podAmount(actuated, of);
   const made = [wanted, ...(done === undefined ? [] : [done])].map((amount) => amount + state.overhead.memory);
   const now = state.memory;
-  // In the middle of a resize, or without a record of what was carried out, the kernel tells.
-  if (goesWithThem) made.push(runningSum(state));
+  // In the middle of a resize, or without an actuated entry, the present limit may be the sum of the kernel's limits.
+  if (isMidResize) made.push(runningSum(state));
   return made.some((amount) => Number.isSafeInteger(amount) && sameMemory(now, bytes(amount)))
-    ? bytes(whole)
+    ? bytes(total)
     : undefined;
 }
 
@@ -110,9 +113,9 @@ function podCpu(state: PodState, { allocated, actuated }: Records): CpuMax | und
   return made.some((limit) => sameCpu(limit, state.cpu)) ? withOverhead(wanted) : undefined;
 }
 
-/** Of the pod as a whole; undefined where it has none, or where not all of the record is understood. */
+/** Returns the amount of the whole pod; undefined if it has none, or if the entry is not completely understood. */
 function podAmount(entry: PodEntry, of: (limits: EntryLimits) => number | undefined): number | undefined {
-  if (!entry.isWhole || entry.containers.size === 0) return undefined;
+  if (!entry.isComplete || entry.containers.size === 0) return undefined;
   const own = entry.pod === undefined ? undefined : of(entry.pod);
   if (own !== undefined) return own;
   const amounts = [...entry.containers.values()].map(of);
@@ -122,7 +125,7 @@ function podAmount(entry: PodEntry, of: (limits: EntryLimits) => number | undefi
 const runningSum = ({ containers, overhead }: PodState): number =>
   containers.reduce((sum, { memory }) => sum + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
 
-/** As kubelet makes it (MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go). */
+/** Computes cpu.max as kubelet does (MilliCPUToQuota in kubelet pkg/kubelet/cm/helpers_linux.go). */
 function cpuOf(milliCpu: number, period: CpuMax['period']): CpuMax {
   return { quota: microseconds(Math.max(Math.floor((milliCpu * period) / 1000), MIN_CPU_QUOTA)), period };
 }
@@ -133,12 +136,12 @@ function plusOverhead(cpu: CpuMax, { overhead }: PodState): CpuMax {
   return { ...cpu, quota: microseconds(cpu.quota + extra) };
 }
 
-const changes = ({ memory, cpu }: PodState, wanted: ForeseenLimits): boolean =>
+const changes = ({ memory, cpu }: PodState, wanted: PendingLimits): boolean =>
   (wanted.memory !== undefined && !sameMemory(memory, wanted.memory)) ||
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
-/** Whether kubelet has admitted a memory limit that it has not carried out, as far as its records tell. */
-export function isUnderWay(allocated: PodEntry, actuated: PodEntry | undefined): boolean {
+/** Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. */
+export function hasPendingMemory(allocated: PodEntry, actuated: PodEntry | undefined): boolean {
   const differs = (wanted: EntryLimits | undefined, done: EntryLimits | undefined): boolean =>
     wanted?.memory !== undefined && wanted.memory !== done?.memory;
   if (differs(allocated.pod, actuated?.pod)) return true;
@@ -149,8 +152,8 @@ const hasSameAmounts = (a: PodEntry, b: PodEntry): boolean =>
   podAmount(a, ({ memory }) => memory) === podAmount(b, ({ memory }) => memory) &&
   podAmount(a, ({ milliCpu }) => milliCpu) === podAmount(b, ({ milliCpu }) => milliCpu);
 
-/** The pod as it will be once all of that has been carried out. */
-export function foreseenState(state: PodState, { pod, containers }: Foreseen): PodState {
+/** Returns the state of the pod after the pending resize. */
+export function stateAfterPending(state: PodState, { pod, containers }: PendingResize): PodState {
   return {
     ...state,
     ...pod,
@@ -158,9 +161,9 @@ export function foreseenState(state: PodState, { pod, containers }: Foreseen): P
   };
 }
 
-/** Whether a container's update is a part of that resize: it then asks for the memory limit that kubelet has admitted. */
-export function agrees(
-  { containers }: Foreseen,
+/** Returns whether a container's update is a part of the pending resize: it requests the memory limit kubelet has admitted. */
+export function matchesContainerUpdate(
+  { containers }: PendingResize,
   { id, memory }: { readonly id: string; readonly memory?: Limit<Bytes> },
   now: Limit<Bytes>,
 ): boolean {
@@ -168,19 +171,19 @@ export function agrees(
   return wanted !== undefined && (memory === undefined || sameMemory(memory, wanted.memory ?? now));
 }
 
-/** Whether an update of the pod itself is: its memory limit is the present one, or the one that it leads to. */
-export function agreesWithPod({ pod }: Foreseen, state: PodState, memory: Limit<Bytes> | undefined): boolean {
+/** Returns whether a pod update is a part of the pending resize: it requests the present or the pending memory limit. */
+export function matchesPodUpdate({ pod }: PendingResize, state: PodState, memory: Limit<Bytes> | undefined): boolean {
   if (memory === undefined || sameMemory(state.memory, memory)) return true;
   return pod.memory === undefined || sameMemory(memory, pod.memory);
 }
 
 /**
- * Whether all updates of memory have been made once a pod is like this: what volumes go by has come to its end. Undefined
- * where nobody can tell.
+ * Returns whether all memory limits of the pending resize are set in `after`, so that volumes can get their final sizes;
+ * undefined if unknown.
  */
-export function isMemoryDone(after: PodState, foreseen: Foreseen): boolean | undefined {
-  if (foreseen.pod.memory === undefined && after.memory !== 'max') return undefined;
-  const end = foreseenState(after, foreseen);
+export function isMemoryComplete(after: PodState, pending: PendingResize): boolean | undefined {
+  if (pending.pod.memory === undefined && after.memory !== 'max') return undefined;
+  const end = stateAfterPending(after, pending);
   const areDone = after.containers.every(({ memory }, index) => {
     const wanted = end.containers[index]?.memory;
     return wanted === undefined || sameMemory(memory, wanted);
@@ -188,9 +191,9 @@ export function isMemoryDone(after: PodState, foreseen: Foreseen): boolean | und
   return areDone && compareLimits(after.memory, end.memory) >= 0;
 }
 
-/** A lowering of the pod's limits that goes with its containers, no further than where they are led to. */
-export function noLowerThan(limits: ForeseenLimits, { memory, cpu }: PodState, { pod }: Foreseen): ForeseenLimits {
-  const bounded: { -readonly [Key in keyof ForeseenLimits]: ForeseenLimits[Key] } = { ...limits };
+/** Bounds decreases of the pod's limits by its pending limits. */
+export function boundDecrease(limits: PendingLimits, { memory, cpu }: PodState, { pod }: PendingResize): PendingLimits {
+  const bounded: { -readonly [Key in keyof PendingLimits]: PendingLimits[Key] } = { ...limits };
   if (limits.memory !== undefined && pod.memory !== undefined && compareLimits(limits.memory, memory) < 0) {
     bounded.memory = compareLimits(limits.memory, pod.memory) < 0 ? pod.memory : limits.memory;
     if (compareLimits(bounded.memory, memory) >= 0) delete bounded.memory;

@@ -4,25 +4,25 @@ import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 import { type KnownValues, type ResizeState, explained, failureOf, fitsLater } from '../model/index.ts';
 
-/** What requests since the start of the shim have come to for one pod. */
+/** The result of all requests for one pod since the start of the shim. */
 export interface PodOutcome {
-  /** What was asked for last, admitted or not. */
+  /** The values requested last, admitted or not. */
   readonly desired: KnownValues<VolumePolicy>;
-  /** What was admitted last. */
+  /** The values admitted last. */
   readonly allocated: KnownValues<Bytes>;
-  /** What was written last. */
+  /** The values written last. */
   readonly actuated: KnownValues<Bytes>;
-  /** Of the last request; undefined before the first one. */
+  /** The state of the last request; undefined before the first one. */
   readonly state: ResizeState | undefined;
-  /** Why the last request failed; undefined when it did not. */
+  /** Why the last request failed; undefined when it succeeded. */
   readonly lastError: RequestError | undefined;
-  /** The same by volume, of the last request that failed for one; until a newer one asks for it, or it is resized. */
+  /** By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. */
   readonly volumeErrors: ReadonlyMap<string, RequestError>;
-  /** What makes no sense in the annotations that the pod was made with. */
+  /** The invalid annotations among those that the pod was created with. */
   readonly annotationErrors: readonly string[];
 }
 
-/** Why a request failed. `at` in milliseconds since the epoch. */
+/** Why a request failed. `at` is in milliseconds since the epoch. */
 export interface RequestError {
   readonly reason: string;
   readonly message: string;
@@ -40,13 +40,13 @@ const nothing: PodOutcome = {
 };
 
 /**
- * How requests went, pod by pod, for whoever asks for a pod's status. In memory: the kernel says what is, the journal what
- * was under way. Of each pod one request at a time is carried out, so each has one outcome.
+ * The outcomes of requests per pod, which the pod's status reports. They are in memory only: actual values come from the
+ * kernel, and open transactions from the journal. A pod has one outcome, because its requests run one at a time.
  */
 export class PodOutcomes {
   readonly #pods = new Map<string, PodOutcome>();
   readonly #counters: Pick<Counters, 'resize'>;
-  /** Of the requests under way, by sandbox id. */
+  /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
 
   constructor(counters: Pick<Counters, 'resize'> = noCounters) {
@@ -72,12 +72,12 @@ export class PodOutcomes {
     }
   }
 
-  /** A pod has come. Of others nothing is kept: a request may end after its pod. */
-  meet(sandboxId: string, annotationErrors: readonly string[]): void {
+  /** Adds a pod. Outcomes of unknown pods are dropped, because a request may end after its pod. */
+  addPod(sandboxId: string, annotationErrors: readonly string[]): void {
     this.#pods.set(sandboxId, { ...nothing, annotationErrors });
   }
 
-  /** Runs one request of a pod, and keeps how it ended. Gives and throws what it does. */
+  /** Runs one request of a pod and records its outcome. Returns and throws what the request does. */
   async track<Result>(sandboxId: string, request: () => Promise<Result>): Promise<Result> {
     this.#directions.delete(sandboxId);
     try {
@@ -94,8 +94,11 @@ export class PodOutcomes {
     }
   }
 
-  /** Runs what is looked at before a request waits its turn. What it throws is how the last one ended, unless another is under way. */
-  screen(sandboxId: string, check: () => void): void {
+  /**
+   * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless another
+   * request is in progress.
+   */
+  check(sandboxId: string, check: () => void): void {
     try {
       check();
     } catch (error) {
@@ -119,13 +122,13 @@ export class PodOutcomes {
     return { volumeErrors };
   }
 
-  /** Where the request under way wants the pod to go, for {@link track}. */
-  leads(sandboxId: string, direction: ResizeDirection): void {
+  /** Sets the direction of the request in progress, which {@link track} counts. */
+  setDirection(sandboxId: string, direction: ResizeDirection): void {
     this.#directions.set(sandboxId, direction);
   }
 
-  /** What a request asks for, as soon as it has been read. */
-  desire(sandboxId: string, values: KnownValues<VolumePolicy>): void {
+  /** Records the requested values, once the request is validated. */
+  setDesired(sandboxId: string, values: KnownValues<VolumePolicy>): void {
     this.#set(sandboxId, {
       desired: merged(this.of(sandboxId).desired, values),
       state: 'Proposed',
@@ -133,12 +136,12 @@ export class PodOutcomes {
     });
   }
 
-  /** Sizes of volumes that hold without a request: those of an earlier shim, or of somebody else. */
-  allocate(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
+  /** Records volume sizes that no request of this process set: from the journal, or from a remount by another program. */
+  setAllocated(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
     if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
   }
 
-  /** Runs a transaction to these values. When it throws it was taken back: what was allocated before is so again. */
+  /** Runs a transaction to these values. If it throws, it was rolled back, and the previous allocated values are restored. */
   async admit<Result>(
     sandboxId: string,
     values: KnownValues<Bytes>,

@@ -4,20 +4,20 @@ import type { Bytes } from '../../core/quantities/index.ts';
 import type { PodState } from '../../sandbox/index.ts';
 import type { Step, StepRecord } from '../model/index.ts';
 
-/** A resize that was carried out, or begun and taken back: for people who look. */
+/** A resize that was completed or rolled back, as the page of recent resizes shows it. */
 export interface RecentResize {
   readonly namespace: string;
   readonly name: string;
   readonly sandboxId: string;
   /** In milliseconds since the epoch. */
   readonly at: number;
-  /** From its first step to its end, undoing included. */
+  /** Duration from the first step to the end, rollback included. */
   readonly ms: number;
   readonly outcome: 'done' | 'undone' | 'undo failed';
-  /** Why it was taken back. */
+  /** Why it was rolled back. */
   readonly message: string | undefined;
   readonly before: PodState;
-  /** The pod's use of memory before the first step; undefined where it could not be read. */
+  /** The pod's memory usage before the first step; undefined if it could not be read. */
   readonly usedBefore: Bytes | undefined;
   readonly steps: readonly RecentStep[];
   /** Names of containers by id. */
@@ -25,16 +25,16 @@ export interface RecentResize {
 }
 
 export interface RecentStep {
-  /** The caller's own call is what it changes. */
+  /** For the step that forwards the caller's own call: what that call changes. */
   readonly step: Step;
-  /** When it was done, in milliseconds from the start. */
+  /** When the step ended, in milliseconds from the start. */
   readonly doneAt: number;
   readonly ms: number;
-  /** The pod's use of memory then. */
+  /** The pod's memory usage at that time. */
   readonly used: Bytes | undefined;
 }
 
-/** What is told of a resize while it is carried out. */
+/** Records a resize while it runs. */
 export interface Recording {
   step(record: StepRecord): void;
   end(outcome: RecentResize['outcome'], error?: unknown): void;
@@ -43,24 +43,24 @@ export interface Recording {
 export interface Recorded {
   readonly pod: PodDescription;
   readonly before: PodState;
-  /** What the caller's own call changes, where it changes anything. */
+  /** What the caller's own call changes; undefined if nothing. */
   readonly asked: Step | undefined;
   readonly names: ReadonlyMap<string, string>;
   readonly used: () => Bytes | undefined;
 }
 
-/** The last resizes of all pods. In memory, and kept only where somebody can look at them. */
+/** The last resizes of all pods, in memory. Present only if the HTTP server that shows them is enabled. */
 export class RecentResizes {
-  readonly #kept: RecentResize[] = [];
-  readonly #most: number;
+  readonly #resizes: RecentResize[] = [];
+  readonly #max: number;
 
-  constructor(most = 100) {
-    this.#most = most;
+  constructor(max = 100) {
+    this.#max = max;
   }
 
-  /** The newest first. */
+  /** Newest first. */
   get all(): readonly RecentResize[] {
-    return this.#kept;
+    return this.#resizes;
   }
 
   begin({ pod, before, asked, names, used }: Recorded): Recording {
@@ -73,12 +73,25 @@ export class RecentResizes {
         if (shown !== undefined) steps.push({ step: shown, doneAt: from + ms, ms, used: used() });
       },
       end: (outcome, error) => {
-        // A call that changes nothing (kubelet makes many) is nothing to see.
+        // Calls that change nothing, of which kubelet makes many, are not recorded.
         if (steps.length === 0 && outcome === 'done') return;
         const message = error === undefined ? undefined : messageOf(error);
-        const about = { namespace, name, sandboxId: pod.sandboxId, at, ms: performance.now() - start };
-        this.#kept.unshift({ ...about, outcome, message, before, usedBefore, steps, names });
-        this.#kept.splice(this.#most);
+        const ms = performance.now() - start;
+        const { sandboxId } = pod;
+        this.#resizes.unshift({
+          namespace,
+          name,
+          sandboxId,
+          at,
+          ms,
+          outcome,
+          message,
+          before,
+          usedBefore,
+          steps,
+          names,
+        });
+        this.#resizes.splice(this.#max);
       },
     };
   }

@@ -1,4 +1,4 @@
-/** The names of the journal's files. Pure. */
+/** The names of the journal's files. Pure functions. */
 import { createHash } from 'node:crypto';
 
 const UID = /^[0-9a-f-]{8,64}$/i;
@@ -7,28 +7,28 @@ const TEMPORARY_END = '.tmp';
 const BAD_END = '.bad';
 
 /**
- * The file of a pod. A uid comes from whoever made the pod, so only what looks like one is a name by itself; anything
- * else (`../../etc/x`) is hashed, and no two pods share a name: `s` is no hexadecimal digit.
+ * Returns the file name of a pod's record. The caller that creates a pod chooses its uid, so only a well-formed uid is used
+ * as it is; anything else (`../../etc/x`) is hashed. Names never collide: `s` of `sha256-` is not a hexadecimal digit.
  */
 export function recordFile(podUid: string): string {
   if (UID.test(podUid)) return `${podUid}.json`;
-  // Not of UTF-8, in which all lone surrogates are alike.
+  // UTF-16, because UTF-8 encodes all lone surrogates alike.
   return `sha256-${createHash('sha256').update(podUid, 'utf16le').digest('hex')}.json`;
 }
 
-/** Where a record is written before it takes its place. */
+/** The temporary file that a record is written to before it is renamed. */
 export const temporaryFile = (record: string): string => `${record}${TEMPORARY_END}`;
 
-/** Where a record goes that cannot be read. */
+/** The file that an unreadable record is moved to. */
 export const badFile = (record: string): string => `${record}${BAD_END}`;
 
-/** What a file of the state folder is to the journal, and the record that it belongs to. */
+/** A file of the journal, and the record that it belongs to. */
 export interface KnownFile {
   readonly kind: 'record' | 'temporary' | 'bad';
   readonly record: string;
 }
 
-/** Undefined for files that are not the journal's: they are left alone. */
+/** Classifies a file of the state folder. Returns undefined for a file that is not the journal's: it is left alone. */
 export function knownFile(name: string): KnownFile | undefined {
   if (RECORD.test(name)) return { kind: 'record', record: name };
   for (const [kind, end] of [

@@ -1,6 +1,6 @@
 /**
- * Files that are there after a crash of the process or of the machine: each is replaced whole, and a change has reached
- * the disk when the promise is fulfilled. All of it runs in the thread pool: an fsync may take seconds.
+ * Durable files, which survive a crash of the process and of the machine: each is replaced atomically, and a change has
+ * reached the disk when its promise resolves. All I/O runs in the thread pool, because an fsync may take seconds.
  */
 import { constants, mkdir, open, rename, rm, unlink } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
@@ -11,13 +11,13 @@ import { errnoOf } from '../../core/errors/index.ts';
 import { temporaryFile } from './file-names.ts';
 
 const { O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
-/** For us alone: records name pods, and decide what is undone. */
+/** Only the shim's user has access: records name pods, and decide what recovery rolls back. */
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
 /**
- * The folder that the records are in. It stays open: to open and close it took a third of the time of a change. Whether it
- * is still the one that its path names, and still ours, is looked at each time; the kernel has all of that in memory.
+ * The folder of the records. It stays open, because opening and closing it took a third of the time of a change. Each use
+ * checks that the path still names this folder and that its owner and mode are still safe; the kernel has both in memory.
  */
 export class StateFolder {
   readonly #path: string;
@@ -28,23 +28,23 @@ export class StateFolder {
   }
 
   /**
-   * The folder, which is made when it is missing. Rejects when it is no folder, or when somebody else may write to it:
-   * whoever can exchange a record decides over the limits of a pod.
+   * Returns the open folder, and creates it when it is missing. Rejects when the path is not a folder, or when another user
+   * may write to it: a user who can replace a record controls the limits of a pod.
    */
   async opened(): Promise<FileHandle> {
     const known = this.#open;
     if (known !== undefined && isAt(known, this.#path)) {
-      assertOurs(known);
+      assertPrivate(known);
       return known;
     }
     const folder = await openOrMake(this.#path);
     try {
-      assertOurs(folder);
+      assertPrivate(folder);
     } catch (error) {
       await folder.close();
       throw error;
     }
-    // Somebody may have opened it meanwhile, and may use it still: that one is closed once nothing is under way in it.
+    // A concurrent call may have opened it as well and may still use that handle: it closes once its operations end.
     const before = this.#open;
     this.#open = folder;
     await before?.close();
@@ -64,11 +64,14 @@ function isAt({ fd }: FileHandle, path: string): boolean {
   return named !== undefined && named.ino === open.ino && named.dev === open.dev;
 }
 
-function assertOurs({ fd }: FileHandle): void {
+function assertPrivate({ fd }: FileHandle): void {
   const { uid, mode } = fstatSync(fd);
-  if (uid !== process.geteuid?.()) throw new Error(`the state folder belongs to user ${uid}, not to ours`);
+  const own = process.geteuid?.();
+  if (uid !== own) throw new Error(`the state folder is owned by user ${uid}: expected the shim's user, ${own}`);
   if ((mode & 0o022) !== 0)
-    throw new Error(`others may write to the state folder (mode ${(mode & 0o777).toString(8)})`);
+    throw new Error(
+      `the state folder is writable by group or others (mode ${(mode & 0o777).toString(8)}): expected 700`,
+    );
 }
 
 async function openOrMake(path: string): Promise<FileHandle> {
@@ -81,7 +84,7 @@ async function openOrMake(path: string): Promise<FileHandle> {
   try {
     await mkdir(path, { mode: FOLDER_MODE });
   } catch (error) {
-    // Somebody was faster: the folder's rights are looked at all the same.
+    // Another process created it first. The caller checks its owner and mode in any case.
     if (errnoOf(error) !== 'EEXIST') throw error;
   }
   await syncFolder(dirname(path));
@@ -100,8 +103,8 @@ async function syncFolder(path: string): Promise<void> {
 }
 
 /**
- * Puts a file in its place whole: at every instant there is the old content or the new. When it rejects the old content
- * is there, or after a failure of the last step, the folder's fsync, the new.
+ * Replaces a file atomically: at every instant it has the old content or the new one. When this rejects, the file has the old
+ * content, or the new one if the last step failed, the fsync of the folder.
  */
 export async function replaceFile(path: string, folder: FileHandle, name: string, content: Buffer): Promise<void> {
   crashPoint('journal-write-before');
@@ -111,7 +114,7 @@ export async function replaceFile(path: string, folder: FileHandle, name: string
     crashPoint('journal-write-synced');
     await rename(temporary, join(path, name));
   } catch (error) {
-    // On a full disk half a record takes the room that the next one needs. The first error is the one that tells.
+    // On a full disk a partial record takes the space that the next one needs. The first error is the one to report.
     await rm(temporary, { force: true }).catch(() => undefined);
     throw error;
   }
@@ -120,11 +123,11 @@ export async function replaceFile(path: string, folder: FileHandle, name: string
   crashPoint('journal-write-after');
 }
 
-/** Writes a file up to the disk; one that is left over from a crash is written over. */
+/** Writes a file and syncs it to the disk. Overwrites a file that a crash left behind. */
 export async function writeThrough(file: string, content: Buffer): Promise<void> {
   const handle = await open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE);
   try {
-    // Where there is room for a part of it only that is taken first, and the next write says why (ENOSPC).
+    // On a disk with space for only a part, the first write is short and the next one fails with the reason (ENOSPC).
     for (let at = 0; at < content.length; ) at += (await handle.write(content, at)).bytesWritten;
     await handle.sync();
   } finally {
@@ -133,10 +136,11 @@ export async function writeThrough(file: string, content: Buffer): Promise<void>
 }
 
 /**
- * Removes a file, which may be gone already. `lasting`: up to the disk, also when it has gone already, since an earlier try may
- * have failed there. Else it is back after a crash of the machine, perhaps, but not after one of the process.
+ * Removes a file; a missing one is fine. With `durable` the removal is synced to the disk, also when the file is missing,
+ * since an earlier attempt may have failed at the sync. Otherwise the file may reappear after a crash of the machine, but not
+ * after a crash of the process.
  */
-export async function removeFile(path: string, folder: FileHandle, name: string, lasting: boolean): Promise<void> {
+export async function removeFile(path: string, folder: FileHandle, name: string, durable: boolean): Promise<void> {
   crashPoint('journal-remove-before');
   try {
     await unlink(join(path, name));
@@ -144,18 +148,18 @@ export async function removeFile(path: string, folder: FileHandle, name: string,
     if (errnoOf(error) !== 'ENOENT') throw error;
   }
   crashPoint('journal-remove-unlinked');
-  if (lasting) await folder.sync();
+  if (durable) await folder.sync();
   crashPoint('journal-remove-after');
 }
 
-/** Reads a plain file of at most `most` bytes, through no symbolic link. Rejects otherwise. */
-export async function readBounded(file: string, most: number): Promise<Buffer> {
-  // A pipe in its place would be waited for without end.
+/** Reads a regular file of at most `max` bytes, without following a symbolic link. Rejects for anything else. */
+export async function readBounded(file: string, max: number): Promise<Buffer> {
+  // O_NONBLOCK: opening a pipe would otherwise wait for its writer forever.
   const handle = await open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   try {
     const stats = await handle.stat();
-    if (!stats.isFile()) throw new Error('is no plain file');
-    if (stats.size > most) throw new Error(`has ${stats.size} bytes; it may have ${most}`);
+    if (!stats.isFile()) throw new Error('is not a regular file');
+    if (stats.size > max) throw new Error(`has ${stats.size} bytes, more than the maximum of ${max}`);
     return await handle.readFile();
   } finally {
     await handle.close();

@@ -1,4 +1,4 @@
-/** What outlives the process: transactions under way, allocated volume sizes, deferred requests. */
+/** The journal: what survives a restart of the shim, i.e. open transactions, allocated volume sizes and deferred requests. */
 export { OpenTransaction, PodJournal } from './pod-journal.ts';
 export type { JournalledTransaction, PreviousHigh } from './record.ts';
 export { Journal } from './store.ts';

@@ -7,41 +7,41 @@ import type { Journal, Readiness } from './store.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
 
-/** A pod, as its record names it. `podUid` is the sandbox's id where the pod has no uid. */
+/** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
 export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
 
-/** What a transaction begins with, beside its steps. */
+/** What {@link PodJournal.begin} records in addition to the steps. */
 export interface BeginOptions {
-  /** What is known of the pod's volumes. */
+  /** The current records of the pod's volumes. */
   readonly volumes: PodRecord['volumes'];
-  /** What is asked for them: it decides their sizes once the transaction is done. */
+  /** The requested volume policies: they set the sizes once the transaction is done. */
   readonly asked?: ReadonlyMap<string, AskedVolume>;
-  /** Of cgroups that it may lower, each of which would else be another change of the record. */
+  /** memory.high of the cgroups that the transaction may lower. Recorded up front, they save one write each. */
   readonly highs?: readonly PreviousHigh[];
 }
 
 /**
- * What the journal has of each pod, in memory as on the disk, and the changes to it: a transaction begins, turns, ends; a
- * volume's size is allocated; requests wait. All that changes it is done under the pod's lock, but for the requests.
+ * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a transaction, set
+ * volumes, set deferred requests. Callers hold the pod's lock, except for deferred requests.
  */
 export class PodJournal {
   readonly #journal: Promise<Journal>;
-  /** Fulfilled when what an earlier process has left has been read. */
+  /** Resolves once the records of the previous process are read. */
   readonly #restored: Promise<void>;
   readonly #records = new Map<string, PodRecord>();
 
-  /** @param journal being opened: a shim that starts serves calls that need no journal meanwhile */
+  /** @param journal a promise, because a starting shim already serves the calls that need no journal */
   constructor(journal: Promise<Journal>) {
     this.#journal = journal;
     this.#restored = this.#restore();
   }
 
-  /** Waits until what an earlier process has left is known. Never rejects. */
+  /** Resolves once the records of the previous process are read. Never rejects. */
   restored(): Promise<void> {
     return this.#restored;
   }
 
-  /** Whether a resize can be journalled now, and why not. */
+  /** Returns whether a resize can be journalled now, and the error if not. */
   async readiness(): Promise<Readiness> {
     return (await this.#journal).readinessNow();
   }
@@ -51,12 +51,12 @@ export class PodJournal {
     for (const record of await journal.load()) this.#records.set(record.podUid, record);
   }
 
-  /** Pods with a transaction that has not ended. */
+  /** Returns the pods with a transaction that has not ended. */
   unfinished(): readonly Identity[] {
     return [...this.#records.values()].filter(({ transaction }) => transaction !== undefined);
   }
 
-  /** Every pod of which something is kept. */
+  /** Returns every pod that has a record. */
   identities(): readonly Identity[] {
     return [...this.#records.values()];
   }
@@ -65,7 +65,7 @@ export class PodJournal {
     return this.#records.get(identityOf(pod).podUid)?.transaction;
   }
 
-  /** What decides the sizes of a pod's volumes. */
+  /** Returns the recorded size policies of a pod's volumes. */
   volumesOf(pod: PodDescription): PodRecord['volumes'] {
     return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map();
   }
@@ -75,27 +75,28 @@ export class PodJournal {
     await this.#change(identityOf(pod), (record) => ({ ...record, volumes }));
   }
 
-  /** Deferred requests of all pods, by pod uid, as they were given to {@link setResizes}. */
+  /** Returns the deferred requests of all pods by pod uid, as passed to {@link setResizes}. */
   resizes(): ReadonlyMap<string, readonly unknown[]> {
     return new Map([...this.#records].map(([podUid, { resizes = [] }]) => [podUid, resizes]));
   }
 
   /**
-   * A transaction of these steps is on the disk before its first step. Rejects with JOURNAL_UNAVAILABLE: it must not begin
+   * Records a transaction before its first step is applied. Rejects with JOURNAL_UNAVAILABLE: the transaction must not start
    * then.
    *
-   * An earlier one that could not be undone is not forgotten for it: it is taken back with this one, or stays when this one
-   * is undone. Once this one is done its values are the pod's, and what was before does not matter.
+   * An earlier transaction whose rollback failed stays in the record: a recovery rolls it back together with this one, and it
+   * remains when only this one is rolled back. Once this one is done, its values replace those of the earlier one.
    */
   async begin(
     pod: PodDescription,
     steps: readonly Step[],
     { volumes, asked = new Map(), highs = [] }: BeginOptions,
   ): Promise<OpenTransaction> {
-    const allocated = asked.size === 0 ? {} : { allocated: Object.fromEntries(asked) };
     const earlier = this.transactionOf(pod);
     const transaction = {
-      ...{ id: randomUUID(), startedAt: Date.now(), ...allocated },
+      id: randomUUID(),
+      startedAt: Date.now(),
+      ...(asked.size > 0 && { allocated: Object.fromEntries(asked) }),
       steps: [...(earlier?.steps ?? []), ...steps],
       undoing: earlier !== undefined,
       highs: highs.reduce(withHigh, earlier?.highs ?? []),
@@ -104,21 +105,23 @@ export class PodJournal {
     return new OpenTransaction((change) => this.#change(identityOf(pod), change), earlier);
   }
 
-  /** The same for one that was left over. */
+  /** Continues a transaction of the previous process, or one whose rollback failed. */
   reopen(pod: PodDescription): OpenTransaction {
     return new OpenTransaction((change) => this.#change(identityOf(pod), change));
   }
 
-  /** JSON values. Rejects with JOURNAL_UNAVAILABLE. */
+  /** Replaces the deferred requests of a pod, which are JSON values. Rejects with JOURNAL_UNAVAILABLE. */
   async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
     await this.#change({ podUid }, ({ sandboxId, volumes, transaction }) => ({
-      ...{ podUid, sandboxId, volumes },
+      podUid,
+      sandboxId,
+      volumes,
       ...(transaction && { transaction }),
       ...(resizes.length > 0 && { resizes }),
     }));
   }
 
-  /** A sandbox is gone, and nothing of its pod is left. Rejects with JOURNAL_UNAVAILABLE. */
+  /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
   async forget(pod: PodDescription | Identity): Promise<void> {
     const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
     if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
@@ -126,7 +129,10 @@ export class PodJournal {
     await (await this.#journal).remove(podUid);
   }
 
-  /** @param identity without a sandbox: the one that is known by then, since requests are kept beside what a transaction does */
+  /**
+   * @param identity without a sandbox id, the record's own is used when the change runs: deferred requests change concurrently
+   *   with transactions
+   */
   async #change(
     identity: Pick<Identity, 'podUid'> & Partial<Identity>,
     change: (record: PodRecord) => PodRecord,
@@ -144,9 +150,10 @@ export class PodJournal {
     if (empty) this.#records.delete(podUid);
     else this.#records.set(podUid, record);
     try {
-      await (empty ? journal.remove(podUid, outlives(before) ? 'lasting' : 'in this boot') : journal.write(record));
+      if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
+      else await journal.write(record);
     } catch (error) {
-      // What was to begin does not; what was to end is still there, and found at the next start.
+      // A transaction that was to begin does not; one that was to end stays, and the next start recovers it.
       if (before === undefined) this.#records.delete(podUid);
       else this.#records.set(podUid, before);
       throw error;
@@ -154,23 +161,23 @@ export class PodJournal {
   }
 }
 
-/** A transaction whose steps are under way. */
+/** A transaction in the journal that has not ended. */
 export class OpenTransaction {
   readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
   readonly #earlier: JournalledTransaction | undefined;
 
-  /** @param earlier one that could not be undone, and is still to be when this one is undone too */
+  /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
   constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>, earlier?: JournalledTransaction) {
     this.#change = change;
     this.#earlier = earlier;
   }
 
-  /** What was done is about to be taken back. */
+  /** Records that the applied steps are about to be rolled back. */
   undoing(): Promise<void> {
     return this.#update(() => ({ undoing: true }));
   }
 
-  /** memory.high of a cgroup is about to be lowered, and has to become this again. */
+  /** Records the memory.high to restore, before it is lowered. */
   lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
     return this.#update(({ highs }) => {
       const known = highs.find((high) => high.cgroup === cgroup);
@@ -179,14 +186,14 @@ export class OpenTransaction {
     });
   }
 
-  /** Taking back has failed: the pod is mended at its next request or at a start. */
+  /** Records that the rollback failed: the pod is recovered at its next request or at the next start. */
   failed(why: string): Promise<void> {
     return this.#update(() => ({ failed: why }));
   }
 
   /**
-   * Nothing is left to do: all was carried out, or all was taken back.
-   * @param volumes what is known of the pod's volumes now
+   * Ends the transaction: every step is applied, or every applied step is rolled back.
+   * @param volumes the current records of the pod's volumes
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
     return this.#change(({ podUid, sandboxId, resizes }) => ({
@@ -198,30 +205,32 @@ export class OpenTransaction {
     }));
   }
 
-  /** `more` gives what changes; undefined for nothing. */
-  #update(more: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined): Promise<void> {
+  /** @param changesOf returns the changes; undefined for none */
+  #update(
+    changesOf: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined,
+  ): Promise<void> {
     return this.#change((record) => {
       const { transaction } = record;
       if (transaction === undefined) return record;
-      const changes = more(transaction);
+      const changes = changesOf(transaction);
       return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
     });
   }
 }
 
-/** What was known first is what it was before anything lowered it. */
+/** Adds a cgroup's memory.high unless one is recorded: the first is the value before anything lowered it. */
 const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
   known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
 
-/** Whether a later boot of the machine would go by it. */
-const outlives = (record: PodRecord | undefined): boolean =>
+/** Whether the record has anything that is still valid after a reboot. */
+const outlivesBoot = (record: PodRecord | undefined): boolean =>
   record === undefined ||
   record.volumes.size > 0 ||
   record.resizes !== undefined ||
   record.transaction?.allocated !== undefined;
 
 const identityOf = ({ metadata, sandboxId }: PodDescription): Identity => ({
-  // A pod that crictl has made may have no uid.
+  // A pod that crictl creates may have no uid.
   podUid: metadata.uid === '' ? sandboxId : metadata.uid,
   sandboxId,
 });

@@ -6,12 +6,12 @@ import { badFile, knownFile, recordFile } from './file-names.ts';
 import { readBounded } from './files.ts';
 import { MAX_RECORD_BYTES, type WrittenRecord, decodeRecord } from './record.ts';
 
-/** How many records that could not be read are kept for whoever looks into it; the newest. */
-const MOST_BAD_FILES = 16;
-/** These pass: a record that could not be opened for want of them is not a bad one. */
-const WANTS = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
+/** How many unreadable records are kept for inspection, the newest ones. */
+const MAX_BAD_FILES = 16;
+/** Temporary shortages: a record that cannot be opened for one of these is not bad. */
+const TEMPORARY = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
-/** Reads records that may be anything: what cannot be read is moved aside, for a person to look at. */
+/** Reads records with arbitrary content. An unreadable record is moved aside for inspection. */
 export class RecordReader {
   readonly #folder: string;
   readonly #log: Log;
@@ -24,23 +24,25 @@ export class RecordReader {
     this.#counters = counters;
   }
 
-  /** A record; undefined when it has gone meanwhile or cannot be read, which is counted and logged. Never rejects. */
+  /** Returns a record; undefined when it is gone, or unreadable, which is counted and logged. Never rejects. */
   async read(name: string): Promise<WrittenRecord | undefined> {
     const file = join(this.#folder, name);
     try {
       const record = decodeRecord(await readBounded(file, MAX_RECORD_BYTES));
-      if (recordFile(record.podUid) !== name) throw new Error('is the record of another pod than its name says');
+      if (recordFile(record.podUid) !== name)
+        throw new Error('is the record of a pod that its file name does not match');
       return record;
     } catch (error) {
       const errno = errnoOf(error);
       if (errno === 'ENOENT') return undefined;
-      await this.#complain(file, error, errno !== undefined && WANTS.has(errno) ? undefined : badFile(name));
+      const isTemporary = errno !== undefined && TEMPORARY.has(errno);
+      await this.#reportUnreadable(file, error, isTemporary ? undefined : badFile(name));
       return undefined;
     }
   }
 
-  /** Counts a record that cannot be read, says so once, and moves it aside when it will not be readable later either. */
-  async #complain(file: string, error: unknown, aside: string | undefined): Promise<void> {
+  /** Counts an unreadable record, logs it once, and moves it to `aside` unless that is undefined. */
+  async #reportUnreadable(file: string, error: unknown, aside: string | undefined): Promise<void> {
     this.#counters.journalFault('bad_record');
     const fields: { file: string; error: string; movedTo?: string; notMoved?: string } = {
       file,
@@ -49,7 +51,7 @@ export class RecordReader {
     if (aside !== undefined) {
       try {
         const place = join(this.#folder, aside);
-        // Whatever it is: a folder in its place would be in the way.
+        // Recursive, because a folder at this path would make the rename fail.
         await rm(place, { recursive: true, force: true });
         await rename(file, place);
         fields.movedTo = aside;
@@ -57,10 +59,10 @@ export class RecordReader {
         fields.notMoved = messageOf(failure);
       }
     }
-    if (this.#first(`${file} ${fields.error}`)) this.#log.error(fields, 'a record of the journal cannot be read');
+    if (this.#first(`${file} ${fields.error}`)) this.#log.error(fields, 'journal record unreadable');
   }
 
-  /** Removes what nobody needs. Never rejects: what cannot be removed does no harm where it is. */
+  /** Removes a leftover file. Never rejects: a leftover that cannot be removed does no harm. */
   async removeLeftover(name: string): Promise<void> {
     const file = join(this.#folder, name);
     try {
@@ -70,16 +72,16 @@ export class RecordReader {
     }
   }
 
-  /** Keeps the newest of what was moved aside. Never rejects. */
+  /** Removes all but the newest {@link MAX_BAD_FILES} unreadable records. Never rejects. */
   async removeOldestBad(): Promise<void> {
     try {
       const bad = (await readdir(this.#folder)).filter((name) => knownFile(name)?.kind === 'bad');
-      // By the time of the move: the content may be much older.
+      // Sorted by the time of the move (ctime): the content may be much older.
       const aged = await Promise.all(
         bad.map(async (name) => ({ name, at: (await lstat(join(this.#folder, name))).ctimeMs })),
       );
       aged.sort((a, b) => b.at - a.at);
-      for (const { name } of aged.slice(MOST_BAD_FILES)) await this.removeLeftover(name);
+      for (const { name } of aged.slice(MAX_BAD_FILES)) await this.removeLeftover(name);
     } catch (error) {
       this.#leftoverStays(this.#folder, error);
     }
@@ -87,6 +89,6 @@ export class RecordReader {
 
   #leftoverStays(file: string, error: unknown): void {
     if (!this.#first(`leftover ${file}`)) return;
-    this.#log.warn({ file, error: messageOf(error) }, 'leftovers of the journal could not be removed');
+    this.#log.warn({ file, error: messageOf(error) }, 'journal leftover not removed');
   }
 }

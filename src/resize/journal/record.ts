@@ -1,6 +1,6 @@
 /**
- * What the journal says of one pod, and how that is written down. Everything that is read is checked: a file may be
- * half-written, of another version, or not ours.
+ * The journal's record of one pod, and its file format. Everything that is read is validated: a file may be truncated, of
+ * another version, or not written by the shim.
  */
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
@@ -9,56 +9,54 @@ import { type Bytes, type Limit, cpuShares, cpuWeight, microseconds } from '../.
 import { type AskedVolume, type VolumeRecord, askedVolume, inBytes, label, volumeRecord } from './volume-record.ts';
 import type { Step } from '../model/index.ts';
 
-/** The form of the file. A field that comes or goes makes another version; those before are read too. */
+/** The version of the file format. Adding or removing a field changes the version. */
 export const RECORD_VERSION = 3;
-const SECOND_VERSION = 2;
-const FIRST_VERSION = 1;
 
-/** The largest record, in bytes: a hundred times what a pod of ten containers takes. */
+/** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
 export const MAX_RECORD_BYTES = 1024 * 1024;
 
-/** What memory.high of a cgroup was before it was lowered. */
+/** The memory.high that a cgroup had before the shim lowered it. */
 export interface PreviousHigh {
   readonly cgroup: string;
   readonly memoryHigh: Limit<Bytes>;
 }
 
-/** A transaction that is under way. */
+/** A transaction that has not ended. */
 export interface JournalledTransaction {
   readonly id: string;
   /** Milliseconds since 1970. */
   readonly startedAt: number;
-  /** All planned steps, in their order. Which of them were carried out, the kernel knows. */
+  /** All planned steps in order. The journal does not record which of them are applied: recovery reads the kernel. */
   readonly steps: readonly Step[];
-  /** What was asked for volumes, by name, and is kept when it is done. */
+  /** The requested volume policies by volume name, which apply once the transaction is done. */
   readonly allocated?: Readonly<{ [volume: string]: AskedVolume }>;
-  /** A step has failed: those that were carried out are being taken back. */
+  /** A step failed, and the applied steps are being rolled back. */
   readonly undoing: boolean;
-  /** cgroups whose memory.high is lowered to reclaim memory, and what it has to become again. Each once. */
+  /** The cgroups whose memory.high is lowered to reclaim memory, each once, with the value to restore. */
   readonly highs: readonly PreviousHigh[];
-  /** Undoing failed too, and why: the pod is marked, and mended at its next request or at a start. */
+  /** Why the rollback failed. The pod is marked, and recovered at its next request or at the next start of the shim. */
   readonly failed?: string;
 }
 
-/** What is kept of one pod. */
+/** The record of one pod. */
 export interface PodRecord {
   readonly podUid: string;
-  /** The sandbox when this was written. */
+  /** The pod's sandbox at the time of writing. */
   readonly sandboxId: string;
   readonly transaction?: JournalledTransaction;
-  /** By volume name, what decides the sizes of those that the pod's own annotations do not speak of. */
+  /** The volumes whose size the annotations that the pod was created with do not set, by volume name. */
   readonly volumes: ReadonlyMap<string, VolumeRecord>;
-  /** Deferred requests, opaque here: any JSON values, kept as they are. */
+  /** Deferred requests: opaque JSON values, stored as they are. */
   readonly resizes?: readonly unknown[];
 }
 
-/** A record as it was read, with the boot of the machine in which it was written. */
+/** A record as read from its file, with the id of the boot in which it was written. */
 export interface WrittenRecord extends PodRecord {
   readonly version: typeof RECORD_VERSION;
   readonly bootId: string;
 }
 
-/** zod's mini variant, which loads in a fraction of the time, has no words of its own. */
+/** zod/mini loads much faster than zod, but has no messages of its own. */
 const inEnglish = en().localeError;
 
 const amount = z.int().check(z.nonnegative());
@@ -126,8 +124,8 @@ const record = z.strictObject({
 });
 
 /**
- * The content of a pod's file. Throws INVALID_VALUE when it has more than {@link MAX_RECORD_BYTES}, INTERNAL when it could
- * not be read again as it is: such a record would be worth nothing after a crash.
+ * Returns the content of a pod's file. Throws INVALID_VALUE when it is larger than {@link MAX_RECORD_BYTES}, INTERNAL when it
+ * cannot be read back: such a record would be useless after a crash.
  */
 export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   const { podUid, sandboxId, transaction: open, volumes, resizes } = given;
@@ -143,57 +141,31 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   const content = Buffer.from(`${JSON.stringify(form)}\n`);
   if (content.length > MAX_RECORD_BYTES) {
     const context = { pod: podUid, asked: String(content.length), found: String(MAX_RECORD_BYTES) };
-    const message = `the journal's record of pod ${podUid} would have ${content.length} bytes; it may have ${MAX_RECORD_BYTES}`;
+    const message = `the journal's record of pod ${podUid} would have ${content.length} bytes: the maximum is ${MAX_RECORD_BYTES}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, context);
   }
   try {
     const { volumes: again } = decodeRecord(content);
-    // The one name that an object does not keep is `__proto__`.
-    if (again.size !== volumes.size) throw new Error('a volume has a name that is none');
+    // Assigning the key `__proto__` of an object adds no property.
+    if (again.size !== volumes.size) throw new Error('a volume has an invalid name');
   } catch (error) {
-    const message = `the journal's record of pod ${podUid} could not be read again: ${messageOf(error)}`;
+    const message = `the journal's record of pod ${podUid} cannot be read back: ${messageOf(error)}`;
     throw new ShimError(Code.INTERNAL, Reason.INTERNAL, message, { pod: podUid }, { cause: error });
   }
   return content;
 }
 
-/** Reads a pod's file. Throws an Error that says what is wrong with it; without its values, which may be anything. */
+/** Reads a pod's file. Throws an Error that names the fault but quotes no value, since the content may be anything. */
 export function decodeRecord(content: Buffer): WrittenRecord {
   const form = parse(content);
   const version: unknown = isObject(form) ? form.version : undefined;
-  if (typeof version === 'number' && ![FIRST_VERSION, SECOND_VERSION, RECORD_VERSION].includes(version))
-    throw new Error(`is of version ${version}; this shim reads versions ${FIRST_VERSION} to ${RECORD_VERSION}`);
-  const second = version === FIRST_VERSION ? ofFirstVersion(form) : form;
-  const newest = version === FIRST_VERSION || version === SECOND_VERSION ? ofSecondVersion(second) : form;
-  const parsed = record.safeParse(newest, { error: inEnglish });
+  if (typeof version === 'number' && version !== RECORD_VERSION)
+    throw new Error(`has version ${version}: this shim reads version ${RECORD_VERSION}`);
+  const parsed = record.safeParse(form, { error: inEnglish });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
-  throw new Error(`is no record: ${faults.slice(0, 1).join()}`);
+  throw new Error(`is not a journal record: ${faults.slice(0, 1).join()}`);
 }
-
-/** The first version knew of one cgroup at a time whose memory.high was lowered. */
-function ofFirstVersion(form: unknown): unknown {
-  if (!isObject(form)) return form;
-  const { transaction: open } = form;
-  if (!isObject(open)) return form;
-  const { high, ...others } = open;
-  return { ...form, transaction: { ...others, highs: high === undefined ? [] : [high] } };
-}
-
-/** The second had sizes alone of volumes, and of those for which one had been asked. */
-function ofSecondVersion(form: unknown): unknown {
-  if (!isObject(form)) return form;
-  const { volumes, transaction: open } = form;
-  const asked = (size: unknown): object => ({ policy: { kind: 'absolute', size }, annotated: false });
-  const records = each(volumes, (size) => ({ ...asked(size), source: 'asked' }));
-  const others = { ...form, version: RECORD_VERSION, volumes: records };
-  if (!isObject(open) || open.allocated === undefined) return others;
-  return { ...others, transaction: { ...open, allocated: each(open.allocated, asked) } };
-}
-
-/** What is no object stays as it is, to be found by the reader. */
-const each = (form: unknown, change: (value: unknown) => object): unknown =>
-  isObject(form) ? Object.fromEntries(Object.entries(form).map(([key, value]) => [key, change(value)])) : form;
 
 const isObject = (form: unknown): form is Readonly<Record<string, unknown>> =>
   typeof form === 'object' && form !== null;
@@ -202,7 +174,7 @@ function parse(content: Buffer): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content));
   } catch (error) {
-    // The engine's message would quote the content.
-    throw new Error('is no JSON, or only a part of it', { cause: error });
+    // The engine's own message would quote the content.
+    throw new Error('is not valid JSON, or is truncated', { cause: error });
   }
 }

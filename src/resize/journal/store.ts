@@ -9,47 +9,51 @@ import { RecordReader } from './reader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
 import { type Clock, KeyedLock, systemClock } from '../../core/concurrency/index.ts';
 
-/** Random, and another after each boot of the machine (random(4)). */
+/** A random id, new after each boot of the machine (random(4)). */
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
-/** Written and removed to see whether the folder takes files. One block of a file system. */
+/** Written and removed to check whether the folder is writable. The size is one block of a file system. */
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
-/** On a disk that hangs, each takes a thread of the pool, and other files are to be read by the rest. */
-const MOST_CHANGES_AT_A_TIME = 2;
-/** Without a resize nobody else would notice that there is room again, or that a folder has been mended. */
+/** On a disk that hangs, each change blocks a thread of libuv's pool, and the other threads have to serve all other reads. */
+const MAX_CONCURRENT_CHANGES = 2;
+/** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
 export const RECHECK_MS = 10_000;
-/** A disk that takes longer for one block is as good as none to whoever waits for a resize. */
+/** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
 export const ANSWER_MS = 2000;
 
 export interface JournalOptions {
-  /** This boot's id; the kernel's when absent. */
+  /** The id of this boot; read from the kernel when absent. */
   readonly bootId?: string;
   readonly log?: Log;
   readonly counters?: Counters;
-  /** With one, a journal that cannot be used is checked every {@link RECHECK_MS} until it can. */
+  /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
   readonly clock?: Clock;
 }
 
 /** Whether a resize can be journalled, and why not. */
 export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
 
-/** A record as {@link Journal.load} gives it. */
+/** A record as {@link Journal.load} returns it. */
 export interface LoadedRecord extends PodRecord {
-  /** From before the machine was started anew: only volumes and deferred requests are left of it. */
+  /** Written before a reboot: only volumes and deferred requests are still valid. */
   readonly earlierBoot: boolean;
 }
 
-/** What a pod's file shall become. */
-type Content = { readonly record: Buffer } | { readonly removed: 'lasting' | 'in this boot' };
+/** How long a removal has to hold: `durable`, after a crash of the machine too; `this-boot`, until the next boot. */
+type Removal = 'durable' | 'this-boot';
 
-interface Turn {
+/** The requested content of a pod's file, or its removal. */
+type Content = { readonly record: Buffer } | { readonly removed: Removal };
+
+/** A change of a file that waits for an earlier change of the same file. */
+interface QueuedChange {
   content: Content;
   done: Promise<void>;
 }
 
 /**
- * What is under way or allocated, one file for each pod in the state folder, so that a restart can finish or undo it. Once a
- * promise of `write` or `remove` is fulfilled it has reached the disk. Writes of one pod come one after the other and the
- * newest wins; those of several go side by side.
+ * The journal files, one for each pod in the state folder, from which a restarted shim completes or rolls back transactions.
+ * Once the promise of `write` or `remove` resolves, the change has reached the disk. Changes of one pod run one after the
+ * other, and of those that wait only the newest runs; changes of different pods run concurrently.
  */
 export class Journal {
   readonly folder: string;
@@ -58,18 +62,18 @@ export class Journal {
   readonly #counters: Counters;
   readonly #reader: RecordReader;
   readonly #lock = new KeyedLock();
-  readonly #slots = new Slots(MOST_CHANGES_AT_A_TIME);
-  /** The next turn of each file, which takes the newest content there is when it comes. */
-  readonly #next = new Map<string, Turn>();
-  /** Pods whose records should have gone and could not be removed. */
+  readonly #slots = new Slots(MAX_CONCURRENT_CHANGES);
+  /** The next change of each file. It writes the newest content at the time it runs. */
+  readonly #next = new Map<string, QueuedChange>();
+  /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
   #bootId: string | undefined;
   #fault: ShimError | undefined;
   readonly #clock: Clock | undefined;
   #stopRecheck: (() => void) | undefined;
-  /** When the folder has last taken a file. */
-  #takenAt = -Infinity;
-  #looking: Promise<Readiness> | undefined;
+  /** Time of the last successful write. */
+  #writtenAt = -Infinity;
+  #checking: Promise<Readiness> | undefined;
 
   private constructor(folder: string, { bootId, log = noLog, counters = noCounters, clock }: JournalOptions) {
     this.folder = folder;
@@ -81,32 +85,35 @@ export class Journal {
     this.#reader = new RecordReader(folder, log, counters);
   }
 
-  /** Never rejects for the folder's sake: what is wrong with it is said by {@link readiness} and by every write. */
+  /** Does not reject for an unusable folder: {@link readiness} and every write report the fault. */
   static async open(folder: string, options: JournalOptions = {}): Promise<Journal> {
     const journal = new Journal(folder, options);
     await journal.check();
     return journal;
   }
 
-  /** As of the last write or check: not ready from a failure until a write or a check succeeds again. */
+  /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
   get readiness(): Readiness {
     return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
   }
 
   /**
-   * As it is now: the folder is looked at when it has taken no file for {@link RECHECK_MS}, so that a disk which has become full
-   * or read-only is known before a resize finds out. Not ready when that has no answer within {@link ANSWER_MS}. Never rejects.
+   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so that a
+   * full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link ANSWER_MS}.
+   * Never rejects.
    */
   async readinessNow(): Promise<Readiness> {
-    if (this.#fault !== undefined || this.#now() - this.#takenAt < RECHECK_MS) return this.readiness;
-    // Of a disk that hangs nothing comes back: it is looked at once, however many ask.
-    this.#looking ??= this.check().finally(() => (this.#looking = undefined));
+    if (this.#fault !== undefined || this.#now() - this.#writtenAt < RECHECK_MS) return this.readiness;
+    // Concurrent callers share one check: on a disk that hangs it does not return.
+    this.#checking ??= this.check().finally(() => (this.#checking = undefined));
     let stop = (): void => undefined;
     const late = new Promise<Readiness>((resolve) => {
-      stop = (this.#clock ?? systemClock).after(ANSWER_MS, () => resolve({ ready: false, error: this.#unanswered() }));
+      stop = (this.#clock ?? systemClock).after(ANSWER_MS, () =>
+        resolve({ ready: false, error: this.#timeoutError() }),
+      );
     });
     try {
-      return await Promise.race([this.#looking, late]);
+      return await Promise.race([this.#checking, late]);
     } finally {
       stop();
     }
@@ -116,21 +123,21 @@ export class Journal {
     return (this.#clock ?? systemClock).now();
   }
 
-  #unanswered(): ShimError {
-    const message = `the journal cannot be used: ${this.folder} has not taken a file within ${ANSWER_MS} ms`;
+  #timeoutError(): ShimError {
+    const message = `the journal is unavailable: writing a file to ${this.folder} takes longer than ${ANSWER_MS} ms`;
     return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: this.folder });
   }
 
-  /** Finds out whether the folder takes files, and removes what could not be removed before. Never rejects. */
+  /** Checks whether the folder is writable, and retries failed removals. Never rejects. */
   async check(): Promise<Readiness> {
     const file = join(this.folder, PROBE.file);
     try {
       await this.#readBootId();
       await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
-      for (const podUid of [...this.#unremoved]) await this.#removeAgain(podUid);
-      this.#available();
+      for (const podUid of [...this.#unremoved]) await this.#retryRemoval(podUid);
+      this.#setAvailable();
     } catch (error) {
-      if (!(error instanceof ShimError)) this.#unavailable(error, file);
+      if (!(error instanceof ShimError)) this.#setUnavailable(error, file);
     }
     return this.readiness;
   }
@@ -139,37 +146,37 @@ export class Journal {
     try {
       return (this.#bootId ??= (await readFile(BOOT_ID_FILE, 'utf8')).trim());
     } catch (error) {
-      throw this.#unavailable(error, BOOT_ID_FILE);
+      throw this.#setUnavailable(error, BOOT_ID_FILE);
     }
   }
 
-  #removeAgain(podUid: string): Promise<void> {
+  #retryRemoval(podUid: string): Promise<void> {
     const name = recordFile(podUid);
-    // In a turn of its own, and only if it is still to go: it must not take the place of a write that waits.
+    // Under the lock, not queued in #next, so that it does not replace a write that waits.
     return this.#lock.run(name, async () => {
-      if (this.#unremoved.has(podUid)) await this.#carryOut(podUid, name, { removed: 'lasting' });
+      if (this.#unremoved.has(podUid)) await this.#applyContent(podUid, name, { removed: 'durable' });
     });
   }
 
   /**
-   * Takes the place of what was written for this pod before. Rejects with JOURNAL_UNAVAILABLE when it could not be
-   * brought to the disk (the older record is there then, or rarely, when the last fsync failed, this one), with
-   * INVALID_VALUE when it is too large. Superseded by a newer write or removal of the same pod it has that one's outcome.
+   * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then has the
+   * previous record or, rarely, if the last fsync failed, this one. Rejects with INVALID_VALUE when it is too large. A write
+   * that a newer write or removal of the same pod supersedes has the outcome of the newer one.
    */
   async write(record: PodRecord): Promise<void> {
-    // No wait where it is known: what was written first must be in line first.
+    // Awaits nothing once the boot id is known, so that writes queue in the order of their calls.
     const bootId = this.#bootId ?? (await this.#readBootId());
     await this.#put(record.podUid, { record: encodeRecord(record, bootId) });
   }
 
   /**
-   * Removes a pod's record; none is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still be there then, and
+   * Removes a pod's record; a missing one is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still exist then, and
    * {@link check} tries again.
-   * @param until of a record that says nothing to a later boot, a crash of the machine does away with what it says: its
-   *   removal need not wait for the disk
+   * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred requests: if
+   *   such a record reappears after a crash of the machine, it is of an earlier boot and ignored
    */
-  async remove(podUid: string, until: 'lasting' | 'in this boot' = 'lasting'): Promise<void> {
-    await this.#put(podUid, { removed: until });
+  async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
+    await this.#put(podUid, { removed: removal });
   }
 
   #put(podUid: string, content: Content): Promise<void> {
@@ -179,30 +186,30 @@ export class Journal {
       waiting.content = content;
       return waiting.done;
     }
-    const turn: Turn = { content, done: Promise.resolve() };
-    // Before its turn is asked for, which may come at once.
-    this.#next.set(name, turn);
-    turn.done = this.#lock.run(name, () => {
+    const change: QueuedChange = { content, done: Promise.resolve() };
+    // Set before the lock is requested, which may run the change at once.
+    this.#next.set(name, change);
+    change.done = this.#lock.run(name, () => {
       this.#next.delete(name);
-      return this.#carryOut(podUid, name, turn.content);
+      return this.#applyContent(podUid, name, change.content);
     });
-    return turn.done;
+    return change.done;
   }
 
-  async #carryOut(podUid: string, name: string, content: Content): Promise<void> {
+  async #applyContent(podUid: string, name: string, content: Content): Promise<void> {
     try {
       await this.#change((folder) =>
         'record' in content
           ? replaceFile(this.folder, folder, name, content.record)
-          : removeFile(this.folder, folder, name, content.removed === 'lasting'),
+          : removeFile(this.folder, folder, name, content.removed === 'durable'),
       );
     } catch (error) {
       if ('removed' in content) this.#unremoved.add(podUid);
-      throw this.#unavailable(error, join(this.folder, name), podUid);
+      throw this.#setUnavailable(error, join(this.folder, name), podUid);
     }
     this.#unremoved.delete(podUid);
-    // A removal needs no room: that it works does not say that a write will.
-    if ('record' in content) this.#available();
+    // A removal needs no disk space: its success does not prove that a write succeeds.
+    if ('record' in content) this.#setAvailable();
   }
 
   #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {
@@ -210,9 +217,9 @@ export class Journal {
   }
 
   /**
-   * All records that can be read. Those that cannot are moved aside as `<name>.bad`, counted and logged; what a crash has
-   * left half-written is removed. Of an earlier boot nothing is left but volumes and deferred requests. Never rejects:
-   * without a usable folder there are none, and {@link readiness} says why. May be called at any time.
+   * Returns all readable records. Unreadable ones are moved aside as `<name>.bad`, counted and logged; temporary files that a
+   * crash left behind are removed. Of records of an earlier boot only volumes and deferred requests are returned. Never
+   * rejects: without a usable folder it returns none, and {@link readiness} has the reason. May be called at any time.
    */
   async load(): Promise<LoadedRecord[]> {
     try {
@@ -227,7 +234,7 @@ export class Journal {
       await this.#reader.removeOldestBad();
       return loaded;
     } catch (error) {
-      if (!(error instanceof ShimError)) this.#unavailable(error, this.folder);
+      if (!(error instanceof ShimError)) this.#setUnavailable(error, this.folder);
       return [];
     }
   }
@@ -235,7 +242,7 @@ export class Journal {
   async #loadFile(name: string, bootId: string): Promise<LoadedRecord | undefined> {
     const known = knownFile(name);
     if (known === undefined || known.kind === 'bad') return undefined;
-    // In its turn: what is being written is no leftover.
+    // Under the lock: a temporary file that is being written is not a leftover.
     return this.#lock.run(known.record, async () => {
       if (known.kind === 'record') return this.#loadRecord(name, bootId);
       await this.#reader.removeLeftover(name);
@@ -248,7 +255,7 @@ export class Journal {
     if (written === undefined) return undefined;
     const { bootId, podUid, sandboxId, transaction, volumes, resizes } = written;
     const earlierBoot = bootId !== thisBoot;
-    // What the steps speak of, cgroups and mounts, has gone with that boot.
+    // The cgroups and mounts that the steps name do not exist after a reboot.
     if (earlierBoot && volumes.size === 0 && resizes === undefined) {
       await this.#reader.removeLeftover(name);
       return undefined;
@@ -263,21 +270,21 @@ export class Journal {
     };
   }
 
-  #available(): void {
-    this.#takenAt = this.#now();
-    if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'the journal can be written again');
+  #setAvailable(): void {
+    this.#writtenAt = this.#now();
+    if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'journal writable again');
     this.#fault = undefined;
-    this.#recheckNoMore();
+    this.#cancelRecheck();
   }
 
-  #recheckNoMore(): void {
+  #cancelRecheck(): void {
     this.#stopRecheck?.();
     this.#stopRecheck = undefined;
   }
 
-  /** Lets go of the folder, once what is under way is done, and checks no more by itself. */
+  /** Stops the checks, and closes the folder once its operations have ended. */
   async close(): Promise<void> {
-    this.#recheckNoMore();
+    this.#cancelRecheck();
     await this.#stateFolder.close();
   }
 
@@ -288,20 +295,20 @@ export class Journal {
     });
   }
 
-  #unavailable(cause: unknown, file: string, pod?: string): ShimError {
+  #setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
     const errno = errnoOf(cause);
     const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
-    const message = `the journal cannot be used: ${file}: ${messageOf(cause)}`;
+    const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
     const error = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
     this.#counters.journalFault('unavailable');
-    if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'the journal cannot be used');
+    if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'journal unavailable');
     this.#fault = error;
     this.#recheckLater();
     return error;
   }
 }
 
-/** What decides their sizes outlives a boot; how they were mounted does not. */
+/** Returns the records without mounts: policies stay valid after a reboot, mounts do not. */
 function withoutMounts(volumes: PodRecord['volumes']): PodRecord['volumes'] {
   return new Map([...volumes].map(([name, { policy, source, annotated }]) => [name, { policy, source, annotated }]));
 }

@@ -1,4 +1,4 @@
-/** What the journal says of one volume: what decides its size, who has said so, and how it was mounted last. */
+/** The journal's record of one volume: its size policy, where the policy comes from, and the last known mount. */
 import * as z from 'zod/mini';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
@@ -6,24 +6,24 @@ import { type Bytes, bytes } from '../../core/quantities/index.ts';
 export interface VolumeRecord {
   readonly policy: VolumePolicy;
   /**
-   * Who has decided: `seen`, the way it was mounted when it was first met; `asked`, a request or an annotation at run time;
-   * `found`, somebody else who has remounted it.
+   * Where the policy comes from: `seen`, the mount when the shim first saw the volume; `asked`, a request or an annotation at
+   * run time; `found`, a remount by another program.
    */
   readonly source: 'seen' | 'asked' | 'found';
-  /** An annotation that has come since the pod was made says its size: nobody else's remount changes that. */
+  /** Whether an annotation added at run time sets the size: then a remount by another program does not change the policy. */
   readonly annotated: boolean;
-  /** Absent until it has been met, and after another boot. */
+  /** Absent until the shim has seen the volume mounted, and after a reboot. */
   readonly mount?: VolumeMount;
 }
 
-/** A volume as it was last known. */
+/** The last known mount of a volume. */
 export interface VolumeMount {
-  /** The file system, `major:minor`: a volume that is mounted anew mostly has another one. */
+  /** The file system's device, `major:minor`. A new mount usually has a different one. */
   readonly device: string;
   readonly size: Bytes;
 }
 
-/** What a request has asked for a volume. */
+/** The volume policy that a request asks for. */
 export type AskedVolume = Pick<VolumeRecord, 'policy' | 'annotated'>;
 
 const amount = z.int().check(z.nonnegative());
@@ -32,7 +32,7 @@ export const inBytes = z.pipe(
   z.transform((value: number) => bytes(value)),
 );
 
-/** As Kubernetes names volumes and containers: a DNS label (RFC 1123). */
+/** The name of a volume or a container in Kubernetes: a DNS label (RFC 1123). */
 export const label = z.string().check(z.regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/));
 
 const policies = {

@@ -1,8 +1,8 @@
 import { messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type PodForeseen, foreseenOf, volumeChanges } from '../foresight/index.ts';
+import { type PendingPodLimits, pendingResizeOf, volumeChanges } from '../foresight/index.ts';
 import { hasPodCgroup, limitsByName, readPod, readVolumes } from '../../sandbox/index.ts';
-import { keepVolumes, meetVolumes } from '../volumes/index.ts';
+import { journalVolumes, observeVolumes } from '../volumes/index.ts';
 import { type PerformParts, type RecoverParts, mendFirst, perform } from '../execute/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
@@ -12,7 +12,7 @@ export interface GrowVolumesLaterParts extends RecoverParts, PerformParts {
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
   /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
 }
 
 /** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
@@ -52,7 +52,7 @@ export async function applyVolumeSizes(
     | 'calls'
     | 'cgroups'
     | 'kubelet'
-    | 'foreseen'
+    | 'pendingPodLimits'
     | 'reclaimTimeout'
     | 'log'
     | 'counters'
@@ -72,7 +72,7 @@ export async function applyVolumeSizes(
 
 function resizeVolumes(
   context: RecoverParts &
-    PerformParts & { readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
+    PerformParts & { readonly kubelet: KubeletState; readonly pendingPodLimits: Map<string, PendingPodLimits> },
   pod: PodDescription,
 ): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
@@ -80,15 +80,15 @@ function resizeVolumes(
     const { policies } = context;
     const volumes = readVolumes(context.volumes, pod);
     const state = await readPod(context.tree, pod, volumes);
-    meetVolumes(context, pod, volumes, state.memory);
-    const foreseen = foreseenOf(context, pod, state);
+    observeVolumes(context, pod, volumes, state.memory);
+    const pending = pendingResizeOf(context, pod, state);
     // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
     const sizes =
-      foreseen === undefined
+      pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
-        : volumeChanges(context, pod, { state, after: state, foreseen }).volumes;
+        : volumeChanges(context, pod, { state, after: state, pending }).volumes;
     // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
-    if (sizes.size === 0) return void keepVolumes(context, pod);
+    if (sizes.size === 0) return void journalVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
   });
 }

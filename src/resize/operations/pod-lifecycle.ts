@@ -6,7 +6,7 @@ import type { Bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import { hasPodCgroup, podCgroup, readVolumes } from '../../sandbox/index.ts';
 import { type DeletedPodsParts, forgetDeleted } from '../execute/index.ts';
-import { type VolumePolicies, meetVolumes } from '../volumes/index.ts';
+import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
@@ -33,7 +33,7 @@ export function restoreVolumes(
     const size = policy.kind === 'absolute' ? policy.size : mount?.size;
     return size === undefined ? [] : [[name, size]];
   });
-  outcomes.allocate(pod.sandboxId, new Map(sizes));
+  outcomes.setAllocated(pod.sandboxId, new Map(sizes));
 }
 
 /** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
@@ -65,7 +65,7 @@ export function meetPod(
 ): void {
   const { policies, outcomes, tree, volumes, log } = context;
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
-  outcomes.meet(
+  outcomes.addPod(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
@@ -75,7 +75,7 @@ export function meetPod(
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
     const mounted = readVolumes(volumes, pod);
-    meetVolumes(context, pod, mounted, memoryMax);
+    observeVolumes(context, pod, mounted, memoryMax);
     if (mounted.length > 0) prepareRemounts(volumes, log);
   } catch (error) {
     // A pod that has ended, say. Should it be resized after all, its volumes are met then.

@@ -38,7 +38,7 @@ import {
   storedLimits,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, mend, perform, prepareSteps } from '../execute/index.ts';
-import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
+import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
 export interface ResizePodParts extends RecoverParts, PerformParts {}
 
@@ -102,11 +102,11 @@ async function prepare(
   const all = await describeContainers(context, pod);
   const containers = byName(all);
   const wanted = desiredValues(desired, containers);
-  if (!dryRun) context.outcomes.desire(pod.sandboxId, wanted);
+  if (!dryRun) context.outcomes.setDesired(pod.sandboxId, wanted);
   const read = await readPod(tree, pod, volumes);
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
-  if (!dryRun) context.outcomes.leads(pod.sandboxId, direction);
-  meetVolumes(context, pod, volumes, read.memory);
+  if (!dryRun) context.outcomes.setDirection(pod.sandboxId, direction);
+  observeVolumes(context, pod, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
   const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
   assertNodeHas(context, pod, desired);

@@ -24,7 +24,7 @@ import {
   wantedLimits,
 } from '../admission/index.ts';
 import { type PodTarget, directionOf } from '../model/index.ts';
-import { boundedBy, foreseenWith, volumeChanges } from '../foresight/index.ts';
+import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
   type PodState,
@@ -38,7 +38,7 @@ import {
   storedLimits,
 } from '../../sandbox/index.ts';
 import { type OnHigh, lowerMemory, mendFirst, perform, reclaimBy } from '../execute/index.ts';
-import { meetVolumes } from '../volumes/index.ts';
+import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 
 export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts {}
@@ -66,7 +66,7 @@ export async function updateContainer(
   const found = await findContainer(context, request.container_id);
   if (found === undefined) return forward();
   const { container, pod } = found;
-  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(found, request));
+  context.outcomes.check(pod.sandboxId, () => assertRequestMeaning(found, request));
   // Without a field of its own the runtime sets anew what it has stored.
   if (resources === null || !touchesLimits(resources)) return passBeside(context, container, pod, forward);
   const slot = { name: container.containerId, sets: fieldsSet(request) };
@@ -169,9 +169,9 @@ async function prepare(
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
   const wanted = wantedLimits(resources, current);
   const desired = { containers: new Map([[container.containerId, wanted]]) };
-  context.outcomes.desire(pod.sandboxId, desired);
+  context.outcomes.setDesired(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
-  context.outcomes.leads(pod.sandboxId, directionOf(desired, now));
+  context.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
   if (wanted.memory !== undefined) {
     const { text, ids } = containerNamed(container, pod);
     const whose = { text, ...ids };
@@ -183,7 +183,7 @@ async function prepare(
   if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
   const volumes = readVolumes(context.volumes, pod);
   const state = await readPod(tree, pod, volumes);
-  meetVolumes(context, pod, volumes, state.memory);
+  observeVolumes(context, pod, volumes, state.memory);
   return { container, pod, wanted, shares, cgroup, memory, state };
 }
 
@@ -211,10 +211,10 @@ async function resize(
     await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
     return response;
   }
-  const foreseen = foreseenWith(context, pod, state, wish);
-  const limits = boundedBy(foreseen, state, await followingLimits(context, pod, state, [wish]));
+  const pending = pendingResizeForContainer(context, pod, state, wish);
+  const limits = boundByPending(pending, state, await followingLimits(context, pod, state, [wish]));
   const after = stateAfter(state, container.containerId, wanted, limits);
-  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen });
+  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(context, pod, state, target, { asked, container: wish, call, until });

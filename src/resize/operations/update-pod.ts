@@ -39,7 +39,7 @@ import {
   wantedLimits,
 } from '../admission/index.ts';
 import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
-import { foreseenWithPod, volumeChanges } from '../foresight/index.ts';
+import { pendingResizeForPod, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
   type PodState,
@@ -53,7 +53,7 @@ import {
   readVolumes,
 } from '../../sandbox/index.ts';
 import { mendFirst, perform, reclaimBy } from '../execute/index.ts';
-import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
+import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts {
   /** Counts that a request goes on as it came, and says so once for each id and reason. */
@@ -86,7 +86,7 @@ export async function updatePod(
   if (found.kind === 'none') return refusedBy(forward, found.why);
   const { pod } = found;
   if (!hasPodCgroup(pod)) return forward();
-  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(pod, request));
+  context.outcomes.check(pod.sandboxId, () => assertRequestMeaning(pod, request));
   const update = async (): Promise<Buffer> => {
     await mendFirst(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
@@ -159,11 +159,14 @@ async function prepare(
   const volumes = readVolumes(context.volumes, known);
   const state = await readPod(tree, known, volumes);
   const request = withoutSharesAsRead(asked, state.weight);
-  meetVolumes(context, known, volumes, state.memory);
+  observeVolumes(context, known, volumes, state.memory);
   const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
-  context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
-  context.outcomes.leads(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
+  context.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
+  context.outcomes.setDirection(
+    known.sandboxId,
+    directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)),
+  );
   if (limits.memory !== undefined) {
     const name = `${known.metadata.namespace}/${known.metadata.name}`;
     const whose = { text: `pod ${name}`, pod: name };
@@ -184,8 +187,8 @@ async function resize(
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
   // kubelet raises the pod first and its containers after it: volumes that grow wait for those.
-  const foreseen = foreseenWithPod(context, pod, state, limits.memory);
-  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen }, prepared.sizes);
+  const pending = pendingResizeForPod(context, pod, state, limits.memory);
+  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, pending }, prepared.sizes);
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, {

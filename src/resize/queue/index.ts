@@ -1,4 +1,4 @@
-/** Resizes of whole pods over time: what callers ask, the states that it goes through, and who watches. */
+/** The resizes of whole pods over time: requests, states, retries, stored records and watchers. */
 export { retryDelay } from './backoff.ts';
 export type { ResizeStore } from './records.ts';
 export { readAsked } from './request.ts';

@@ -6,17 +6,17 @@ import type { Resize } from './resize.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 /**
- * What outlives the shim: resizes that are to be tried again, and what nothing else knows: the requests of memory, and what
- * annotations have asked for. Plain JSON, kept by pod; the journal's owner decides where.
+ * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The records are
+ * plain JSON, stored by pod.
  */
 export interface ResizeStore {
-  /** Puts these in the place of what was kept for the pod; none: forgets the pod. Rejects when that did not last. */
+  /** Replaces the records of a pod; an empty list removes them. Rejects when the records are not durable. */
   persist(podUid: string, records: readonly ResizeRecord[]): Promise<void>;
-  /** All that is kept. Records are checked here, and not by the store. */
+  /** Returns all stored records. The store does not validate them: {@link readRecord} does. */
   restore(): Promise<readonly { readonly podUid: string; readonly records: readonly unknown[] }[]>;
 }
 
-/** JSON. What a newer shim has written is kept as it is. */
+/** A JSON record. Records of a newer version of the shim are stored unchanged. */
 export type ResizeRecord = KnownRecord | { readonly version: unknown };
 export type KnownRecord = DeferredRecord | RequestsRecord | AnnotationsRecord;
 
@@ -37,7 +37,7 @@ export interface RequestsRecord {
   readonly memory: MemoryRequests;
 }
 
-/** What a pod's annotations in Kubernetes have last asked for, by volume; an empty text: the annotation was taken away. */
+/** What a pod's annotations in Kubernetes requested last, by volume. An empty string: the annotation was removed. */
 export interface AnnotationsRecord {
   readonly version: 1;
   readonly kind: 'annotations';
@@ -74,15 +74,15 @@ const schema = z.discriminatedUnion('kind', [
   z.strictObject({ version: z.literal(1), kind: z.literal('annotations'), pod, volumes: z.record(text, text) }),
 ]);
 
-/** zod's mini variant, which loads in a fraction of the time, has no words of its own. */
+/** zod/mini loads much faster than zod, but has no messages of its own. */
 const inEnglish = en().localeError;
 
-/** Checks one record. A text says what is wrong with it. */
+/** Validates one record. Returns the record, or a string that says what is wrong with it. */
 export function readRecord(record: unknown, podUid: string): KnownRecord | string {
   const parsed = schema.safeParse(record, { error: inEnglish });
   if (!parsed.success) return z.prettifyError(parsed.error);
   const { uid } = parsed.data.pod;
-  return uid === podUid ? parsed.data : `pod.uid: ${uid} is not that of the pod it was kept for`;
+  return uid === podUid ? parsed.data : `pod.uid: ${uid} does not match the pod that the record is stored for`;
 }
 
 export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Resize): DeferredRecord {

@@ -17,16 +17,16 @@ import {
   sharesOf,
 } from '../model/index.ts';
 
-/** A whole pod's resize in the words of its caller: texts, as they were given. Plain JSON, so that it can be kept. */
+/** The requested resize of a whole pod, as strings from the caller. Plain JSON, so that it can be stored. */
 export interface AskedPod {
   readonly pod: AskedResources;
-  /** By the container's name. */
+  /** By container name. */
   readonly containers: Readonly<Record<string, AskedResources>>;
-  /** By the volume's name, in the grammar of the annotation. */
+  /** By volume name, in the syntax of the volume annotation. */
   readonly volumes: Readonly<Record<string, string>>;
 }
 
-/** `''` and `0` keep; for limits `-1` and `max` remove. */
+/** `''` and `0` leave a value unchanged; `-1` and `max` remove a limit. */
 export interface AskedResources {
   readonly limits: AskedAmounts;
   readonly requests: AskedAmounts;
@@ -43,13 +43,13 @@ export const noMemoryRequests: MemoryRequests = { containers: {} };
 
 export interface ReadRequest {
   readonly desired: DesiredPod;
-  /** Those that it names. */
+  /** The memory requests that the request sets. */
   readonly memoryRequests: MemoryRequests;
 }
 
 /**
- * Reads what a caller asks, strictly. `before`: the requests of memory that earlier resizes have asked for, below which
- * no limit goes. Throws INVALID_VALUE or INVALID_ANNOTATION with the path of the field and its value.
+ * Validates and parses a request. Throws INVALID_VALUE or INVALID_ANNOTATION with the path of the field and its value.
+ * @param before the memory requests that earlier resizes have set: no memory limit may be below them
  */
 export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequests): ReadRequest {
   const pod = readResources(asked.pod, 'resources', before.pod);
@@ -58,9 +58,9 @@ export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequ
   for (const [name, resources] of Object.entries(asked.containers)) {
     const field = `containers[${quoted(name)}]`;
     if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a container');
-    // A container may be called "constructor", which every object has.
-    const kept = Object.hasOwn(before.containers, name) ? before.containers[name] : undefined;
-    const read = readResources(resources, field, kept);
+    // A container may be named "constructor", a property that every object inherits.
+    const memoryBefore = Object.hasOwn(before.containers, name) ? before.containers[name] : undefined;
+    const read = readResources(resources, field, memoryBefore);
     if (read.memoryRequest !== undefined) memory.set(name, read.memoryRequest);
     containers.set(name, read.limits);
   }
@@ -117,7 +117,7 @@ function readVolume(name: string, text: string): VolumePolicy {
     return parseVolumeAnnotation(VOLUME_ANNOTATION + name, text).policy;
   } catch (error) {
     if (!(error instanceof ShimError)) throw error;
-    // The grammar is the annotation's, the place is not.
+    // The value has the syntax of the annotation, but the error names the field of the request.
     const message = error.message.replace(`annotation ${VOLUME_ANNOTATION}${name}`, field);
     const context = { field, volume: name, asked: text.slice(0, 80) };
     throw new ShimError(error.code, error.reason, message, context, { cause: error });

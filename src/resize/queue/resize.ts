@@ -2,46 +2,46 @@ import type { AskedPod, MemoryRequests } from './request.ts';
 import type { PodIdentity, PodState } from '../../sandbox/index.ts';
 import type { ResizeState, StepRecord } from '../model/index.ts';
 
-/** Why a resize has been canceled. */
+/** Why a resize was canceled. */
 export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
 
-/** One resize as it stands. Never changed: each change makes a new one. Times in milliseconds since the epoch. */
+/** One resize in its present state. Immutable: each change creates a new object. Times are in milliseconds since the epoch. */
 export interface Resize {
   readonly id: string;
   readonly pod: PodIdentity;
   readonly asked: AskedPod;
-  /** Whether it is tried again when it does not fit yet. */
+  /** Whether it is retried when it does not fit yet. */
   readonly defer: boolean;
-  /** How long each try may take. */
+  /** Timeout of each attempt. */
   readonly timeoutMs: number;
   readonly state: ResizeState;
   /**
-   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. Of one that did not fit yet
-   * and was not to be tried again, why it did not fit.
+   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. For a resize that did
+   * not fit yet and may not be deferred, the reason why it did not fit.
    */
   readonly reason: string | undefined;
   readonly message: string | undefined;
-  /** Of the last try; of one that failed, what was carried out before it was undone. */
+  /** The steps of the last attempt; of a failed one, the steps that were applied before the rollback. */
   readonly steps: readonly StepRecord[];
   /** Set once Completed. */
   readonly before: PodState | undefined;
   readonly after: PodState | undefined;
-  /** What is kept of a pod's values beside what its state has. Set once Completed. */
+  /** The memory requests, which are in no cgroup and so not in `before` and `after`. Set once Completed. */
   readonly memoryRequests: RequestsAround | undefined;
   readonly createdAt: number;
   readonly changedAt: number;
   readonly tries: number;
-  /** When a Deferred one is tried again. */
+  /** Time of the next attempt of a Deferred resize. */
   readonly nextTryAt: number | undefined;
 }
 
-/** The requests of memory before and after a resize. */
+/** The memory requests before and after a resize. */
 export interface RequestsAround {
   readonly before: MemoryRequests;
   readonly after: MemoryRequests;
 }
 
-/** How many resizes have been asked for, and how they ended. */
+/** The number of requested resizes, and of resizes by outcome. */
 export interface ResizeCounts {
   readonly proposed: number;
   readonly infeasible: number;
@@ -49,7 +49,7 @@ export interface ResizeCounts {
   readonly canceled: number;
 }
 
-/** What watchers are told. */
+/** An event for watchers: a resize entered a state, or a step ended. */
 export interface ResizeEvent {
   readonly resize: string;
   readonly pod: PodIdentity;

@@ -2,7 +2,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { ResizeEvent } from './resize.ts';
 
 /**
- * What one watcher has yet to read: events in order, bounded. One that lets more pile up gets WATCHER_TOO_SLOW instead of
+ * The bounded queue of events of one watcher. A watcher that leaves too many events unread gets WATCHER_TOO_SLOW instead of
  * them, so that it knows that it has missed some.
  */
 export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
@@ -14,7 +14,7 @@ export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
   readonly ended = new Promise<void>((resolve) => (this.#resolveEnded = resolve));
   readonly #capacity: number;
   readonly #onEnd: (watch: ResizeWatch) => void;
-  /** Only of this pod; undefined: of all. */
+  /** The pod to watch; undefined: all pods. */
   readonly #sandboxId: string | undefined;
 
   constructor(sandboxId: string | undefined, capacity: number, ended: (watch: ResizeWatch) => void) {
@@ -32,7 +32,7 @@ export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
     else this.end(tooSlow(this.#capacity));
   }
 
-  /** No more events: those that were not read are dropped. Readers get the error, or the end. */
+  /** Ends the watch and drops unread events. Readers get the error, or the end of the iteration. */
   end(error?: ShimError): void {
     if (this.#end !== undefined) return;
     this.#end = { error };
@@ -68,7 +68,7 @@ function tooSlow(capacity: number): ShimError {
   return new ShimError(
     Code.RESOURCE_EXHAUSTED,
     Reason.WATCHER_TOO_SLOW,
-    `the watcher has not read for more than ${capacity} events; watch anew, which begins with the present states`,
+    `the watcher left more than ${capacity} events unread: watch again, which starts with the current states`,
     { found: String(capacity) },
   );
 }

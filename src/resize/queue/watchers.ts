@@ -2,7 +2,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Resize, ResizeEvent } from './resize.ts';
 import { ResizeWatch } from './watch.ts';
 
-/** All who watch: a bounded number, each with a bounded number of events that it has not read. */
+/** All watchers: a bounded number, each with a bounded number of unread events. */
 export class ResizeWatchers {
   readonly #watches = new Set<ResizeWatch>();
   readonly #most: number;
@@ -13,10 +13,10 @@ export class ResizeWatchers {
     this.#unreadEvents = bounds.unreadEvents;
   }
 
-  /** Begins with the state of each of `present`. Throws TOO_MANY_WATCHERS. */
+  /** Adds a watcher, whose events start with the states of `present`. Throws TOO_MANY_WATCHERS. */
   add(sandboxId: string | undefined, present: readonly Resize[]): ResizeWatch {
     if (this.#watches.size >= this.#most) {
-      const message = `${this.#most} watch already, and no more are served at a time`;
+      const message = `there are ${this.#most} watchers already, which is the maximum: retry once some of them have ended`;
       throw new ShimError(Code.RESOURCE_EXHAUSTED, Reason.TOO_MANY_WATCHERS, message, { found: String(this.#most) });
     }
     const capacity = this.#unreadEvents + present.length;
@@ -35,7 +35,7 @@ export class ResizeWatchers {
   }
 }
 
-/** The state that a resize is in, and entered at `changedAt`. */
+/** Returns the event for the present state of a resize. */
 export function stateEvent({ id, pod, state, reason, message, changedAt }: Resize): ResizeEvent {
   return { resize: id, pod, at: changedAt, what: { kind: 'state', state, reason, message } };
 }

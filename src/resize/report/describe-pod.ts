@@ -5,8 +5,8 @@ import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { KubeletWants, LiveLimits, PodView } from './pod-view.ts';
-import { type DecreaseHelp, type PodForeseen, foreseenOf } from '../foresight/index.ts';
-import { type VolumePolicies, meetVolumes } from '../volumes/index.ts';
+import { type DecreaseReclaimer, type PendingPodLimits, pendingResizeOf } from '../foresight/index.ts';
+import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import { NO_CPU_LIMIT, type Registry, containerCgroup, podCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
@@ -14,26 +14,26 @@ import type { KubeletState } from '../../kubelet/index.ts';
 
 export interface DescribePodParts {
   readonly registry: Registry;
-  /** For calls of the shim's own. */
+  /** Client for the shim's own calls. */
   readonly backend: Backend;
   readonly journal: PodJournal;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests. */
   readonly outcomes: PodOutcomes;
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+  /** kubelet's checkpoints: a hint at the calls it is about to make. */
   readonly kubelet: KubeletState;
-  /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
-  readonly decreaseHelp: DecreaseHelp;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  /** Reclaims memory for the memory decreases that kubelet has admitted. */
+  readonly decreaseReclaimer: DecreaseReclaimer;
+  /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
   readonly log: Log;
-  /** Where processes are found: /proc unless a test says otherwise. */
+  /** Default: /proc. */
   readonly procRoot?: string;
 }
 
-/** A pod's live values, as the kernel has them. See {@link DescribePod}. */
+/** Reads a pod's actual values from the kernel. See {@link DescribePod}. */
 export async function describePod(context: DescribePodParts, sandboxId: string): Promise<PodView> {
   const pod = await context.registry.pod(sandboxId);
   if (pod === undefined)
@@ -54,14 +54,14 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
 }
 
 async function wantsOf(
-  context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseHelp' | 'foreseen'>,
+  context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
   pod: PodDescription,
 ): Promise<KubeletWants | undefined> {
   context.kubelet.refresh();
-  // Mostly there is no such record, and nothing more to read for it.
+  // Usually kubelet has no entry for the pod, and the pod's state need not be read.
   if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
-  const foreseen = foreseenOf(context, pod, await readPod(context.tree, pod, []));
-  return foreseen && { values: foreseen, decrease: context.decreaseHelp.reportOf(pod.metadata.uid) };
+  const pending = pendingResizeOf(context, pod, await readPod(context.tree, pod, []));
+  return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 
 async function containersOf(
@@ -108,8 +108,8 @@ function volumesOf(
   podLimit: Limit<Bytes>,
 ): PodView['volumes'] {
   const volumes = readVolumes(context.volumes, pod);
-  // So that what somebody else has made of them is told as it will be taken.
-  meetVolumes(context, pod, volumes, podLimit);
+  // Takes over remounts by other programs first, so that the reported policies are up to date.
+  observeVolumes(context, pod, volumes, podLimit);
   return volumes.map(({ name, size }) => {
     const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
     return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };

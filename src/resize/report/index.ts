@@ -1,6 +1,7 @@
+/** Reports of the present state: pods, their status as JSON, the node's readiness and overview. */
 export { describePod } from './describe-pod.ts';
 export { overviewOf } from './overview.ts';
-export type { Overview, PodAtAGlance } from './overview.ts';
+export type { Overview, PodSummary } from './overview.ts';
 export { podDirectory } from './pod-directory.ts';
 export type { PodDirectory, PodRef } from './pod-directory.ts';
 export { podInfo } from './pod-info.ts';

@@ -4,22 +4,22 @@ import type { PodView } from './pod-view.ts';
 import type { RecentResize, RecentResizes } from '../history/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
-/** The node at a glance. */
+/** An overview of the node. */
 export interface Overview {
-  readonly pods: readonly PodAtAGlance[];
-  /** The last resizes, the newest first. */
+  readonly pods: readonly PodSummary[];
+  /** The last resizes, newest first. */
   readonly recent: readonly RecentResize[];
 }
 
-export interface PodAtAGlance {
+export interface PodSummary {
   readonly pod: PodIdentity;
-  /** Or why it cannot be read. */
+  /** The pod's values, or why they cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
 }
 
-/** Rejects with BACKEND_UNAVAILABLE. One pod that cannot be read (it may be ending) does not hide the others. */
+/** Reads the overview. An unreadable pod, which may be ending, does not hide the others. Rejects with BACKEND_UNAVAILABLE. */
 export async function overviewOf(context: { readonly recent?: RecentResizes }, pods: PodDirectory): Promise<Overview> {
-  const seen: PodAtAGlance[] = [];
+  const seen: PodSummary[] = [];
   for (const pod of await pods.list()) {
     try {
       seen.push({ pod, view: await pods.describe(pod.sandboxId) });

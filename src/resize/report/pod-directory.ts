@@ -4,27 +4,27 @@ import type { DescribePod } from './pod-view.ts';
 import { type PodIdentity, type Registry, identityOf } from '../../sandbox/index.ts';
 import { backendFailure } from '../model/index.ts';
 
-/** How a caller names a pod. */
+/** A caller's reference to a pod. */
 export type PodRef =
-  /** May be cut to a unique prefix. */
+  /** A sandbox id, or a unique prefix of one. */
   | { readonly by: 'sandbox_id'; readonly id: string }
   | { readonly by: 'uid'; readonly uid: string }
   | { readonly by: 'name'; readonly namespace: string; readonly name: string };
 
-/** The pods of this node, as callers of the resize API name and see them. */
+/** Finds and describes the pods of this node for callers of the resize API. */
 export interface PodDirectory {
-  /** Throws UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
+  /** Finds a pod. Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
   find(ref: PodRef): Promise<PodIdentity>;
-  /** As the backend has them now. Rejects with BACKEND_UNAVAILABLE. */
+  /** Returns the pods that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
   list(): Promise<readonly PodIdentity[]>;
   readonly describe: DescribePod;
-  /** The container's name in its pod; its id when it is not known. */
+  /** Returns the container's name in its pod; its id if the name is unknown. */
   readonly containerName: (sandboxId: string, containerId: string) => string;
 }
 
 export interface PodDirectoryParts {
   readonly registry: Pick<Registry, 'pod' | 'pods' | 'containersOf' | 'refresh'>;
-  /** Whether a sandbox is ready: beside the sandbox that runs, a pod may have some that have ended. */
+  /** Returns whether a sandbox is ready: a pod may have ended sandboxes in addition to the running one. */
   readonly isReady: (sandboxId: string) => Promise<boolean>;
   readonly describePod: DescribePod;
 }
@@ -38,7 +38,7 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
     const asked = await registry.pod(id);
     return asked === undefined ? [] : [asked];
   };
-  const thatAreReady = async (pods: readonly PodDescription[]): Promise<readonly PodDescription[]> => {
+  const readyOnes = async (pods: readonly PodDescription[]): Promise<readonly PodDescription[]> => {
     if (pods.length < 2) return pods;
     const ready = await Promise.all(pods.map(({ sandboxId }) => isReady(sandboxId)));
     return pods.filter((_, index) => ready[index]);
@@ -48,25 +48,25 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
       case 'sandbox_id':
         return byId(ref.id);
       case 'uid':
-        return thatAreReady(registry.pods.filter(({ metadata }) => metadata.uid === ref.uid));
+        return readyOnes(registry.pods.filter(({ metadata }) => metadata.uid === ref.uid));
       case 'name':
-        return thatAreReady(
+        return readyOnes(
           registry.pods.filter(({ metadata }) => metadata.namespace === ref.namespace && metadata.name === ref.name),
         );
     }
   };
   return {
     find: (ref) =>
-      ofBackend(async () => {
+      withBackend(async () => {
         assertRef(ref);
         const known = await matching(ref);
         if (known.length > 0) return theOnly(known, ref);
-        // Made past the shim, or while it was away.
+        // The pod may have been created without the shim, or while it was not running.
         await registry.refresh();
         return theOnly(await matching(ref), ref);
       }),
     list: () =>
-      ofBackend(async () => {
+      withBackend(async () => {
         await registry.refresh();
         return registry.pods.map(identityOf);
       }),
@@ -76,10 +76,10 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
   };
 }
 
-/** Errors of the backend under a reason of the shim's own. */
-async function ofBackend<Result>(ask: () => Promise<Result>): Promise<Result> {
+/** Runs calls to the backend, and maps their errors to a ShimError. */
+async function withBackend<Result>(call: () => Promise<Result>): Promise<Result> {
   try {
-    return await ask();
+    return await call();
   } catch (error) {
     throw isServiceError(error) ? backendFailure(error) : error;
   }
@@ -89,14 +89,14 @@ function theOnly(pods: readonly PodDescription[], ref: PodRef): PodIdentity {
   const [pod, ...more] = pods;
   const asked = textOf(ref);
   if (pod === undefined) {
-    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod of this node has ${ref.by} ${asked}`, { asked });
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod on this node has ${ref.by} ${asked}`, { asked });
   }
   if (more.length === 0) return identityOf(pod);
   const found = pods.map(({ sandboxId }) => sandboxId).slice(0, 4);
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.AMBIGUOUS_POD,
-    `${ref.by} ${asked} is that of ${pods.length} sandboxes: ${found.join(', ')}`,
+    `${ref.by} ${asked} matches ${pods.length} sandboxes: ${found.join(', ')}`,
     { asked, found: found.join(', ') },
   );
 }
@@ -112,7 +112,7 @@ function textOf(ref: PodRef): string {
   }
 }
 
-/** Ids, uids and names are compared and passed to the backend, never made into a path; still, nothing odd goes further. */
+/** Throws INVALID_VALUE for unusual characters. Ids, uids and names never become paths, but they do go to the backend. */
 function assertRef(ref: PodRef): void {
   const parts: [string, string][] =
     ref.by === 'name'
@@ -127,7 +127,7 @@ function assertRef(ref: PodRef): void {
     throw new ShimError(
       Code.INVALID_ARGUMENT,
       Reason.INVALID_VALUE,
-      `${field}: ${JSON.stringify(asked)}: want 1 to 253 letters, digits, "-", "_" and "."`,
+      `${field}: ${JSON.stringify(asked)}: expected 1 to 253 letters, digits, "-", "_" and "."`,
       { field, asked },
     );
   }

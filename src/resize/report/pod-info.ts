@@ -3,7 +3,7 @@ import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
 import { type DescribePodParts, describePod } from './describe-pod.ts';
 import type { LiveLimits, PodView } from './pod-view.ts';
-import { excessOf } from '../volumes/index.ts';
+import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import { type KnownLimits, type KnownValues, policyText } from '../model/index.ts';
 import type { Registry } from '../../sandbox/index.ts';
@@ -11,7 +11,7 @@ import type { DecreaseReport } from '../foresight/index.ts';
 
 export type PodInfoParts = DescribePodParts;
 
-/** Values by the cgroup files that hold them, in the kernel's words; `cpu.shares` as CRI has them. Absent: not known. */
+/** Values by cgroup file, in the kernel's format; `cpu.shares` as in CRI. Absent: unknown. */
 type Files = Readonly<
   Partial<Record<'memory.max' | 'memory.current' | 'cpu.max' | 'cpu.weight' | 'cpu.shares', string>>
 >;
@@ -22,30 +22,30 @@ interface ReportedError {
   readonly time?: string;
 }
 
-interface Four<Desired, Known, Actual> {
+interface Values<Desired, Known, Actual> {
   readonly desired?: Desired;
   readonly allocated?: Known;
   readonly actuated?: Known;
-  /** As the kernel has it now. */
+  /** The present value in the kernel. */
   readonly actual?: Actual;
-  /** What kubelet has admitted and not carried out. */
+  /** The value that kubelet has admitted and not actuated. */
   readonly kubeletWants?: Known;
 }
 
-/** What a verbose PodSandboxStatus says of a pod under the key `cri-resize-shim`, as JSON. Documented in docs/resize.md. */
+/** The JSON value of the key `cri-resize-shim` in a verbose PodSandboxStatus. Documented in docs/resize.md. */
 export interface PodInfo {
-  /** Of the last request since the start of the shim. */
+  /** The state of the last request since the start of the shim. */
   readonly state?: string;
   readonly lastError?: ReportedError;
   readonly annotationErrors?: readonly string[];
-  readonly pod: Four<Files, Files, Files>;
+  readonly pod: Values<Files, Files, Files>;
   /** By name. */
-  readonly containers: Readonly<Record<string, Four<Files, Files, Files> & { readonly id: string }>>;
-  /** By name. Sizes in bytes. */
+  readonly containers: Readonly<Record<string, Values<Files, Files, Files> & { readonly id: string }>>;
+  /** By name. Sizes are in bytes. */
   readonly volumes: Readonly<
     Record<
       string,
-      Four<string, number, number> & {
+      Values<string, number, number> & {
         readonly used?: number;
         readonly policy?: string;
         readonly warning?: string;
@@ -53,7 +53,7 @@ export interface PodInfo {
       }
     >
   >;
-  /** A memory limit that kubelet has admitted and does not lower, since more is in use. */
+  /** A memory decrease that kubelet has admitted and does not apply, because usage is above the new limit. */
   readonly decrease?: {
     readonly state: string;
     readonly reason?: string;
@@ -61,19 +61,19 @@ export interface PodInfo {
     readonly since: string;
     readonly reclaimedBytes: number;
   };
-  /** Why the actual values are not there. */
+  /** Why the actual values are missing. */
   readonly unreadable?: { readonly reason: string; readonly message: string };
 }
 
-/** Everything that the shim knows of one pod. Rejects when the backend cannot be asked. */
+/** Returns everything that the shim knows of a pod. Rejects when the backend is unavailable. */
 export async function podInfo(context: PodInfoParts, sandboxId: string): Promise<PodInfo> {
-  // First: what it finds of volumes that somebody else has remounted is among the outcomes.
+  // Before the outcome is read: the view adds remounts by other programs to it.
   const view = await viewOf(context, sandboxId);
   const outcome = context.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
   const live = 'limits' in view ? view : undefined;
   const decrease = live?.kubelet?.decrease;
-  // kubelet's resize is the newest, and will have a call of its own; unless another one is being carried out.
+  // A deferred kubelet resize is the newest request, unless another one is in progress.
   const waits = decrease?.state === 'Deferred' && outcome.state !== 'InProgress' ? decrease : undefined;
   const shown = waits?.state ?? state;
   const lastError = live?.lastError ?? errorOfWaiting(waits) ?? outcome.lastError;
@@ -93,7 +93,7 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
   };
 }
 
-/** Why it cannot be read, for a pod without a cgroup of its own, say. */
+/** Returns the view, or why the pod cannot be read, e.g. because it has no cgroup of its own. */
 async function viewOf(
   context: PodInfoParts,
   sandboxId: string,
@@ -120,7 +120,7 @@ function containersOf(
   live: PodView | undefined,
 ): PodInfo['containers'] {
   const known = context.registry.containersOf(sandboxId).map(({ containerId, name }) => [containerId, name] as const);
-  // The one that runs last: of several with one name it is the one that is meant.
+  // Running containers last: of several containers with one name, the running one overwrites the others.
   const running = live?.containers.map(({ id, name }) => [id, name] as const) ?? [];
   const actual = new Map(live?.containers.map(({ id, limits }) => [id, limits]));
   return Object.fromEntries(
@@ -147,13 +147,13 @@ function volumesOf(
   ]);
   return Object.fromEntries(
     [...new Set(names)].map((name) => {
-      const wish = desired.volumes?.get(name);
+      const requested = desired.volumes?.get(name);
       const now = mounted.get(name);
       const [admitted, written] = [allocated.volumes?.get(name), actuated.volumes?.get(name)];
-      const warning = now && live && excessOf(now.size, live.limits.memory);
+      const warning = now && live && excessWarning(now.size, live.limits.memory);
       const error = volumeErrors.get(name);
       const volume = {
-        ...(wish && { desired: policyText(wish) }),
+        ...(requested && { desired: policyText(requested) }),
         ...(admitted !== undefined && { allocated: admitted }),
         ...(written !== undefined && { actuated: written }),
         ...(now && { actual: now.size, used: now.used, policy: policyText(now.policy) }),
@@ -165,12 +165,12 @@ function volumesOf(
   );
 }
 
-/** Of the three those that are there. */
+/** Returns the values of the limits that are known. */
 function limitsOf(of: {
   readonly desired: KnownLimits | undefined;
   readonly allocated: KnownLimits | undefined;
   readonly actuated: KnownLimits | undefined;
-}): Four<Files, Files, Files> {
+}): Values<Files, Files, Files> {
   const there = Object.entries(of).flatMap(([name, limits]) => {
     const files = limits === undefined ? {} : knownFiles(limits);
     return Object.keys(files).length === 0 ? [] : [[name, files] as const];

@@ -4,7 +4,7 @@ import type { PodOutcome } from '../history/index.ts';
 import type { KnownValues } from '../model/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
-/** Live values of a pod or a container. Undefined: not known, or no such controller. */
+/** The actual values of a pod or a container. Undefined: unknown, or the controller is not enabled. */
 export interface LiveLimits {
   readonly memory: Limit<Bytes>;
   readonly memoryUsed: Bytes | undefined;
@@ -13,10 +13,10 @@ export interface LiveLimits {
   readonly weight: CpuWeight | undefined;
 }
 
-/** A pod as the kernel has it now. */
+/** The actual values of a pod. */
 export interface PodView {
   readonly limits: LiveLimits;
-  /** Those that run, without the sandbox's own. */
+  /** Running containers, without the sandbox container. */
   readonly containers: readonly { readonly id: string; readonly name: string; readonly limits: LiveLimits }[];
   readonly volumes: readonly {
     readonly name: string;
@@ -24,20 +24,20 @@ export interface PodView {
     readonly used: Bytes;
     readonly policy: VolumePolicy;
   }[];
-  /** What requests since the start of the shim have come to. */
+  /** The result of the requests since the start of the shim. */
   readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated' | 'volumeErrors'>;
-  /** What went wrong in the pod and has not been mended: UNDO_FAILED, say. */
+  /** A failure that the pod has not been recovered from, e.g. UNDO_FAILED. */
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
-  /** What kubelet has admitted and not carried out; absent: nothing that is known of. */
+  /** The resize that kubelet has admitted and not actuated; absent if none is known. */
   readonly kubelet?: KubeletWants;
 }
 
-/** What kubelet wants of a pod, and how it stands with that. */
+/** The pending kubelet resize of a pod. */
 export interface KubeletWants {
   readonly values: KnownValues<Bytes>;
-  /** Where more is in use than a memory limit that it wants. */
+  /** The state of a memory decrease that usage blocks. */
   readonly decrease: DecreaseReport | undefined;
 }
 
-/** Reads a pod's live values. Rejects with a ShimError when they cannot be read; NOT_FOUND when the pod has gone. */
+/** Reads a pod's actual values. Rejects with a ShimError when they cannot be read; NOT_FOUND when the pod is gone. */
 export type DescribePod = (sandboxId: string) => Promise<PodView>;

@@ -6,14 +6,14 @@ import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
 export interface ReadinessParts {
-  /** For calls of the shim's own. */
+  /** Client for the shim's own calls. */
   readonly backend: Backend;
   readonly journal: PodJournal;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
 }
 
-/** Whether resizes can be carried out now, and what stands in the way. Never rejects. */
+/** Returns whether resizes are possible now, with each check and its reason. Never rejects. */
 export async function readinessOf(context: ReadinessParts): Promise<ReadinessReport> {
   const checks = [
     backendCheck(context),
@@ -26,29 +26,29 @@ export async function readinessOf(context: ReadinessParts): Promise<ReadinessRep
 
 function backendCheck({ backend }: { readonly backend: Backend }): ReadinessCheck {
   const ready = backend.isConnected;
-  return { name: 'backend', ready, says: ready ? 'connected' : 'not connected: resizes fail until it is back' };
+  return { name: 'backend', ready, says: ready ? 'connected' : 'not connected: resizes fail until it reconnects' };
 }
 
 async function cgroupsCheck({ tree }: { readonly tree: CgroupTree }): Promise<ReadinessCheck> {
   const name = 'cgroups';
   const version = await tree.version();
   if (version === 2) return { name, ready: true, says: 'version 2' };
-  const found = version === undefined ? 'nothing' : 'version 1, or both of them,';
-  return { name, ready: false, says: `resizes need cgroup v2: there is ${found} at ${tree.root}` };
+  const found = version === undefined ? 'nothing' : 'version 1, or the hybrid layout,';
+  return { name, ready: false, says: `resizes need cgroup v2: found ${found} at ${tree.root}` };
 }
 
 async function journalCheck({ journal }: { readonly journal: PodJournal }): Promise<ReadinessCheck> {
   const readiness = await journal.readiness();
   if (readiness.ready) return { name: 'journal', ready: true, says: 'writable' };
-  return { name: 'journal', ready: false, says: `resizes are refused: ${readiness.error.message}` };
+  return { name: 'journal', ready: false, says: `resizes are rejected: ${readiness.error.message}` };
 }
 
-/** How volumes are remounted is found out on nodes that have some. */
+/** The remount method is determined once the node has a memory-backed volume. */
 async function volumesCheck({ volumes }: { readonly volumes: MemoryVolumes }): Promise<ReadinessCheck> {
   const name = 'volumes';
   const { unreachable } = volumes;
-  if (unreachable !== undefined) return { name, ready: false, says: `cannot be seen: ${unreachable}` };
-  if (!volumes.isPrepared) return { name, ready: true, says: 'no memory-backed volume met yet' };
+  if (unreachable !== undefined) return { name, ready: false, says: `cannot be read: ${unreachable}` };
+  if (!volumes.isPrepared) return { name, ready: true, says: 'no memory-backed volume seen yet' };
   try {
     const method = await volumes.method();
     const says = method.kind === 'syscalls' ? 'remounted by system calls' : `remounted by mount(8): ${method.because}`;

@@ -1,4 +1,12 @@
-export { isAsked, keepAllVolumes, keepVolumes, meetVolumes, noteAnnotation, remountsEnded } from './known-volumes.ts';
-export type { KnownVolumesParts } from './known-volumes.ts';
+/** The size policies of memory-backed volumes: where they come from, how they are stored, and warnings about sizes. */
+export {
+  isAlreadyAllocated,
+  journalAllVolumes,
+  journalVolumes,
+  observeVolumes,
+  setVolumeAnnotated,
+  recordRemounts,
+} from './volume-tracking.ts';
+export type { VolumeTrackingParts } from './volume-tracking.ts';
 export { VolumePolicies, assertHasVolumes } from './policies.ts';
-export { excessOf, warnOfExcess } from './warnings.ts';
+export { excessWarning, warnAboutExcess } from './warnings.ts';

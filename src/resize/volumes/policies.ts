@@ -11,37 +11,38 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { MountedVolume, VolumeState } from '../../sandbox/index.ts';
 import type { AskedVolume, VolumeRecord } from '../journal/index.ts';
 
-/** A volume that somebody else has remounted. */
+/** A volume that another program has remounted. */
 export interface ForeignRemount {
   readonly name: string;
-  /** As it was last known, and as it is. */
+  /** The last known size. */
   readonly from: Bytes;
+  /** The present size. */
   readonly to: Bytes;
 }
 
 /**
- * What decides the size of each volume of each pod: what was asked for it at run time, else its annotation, else what somebody
- * else has made of it, or what was seen when it was first met. The size that a volume was last known with is kept only to tell
- * whether anybody else has changed it: how large it is, the kernel is asked.
+ * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the annotation that
+ * the pod was created with; the size set by another program's remount, or the policy derived from the mount at first sight.
+ * The last known size only serves to detect remounts by other programs: the present size always comes from the kernel.
  */
 export class VolumePolicies {
   readonly #pods = new Map<string, PodPolicies>();
 
-  /** Takes the annotations that a pod was made with. Gives what makes no sense in them; the rest counts. */
+  /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
   annotate(sandboxId: string, annotations: Readonly<Record<string, string>>): readonly ShimError[] {
     const { policies, errors } = readVolumeAnnotations(annotations);
-    const { made } = this.#pod(sandboxId);
-    for (const [volume, policy] of policies) made.set(volume, policy);
+    const { annotated } = this.#pod(sandboxId);
+    for (const [volume, policy] of policies) annotated.set(volume, policy);
     return errors;
   }
 
-  /** Takes what the journal has of a pod: it was there before all that has been met since. */
+  /** Sets the journal's records of a pod. They take precedence over what was observed since the start. */
   restore(sandboxId: string, volumes: ReadonlyMap<string, VolumeRecord>): void {
     const { known } = this.#pod(sandboxId);
     for (const [volume, record] of volumes) known.set(volume, record);
   }
 
-  /** Takes what a request that has been carried out has asked for. Nothing of a pod that has gone meanwhile. */
+  /** Sets the policies of a completed request. Does nothing for a pod that is gone. */
   adopt(sandboxId: string, asked: Iterable<readonly [string, AskedVolume]>): void {
     const known = this.#pods.get(sandboxId)?.known;
     for (const [volume, { policy, annotated }] of asked) {
@@ -50,31 +51,31 @@ export class VolumePolicies {
     }
   }
 
-  /** An annotation says a volume's size from now on, though the pod was made without it; or no longer does. */
-  annotated(sandboxId: string, volume: string, annotated: boolean): void {
+  /** Sets whether an annotation that was added at run time sets a volume's size. */
+  setAnnotated(sandboxId: string, volume: string, annotated: boolean): void {
     const known = this.#pods.get(sandboxId)?.known;
     const before = known?.get(volume);
     if (before !== undefined) known?.set(volume, { ...before, annotated });
   }
 
   /**
-   * Meets a pod's volumes. One that has no annotation and was not met before gets its policy from how it is mounted. One that
-   * has another size than it was left with, on the same mount, somebody else has remounted (a kubelet of 1.37 that resizes volumes
-   * itself): that size is what it shall have, unless an annotation says otherwise. Gives those.
+   * Updates the policies from a pod's mounted volumes. A volume seen for the first time, without an annotation, gets its policy
+   * from its mount. A volume whose size changed on the same mount was remounted by another program (kubelet 1.37 resizes volumes
+   * itself, KEP-6030): its policy becomes that size, unless an annotation sets another one. Returns the latter remounts.
    */
-  meet(sandboxId: string, volumes: readonly MountedVolume[], podLimit: Limit<Bytes>): readonly ForeignRemount[] {
-    const { known, made } = this.#pod(sandboxId);
+  observe(sandboxId: string, volumes: readonly MountedVolume[], podLimit: Limit<Bytes>): readonly ForeignRemount[] {
+    const { known, annotated } = this.#pod(sandboxId);
     const found: ForeignRemount[] = [];
     for (const { name, ...mount } of volumes) {
       const before = known.get(name);
       if (before === undefined) {
         const policy = policyAtFirstSight(mount.size, podLimit);
-        if (!made.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount });
+        if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount });
         continue;
       }
       const last = before.mount;
       const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
-      if (!isForeign || before.annotated || made.has(name)) {
+      if (!isForeign || before.annotated || annotated.has(name)) {
         known.set(name, { ...before, mount });
         continue;
       }
@@ -85,8 +86,8 @@ export class VolumePolicies {
     return found;
   }
 
-  /** These have the size that we have given them. */
-  left(sandboxId: string, volumes: readonly MountedVolume[]): void {
+  /** Records the mounts of volumes that the shim has just resized. */
+  recordMounts(sandboxId: string, volumes: readonly MountedVolume[]): void {
     const known = this.#pods.get(sandboxId)?.known;
     for (const { name, ...mount } of volumes) {
       const before = known?.get(name);
@@ -102,17 +103,17 @@ export class VolumePolicies {
     const pod = this.#pods.get(sandboxId);
     const known = pod?.known.get(volume);
     if (known?.source === 'asked') return known.policy;
-    return pod?.made.get(volume) ?? known?.policy ?? { kind: 'fixed' };
+    return pod?.annotated.get(volume) ?? known?.policy ?? { kind: 'fixed' };
   }
 
-  /** What the journal has to have of a pod, as it is now. */
+  /** Returns the present volume records of a pod, for the journal. */
   records(sandboxId: string): ReadonlyMap<string, VolumeRecord> {
     return new Map(this.#pods.get(sandboxId)?.known);
   }
 
   /**
-   * The sizes that the volumes shall have under these limits; only those that differ from what they have. `overrides` are
-   * asked for by the request at hand, and become known by {@link adopt} once it has been carried out.
+   * Returns the sizes that follow from these limits, for the volumes whose size has to change.
+   * @param overrides the policies that the request in progress sets; {@link adopt} makes them permanent once it is completed
    */
   targets(
     sandboxId: string,
@@ -132,18 +133,18 @@ export class VolumePolicies {
 
   #pod(sandboxId: string): PodPolicies {
     let pod = this.#pods.get(sandboxId);
-    if (pod === undefined) this.#pods.set(sandboxId, (pod = { made: new Map(), known: new Map() }));
+    if (pod === undefined) this.#pods.set(sandboxId, (pod = { annotated: new Map(), known: new Map() }));
     return pod;
   }
 }
 
 interface PodPolicies {
-  /** By the annotations that the pod was made with. */
-  readonly made: Map<string, VolumePolicy>;
+  /** From the annotations that the pod was created with. */
+  readonly annotated: Map<string, VolumePolicy>;
   readonly known: Map<string, VolumeRecord>;
 }
 
-/** Throws UNKNOWN_VOLUME when one of these is no memory-backed volume of the pod. */
+/** Throws UNKNOWN_VOLUME when one of these names is not a memory-backed volume of the pod. */
 export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeState[], names: Iterable<string>): void {
   for (const volume of names) {
     if (volumes.some(({ name }) => name === volume)) continue;

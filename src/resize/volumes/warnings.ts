@@ -5,17 +5,17 @@ import { type PodTarget, formatMemory, sameMemory } from '../model/index.ts';
 import type { PodState } from '../../sandbox/index.ts';
 
 /**
- * What there is to warn of when a volume can hold more than its pod's memory limit, which is allowed; undefined when it cannot.
- * The kernel rounds the one up to a page and the other down.
+ * Returns a warning when a volume is larger than its pod's memory limit, which is allowed; undefined otherwise. Sizes that
+ * differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
  */
-export function excessOf(size: Bytes, podLimit: Limit<Bytes>): string | undefined {
+export function excessWarning(size: Bytes, podLimit: Limit<Bytes>): string | undefined {
   if (podLimit === 'max' || size <= podLimit || sameMemory(size, podLimit)) return undefined;
   const [has, limit] = [formatMemory(size), formatMemory(podLimit)];
   return `has ${has}, more than the memory limit of the pod, ${limit}: a process may be killed before the volume is full`;
 }
 
-/** Says so in the log of each volume that a resize has left above the limit, or has left the limit below. */
-export function warnOfExcess(
+/** Logs a warning for each volume that is larger than the pod's memory limit after a resize of either. */
+export function warnAboutExcess(
   context: { readonly log: Log },
   pod: PodDescription,
   state: PodState,
@@ -24,7 +24,7 @@ export function warnOfExcess(
   const { memory = state.memory } = target;
   for (const { name, size: before } of state.volumes) {
     const size = target.volumes.get(name) ?? before;
-    const excess = excessOf(size, memory);
+    const excess = excessWarning(size, memory);
     if (excess === undefined || (size === before && memory === state.memory)) continue;
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
     context.log.warn(fields, `volume ${excess}`);

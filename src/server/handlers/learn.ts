@@ -1,7 +1,12 @@
 import { describeRequestedPod } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { decodeOrUndefined } from './decode.ts';
-import { type AdmitRestartParts, type PodForeseen, applyVolumeSizes, raisePodForRestart } from '../../resize/index.ts';
+import {
+  type AdmitRestartParts,
+  type PendingPodLimits,
+  applyVolumeSizes,
+  raisePodForRestart,
+} from '../../resize/index.ts';
 import type { FailOpen, Registry } from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
@@ -9,7 +14,7 @@ export interface LearnParts extends AdmitRestartParts {
   /** kubelet's state files: a hint at what it requests next. */
   readonly kubelet: KubeletState;
   /** What those files said about pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
 }
 
 /**

@@ -73,6 +73,6 @@ export async function noneDeferred({ shim }: Stage, id?: unknown): Promise<void>
   const isKept = ({ resizes = [] }: Record): boolean => resizes.length > 0;
   if (id === undefined && !shim.beganWith.some(isKept)) return;
   const isDone = ({ msg, resize, state }: LogLine): boolean =>
-    msg === 'a deferred resize was tried again' && state === 'Completed' && resize === (id ?? resize);
+    msg === 'deferred resize retried' && state === 'Completed' && resize === (id ?? resize);
   await shim.logged(isDone);
 }

@@ -212,7 +212,7 @@ describe('resizectl resize', () => {
     const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
     expect(code).toBe(3);
     expect(out).toMatch(
-      /^resize .* of default\/db: Canceled: VOLUME_IN_USE: .*; it was not to be tried again \(defer\)/m,
+      /^resize .* of default\/db: Canceled: VOLUME_IN_USE: .*; the request does not allow a retry \(defer\)/m,
     );
     expect(err).toContain(
       `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MI} to ${16 * MI} bytes: ${24 * MI}`,

@@ -17,7 +17,7 @@ const outside = process.env['NODE_OUT'] ?? '';
 /** How long kubelet tries, with the shim's help and without. */
 const HELPED_MS = 20_000;
 const ALONE_MS = 1500;
-const CARRIED_OUT = 'kubelet has carried out a decrease that more was in use than';
+const CARRIED_OUT = 'memory decrease applied by kubelet after reclaim';
 
 let served: Served;
 let shim: ShimProcess;
@@ -318,7 +318,7 @@ describe('with foresight', () => {
     const pod = await makePod();
     await (await tenantIn(pod)).tell('hold', 100 * MI);
     kubelet.admit(pod, { containers: { a: 64 } });
-    await shim.waitForLog(({ msg, uid }) => msg === 'a decrease that kubelet has admitted waits' && uid === pod.uid);
+    await shim.waitForLog(({ msg, uid }) => msg === 'memory decrease admitted by kubelet deferred' && uid === pod.uid);
     for (const tenant of tenants.splice(0)) await tenant.end();
     pods.splice(pods.indexOf(pod), 1);
     await pod.remove();
@@ -347,7 +347,7 @@ describe('with foresight', () => {
       kubelet.write('allocated_pods_state');
       await expect.poll(wants).toEqual(wanted);
     }
-    expect(shim.log.filter(({ msg }) => msg === 'what kubelet has written is not understood')).toHaveLength(2);
+    expect(shim.log.filter(({ msg }) => msg === 'kubelet checkpoint not understood')).toHaveLength(2);
     await expect.poll(async () => (await statusOf(pod)).decrease?.state).toBe('Deferred');
   });
 

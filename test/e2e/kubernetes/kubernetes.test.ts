@@ -144,7 +144,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     // It is tried again meanwhile, and no more is said.
     const retried = (count: number): Promise<unknown> =>
       expect
-        .poll(() => shim.log.filter(({ msg }) => msg === 'a deferred resize was tried again').length, {
+        .poll(() => shim.log.filter(({ msg }) => msg === 'deferred resize retried').length, {
           timeout: 60_000,
         })
         .toBeGreaterThanOrEqual(count);

@@ -135,7 +135,7 @@ describe('a journal that cannot be written', () => {
     execFileSync('mount', ['-o', 'remount,ro', STATE]);
     try {
       // Nobody has asked for a resize yet: it looks by itself when it is asked.
-      await expect.poll(journal, { timeout: 30_000, interval: 500 }).toMatch(/resizes are refused: .*EROFS|read-only/);
+      await expect.poll(journal, { timeout: 30_000, interval: 500 }).toMatch(/resizes are rejected: .*EROFS|read-only/);
       expect((await statusInfo()).ready).toBe(false);
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };
       expect(await refusal(api.call('ResizePod', resize))).toMatchObject({ code: 9, reason: 'JOURNAL_UNAVAILABLE' });

@@ -156,7 +156,7 @@ describe('a volume that somebody else remounts', () => {
     await cri.updateContainer(running.id('a'), limit(160));
     expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MI), 48]);
     const line = await shim.waitForLog(
-      ({ msg, pod: id }) => msg.startsWith('volume was remounted by somebody else') && id === running.sandboxId,
+      ({ msg, pod: id }) => msg.startsWith('volume remounted by another program') && id === running.sandboxId,
     );
     expect(line).toMatchObject({ volume: 'cache', to: 48 * MI });
 

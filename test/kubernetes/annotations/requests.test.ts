@@ -128,7 +128,7 @@ describe('a changed annotation', () => {
     seen({ cache: '50%' });
     await quiet();
     expect(core.waiting).toBe(0);
-    expect(store.kept.size).toBe(0);
+    expect(store.records.size).toBe(0);
   });
 
   it('that has gone keeps the size; put back, it is asked for again', async () => {
@@ -330,7 +330,7 @@ describe('what does not fit yet', () => {
     await quiet();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(1);
-    expect(store.kept.size).toBe(0);
+    expect(store.records.size).toBe(0);
   });
 });
 

@@ -18,7 +18,7 @@ const PICTURES = 'reports/page';
 const ready: ReadinessReport = { ready: true, checks: [] };
 const notReady: ReadinessReport = {
   ready: false,
-  checks: [{ name: 'journal', ready: false, says: 'resizes are refused: /var/lib/cri-resize-shim/journal: ENOSPC' }],
+  checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: /var/lib/cri-resize-shim/journal: ENOSPC' }],
 };
 
 let readiness: ReadinessReport;

@@ -107,13 +107,13 @@ describe('the page', () => {
 
   it('says what is wrong', () => {
     const { body } = page({
-      readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are refused: EROFS' }] },
+      readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: EROFS' }] },
       overview: {
         pods: [{ pod: identity, view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' } }],
         recent: [{ ...resize, outcome: 'undone', message: 'EBUSY' }],
       },
     });
-    expect(body).toContain('<p class="bad">journal: resizes are refused: EROFS</p>');
+    expect(body).toContain('<p class="bad">journal: resizes are rejected: EROFS</p>');
     expect(body).toContain('CGROUP_UNAVAILABLE: no file');
     expect(body).toContain('<p class="bad">undone: EBUSY</p>');
     // And in the end it is as it was.

@@ -13,14 +13,14 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
 });
 afterEach(async () => {
-  runtime.context.decreaseHelp.close();
+  runtime.context.decreaseReclaimer.close();
   await runtime.close();
 });
 
 const entry = (...mebibytes: number[]): PodEntry => ({
   containers: new Map(mebibytes.map((memory, index) => [`c${index}`, { memory: bytes(memory * MI) }])),
   pod: undefined,
-  isWhole: true,
+  isComplete: true,
 });
 
 /** A pod with these limits in mebibytes, and kubelet's two records of it. */
@@ -96,7 +96,7 @@ describe('what is told of a pod', () => {
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', `anon ${anon * MI}\nshmem 0\nunevictable 0`);
     };
     use(100);
-    runtime.context.decreaseHelp.look();
+    runtime.context.decreaseReclaimer.check();
     await expect.poll(async () => (await info()).state).toBe('Deferred');
     expect(await info()).toMatchObject({
       lastError: {
@@ -107,7 +107,7 @@ describe('what is told of a pod', () => {
     });
     use(10);
     await update(0, 64);
-    runtime.context.decreaseHelp.look();
+    runtime.context.decreaseReclaimer.check();
     await expect.poll(async () => (await info()).decrease).toBeUndefined();
     expect((await info()).state).toBe('Completed');
   });

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import {
-  type Foreseen,
-  agrees,
-  agreesWithPod,
-  foresee,
-  foreseenState,
-  isMemoryDone,
-  noLowerThan,
+  type PendingResize,
+  matchesContainerUpdate,
+  matchesPodUpdate,
+  derivePendingResize,
+  stateAfterPending,
+  isMemoryComplete,
+  boundDecrease,
 } from '../../../src/resize/foresight/target.ts';
 import { type Bytes, type Limit, bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
@@ -25,7 +25,7 @@ const entry = (memory: Readonly<Record<string, number | undefined>>, more: Parti
     ]),
   ),
   pod: undefined,
-  isWhole: true,
+  isComplete: true,
   ...more,
 });
 
@@ -50,7 +50,7 @@ function foreseen(
   allocated: PodEntry | undefined,
   actuated?: PodEntry,
 ): { pod: number | undefined; containers: Record<string, number | undefined> } | undefined {
-  const found = foresee(now, { allocated, actuated, names });
+  const found = derivePendingResize(now, { allocated, actuated, names });
   const inMebi = (limit: Limit<Bytes> | undefined): number | undefined =>
     limit === undefined ? undefined : Number(limit) / MI;
   return (
@@ -105,7 +105,7 @@ describe('what is under way', () => {
   test('a pod limit of another making: a large init container’s, or half a record', () => {
     const now = state({ a: 192 }, 512);
     expect(foreseen(now, entry({ a: 64 }), entry({ a: 192 }))?.pod).toBeUndefined();
-    const torn = entry({ a: 64 }, { isWhole: false });
+    const torn = entry({ a: 64 }, { isComplete: false });
     expect(foreseen(state({ a: 192 }, 192), torn, entry({ a: 192 }))?.pod).toBeUndefined();
   });
 
@@ -126,15 +126,19 @@ describe('what is under way', () => {
   });
 
   test('CPU, as kubelet counts it: quota of milliCPU, at least 1 ms', () => {
-    const cpu = (milliCpu: number) => ({ containers: new Map([['a', { milliCpu }]]), pod: undefined, isWhole: true });
+    const cpu = (milliCpu: number) => ({
+      containers: new Map([['a', { milliCpu }]]),
+      pod: undefined,
+      isComplete: true,
+    });
     const now = (quota: number): PodState => ({
       ...state({ a: 64 }, 64),
       cpu: { quota: microseconds(quota), period: PERIOD },
     });
-    const found = foresee(now(20_000), { allocated: cpu(5), actuated: cpu(200), names });
+    const found = derivePendingResize(now(20_000), { allocated: cpu(5), actuated: cpu(200), names });
     expect(found?.pod.cpu).toEqual({ quota: 1000, period: PERIOD });
     expect(found?.containers.get('id-a')).toEqual({ cpu: { quota: 1000, period: PERIOD } });
-    expect(foresee(now(30_000), { allocated: cpu(5), actuated: cpu(200), names })?.pod.cpu).toBeUndefined();
+    expect(derivePendingResize(now(30_000), { allocated: cpu(5), actuated: cpu(200), names })?.pod.cpu).toBeUndefined();
   });
 
   test('in the middle, when the pod’s limit goes with its containers’', () => {
@@ -144,33 +148,42 @@ describe('what is under way', () => {
 
   test('in the middle, when the pod’s limit is made of neither: as it was foreseen at the start', () => {
     const allocated = entry({ a: 64, b: 32 });
-    const start = foresee(state({ a: 128, b: 128 }, 256), { allocated, actuated: entry({ a: 128, b: 128 }), names });
+    const start = derivePendingResize(state({ a: 128, b: 128 }, 256), {
+      allocated,
+      actuated: entry({ a: 128, b: 128 }),
+      names,
+    });
     const then = { allocated: entry({ a: 64, b: 32 }), actuated: entry({ a: 64, b: 128 }), names };
     const middle = state({ a: 64, b: 128 }, 256);
-    expect(foresee(middle, then)?.pod.memory).toBeUndefined();
+    expect(derivePendingResize(middle, then)?.pod.memory).toBeUndefined();
     const before = { allocated, limits: start!.pod };
-    expect(foresee(middle, { ...then, before })?.pod.memory).toBe(mi(96));
+    expect(derivePendingResize(middle, { ...then, before })?.pod.memory).toBe(mi(96));
     // Something else has been admitted since.
-    expect(foresee(middle, { ...then, allocated: entry({ a: 64, b: 16 }), before })?.pod.memory).toBeUndefined();
+    expect(
+      derivePendingResize(middle, { ...then, allocated: entry({ a: 64, b: 16 }), before })?.pod.memory,
+    ).toBeUndefined();
   });
 });
 
 describe('a call', () => {
-  const target: Foreseen = { pod: { memory: mi(96) }, containers: new Map([['id-a', { memory: mi(64) }]]) };
+  const target: PendingResize = { pod: { memory: mi(96) }, containers: new Map([['id-a', { memory: mi(64) }]]) };
 
   test('of a container is a part of it with the memory that was admitted', () => {
-    expect(agrees(target, { id: 'id-a', memory: mi(64) }, mi(128))).toBe(true);
-    expect(agrees(target, { id: 'id-a' }, mi(128))).toBe(true);
-    expect(agrees(target, { id: 'id-a', memory: mi(128) }, mi(128))).toBe(false);
-    expect(agrees(target, { id: 'id-b', memory: mi(32) }, mi(32))).toBe(false);
-    const cpuOnly: Foreseen = { pod: {}, containers: new Map([['id-a', { cpu: { quota: 'max', period: PERIOD } }]]) };
-    expect(agrees(cpuOnly, { id: 'id-a', memory: mi(64) }, mi(64))).toBe(true);
-    expect(agrees(cpuOnly, { id: 'id-a', memory: mi(65) }, mi(64))).toBe(false);
+    expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(64) }, mi(128))).toBe(true);
+    expect(matchesContainerUpdate(target, { id: 'id-a' }, mi(128))).toBe(true);
+    expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(128) }, mi(128))).toBe(false);
+    expect(matchesContainerUpdate(target, { id: 'id-b', memory: mi(32) }, mi(32))).toBe(false);
+    const cpuOnly: PendingResize = {
+      pod: {},
+      containers: new Map([['id-a', { cpu: { quota: 'max', period: PERIOD } }]]),
+    };
+    expect(matchesContainerUpdate(cpuOnly, { id: 'id-a', memory: mi(64) }, mi(64))).toBe(true);
+    expect(matchesContainerUpdate(cpuOnly, { id: 'id-a', memory: mi(65) }, mi(64))).toBe(false);
   });
 
   test('of the pod is one with its present limit or the admitted one', () => {
     const now = state({ a: 128 }, 128);
-    expect([undefined, mi(128), mi(96), mi(64)].map((memory) => agreesWithPod(target, now, memory))).toEqual([
+    expect([undefined, mi(128), mi(96), mi(64)].map((memory) => matchesPodUpdate(target, now, memory))).toEqual([
       true,
       true,
       true,
@@ -179,33 +192,33 @@ describe('a call', () => {
   });
 
   test('is the last one when all containers have what was admitted, and the pod room for it', () => {
-    const two: Foreseen = {
+    const two: PendingResize = {
       pod: { memory: mi(96) },
       containers: new Map([
         ['id-a', { memory: mi(64) }],
         ['id-b', { memory: mi(32) }],
       ]),
     };
-    expect(isMemoryDone(state({ a: 64, b: 128 }, 256), two)).toBe(false);
-    expect(isMemoryDone(state({ a: 64, b: 32 }, 256), two)).toBe(true);
-    expect(isMemoryDone(state({ a: 64, b: 32 }, 80), two)).toBe(false);
-    expect(isMemoryDone(state({ a: 64, b: 32 }, 96), { ...two, pod: {} })).toBeUndefined();
+    expect(isMemoryComplete(state({ a: 64, b: 128 }, 256), two)).toBe(false);
+    expect(isMemoryComplete(state({ a: 64, b: 32 }, 256), two)).toBe(true);
+    expect(isMemoryComplete(state({ a: 64, b: 32 }, 80), two)).toBe(false);
+    expect(isMemoryComplete(state({ a: 64, b: 32 }, 96), { ...two, pod: {} })).toBeUndefined();
   });
 
   test('lowers the pod no further than where it is led to, and not on the way up', () => {
     const now = state({ a: 128 }, 192);
-    expect(noLowerThan({ memory: mi(80) }, now, target)).toEqual({ memory: mi(96) });
-    expect(noLowerThan({ memory: mi(100) }, now, target)).toEqual({ memory: mi(100) });
-    expect(noLowerThan({ memory: mi(80) }, now, { pod: { memory: mi(192) }, containers: new Map() })).toEqual({});
-    expect(noLowerThan({ memory: mi(80) }, now, { pod: { memory: mi(500) }, containers: new Map() })).toEqual({});
-    expect(noLowerThan({ memory: mi(80) }, now, { pod: {}, containers: new Map() })).toEqual({ memory: mi(80) });
-    expect(noLowerThan({ memory: mi(500) }, now, target)).toEqual({ memory: mi(500) });
+    expect(boundDecrease({ memory: mi(80) }, now, target)).toEqual({ memory: mi(96) });
+    expect(boundDecrease({ memory: mi(100) }, now, target)).toEqual({ memory: mi(100) });
+    expect(boundDecrease({ memory: mi(80) }, now, { pod: { memory: mi(192) }, containers: new Map() })).toEqual({});
+    expect(boundDecrease({ memory: mi(80) }, now, { pod: { memory: mi(500) }, containers: new Map() })).toEqual({});
+    expect(boundDecrease({ memory: mi(80) }, now, { pod: {}, containers: new Map() })).toEqual({ memory: mi(80) });
+    expect(boundDecrease({ memory: mi(500) }, now, target)).toEqual({ memory: mi(500) });
     const cpu = (quota: number) => ({ quota: microseconds(quota), period: PERIOD });
     const busy = { ...now, cpu: cpu(50_000) };
-    const to = (quota: number): Foreseen => ({ pod: { cpu: cpu(quota) }, containers: new Map() });
-    expect(noLowerThan({ cpu: cpu(20_000) }, busy, to(30_000))).toEqual({ cpu: cpu(30_000) });
-    expect(noLowerThan({ cpu: cpu(20_000) }, busy, to(60_000))).toEqual({});
-    expect(noLowerThan({ cpu: cpu(20_000) }, busy, to(10_000))).toEqual({ cpu: cpu(20_000) });
+    const to = (quota: number): PendingResize => ({ pod: { cpu: cpu(quota) }, containers: new Map() });
+    expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(30_000))).toEqual({ cpu: cpu(30_000) });
+    expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(60_000))).toEqual({});
+    expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(10_000))).toEqual({ cpu: cpu(20_000) });
   });
 });
 
@@ -223,17 +236,19 @@ test('kubelet’s calls in their order, for any resize of a pod whose limit is i
       const sum = (pick: 'from' | 'to') => containers.reduce((all, each) => all + each[pick], 0);
       const [start, end] = [sum('from'), sum('to')];
       const allocated = entry(named('to'));
-      let before: { allocated: PodEntry; limits: Foreseen['pod'] } | undefined;
+      let before: { allocated: PodEntry; limits: PendingResize['pod'] } | undefined;
       for (let done = 0; done < containers.length; done += 1) {
         const now = state(named('to', done), Math.max(start, end));
         const at = done === 0 ? state(named('from'), start) : now;
-        const found = foresee(at, { allocated, actuated: entry(named('to', done)), names, before });
+        const found = derivePendingResize(at, { allocated, actuated: entry(named('to', done)), names, before });
         if (found === undefined) continue;
         before = { allocated, limits: found.pod };
         expect(found.pod.memory).toBe(mi(end));
-        expect(foreseenState(at, found)).toEqual(state(named('to'), end));
+        expect(stateAfterPending(at, found)).toEqual(state(named('to'), end));
       }
-      expect(foresee(state(named('to'), end), { allocated, actuated: allocated, names, before })).toBeUndefined();
+      expect(
+        derivePendingResize(state(named('to'), end), { allocated, actuated: allocated, names, before }),
+      ).toBeUndefined();
     }),
     cases(500),
   );

@@ -39,6 +39,8 @@ beforeAll(async () => {
       format: 'esm',
       target: 'node24',
       define: { __CRASH_POINTS__: String(crashing) },
+      // The bundle has CommonJS packages, which require node's own modules.
+      banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
       logLevel: 'error',
     });
   }
@@ -196,7 +198,11 @@ describe('a user who may not', () => {
     await writer.ended;
     expect(failure(writer.lines)).toMatchObject(
       isRoot
-        ? { message: expect.stringMatching(/the state folder belongs to user 65534, not to ours/) as unknown }
+        ? {
+            message: expect.stringMatching(
+              /the state folder is owned by user 65534: expected the shim's user/,
+            ) as unknown,
+          }
         : { context: { errno: 'EACCES' } },
     );
     expect(readdirSync(folder)).toEqual([]);

@@ -18,7 +18,7 @@ const written = (): unknown => {
   return JSON.parse(readFileSync(join(stateFolder, name), 'utf8'));
 };
 
-test('a request that is kept while a transaction begins leaves to that whose it is: it can be mended after a crash', async () => {
+test('a deferred request stored while a transaction begins does not change its sandbox id', async () => {
   const { journal, registry } = runtime.context;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MI), to: bytes(400 * MI) } as const;

@@ -13,16 +13,6 @@ const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
 };
 
 const absolute = (size: number): object => ({ kind: 'absolute', size });
-const asked = (size: number): object => ({ policy: absolute(size), annotated: false });
-/** As the first two versions had volumes, and what is read of it. */
-const withSizes = () => {
-  const { transaction, ...others } = numbered(1);
-  return { ...others, transaction: { ...transaction!, allocated: { cache: 8192 } }, volumes: { cache: 4096, x: 1 } };
-};
-const askedSizes = new Map([
-  ['cache', { ...asked(4096), source: 'asked' }],
-  ['x', { ...asked(1), source: 'asked' }],
-]);
 
 /** What is wrong with a content; undefined when nothing is. Quicker than an expectation, for thousands of them. */
 function faultOf(content: Buffer): string | undefined {
@@ -47,40 +37,12 @@ describe('a record', () => {
     );
   });
 
-  it.each([
-    ['a memory.high that was lowered', { high: { cgroup: '/kubepods/pod1', memoryHigh: 'max' } }],
-    ['none', {}],
-  ])('of the first version, with %s, is read too', (_, high) => {
-    const { transaction, ...others } = withSizes();
-    const { highs, ...open } = transaction;
-    expect(highs).toHaveLength(1);
-    const first = { version: 1, bootId: 'boot', ...others, transaction: { ...open, ...high } };
-    expect(decodeRecord(Buffer.from(JSON.stringify(first)))).toStrictEqual({
-      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
-      transaction: { ...open, allocated: { cache: asked(8192) }, highs: 'high' in high ? [high.high] : [] },
-    });
-    const idle = { version: 1, bootId: 'boot', ...others };
-    const read = { version: 3, bootId: 'boot', ...others, volumes: askedSizes };
-    expect(decodeRecord(Buffer.from(JSON.stringify(idle)))).toStrictEqual(read);
-  });
-
-  it('of the second version is read: what was a size alone had been asked for', () => {
-    const { transaction, ...others } = withSizes();
-    const second = { version: 2, bootId: 'boot', ...others, transaction };
-    expect(decodeRecord(Buffer.from(JSON.stringify(second)))).toStrictEqual({
-      ...{ version: 3, bootId: 'boot', ...others, volumes: askedSizes },
-      transaction: { ...transaction, allocated: { cache: asked(8192) } },
-    });
-    for (const volumes of [7, { cache: 'x' }, { '../x': 1 }, undefined])
-      expect(() => decodeRecord(Buffer.from(JSON.stringify({ ...second, volumes })))).toThrow(/^is no record: volumes/);
-  });
-
   it('cut anywhere is none, but for its closing line break', () => {
     fc.assert(
       fc.property(anyRecord, (record) => {
         const content = encodeRecord(record, 'boot');
         const faults = cutsOf(content).map((length) => faultOf(content.subarray(0, length)));
-        expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
+        expect([...new Set(faults)]).toEqual(['is not valid JSON, or is truncated']);
         expect(decodeRecord(content.subarray(0, -1))).toEqual(decodeRecord(content));
       }),
       cases(30),
@@ -90,7 +52,7 @@ describe('a record', () => {
   it('with zeros for an end, as a file system may leave it, is none', () => {
     const content = encodeRecord(numbered(1), 'boot');
     const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
-    expect([...new Set(faults)]).toEqual(['is no JSON, or only a part of it']);
+    expect([...new Set(faults)]).toEqual(['is not valid JSON, or is truncated']);
   });
 
   it('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
@@ -101,7 +63,9 @@ describe('a record', () => {
           fc.json().map((text) => Buffer.from(text)),
         ),
         (content) => {
-          expect(() => decodeRecord(Buffer.from(content))).toThrow(/^is no (?:JSON|record)|^is of version/);
+          expect(() => decodeRecord(Buffer.from(content))).toThrow(
+            /^is not (?:valid JSON|a journal record)|^has version/,
+          );
         },
       ),
       cases(2000),
@@ -109,17 +73,14 @@ describe('a record', () => {
   });
 
   it.each([
-    [
-      'of a later version',
-      (form: object) => ({ ...form, version: 4 }),
-      'is of version 4; this shim reads versions 1 to 3',
-    ],
-    ['without a version', (form: object) => ({ ...form, version: undefined }), /^is no record: version: /],
-    ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is no record: .*extra/],
+    ['of a later version', (form: object) => ({ ...form, version: 4 }), 'has version 4: this shim reads version 3'],
+    ['of an earlier version', (form: object) => ({ ...form, version: 2 }), 'has version 2: this shim reads version 3'],
+    ['without a version', (form: object) => ({ ...form, version: undefined }), /^is not a journal record: version: /],
+    ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is not a journal record: .*extra/],
     [
       'with a size below zero',
       (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '0:1', size: -1 } } } }),
-      /^is no record: volumes.cache.mount.size: /,
+      /^is not a journal record: volumes.cache.mount.size: /,
     ],
     [
       'with a size that lost digits',
@@ -131,7 +92,8 @@ describe('a record', () => {
       (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), policy: absolute(0.5) } } }),
       /volumes.cache.policy.size/,
     ],
-    ['with a size alone, as version 1 had it', (form: object) => ({ ...form, volumes: { cache: 1 } }), /volumes.cache/],
+    ['with a volume that is a number', (form: object) => ({ ...form, volumes: { cache: 1 } }), /volumes.cache/],
+    ['without volumes', (form: object) => ({ ...form, volumes: undefined }), /^is not a journal record: volumes/],
     [
       'with a device that is none',
       (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '/dev/x', size: 1 } } } }),
@@ -140,20 +102,20 @@ describe('a record', () => {
     [
       'with a volume that leads elsewhere',
       (form: object) => ({ ...form, volumes: { '../x': 1 } }),
-      /^is no record: volumes/,
+      /^is not a journal record: volumes/,
     ],
     [
       'with a volume that leads on',
       (form: object) => ({ ...form, volumes: { 'x/../y': 1 } }),
-      /^is no record: volumes/,
+      /^is not a journal record: volumes/,
     ],
     [
       'with a step that nobody knows',
       (form: object) => ({ ...form, transaction: { id: '', startedAt: 0, undoing: false, steps: [{ kind: 'x' }] } }),
-      /^is no record: transaction.steps.0/,
+      /^is not a journal record: transaction.steps.0/,
     ],
-    ['that is a list', () => [], /^is no record/],
-    ['that is nothing', () => Buffer.alloc(0).toJSON().data, /^is no record/],
+    ['that is a list', () => [], /^is not a journal record/],
+    ['that is nothing', () => Buffer.alloc(0).toJSON().data, /^is not a journal record/],
   ])('%s is refused, with the place', (_, edit, message) => {
     expect(() => decodeRecord(change(edit))).toThrow(message);
   });
@@ -161,12 +123,12 @@ describe('a record', () => {
   it('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
     const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
     content[content.indexOf(0xc3)] = 0xff;
-    expect(() => decodeRecord(content)).toThrow('is no JSON');
+    expect(() => decodeRecord(content)).toThrow('is not valid JSON');
   });
 
   it('with several faults is refused with the first of them', () => {
     const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
-    expect(() => decodeRecord(broken)).toThrow(/^is no record: bootId: (?!.*podUid)/);
+    expect(() => decodeRecord(broken)).toThrow(/^is not a journal record: bootId: (?!.*podUid)/);
   });
 
   it('too large to be read again is not written, by one byte as by many', () => {
@@ -177,16 +139,16 @@ describe('a record', () => {
       expect.objectContaining({
         code: 3,
         reason: 'INVALID_VALUE',
-        message: `the journal's record of pod ${podUid} would have 1048577 bytes; it may have 1048576`,
+        message: `the journal's record of pod ${podUid} would have 1048577 bytes: the maximum is 1048576`,
         context: { pod: podUid, asked: '1048577', found: '1048576' },
       }),
     );
   });
 
   it.each([
-    ['__proto__', 'a volume has a name that is none'],
-    ['../x', 'is no record: volumes'],
-    ['', 'is no record: volumes'],
+    ['__proto__', 'a volume has an invalid name'],
+    ['../x', 'is not a journal record: volumes'],
+    ['', 'is not a journal record: volumes'],
   ])('that could not be read again (a volume named %j) is not written', (name, why) => {
     const record = { ...numbered(1), volumes: new Map([[name, volumeOf(1)]]) };
     expect(() => encodeRecord(record, 'boot')).toThrow(
@@ -194,7 +156,7 @@ describe('a record', () => {
         code: 13,
         reason: 'INTERNAL',
         context: { pod: podUid },
-        message: expect.stringContaining(`record of pod ${podUid} could not be read again: ${why}`) as unknown,
+        message: expect.stringContaining(`record of pod ${podUid} cannot be read back: ${why}`) as unknown,
         cause: expect.any(Error) as unknown,
       }),
     );

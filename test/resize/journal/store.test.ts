@@ -230,7 +230,7 @@ describe('a bad file', () => {
       {
         level: 'error',
         fields: { file: path(file), error: expect.any(String) as unknown, movedTo: `${file}.bad` },
-        message: 'a record of the journal cannot be read',
+        message: 'journal record unreadable',
       },
     ]);
     await closeAll();
@@ -292,8 +292,18 @@ describe('a bad file', () => {
 
 describe('a folder', () => {
   it.each([
-    ['in which others may write', () => mkdirSync(folder), 0o777, 'others may write to the state folder (mode 777)'],
-    ['in which a group may write', () => mkdirSync(folder), 0o770, 'others may write to the state folder (mode 770)'],
+    [
+      'in which others may write',
+      () => mkdirSync(folder),
+      0o777,
+      'the state folder is writable by group or others (mode 777): expected 700',
+    ],
+    [
+      'in which a group may write',
+      () => mkdirSync(folder),
+      0o770,
+      'the state folder is writable by group or others (mode 770): expected 700',
+    ],
     ['that is a file', () => writeFileSync(folder, ''), 0o600, 'ENOTDIR'],
   ])(
     '%s is refused until that is mended; reading finds nothing, and nothing is thrown',
@@ -306,14 +316,11 @@ describe('a folder', () => {
       await expect(journal.write(numbered(1))).rejects.toMatchObject(unavailable({ pod: podUid, file: path(file) }));
       await expect(journal.write(numbered(1))).rejects.toThrow(why);
       await expect(journal.remove(podUid)).rejects.toMatchObject(unavailable({ pod: podUid }));
-      expect(logged.map(({ message }) => message)).toEqual(['the journal cannot be used']);
+      expect(logged.map(({ message }) => message)).toEqual(['journal unavailable']);
       rmSync(folder, { recursive: true });
       await journal.write(numbered(2));
       expect(journal.readiness).toEqual({ ready: true });
-      expect(logged.map(({ message }) => message)).toEqual([
-        'the journal cannot be used',
-        'the journal can be written again',
-      ]);
+      expect(logged.map(({ message }) => message)).toEqual(['journal unavailable', 'journal writable again']);
       await closeAll();
       expect(descriptors()).toEqual([]);
     },
@@ -363,10 +370,7 @@ describe('a folder', () => {
     expect(clock.pass(RECHECK_MS)).toBe(1);
     await expect.poll(() => journal.readiness).toEqual({ ready: true });
     expect(clock.next).toBeUndefined();
-    expect(logged.map(({ message }) => message)).toEqual([
-      'the journal cannot be used',
-      'the journal can be written again',
-    ]);
+    expect(logged.map(({ message }) => message)).toEqual(['journal unavailable', 'journal writable again']);
   });
 
   it('that was good is looked at anew for who asks, without a request; not again within ten seconds', async () => {

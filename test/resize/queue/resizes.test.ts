@@ -73,7 +73,7 @@ describe('a resize', () => {
     ]);
     expect(resizes.counts).toEqual({ proposed: 1, infeasible: 0, completed: 1, canceled: 0 });
     expect(resizes.newestOf(web.sandboxId)?.state).toBe('Completed');
-    expect(store.kept.size).toBe(0);
+    expect(store.records.size).toBe(0);
   });
 
   it('that does not fit yet is Deferred, and canceled where it is not to be tried again; its error has its id', async () => {
@@ -87,7 +87,7 @@ describe('a resize', () => {
     expect(resizes.get(id)).toMatchObject({
       state: 'Canceled',
       reason: 'MEMORY_NOT_RECLAIMABLE',
-      message: 'app: 100 in use; it was not to be tried again (defer)',
+      message: 'app: 100 in use; the request does not allow a retry (defer)',
       nextTryAt: undefined,
     });
     const events: ResizeEvent['what'][] = [];
@@ -95,7 +95,7 @@ describe('a resize', () => {
     const states = ['Proposed', 'InProgress', 'Deferred', 'Canceled'];
     expect(events).toMatchObject(states.map((state) => ({ kind: 'state', state })));
     expect(resizes.counts).toEqual({ proposed: 1, infeasible: 0, completed: 0, canceled: 1 });
-    expect([clock.next, store.kept.size, balance()]).toEqual([undefined, 0, 0]);
+    expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
   it('that is refused is Infeasible; its error has its id', async () => {
@@ -169,7 +169,7 @@ describe('a deferred resize', () => {
       reason: undefined,
     });
     expect(clock.next).toBeUndefined();
-    expect([store.kept.size, balance()]).toEqual([0, 0]);
+    expect([store.records.size, balance()]).toEqual([0, 0]);
   });
 
   it('for files that are in the way is tried again every five seconds at the longest, from the first try to the last', async () => {
@@ -199,14 +199,14 @@ describe('a deferred resize', () => {
     clock.pass(1000);
     (await core.next()).fail(error);
     expect(await reached(resizes, id, state)).toMatchObject({ reason });
-    expect([clock.next, store.kept.size, balance()]).toEqual([undefined, 0, 0]);
+    expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
   it('is not begun by what says nothing of whether it fits', async () => {
     const answer = resize('1Gi', { defer: true });
     (await core.next()).fail(noBackend);
     await expect(answer).rejects.toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
-    expect([clock.next, store.kept.size]).toEqual([undefined, 0]);
+    expect([clock.next, store.records.size]).toEqual([undefined, 0]);
   });
 
   it('is superseded by a newer one that is carried out', async () => {
@@ -219,7 +219,7 @@ describe('a deferred resize', () => {
       reason: 'SUPERSEDED',
       message: `superseded by resize ${id}`,
     });
-    expect([clock.next, store.kept.size, balance()]).toEqual([undefined, 0, 0]);
+    expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
   it('is superseded by a newer one that is deferred, and by no one of another pod', async () => {
@@ -228,7 +228,7 @@ describe('a deferred resize', () => {
     const newer = await deferred('64Mi');
     expect(resizes.get(older.id).reason).toBe('SUPERSEDED');
     expect(resizes.get(other.id).state).toBe('Deferred');
-    const [record, ...more] = JSON.parse(store.kept.get(web.uid) ?? '') as { id: string }[];
+    const [record, ...more] = JSON.parse(store.records.get(web.uid) ?? '') as { id: string }[];
     expect([record?.id, more]).toEqual([newer.id, []]);
   });
 
@@ -269,7 +269,7 @@ describe('a deferred resize', () => {
     expect(await resizes.cancel(id)).toMatchObject({ state: 'Canceled', reason: 'CANCELLED' });
     expect(await resizes.cancel(id)).toMatchObject({ state: 'Canceled' });
     expect(resizes.counts.canceled).toBe(1);
-    expect([clock.next, store.kept.size, balance()]).toEqual([undefined, 0, 0]);
+    expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
   it('that is cancelled during a try ends with it', async () => {
@@ -298,7 +298,7 @@ describe('a deferred resize', () => {
     expect(resizes.get(id)).toMatchObject({ state: 'Canceled', reason: 'POD_GONE' });
     expect(resizes.get(other.id).state).toBe('Deferred');
     await resizes.close();
-    expect([...store.kept.keys()]).toEqual([db.uid]);
+    expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
   it('whose pod goes during a try ends with it', async () => {
@@ -321,11 +321,11 @@ describe('a deferred resize', () => {
     const { id } = await deferred();
     store.fault = new Error('disk full');
     await resizes.cancel(id);
-    expect(store.kept.size).toBe(1);
+    expect(store.records.size).toBe(1);
     store.fault = undefined;
     expect(clock.pass(30_000)).toBe(1);
     await resizes.close();
-    expect(store.kept.size).toBe(0);
+    expect(store.records.size).toBe(0);
   });
 });
 
@@ -351,7 +351,7 @@ describe('after a restart', () => {
     ]);
     call.succeed();
     await reached(resizes, id, 'Completed');
-    expect([store.kept.size, balance()]).toEqual([0, 0]);
+    expect([store.records.size, balance()]).toEqual([0, 0]);
   });
 
   it('a backend that is not there yet does not end a deferred resize', async () => {
@@ -381,13 +381,13 @@ describe('after a restart', () => {
     expect(resizes.get(gone.id)).toMatchObject({ state: 'Canceled', reason: 'POD_GONE' });
     expect(resizes.get(kept.id).state).toBe('Deferred');
     await resizes.close();
-    expect([...store.kept.keys()]).toEqual([db.uid]);
+    expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
   it('what annotations have asked for is known, by volume and by pod, until the pod goes', async () => {
-    await resizes.keepAnnotations(web, { cache: '50%', logs: '8Mi' });
-    await resizes.keepAnnotations(web, { cache: '' });
-    await resizes.keepAnnotations(db, { data: 'follow' });
+    await resizes.storeAnnotations(web, { cache: '50%', logs: '8Mi' });
+    await resizes.storeAnnotations(web, { cache: '' });
+    await resizes.storeAnnotations(db, { data: 'follow' });
     await resizes.close();
     await restart().restore(there);
     expect(resizes.annotationsOf(web.sandboxId)).toEqual({ cache: '', logs: '8Mi' });
@@ -395,7 +395,7 @@ describe('after a restart', () => {
     resizes.podRemoved(web.sandboxId);
     await resizes.close();
     expect(resizes.annotationsOf(web.sandboxId)).toEqual({});
-    expect([...store.kept.keys()]).toEqual([db.uid]);
+    expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
   it('requests of memory are known, and no limit goes below them', async () => {
@@ -411,7 +411,7 @@ describe('after a restart', () => {
     });
     resizes.podRemoved(web.sandboxId);
     await resizes.close();
-    expect(store.kept.size).toBe(0);
+    expect(store.records.size).toBe(0);
   });
 
   const sound = { version: 1, kind: 'deferred', id: 'x', pod: web, asked: asked('1Gi'), timeoutMs: 1, createdAt: 1 };
@@ -423,18 +423,18 @@ describe('after a restart', () => {
     ['that is no object', 'text'],
     ['with a size that is none', { version: 1, kind: 'memory-requests', pod: web, memory: { containers: { a: -1 } } }],
   ])('a record %s is left as it is', async (_, record) => {
-    store.kept.set(web.uid, JSON.stringify([record]));
+    store.records.set(web.uid, JSON.stringify([record]));
     await resizes.restore(there);
     expect([clock.next, resizes.counts.proposed]).toEqual([undefined, 0]);
     const { id } = await deferred();
     await resizes.cancel(id);
-    expect(JSON.parse(store.kept.get(web.uid) ?? '')).toEqual([record]);
+    expect(JSON.parse(store.records.get(web.uid) ?? '')).toEqual([record]);
   });
 });
 
 describe('bounds', () => {
   it('hold for resizes under way or deferred', async () => {
-    resizes = createResizes({ core, clock, store, bounds: { live: 1 } });
+    resizes = createResizes({ core, clock, store, bounds: { active: 1 } });
     const { id } = await deferred();
     await expect(resize('1Gi', { pod: db })).rejects.toMatchObject({ code: 8, reason: 'TOO_MANY_RESIZES' });
     await resizes.cancel(id);

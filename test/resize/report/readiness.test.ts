@@ -29,8 +29,8 @@ test('cgroup v2', async () => {
 });
 
 test.each([
-  ['version 1', 'there is version 1, or both of them, at', () => undefined],
-  ['nothing', 'there is nothing at', () => rmSync(root, { recursive: true })],
+  ['version 1', 'found version 1, or the hybrid layout, at', () => undefined],
+  ['nothing', 'found nothing at', () => rmSync(root, { recursive: true })],
 ])('%s: not ready, and why', async (_, says, make) => {
   make();
   const { ready, check } = await cgroups();
@@ -47,6 +47,6 @@ test('volumes in the mount namespace of a process that is not there: not ready, 
   // No process has the largest id that there can be.
   const { ready, check } = await volumesOf(4_194_304);
   expect([ready, check?.ready]).toEqual([false, false]);
-  expect(check?.says).toMatch(/^cannot be seen: ENOENT.*\/proc\/4194304\/root/);
+  expect(check?.says).toMatch(/^cannot be read: ENOENT.*\/proc\/4194304\/root/);
   expect((await volumesOf(process.pid)).check).toMatchObject({ ready: true });
 });

@@ -25,22 +25,22 @@ const restart = (): void => {
 
 describe('what was seen at first sight', () => {
   test('holds when the limit has moved on, also in the next shim', () => {
-    policies.meet(POD, [cache(128)], mi(128));
+    policies.observe(POD, [cache(128)], mi(128));
     restart();
-    expect(policies.meet(POD, [cache(128)], mi(192))).toEqual([]);
+    expect(policies.observe(POD, [cache(128)], mi(192))).toEqual([]);
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
   test('is not seen anew when the volume comes to be as large as the limit', () => {
-    policies.meet(POD, [cache(64)], mi(128));
+    policies.observe(POD, [cache(64)], mi(128));
     restart();
-    policies.meet(POD, [cache(64)], mi(64));
+    policies.observe(POD, [cache(64)], mi(64));
     expect(policy()).toEqual({ kind: 'fixed' });
   });
 
   test('is not looked for where an annotation says it', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'fixed' });
-    policies.meet(POD, [cache(128)], mi(128));
+    policies.observe(POD, [cache(128)], mi(128));
     expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
   });
 });
@@ -49,27 +49,27 @@ describe('another size on the same mount', () => {
   test('is taken over, whatever decided before, and told once', () => {
     for (const before of [() => undefined, () => ask(96)]) {
       policies = new VolumePolicies();
-      policies.meet(POD, [cache(128)], mi(128));
+      policies.observe(POD, [cache(128)], mi(128));
       before();
-      expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([{ name: 'cache', from: mi(128), to: mi(48) }]);
-      expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+      expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([{ name: 'cache', from: mi(128), to: mi(48) }]);
+      expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([]);
       expect(policy()).toEqual(absolute(48));
     }
   });
 
   test('is none when we have made it, or within a page', () => {
-    policies.meet(POD, [cache(128)], mi(128));
-    policies.left(POD, [cache(192)]);
-    expect(policies.meet(POD, [cache(192)], mi(192))).toEqual([]);
+    policies.observe(POD, [cache(128)], mi(128));
+    policies.recordMounts(POD, [cache(192)]);
+    expect(policies.observe(POD, [cache(192)], mi(192))).toEqual([]);
     const within = { ...cache(192), size: bytes(192 * MI - 4095) };
-    expect(policies.meet(POD, [within], mi(192))).toEqual([]);
+    expect(policies.observe(POD, [within], mi(192))).toEqual([]);
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
   test('is found by the next shim', () => {
-    policies.meet(POD, [cache(128)], mi(128));
+    policies.observe(POD, [cache(128)], mi(128));
     restart();
-    expect(policies.meet(POD, [cache(48)], mi(128))).toHaveLength(1);
+    expect(policies.observe(POD, [cache(48)], mi(128))).toHaveLength(1);
     restart();
     expect(policy()).toEqual(absolute(48));
   });
@@ -77,28 +77,28 @@ describe('another size on the same mount', () => {
   test('changes nothing where an annotation says otherwise: of the pod, or that came later', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
     ask(96);
-    policies.meet(POD, [cache(96)], mi(128));
-    expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+    policies.observe(POD, [cache(96)], mi(128));
+    expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([]);
     expect(policy()).toEqual(absolute(96));
 
     policies = new VolumePolicies();
-    policies.meet(POD, [cache(128)], mi(128));
+    policies.observe(POD, [cache(128)], mi(128));
     ask(96, true);
     // A request without an annotation does not take the annotation away.
     ask(80);
     restart();
-    expect(policies.meet(POD, [cache(48)], mi(128))).toEqual([]);
+    expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([]);
     expect(policy()).toEqual(absolute(80));
-    policies.annotated(POD, 'cache', false);
-    expect(policies.meet(POD, [cache(56)], mi(128))).toHaveLength(1);
+    policies.setAnnotated(POD, 'cache', false);
+    expect(policies.observe(POD, [cache(56)], mi(128))).toHaveLength(1);
   });
 });
 
 test('a volume that is mounted anew has nobody’s size: what was asked for still decides', () => {
-  policies.meet(POD, [cache(128)], mi(128));
+  policies.observe(POD, [cache(128)], mi(128));
   ask(96);
-  policies.left(POD, [cache(96)]);
-  expect(policies.meet(POD, [cache(128, '0:51')], mi(128))).toEqual([]);
+  policies.recordMounts(POD, [cache(96)]);
+  expect(policies.observe(POD, [cache(128, '0:51')], mi(128))).toEqual([]);
   expect(policy()).toEqual(absolute(96));
   // After another boot the mount is not known.
   const [[, record] = []] = policies.records(POD);
@@ -106,12 +106,12 @@ test('a volume that is mounted anew has nobody’s size: what was asked for stil
   expect(mount).toEqual({ device: '0:51', size: mi(128) });
   policies = new VolumePolicies();
   policies.restore(POD, new Map<string, VolumeRecord>([['cache', rest]]));
-  expect(policies.meet(POD, [cache(128)], mi(128))).toEqual([]);
+  expect(policies.observe(POD, [cache(128)], mi(128))).toEqual([]);
   expect(policy()).toEqual(absolute(96));
 });
 
 test('a pod that has gone has left nothing', () => {
-  policies.meet(POD, [cache(128)], mi(128));
+  policies.observe(POD, [cache(128)], mi(128));
   policies.forget(POD);
   expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
 });

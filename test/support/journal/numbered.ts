@@ -4,7 +4,7 @@ import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts'
 
 export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
 
-/** A volume that shall have, and has, so many bytes. */
+/** A volume record whose policy and mount have a size of `number` bytes. */
 export const volumeOf = (number: number): VolumeRecord => ({
   policy: { kind: 'absolute', size: bytes(number) },
   source: 'asked',
@@ -12,10 +12,10 @@ export const volumeOf = (number: number): VolumeRecord => ({
   mount: { device: `0:${number}`, size: bytes(number) },
 });
 
-/** How many bytes a record's volume `cache` has. */
+/** Returns the size of a record's volume `cache`, i.e. the record's number. */
 export const numberIn = ({ volumes }: PodRecord): number => Number(volumes.get('cache')?.mount?.size ?? -1);
 
-/** A record whose every part says `number`: none is mistaken for another, nor half of one for a whole. */
+/** A record with `number` in every part, so that records, and parts of different records, are distinguishable. */
 export function numbered(number: number, uid: string = podUid): PodRecord {
   const to = bytes(number);
   return {

@@ -4,7 +4,7 @@ import type { Step } from '../../../src/resize/model/step.ts';
 import type { JournalledTransaction, PodRecord } from '../../../src/resize/journal/record.ts';
 import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
 
-/** Records as they may come, for the tests of the journal. */
+/** Arbitrary records, for the property tests of the journal. */
 
 const plain = { noNullPrototype: true } as const;
 const amount = fc.oneof(fc.maxSafeNat(), fc.constantFrom(0, 1, Number.MAX_SAFE_INTEGER));
@@ -57,7 +57,7 @@ const volume: fc.Arbitrary<VolumeRecord> = fc.record(
   },
   { ...plain, requiredKeys: ['policy', 'source', 'annotated'] },
 );
-// To a strict comparison, a property of this name is an object's class.
+// toStrictEqual takes a property of this name for the object's class.
 const ordinaryName = volumeName.filter((name) => name !== 'constructor');
 const asked = fc.record({ policy, annotated: fc.boolean() }, plain);
 
@@ -74,7 +74,7 @@ const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
   { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing', 'highs'] },
 );
 
-// As JSON has them: its parser makes 0 of -0, and no `__proto__` of an object literal.
+// A round trip through JSON: its parser turns -0 into 0, and sets `__proto__` as an own property.
 const json = fc.jsonValue({ stringUnit: 'binary' }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 
 export const anyRecord: fc.Arbitrary<PodRecord> = fc.record(

@@ -3,9 +3,9 @@ import { numbered, podUid } from './numbered.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 
 /**
- * A process to be killed: writes records with rising numbers, one after the other, and says on stdout what it begins and
- * what has reached the disk. Arguments: the folder, the first number, and how many (without: until it is killed). The
- * record goes at the end of a counted run.
+ * A process for tests to kill. It writes records with increasing numbers one after the other, and prints which write it begins
+ * and which has reached the disk. Arguments: the folder, the first number, and the number of writes (default: until it is
+ * killed). After a limited run it removes the record.
  */
 const [, , folder = '', first = '0', count = 'Infinity'] = process.argv;
 const say = (text: string): void => void writeSync(1, `${text}\n`);

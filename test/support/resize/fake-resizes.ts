@@ -12,7 +12,7 @@ import type { ResizeRecord, ResizeStore } from '../../../src/resize/queue/record
 import type { ResizeState } from '../../../src/resize/model/resize-state.ts';
 import type { StepRecord } from '../../../src/resize/model/step.ts';
 
-/** What stands for the core, the journal's store and the clock, so that a test says what they do and when. */
+/** Fakes of `resizePod`, of the store and of the clock, which tests control. */
 
 export const web: PodIdentity = { sandboxId: 'a'.repeat(64), uid: 'uid-web', namespace: 'default', name: 'web' };
 export const db: PodIdentity = { sandboxId: 'b'.repeat(64), uid: 'uid-db', namespace: 'default', name: 'db' };
@@ -51,7 +51,7 @@ export const outcome: ResizeOutcome = { steps: [stepRecord], before: state(1 << 
 
 type Arguments = Parameters<ResizePod>;
 
-/** One call of the core: it is under way until the test ends it. */
+/** One call of `resizePod`, in progress until the test ends it. */
 export interface CoreCall {
   readonly sandboxId: Arguments[0];
   readonly desired: Arguments[1];
@@ -61,7 +61,7 @@ export interface CoreCall {
 }
 
 export class FakeCore {
-  /** Calls that no test has taken yet. */
+  /** Calls that the test has not taken yet. */
   readonly #calls: CoreCall[] = [];
   readonly #events = new EventEmitter();
 
@@ -75,7 +75,7 @@ export class FakeCore {
       this.#events.emit('call');
     });
 
-  /** The next call that the core gets. */
+  /** Returns the next call. */
   async next(): Promise<CoreCall> {
     for (;;) {
       const call = this.#calls.shift();
@@ -103,7 +103,7 @@ export class FakeClock implements Clock {
     return () => (this.#timers = this.#timers.filter((other) => other !== timer));
   }
 
-  /** Lets so much time pass; gives how many timers fired. */
+  /** Advances the clock. Returns how many timers fired. */
   pass(ms: number): number {
     this.#now += ms;
     const due = this.#timers.filter(({ at }) => at <= this.#now);
@@ -118,21 +118,21 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Keeps what JSON keeps. */
+/** A store in memory, which holds records as JSON text. */
 export class FakeStore implements ResizeStore {
-  readonly kept = new Map<string, string>();
+  readonly records = new Map<string, string>();
   fault: Error | undefined;
 
   persist(podUid: string, records: readonly ResizeRecord[]): Promise<void> {
     if (this.fault !== undefined) return Promise.reject(this.fault);
-    if (records.length === 0) this.kept.delete(podUid);
-    else this.kept.set(podUid, JSON.stringify(records));
+    if (records.length === 0) this.records.delete(podUid);
+    else this.records.set(podUid, JSON.stringify(records));
     return Promise.resolve();
   }
 
   restore(): Promise<{ podUid: string; records: unknown[] }[]> {
     return Promise.resolve(
-      [...this.kept].map(([podUid, text]) => ({ podUid, records: JSON.parse(text) as unknown[] })),
+      [...this.records].map(([podUid, text]) => ({ podUid, records: JSON.parse(text) as unknown[] })),
     );
   }
 }

@@ -3,17 +3,17 @@ import type { Log } from '../../observe/index.ts';
 import type { ResizeRecord, ResizeStore } from './records.ts';
 import { type Clock, KeyedLock } from '../../core/concurrency/index.ts';
 
-/** A full disk may have room again. */
+/** Interval of retries after a failed write, e.g. on a full disk. */
 const RETRY_MS = 30_000;
 
-/** Writes what is to outlive the shim: pod by pod, one write after the other, always what is true by then. */
-export class RecordKeeper {
+/** Writes the stored records of pods. The writes of a pod run one after the other, each with the records at its time. */
+export class RecordWriter {
   readonly #store: ResizeStore;
   readonly #recordsOf: (podUid: string) => readonly ResizeRecord[];
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #lock = new KeyedLock();
-  /** Pods whose last write failed, and the timer that tries again. */
+  /** Cancels the retry, for each pod whose last write failed. */
   readonly #retries = new Map<string, () => void>();
 
   constructor(parts: {
@@ -28,7 +28,7 @@ export class RecordKeeper {
     this.#log = parts.log;
   }
 
-  /** Rejects as the store does. For what must not begin unless it is kept. */
+  /** Writes a pod's records, before an operation that must not start unless they are stored. Rejects as the store does. */
   save(podUid: string): Promise<void> {
     return this.#lock.run(podUid, async () => {
       this.#stopRetry(podUid);
@@ -36,16 +36,16 @@ export class RecordKeeper {
     });
   }
 
-  /** Never rejects: what has happened cannot be refused any more. Tried again until it lasts. */
-  async update(podUid: string): Promise<void> {
+  /** Writes a pod's records after an operation, and retries until that succeeds. Never rejects. */
+  async store(podUid: string): Promise<void> {
     try {
       await this.save(podUid);
     } catch (error) {
-      this.#log.error({ uid: podUid, error: messageOf(error) }, 'the resizes of a pod could not be kept; trying again');
+      this.#log.error({ uid: podUid, error: messageOf(error) }, 'storing resize records of a pod failed; will retry');
       this.#stopRetry(podUid);
       this.#retries.set(
         podUid,
-        this.#clock.after(RETRY_MS, () => void this.update(podUid)),
+        this.#clock.after(RETRY_MS, () => void this.store(podUid)),
       );
     }
   }

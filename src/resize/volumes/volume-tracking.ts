@@ -10,40 +10,41 @@ import type { AskedVolume, PodJournal, VolumeRecord } from '../journal/index.ts'
 import type { PodOutcomes } from '../history/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
 
-export interface KnownVolumesParts {
+export interface VolumeTrackingParts {
   readonly registry: Registry;
   readonly journal: PodJournal;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
-  /** One transaction at a time for a pod, by sandbox id. */
+  /** Serializes the transactions of a pod, by sandbox id. */
   readonly lock: KeyedLock;
   readonly log: Log;
 }
 
 /**
- * Compares a pod's volumes with how they were left. Not while a transaction is unfinished: what it has made of them is neither
- * kubelet's doing nor anybody else's, and {@link remountsEnded} tells.
+ * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set. Does nothing
+ * while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
  */
-export function meetVolumes(
-  context: Pick<KnownVolumesParts, 'journal' | 'policies' | 'outcomes' | 'log'>,
+export function observeVolumes(
+  context: Pick<VolumeTrackingParts, 'journal' | 'policies' | 'outcomes' | 'log'>,
   pod: PodDescription,
   volumes: readonly MountedVolume[],
   podLimit: Limit<Bytes>,
 ): void {
   if (context.journal.transactionOf(pod) !== undefined) return;
-  for (const { name, from, to } of context.policies.meet(pod.sandboxId, volumes, podLimit)) {
-    context.outcomes.allocate(pod.sandboxId, new Map([[name, to]]));
+  for (const { name, from, to } of context.policies.observe(pod.sandboxId, volumes, podLimit)) {
+    context.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
-    context.log.info(fields, 'volume was remounted by somebody else: its size is taken over');
+    context.log.info(fields, 'volume remounted by another program; its new size is kept');
   }
 }
 
 /**
- * A transaction with these steps is over: what its volumes have is our own doing, unless it is neither their old nor their new
- * size. Never rejects: what cannot be read is compared at the next request.
+ * Records the sizes of a transaction's volumes as set by the shim, after the transaction has ended. A volume with neither its
+ * old nor its new size is left out: another program remounted it. Never throws: after a failed read the next request compares
+ * the volumes.
  */
-export function remountsEnded(
+export function recordRemounts(
   context: { readonly volumes: MemoryVolumes; readonly policies: VolumePolicies; readonly log: Log },
   pod: PodDescription,
   steps: readonly Step[],
@@ -54,55 +55,55 @@ export function remountsEnded(
     const ours = readVolumes(context.volumes, pod).filter(({ name, size }) =>
       remounts.some(({ volume, from, to }) => volume === name && (isSameSize(from, size) || isSameSize(to, size))),
     );
-    context.policies.left(pod.sandboxId, ours);
+    context.policies.recordMounts(pod.sandboxId, ours);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not looked at after a resize');
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'reading volumes after a resize failed');
   }
 }
 
-/** Brings what is known of a pod's volumes to the disk, where it is not yet. Never rejects. The pod's lock is held. */
-export async function keepVolumes(
+/** Writes a pod's volume records to the journal if they changed. Never rejects. The caller holds the pod's lock. */
+export async function journalVolumes(
   context: { readonly journal: PodJournal; readonly policies: VolumePolicies; readonly log: Log },
   pod: PodDescription,
 ): Promise<void> {
-  if (isKept(context, pod)) return;
+  if (isJournalled(context, pod)) return;
   try {
     await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
   } catch (error) {
-    context.log.warn(
-      { pod: pod.sandboxId, error: messageOf(error) },
-      'the journal does not know how volumes are sized',
-    );
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume policies not journalled');
   }
 }
 
 /**
- * An annotation has come to say a volume's size at run time, or has gone again: with one, nobody else's remount is taken over.
- * Never rejects.
+ * Records whether an annotation that was added at run time sets a volume's size: then the size that another program sets by a
+ * remount is not taken over. Never rejects.
  */
-export async function noteAnnotation(
-  context: Pick<KnownVolumesParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
+export async function setVolumeAnnotated(
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
   sandboxId: string,
   volume: string,
   annotated: boolean,
 ): Promise<void> {
   await context.lock.run(sandboxId, async () => {
-    context.policies.annotated(sandboxId, volume, annotated);
+    context.policies.setAnnotated(sandboxId, volume, annotated);
     const pod = context.registry.pods.find((known) => known.sandboxId === sandboxId);
-    if (pod !== undefined) await keepVolumes(context, pod);
+    if (pod !== undefined) await journalVolumes(context, pod);
   });
 }
 
-/** The same for all pods: what has been seen of them at a start. Never rejects. */
-export async function keepAllVolumes(
-  context: Pick<KnownVolumesParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
+/** Writes the volume records of all pods to the journal if they changed, at the start of the shim. Never rejects. */
+export async function journalAllVolumes(
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
 ): Promise<void> {
-  const pods = context.registry.pods.filter((pod) => !isKept(context, pod));
-  await Promise.all(pods.map((pod) => context.lock.run(pod.sandboxId, () => keepVolumes(context, pod))));
+  const pods = context.registry.pods.filter((pod) => !isJournalled(context, pod));
+  await Promise.all(pods.map((pod) => context.lock.run(pod.sandboxId, () => journalVolumes(context, pod))));
 }
 
-/** Whether all this has been asked for before, and nothing else since. */
-export function isAsked(known: ReadonlyMap<string, VolumeRecord>, asked: ReadonlyMap<string, AskedVolume>): boolean {
+/** Returns whether all these policies are already in force because of an earlier request. */
+export function isAlreadyAllocated(
+  known: ReadonlyMap<string, VolumeRecord>,
+  asked: ReadonlyMap<string, AskedVolume>,
+): boolean {
   return [...asked].every(([name, { policy, annotated }]) => {
     const before = known.get(name);
     if (before?.source !== 'asked' || (annotated && !before.annotated)) return false;
@@ -110,12 +111,12 @@ export function isAsked(known: ReadonlyMap<string, VolumeRecord>, asked: Readonl
   });
 }
 
-function isKept(
+function isJournalled(
   { policies, journal }: { readonly journal: PodJournal; readonly policies: VolumePolicies },
   pod: PodDescription,
 ): boolean {
-  const [known, kept] = [policies.records(pod.sandboxId), journal.volumesOf(pod)];
-  return known.size === kept.size && [...known].every(([name, record]) => isSameRecord(record, kept.get(name)));
+  const [known, stored] = [policies.records(pod.sandboxId), journal.volumesOf(pod)];
+  return known.size === stored.size && [...known].every(([name, record]) => isSameRecord(record, stored.get(name)));
 }
 
 const isSameRecord = (one: VolumeRecord, other: VolumeRecord | undefined): boolean =>

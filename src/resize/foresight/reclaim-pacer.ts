@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/concurrency/index.ts';
 
-/** One at a time on the whole node, each followed by a rest: many pods at once take no more of it than one. */
-export class Turns {
+/** Runs reclaim steps one at a time on the whole node, each followed by a pause, so that many pods use no more than one. */
+export class ReclaimPacer {
   #last: Promise<void> = Promise.resolve();
   readonly #clock: Clock;
 
@@ -9,9 +9,9 @@ export class Turns {
     this.#clock = clock;
   }
 
-  /** Runs `work` in its turn, and gives what it has taken. The next one waits `restMs` after it. Rejects as the work does. */
-  take<Result>(
-    work: () => Promise<{ readonly taken: Result; readonly restMs: number }>,
+  /** Runs `work` after the steps before it, and returns its result. The next step starts `restMs` later. Rejects as `work` does. */
+  run<Result>(
+    work: () => Promise<{ readonly result: Result; readonly restMs: number }>,
     signal: AbortSignal,
   ): Promise<Result> {
     const turn = this.#last.then(() => {
@@ -22,6 +22,6 @@ export class Turns {
       ({ restMs }) => new Promise<void>((resolve) => void this.#clock.after(restMs, resolve)),
       () => undefined,
     );
-    return turn.then(({ taken }) => taken);
+    return turn.then(({ result }) => result);
   }
 }

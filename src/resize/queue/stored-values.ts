@@ -1,13 +1,13 @@
 import type { Log } from '../../observe/index.ts';
-import { KeptAnnotations } from './kept-annotations.ts';
-import { KeptRequests } from './memory-requests.ts';
+import { StoredAnnotations } from './stored-annotations.ts';
+import { StoredMemoryRequests } from './stored-memory-requests.ts';
 import { type DeferredRecord, type KnownRecord, type ResizeRecord, type ResizeStore, readRecord } from './records.ts';
 
-/** What is kept of pods besides resizes that are to be tried again, and what was kept and cannot be read. */
-export class KeptOfPods {
-  readonly requests = new KeptRequests();
-  readonly annotations = new KeptAnnotations();
-  /** By pod uid: a newer shim may have written it, and may come back. */
+/** What is stored per pod in addition to deferred resizes: memory requests, annotations, and unreadable records. */
+export class StoredValues {
+  readonly requests = new StoredMemoryRequests();
+  readonly annotations = new StoredAnnotations();
+  /** Unreadable records by pod uid. They stay in the store, because a newer version of the shim may have written them. */
   readonly #unread = new Map<string, readonly ResizeRecord[]>();
   readonly #log: Log;
 
@@ -15,7 +15,7 @@ export class KeptOfPods {
     this.#log = log;
   }
 
-  /** Takes up all that a store has, and gives the resizes among it. Rejects when the store cannot be read. */
+  /** Restores everything from a store, and returns the deferred resizes. Rejects when the store cannot be read. */
   async restore(
     store: ResizeStore,
   ): Promise<{ readonly sandboxes: ReadonlySet<string>; readonly deferred: DeferredRecord[] }> {
@@ -30,19 +30,19 @@ export class KeptOfPods {
         }
         sandboxes.add(read.pod.sandboxId);
         if (read.kind === 'deferred') deferred.push(read);
-        else this.#takeUp(read);
+        else this.#add(read);
       }
     }
     return { sandboxes, deferred };
   }
 
-  #takeUp(record: Exclude<KnownRecord, DeferredRecord>): void {
+  #add(record: Exclude<KnownRecord, DeferredRecord>): void {
     if (record.kind === 'memory-requests') this.requests.add(record.pod, record.memory);
     else this.annotations.add(record.pod, record.volumes);
   }
 
   #setAside(podUid: string, record: unknown, fault: string): void {
-    this.#log.warn({ uid: podUid, error: fault }, 'what is kept of a resize cannot be read; it is left as it is');
+    this.#log.warn({ uid: podUid, error: fault }, 'stored resize record unreadable; left unchanged');
     this.#unread.set(podUid, [...(this.#unread.get(podUid) ?? []), record as ResizeRecord]);
   }
 
@@ -54,7 +54,7 @@ export class KeptOfPods {
     ];
   }
 
-  /** Of a sandbox that has gone. Gives the uids of the pods of which something was kept. */
+  /** Removes the values of a sandbox that is gone. Returns the uids of the pods that had any. */
   forget(sandboxId: string): ReadonlySet<string> {
     const uids = [this.requests.forget(sandboxId), this.annotations.forget(sandboxId)];
     return new Set(uids.filter((uid) => uid !== undefined));

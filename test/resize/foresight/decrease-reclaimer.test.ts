@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { backoffMs, idleMs, judge, marginOf, restMs } from '../../../src/resize/foresight/judge.ts';
+import { assessDecrease, backoffMs, idleMs, marginOf, restMs } from '../../../src/resize/foresight/decrease-policy.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { MI } from '../../support/resize/pods.ts';
-import { PaperNode } from '../../support/fake-decreasing-pod.ts';
+import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
 const MINUTE = 60_000;
 
-let node: PaperNode;
+let node: FakeKubeletNode;
 beforeEach(() => {
-  node = new PaperNode();
+  node = new FakeKubeletNode();
 });
-afterEach(() => node.help.close());
+afterEach(() => node.reclaimer.close());
 
 const events = () => node.counters.snapshot().foresight;
 const asked = (uid = 'a'): number => (node.cgroups.get(uid)?.asked ?? []).reduce((sum, amount) => sum + amount, 0);
@@ -26,10 +26,10 @@ describe('page cache is in the way', () => {
     expect(asked()).toBe((120 - 56) * MI);
     expect(memory.asked.length).toBeGreaterThan(1);
     expect(memory.highs).toEqual([]);
-    expect(node.help.reportOf('a')).toMatchObject({ state: 'InProgress', reclaimed: 64 * MI });
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress', reclaimed: 64 * MI });
     expect(node.kubeletTries('a')).toBe(true);
     await node.pass(2000);
-    expect(node.help.reportOf('a')).toBeUndefined();
+    expect(node.reclaimer.reportOf('a')).toBeUndefined();
     expect(events()).toEqual({ stuck: 1, unstuck: 1 });
     expect(node.counters.snapshot().foresightReclaimedBytes).toBe(64 * MI);
     expect(node.clock.next).toBeUndefined();
@@ -53,10 +53,10 @@ describe('page cache is in the way', () => {
     expect(rounds.at(-1)).toBeGreaterThan(560);
     expect(rounds.at(-1)).toBeLessThanOrEqual(601);
     expect(events()).toEqual({ stuck: 1, given_up: 1 });
-    expect(node.help.reportOf('a')).toMatchObject({
+    expect(node.reclaimer.reportOf('a')).toMatchObject({
       state: 'Deferred',
       reason: 'RECLAIM_TIMEOUT',
-      message: 'given up after 10 minutes: use has climbed again and again',
+      message: 'given up after 10 minutes: memory usage kept rising again after reclaim',
     });
     // What kubelet admits next is another matter.
     memory.cache = 30 * MI;
@@ -70,10 +70,10 @@ describe('page cache is in the way', () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
-    expect(node.help.reportOf('a')).toMatchObject({ state: 'Deferred' });
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred' });
     node.admit('a', 192);
     await node.pass(1000);
-    expect(node.help.reportOf('a')).toBeUndefined();
+    expect(node.reclaimer.reportOf('a')).toBeUndefined();
     expect(memory.asked).toEqual([]);
     expect(events()).toEqual({ stuck: 1, deferred: 1 });
   });
@@ -92,15 +92,15 @@ describe('page cache is in the way', () => {
     node.limits.set('a', 64);
     node.release('a');
     await node.pass(1000);
-    expect([memory.asked.length, node.help.reportOf('a')]).toEqual([1, undefined]);
+    expect([memory.asked.length, node.reclaimer.reportOf('a')]).toEqual([1, undefined]);
   });
 
   test('dirty pages that do not come free: Deferred, with the figures; tried again, and done once they do', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
     node.admit('a', 64);
     await node.pass(20_000);
-    expect(node.help.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
-    expect(node.help.reportOf('a')?.message).toContain('do not come free');
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
+    expect(node.reclaimer.reportOf('a')?.message).toContain('reclaim frees no more of the');
     memory.stuck = 0;
     memory.cache = 90 * MI;
     await node.pass(40_000);
@@ -116,9 +116,13 @@ describe('nothing to reclaim', () => {
     await node.pass(30_000);
     expect(memory.asked).toEqual([]);
     const message =
-      `container a: kubelet is to lower memory.max from ${192 * MI} to ${64 * MI}, and ${60 * MI} bytes are in use that ` +
-      `cannot be reclaimed (anon ${60 * MI}, shmem 0, unevictable 0, of ${100 * MI} in all): that has to be under ${56 * MI}`;
-    expect(node.help.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE', message });
+      `container a: kubelet is to lower memory.max from ${192 * MI} to ${64 * MI}, but ${60 * MI} bytes are in use that ` +
+      `cannot be reclaimed (anon ${60 * MI}, shmem 0, unevictable 0; memory.current ${100 * MI}): expected less than ${56 * MI}`;
+    expect(node.reclaimer.reportOf('a')).toMatchObject({
+      state: 'Deferred',
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      message,
+    });
     expect(node.deferred).toMatchObject([['a', { message }]]);
     memory.anon = 30 * MI;
     await node.pass(31_000);
@@ -131,7 +135,7 @@ describe('nothing to reclaim', () => {
     node.admit('a', 64);
     for (let n = 0; n < 50; n += 1) {
       await node.pass(20);
-      node.help.look();
+      node.reclaimer.check();
     }
     memory.anon = 30 * MI;
     await node.pass(3000);
@@ -142,7 +146,7 @@ describe('nothing to reclaim', () => {
     const memory = node.pod('a', { limit: 192, anon: 60, cache: 3 });
     node.admit('a', 64);
     await node.pass(5000);
-    expect([node.help.reportOf('a'), memory.asked, events()]).toEqual([undefined, [], {}]);
+    expect([node.reclaimer.reportOf('a'), memory.asked, events()]).toEqual([undefined, [], {}]);
     expect(node.kubeletTries('a')).toBe(true);
     await node.pass(2000);
     expect(events()).toEqual({});
@@ -153,7 +157,7 @@ describe('nothing to reclaim', () => {
     memory.hasReclaim = false;
     node.admit('a', 64);
     await node.pass(1000);
-    expect(node.help.reportOf('a')?.message).toContain('no memory.reclaim');
+    expect(node.reclaimer.reportOf('a')?.message).toContain('no memory.reclaim');
     expect(memory.highs).toEqual([]);
   });
 });
@@ -183,23 +187,23 @@ describe('pods', () => {
     ];
     gone.beforeReclaim = () => Promise.resolve(void (gone.isGone = true));
     removed.beforeReclaim = () => {
-      node.help.podRemoved('removed');
+      node.reclaimer.podRemoved('removed');
       return Promise.resolve();
     };
     node.admit('gone', 64);
     node.admit('removed', 64);
     await node.pass(5000);
     expect([gone.asked.length, removed.asked.length]).toEqual([1, 1]);
-    expect(['gone', 'removed'].map((uid) => node.help.reportOf(uid))).toEqual([undefined, undefined]);
+    expect(['gone', 'removed'].map((uid) => node.reclaimer.reportOf(uid))).toEqual([undefined, undefined]);
   });
 
   test('nothing more once it is closed', async () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
-    node.help.close();
+    node.reclaimer.close();
     memory.anon = 0;
-    node.help.look();
+    node.reclaimer.check();
     await node.pass(MINUTE);
     expect(memory.asked).toEqual([]);
   });
@@ -214,7 +218,7 @@ test('whatever is in use: reclaimed is what is needed and the margin, and only w
   fc.assert(
     fc.property(size, size, fc.nat(100), (limit, current, percent) => {
       const unreclaimable = bytes(Math.floor((current * percent) / 100));
-      const verdict = judge(bytes(limit), { current: bytes(current), unreclaimable });
+      const verdict = assessDecrease(bytes(limit), { current: bytes(current), unreclaimable });
       if (current < limit) expect(verdict.kind).toBe('fits');
       else if (verdict.kind === 'reclaim') {
         expect(verdict.goal).toBe(limit - marginOf(bytes(limit)));

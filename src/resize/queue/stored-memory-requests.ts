@@ -2,21 +2,21 @@ import { type MemoryRequests, noMemoryRequests } from './request.ts';
 import type { RequestsRecord } from './records.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
-/** The requests of memory of each pod, as they were last carried out: nothing on the node knows them. */
-export class KeptRequests {
+/** The memory requests that completed resizes have set, per pod. They are in no cgroup file, so nothing else has them. */
+export class StoredMemoryRequests {
   readonly #pods = new Map<string, RequestsRecord>();
 
   of(sandboxId: string): MemoryRequests {
     return this.#pods.get(sandboxId)?.memory ?? noMemoryRequests;
   }
 
-  /** Those that there will be once these have been carried out. */
+  /** Returns a pod's memory requests merged with those of a resize. */
   with(sandboxId: string, asked: MemoryRequests): MemoryRequests {
     const before = this.of(sandboxId);
     return { ...before, ...asked, containers: { ...before.containers, ...asked.containers } };
   }
 
-  /** Takes these over those that were there. Gives whether there were any to take. */
+  /** Merges these memory requests into the stored ones. Returns whether there were any to merge. */
   add(pod: PodIdentity, asked: MemoryRequests): boolean {
     if (asked.pod === undefined && Object.keys(asked.containers).length === 0) return false;
     const memory = this.with(pod.sandboxId, asked);
@@ -24,7 +24,7 @@ export class KeptRequests {
     return true;
   }
 
-  /** Gives the uid of the pod, if there was something to forget. */
+  /** Removes a pod's memory requests. Returns the uid of the pod, if it had any. */
   forget(sandboxId: string): string | undefined {
     const uid = this.#pods.get(sandboxId)?.pod.uid;
     this.#pods.delete(sandboxId);

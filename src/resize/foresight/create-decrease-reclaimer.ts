@@ -2,10 +2,10 @@ import { type CgroupPath, type CgroupTree, containerIdOf } from '../../cgroups/i
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { foreseenOf } from './pending-kubelet-resize.ts';
-import type { Decrease, Decreases } from './decrease.ts';
-import { DecreaseHelp } from './decreases.ts';
-import { type PodForeseen, isUnderWay } from './target.ts';
+import { pendingResizeOf } from './pending-kubelet-resize.ts';
+import type { Decrease, PendingDecreases } from './decrease.ts';
+import { DecreaseReclaimer } from './decrease-reclaimer.ts';
+import { type PendingPodLimits, hasPendingMemory } from './target.ts';
 import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
   type PodState,
@@ -19,34 +19,34 @@ import {
 import type { KubeletState } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
 
-export interface DecreaseHelpParts {
+export interface CreateDecreaseReclaimerParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
-  /** One transaction at a time for a pod, by sandbox id. */
+  /** Serializes the transactions of a pod, by sandbox id. */
   readonly lock: KeyedLock;
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+  /** kubelet's checkpoints: a hint at the calls it is about to make. */
   readonly kubelet: KubeletState;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
-  readonly foreseen: Map<string, PodForeseen>;
+  /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
 }
 
-/** The help for memory limits that kubelet has admitted, on this node. Does nothing until it is told to look. */
-export function decreaseHelpFor(
-  context: () => DecreaseHelpParts,
+/** Creates the node's decrease reclaimer. It does nothing until its `check` is called. */
+export function createDecreaseReclaimer(
+  context: () => CreateDecreaseReclaimerParts,
   parts: { readonly clock: Clock; readonly log: Log; readonly counters: Counters },
-): DecreaseHelp {
+): DecreaseReclaimer {
   const sandboxes = (uid: string): readonly PodDescription[] =>
     context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
-  return new DecreaseHelp({
+  return new DecreaseReclaimer({
     ...parts,
     tree: {
       readMemoryUse: (cgroup) => context().tree.readMemoryUse(cgroup),
       readMemoryCurrent: (cgroup) => context().tree.readMemoryCurrent(cgroup),
       reclaim: (cgroup, amount) => context().tree.reclaim(cgroup, amount),
     },
-    pods: () => podsUnderWay(context()),
+    pods: () => podsWithPendingMemory(context()),
     decreases: async (uid) => {
-      // Of several sandboxes of one pod the last one runs; their containers share the pod's cgroup.
+      // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
       const pod = sandboxes(uid).at(-1);
       return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod);
     },
@@ -59,7 +59,7 @@ export function decreaseHelpFor(
   });
 }
 
-function podsUnderWay({
+function podsWithPendingMemory({
   registry,
   kubelet,
 }: {
@@ -69,33 +69,33 @@ function podsUnderWay({
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
   return [...uids].filter((uid) => {
     const allocated = kubelet.allocated(uid);
-    return allocated !== undefined && isUnderWay(allocated, kubelet.actuated(uid));
+    return allocated !== undefined && hasPendingMemory(allocated, kubelet.actuated(uid));
   });
 }
 
-/** Throws CGROUP_UNAVAILABLE, as CgroupVanished when the pod has ended. */
+/** Rejects with CGROUP_UNAVAILABLE; with CgroupVanished when the pod has ended. */
 async function decreasesOf(
-  context: Pick<DecreaseHelpParts, 'registry' | 'tree' | 'kubelet' | 'foreseen'>,
+  context: Pick<CreateDecreaseReclaimerParts, 'registry' | 'tree' | 'kubelet' | 'pendingPodLimits'>,
   pod: PodDescription,
-): Promise<Decreases | undefined> {
+): Promise<PendingDecreases | undefined> {
   const allocated = context.kubelet.allocated(pod.metadata.uid);
   if (allocated === undefined) return undefined;
   const { containers, pod: level } = allocated;
   const admitted = JSON.stringify([[...containers].map(([name, { memory }]) => [name, memory]), level?.memory]);
   const state = await readPod(context.tree, pod, []);
   await learnNames(context, state);
-  const foreseen = foreseenOf(context, pod, state);
-  if (foreseen === undefined) return { admitted, list: [] };
+  const pending = pendingResizeOf(context, pod, state);
+  if (pending === undefined) return { admitted, list: [] };
   const places = cgroupsOf(context, pod);
   const list: Decrease[] = [];
   for (const { id, memory } of state.containers) {
     const cgroup = places.get(id);
-    const to = foreseen.containers.get(id)?.memory;
+    const to = pending.containers.get(id)?.memory;
     if (cgroup === undefined || !isLower(to, memory)) continue;
     const { text } = containerNamed({ name: nameOf(context, id) }, pod);
     list.push({ text: `${text} of ${podNamed(pod).text}`, cgroup, from: memory, to });
   }
-  const { memory: podTo } = foreseen.pod;
+  const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))
     list.push({ text: podNamed(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo });
   return { admitted, list };
@@ -104,7 +104,7 @@ async function decreasesOf(
 const isLower = (to: Limit<Bytes> | undefined, from: Limit<Bytes>): to is Bytes =>
   to !== undefined && to !== 'max' && compareLimits(to, from) < 0 && !sameMemory(from, to);
 
-/** Containers that were made past the shim: kubelet's records have names, the kernel has ids. */
+/** Looks up containers that were created while the shim was away: kubelet's checkpoints have names, cgroups have ids. */
 async function learnNames({ registry }: { readonly registry: Registry }, state: PodState): Promise<void> {
   for (const { id } of state.containers) if (!registry.knows(id)) await registry.describeContainer(id);
 }

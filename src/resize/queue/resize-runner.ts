@@ -1,0 +1,274 @@
+import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
+import type { Counters, Log } from '../../observe/index.ts';
+import { type MemoryRequests, readAsked } from './request.ts';
+import { retryDelay } from './backoff.ts';
+import type { ActiveResize, ResizeTable } from './resize-table.ts';
+import type { RecordWriter } from './record-writer.ts';
+import type { StoredValues } from './stored-values.ts';
+import type { DeferredRecord } from './records.ts';
+import { type CancelReason, type Resize, type ResizeCounts, hasEnded } from './resize.ts';
+import { type ResizeWatchers, stateEvent } from './watchers.ts';
+import {
+  type ResizeOutcome,
+  type ResizePod,
+  type ResizeState,
+  type StepRecord,
+  explained,
+  failureOf,
+  fitsLater,
+  passes,
+} from '../model/index.ts';
+import type { Clock } from '../../core/concurrency/index.ts';
+
+export interface ResizeRunnerParts {
+  readonly resizePod: ResizePod;
+  readonly table: ResizeTable;
+  readonly stored: StoredValues;
+  readonly writer: RecordWriter;
+  readonly watchers: ResizeWatchers;
+  readonly clock: Clock;
+  /** Returns 0 to 1, like Math.random: spreads the retries. */
+  readonly random: () => number;
+  readonly log: Log;
+  readonly counters?: Counters;
+}
+
+interface StateReason {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Takes resizes through their states: it runs, defers, retries, supersedes and ends them, and counts and publishes each state. */
+export class ResizeRunner {
+  readonly #parts: ResizeRunnerParts;
+  readonly #table: ResizeTable;
+  readonly #stored: StoredValues;
+  readonly #writer: RecordWriter;
+  readonly #watchers: ResizeWatchers;
+  readonly #counts = { proposed: 0, infeasible: 0, completed: 0, canceled: 0 };
+  #proposed = 0;
+  #isStopping = false;
+
+  constructor(parts: ResizeRunnerParts) {
+    this.#parts = parts;
+    this.#table = parts.table;
+    this.#stored = parts.stored;
+    this.#writer = parts.writer;
+    this.#watchers = parts.watchers;
+  }
+
+  get counts(): ResizeCounts {
+    return { ...this.#counts };
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** Starts no more attempts, and waits for those in progress. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    for (const active of this.#table.allActive) active.stopTimer();
+    await Promise.all(this.#table.allActive.map(({ attempt }) => attempt));
+  }
+
+  /** Adds a resize in state Proposed. */
+  add(given: Pick<Resize, 'id' | 'pod' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>): ActiveResize {
+    const active: ActiveResize = {
+      resize: {
+        ...given,
+        state: 'Proposed',
+        reason: undefined,
+        message: undefined,
+        steps: [],
+        before: undefined,
+        after: undefined,
+        memoryRequests: undefined,
+        changedAt: this.#parts.clock.now(),
+        tries: 0,
+        nextTryAt: undefined,
+      },
+      order: (this.#proposed += 1),
+      attempt: Promise.resolve(),
+      wasDeferred: false,
+      cancelled: false,
+      podGone: false,
+      stopTimer: () => undefined,
+    };
+    this.#count('Proposed');
+    this.#table.add(active);
+    this.#watchers.publish(stateEvent(active.resize));
+    return active;
+  }
+
+  /** Counts a request that was rejected before it became a resize. */
+  countRejected(): void {
+    this.#count('Proposed');
+    this.#count('Infeasible');
+  }
+
+  /** Adds a deferred resize of the previous process, and schedules its next attempt. */
+  resume({ id, pod, asked, timeoutMs, createdAt }: DeferredRecord): void {
+    const active = this.add({ id, pod, asked, defer: true, timeoutMs, createdAt });
+    this.#defer(active, {
+      reason: 'RESTARTED',
+      message: 'restored after a restart of the shim; a retry is scheduled',
+    });
+  }
+
+  /** Ends a deferred resize. Of a resize in progress it waits for the attempt, and no other follows. */
+  async cancel(active: ActiveResize): Promise<void> {
+    active.cancelled = true;
+    if (active.resize.state === 'Deferred') await this.#end(active, 'Canceled', cancelled);
+    else await active.attempt;
+  }
+
+  /** Ends a deferred resize whose pod is gone. A resize in progress ends with its attempt. */
+  podRemoved(active: ActiveResize): void {
+    active.podGone = true;
+    if (active.resize.state === 'Deferred') this.#enter(active, 'Canceled', podGone);
+  }
+
+  /** Runs the first attempt. A resize that may be deferred is stored before. Returns the error, if any; never rejects. */
+  async runFirst(active: ActiveResize, deadline: number): Promise<unknown> {
+    if (!active.resize.defer) return this.#attempt(active, deadline);
+    try {
+      await this.#writer.save(active.resize.pod.uid);
+    } catch (error) {
+      const failure = failureOf(error, active.resize.id);
+      await this.#end(active, 'Infeasible', explained(failure));
+      return failure;
+    }
+    if (!active.cancelled) return this.#attempt(active, deadline);
+    return this.#end(active, 'Canceled', cancelled);
+  }
+
+  /** Runs one attempt. Returns the error, if any; never rejects. */
+  async #attempt(active: ActiveResize, deadline: number): Promise<unknown> {
+    const { id, pod, asked, tries } = active.resize;
+    const steps: StepRecord[] = [];
+    this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
+    const onStep = (record: StepRecord): void => {
+      steps.push(record);
+      this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
+    };
+    try {
+      const { desired, memoryRequests } = readAsked(asked, this.#stored.requests.of(pod.sandboxId));
+      const outcome = await this.#parts.resizePod(pod.sandboxId, desired, { dryRun: false, deadline, onStep });
+      await this.#complete(active, outcome, memoryRequests);
+      return undefined;
+    } catch (error) {
+      const failure = failureOf(error, id);
+      await this.#fail(active, failure);
+      return failure;
+    }
+  }
+
+  async #complete(active: ActiveResize, { steps, before, after }: ResizeOutcome, asked: MemoryRequests): Promise<void> {
+    const { pod, defer } = active.resize;
+    const memoryRequests = {
+      before: this.#stored.requests.of(pod.sandboxId),
+      after: this.#stored.requests.with(pod.sandboxId, asked),
+    };
+    const isStored = !active.podGone && this.#stored.requests.add(pod, asked);
+    const supersedes = this.#supersedeOlder(active);
+    this.#enter(active, 'Completed', { steps, before, after, memoryRequests });
+    if (isStored || supersedes || defer) await this.#writer.store(pod.uid);
+  }
+
+  async #fail(active: ActiveResize, failure: unknown): Promise<void> {
+    const { defer } = active.resize;
+    const fits = fitsLater(failure);
+    const retries = defer && (fits || (active.wasDeferred && passes(failure)));
+    const isGone = active.podGone || (failure instanceof ShimError && failure.code === Code.NOT_FOUND);
+    if (isGone) return this.#end(active, 'Canceled', podGone);
+    if (!retries && fits) this.#cancelUnfit(active, explained(failure));
+    else if (!retries) await this.#end(active, 'Infeasible', explained(failure));
+    else await this.#deferOrCancel(active, failure);
+  }
+
+  /** Defers a resize, unless it was cancelled or superseded during its attempt. */
+  async #deferOrCancel(active: ActiveResize, failure: unknown): Promise<void> {
+    if (active.cancelled) return this.#end(active, 'Canceled', cancelled);
+    const newer = this.#table.decidedAfter(active);
+    if (newer !== undefined) return this.#end(active, 'Canceled', superseded(newer));
+    const supersedes = this.#supersedeOlder(active);
+    this.#defer(active, explained(failure));
+    if (supersedes) await this.#writer.store(active.resize.pod.uid);
+  }
+
+  /** Ends a resize that does not fit yet and may not be deferred: it becomes Deferred, as for every caller, and then Canceled. */
+  #cancelUnfit(active: ActiveResize, { reason, message }: StateReason): void {
+    this.#enter(active, 'Deferred', { reason, message });
+    this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
+  }
+
+  /**
+   * Cancels the older deferred resizes of the pod, because this one is completed or deferred. A rejected resize supersedes none.
+   * Returns whether there were any.
+   */
+  #supersedeOlder(active: ActiveResize): boolean {
+    this.#table.noteDecided(active);
+    const older = this.#table
+      .activeOfPod(active.resize.pod.sandboxId)
+      .filter((other) => other.order < active.order && other.resize.state === 'Deferred');
+    for (const other of older) this.#enter(other, 'Canceled', superseded(active.resize.id));
+    return older.length > 0;
+  }
+
+  #defer(active: ActiveResize, why: StateReason): void {
+    active.wasDeferred = true;
+    const delay = retryDelay(active.resize.tries, this.#parts.random(), why.reason);
+    this.#enter(active, 'Deferred', { ...why, nextTryAt: this.#parts.clock.now() + delay });
+    if (!this.#isStopping) active.stopTimer = this.#parts.clock.after(delay, () => this.#retry(active, why));
+  }
+
+  #retry(active: ActiveResize, why: StateReason): void {
+    const { id, pod, timeoutMs } = active.resize;
+    // A newer resize is in progress: run after it, the older values would win.
+    if (this.#table.activeOfPod(pod.sandboxId).some((other) => other.order > active.order)) {
+      this.#defer(active, why);
+      return;
+    }
+    active.attempt = this.#attempt(active, this.#parts.clock.now() + timeoutMs).then((failure) => {
+      const { state, reason, tries } = active.resize;
+      const fields = { resize: id, pod: pod.sandboxId, state, reason, tries };
+      this.#parts.log.info(fields, 'deferred resize retried');
+      if (reason === Reason.INTERNAL) {
+        this.#parts.log.error({ ...fields, ...loggableError(failure) }, 'resize failed because of an internal error');
+      }
+    });
+  }
+
+  /** Ends a resize and updates the stored records. Returns undefined, so that callers can return its result. */
+  async #end(active: ActiveResize, state: ResizeState, why: Pick<Resize, 'reason' | 'message'>): Promise<undefined> {
+    this.#enter(active, state, why);
+    if (active.resize.defer) await this.#writer.store(active.resize.pod.uid);
+    return undefined;
+  }
+
+  #enter(active: ActiveResize, state: ResizeState, changes: Partial<Resize>): void {
+    active.stopTimer();
+    const next = hasEnded(state) ? { nextTryAt: undefined } : {};
+    active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.#parts.clock.now() };
+    this.#count(state);
+    if (hasEnded(state)) this.#table.end(active.resize);
+    this.#watchers.publish(stateEvent(active.resize));
+  }
+
+  #count(state: ResizeState): void {
+    if (state === 'Proposed') this.#counts.proposed += 1;
+    if (state === 'Infeasible') this.#counts.infeasible += 1;
+    if (state === 'Completed') this.#counts.completed += 1;
+    if (state === 'Canceled') this.#counts.canceled += 1;
+    this.#parts.counters?.resizeState(state);
+  }
+}
+
+const noReason = { reason: undefined, message: undefined };
+const cancelled = { reason: 'CANCELLED' satisfies CancelReason, message: 'cancelled by a caller' };
+const podGone = { reason: 'POD_GONE' satisfies CancelReason, message: 'the pod is gone' };
+const superseded = (newer: string) => ({
+  reason: 'SUPERSEDED' satisfies CancelReason,
+  message: `superseded by resize ${newer}`,
+});

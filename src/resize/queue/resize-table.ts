@@ -1,0 +1,96 @@
+import type { Resize } from './resize.ts';
+import { hasEnded } from './resize.ts';
+
+/** A resize that has not ended, with the state of its attempts. */
+export interface ActiveResize {
+  /** The resize in its present state. */
+  resize: Resize;
+  /** The order of the requests. */
+  readonly order: number;
+  /** The attempt in progress; resolved when there is none. */
+  attempt: Promise<void>;
+  /** Whether it is or was deferred, by this process or a previous one. */
+  wasDeferred: boolean;
+  /** Whether a caller cancelled it during an attempt: it is not retried. */
+  cancelled: boolean;
+  /** Whether its pod was removed during an attempt. */
+  podGone: boolean;
+  /** Cancels the scheduled retry. */
+  stopTimer: () => void;
+}
+
+/** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
+export class ResizeTable {
+  readonly #active = new Map<string, ActiveResize>();
+  readonly #ended = new Map<string, Resize>();
+  /** The id of the newest resize of each pod. */
+  readonly #newest = new Map<string, string>();
+  /** The newest completed or deferred resize of each pod with resizes that have not ended. */
+  readonly #decided = new Map<string, { readonly order: number; readonly id: string }>();
+  readonly #maxEnded: number;
+
+  constructor(maxEnded: number) {
+    this.#maxEnded = maxEnded;
+  }
+
+  add(active: ActiveResize): void {
+    this.#active.set(active.resize.id, active);
+    this.#newest.set(active.resize.pod.sandboxId, active.resize.id);
+  }
+
+  /** Moves a resize that has ended to the ended ones, and drops the oldest of them beyond the maximum. */
+  end(resize: Resize): void {
+    this.#active.delete(resize.id);
+    if (this.activeOfPod(resize.pod.sandboxId).length === 0) this.#decided.delete(resize.pod.sandboxId);
+    this.#ended.set(resize.id, resize);
+    if (this.#ended.size <= this.#maxEnded) return;
+    const [oldest] = this.#ended.values();
+    if (oldest === undefined) return;
+    this.#ended.delete(oldest.id);
+    if (this.#newest.get(oldest.pod.sandboxId) === oldest.id) this.#newest.delete(oldest.pod.sandboxId);
+  }
+
+  get(id: string): Resize | undefined {
+    return this.#active.get(id)?.resize ?? this.#ended.get(id);
+  }
+
+  newestOf(sandboxId: string): Resize | undefined {
+    const id = this.#newest.get(sandboxId);
+    return id === undefined ? undefined : this.get(id);
+  }
+
+  active(id: string): ActiveResize | undefined {
+    return this.#active.get(id);
+  }
+
+  /** Records that a resize is completed or deferred. */
+  noteDecided({ resize, order }: ActiveResize): void {
+    const { sandboxId } = resize.pod;
+    if (order > (this.#decided.get(sandboxId)?.order ?? 0)) this.#decided.set(sandboxId, { order, id: resize.id });
+  }
+
+  /** Returns the id of a newer resize of the same pod that is completed or deferred; undefined if there is none. */
+  decidedAfter({ resize, order }: ActiveResize): string | undefined {
+    const newest = this.#decided.get(resize.pod.sandboxId);
+    return newest !== undefined && newest.order > order ? newest.id : undefined;
+  }
+
+  get allActive(): readonly ActiveResize[] {
+    return [...this.#active.values()];
+  }
+
+  activeOfPod(sandboxId: string): readonly ActiveResize[] {
+    return this.allActive.filter(({ resize }) => resize.pod.sandboxId === sandboxId);
+  }
+
+  get activeCount(): number {
+    return this.#active.size;
+  }
+
+  /** Returns the resizes of a pod to store, which a restart of the shim restores. */
+  deferrableOf(podUid: string): readonly Resize[] {
+    return this.allActive
+      .map(({ resize }) => resize)
+      .filter(({ pod, defer, state }) => pod.uid === podUid && defer && !hasEnded(state));
+  }
+}
