@@ -120,11 +120,6 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, 'memory.oom.group', (text) => text);
   }
 
-  /** memory.current. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
-  usedNow(cgroup: CgroupPath): Bytes {
-    return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
-  }
-
   /** The memory in use. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
@@ -175,7 +170,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return isThere(this.#files.readNow(cgroup, file));
   }
 
-  /** The first of them alone. */
+  /** Reads memory.current. Throws CGROUP_UNAVAILABLE, as `CgroupVanished` when the cgroup is gone. */
   readMemoryCurrent(cgroup: CgroupPath): Bytes {
     return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
   }

@@ -9,7 +9,7 @@ import { type DecreaseHelp, type PodForeseen, decreaseHelpFor } from './foresigh
 import { PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { VolumePolicies } from './volumes/index.ts';
-import { forgetRecord, meetPod, restoreVolumes } from './operations/index.ts';
+import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
 import { type KubeletState, noKubeletState } from '../kubelet/index.ts';
 
 /** What every resize on this node works with. */
@@ -109,7 +109,7 @@ export function createResizeContext(parts: {
   };
   registry.watch({
     podAdded(pod) {
-      meetPod(context, pod);
+      learnPodVolumes(context, pod);
       context.decreaseHelp.look();
     },
     podRemoved(pod) {
@@ -121,7 +121,7 @@ export function createResizeContext(parts: {
       context.foreseen.delete(sandboxId);
       const { uid } = pod.metadata;
       if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseHelp.podRemoved(uid);
-      forgetRecord(context, pod);
+      forgetPodRecord(context, pod);
     },
     containerRemoved(containerId) {
       context.cgroups.delete(containerId);

@@ -7,7 +7,7 @@ export type { RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
 export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
 export type {
-  KnownLimits,
+  PodLimits,
   KnownValues,
   MemoryRequests,
   ResizePod,

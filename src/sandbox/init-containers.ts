@@ -8,7 +8,10 @@ import { type ContainerDescription, ContainerState } from '../runtime/index.ts';
  *
  * @param all the pod's containers, this one among them
  */
-export function hasDoneItsInit(container: ContainerDescription, all: readonly ContainerDescription[]): boolean {
+export function isCompletedInitContainer(
+  container: ContainerDescription,
+  all: readonly ContainerDescription[],
+): boolean {
   if (container.state !== ContainerState.EXITED || container.exitCode !== 0 || container.finishedAt === 0n)
     return false;
   const others = all.filter(({ name }) => name !== container.name);

@@ -2,8 +2,6 @@ import {
   type CgroupPath,
   type CgroupTree,
   DEFAULT_CPU_PERIOD,
-  cgroupOfPid,
-  containerCgroupIn,
   containerIdOf,
   driverOf,
   isCgroupVanished,
@@ -11,9 +9,9 @@ import {
 } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
-import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
 import { type CpuMax, bytes, microseconds } from '../core/quantities/index.ts';
-import type { ContainerState, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 
 /** Without the cpu controller there is no cpu.max, and so no limit. */
 export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
@@ -33,20 +31,6 @@ export function hasPodCgroup(pod: PodDescription): boolean {
 }
 
 /**
- * Where the cgroup of a running container lies: by /proc, the surest source, else by the driver's rule. Undefined when
- * neither tells.
- */
-export async function containerCgroup(
-  container: ContainerDescription,
-  pod: PodDescription,
-  procRoot?: string,
-): Promise<CgroupPath | undefined> {
-  const path = container.pid === 0 ? undefined : await cgroupOfPid(container.pid, procRoot);
-  const own = path === undefined ? undefined : containerCgroupIn(path, container.containerId);
-  return own ?? driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, container.containerId);
-}
-
-/**
  * Reads the live values of a pod. The containers are those that have a cgroup beneath the pod's: what the kernel has,
  * not what anybody remembers. Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read.
  */
@@ -57,7 +41,7 @@ export async function readPod(
 ): Promise<PodState> {
   const cgroup = podCgroup(pod);
   const limits = await tree.readLimits(cgroup);
-  const containers: ContainerState[] = [];
+  const containers: LiveContainer[] = [];
   for (const name of tree.children(cgroup)) {
     const id = containerIdOf(name);
     // The sandbox's own container has no limits, and takes none of the pod's.
@@ -88,7 +72,7 @@ export async function readContainer(
   tree: CgroupTree,
   cgroup: CgroupPath,
   id: string,
-): Promise<ContainerState | undefined> {
+): Promise<LiveContainer | undefined> {
   try {
     const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
     return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT };

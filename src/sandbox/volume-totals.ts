@@ -10,7 +10,7 @@ export interface VolumeTotals {
 
 /** All memory-backed volumes together. One that goes while they are counted is not among them; none where they cannot be read. */
 export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): VolumeTotals {
-  const measured = orNone(() => volumes.list()).flatMap((volume) => orNone(() => [volumes.measure(volume)]));
+  const measured = readOrNone(() => volumes.list()).flatMap((volume) => readOrNone(() => [volumes.measure(volume)]));
   return {
     count: measured.length,
     size: measured.reduce((sum, { size }) => sum + size, 0),
@@ -18,7 +18,7 @@ export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): 
   };
 }
 
-function orNone<Item>(read: () => readonly Item[]): readonly Item[] {
+function readOrNone<Item>(read: () => readonly Item[]): readonly Item[] {
   try {
     return read();
   } catch (error) {

@@ -2,17 +2,17 @@ import { availableParallelism, totalmem } from 'node:os';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { podCgroup } from '../../sandbox/index.ts';
-import type { DesiredLimits, DesiredPod } from '../model/index.ts';
+import { type Limits, podCgroup } from '../../sandbox/index.ts';
+import type { DesiredPod } from '../model/index.ts';
 
 /**
  * Throws EXCEEDS_NODE when a limit is more than the node has, or than a cgroup above the pod's allows. For whole-pod resizes
  * only: what kubelet asks for, it has admitted by its own rules, which let limits (not requests) pass the node's size.
  */
 export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
-  const all: [string, DesiredLimits][] = [
+  const all: [string, Limits][] = [
     [`pod ${pod.metadata.namespace}/${pod.metadata.name}`, desired.pod],
-    ...[...desired.containers].map(([name, limits]): [string, DesiredLimits] => [`container ${name}`, limits]),
+    ...[...desired.containers].map(([name, limits]): [string, Limits] => [`container ${name}`, limits]),
   ];
   const memory = memoryAbove(context, pod);
   const cpus = availableParallelism();

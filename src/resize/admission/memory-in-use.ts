@@ -6,7 +6,11 @@ import { compareLimits } from '../model/index.ts';
 /** What is looked at before anything changes. */
 
 /** Whether a memory limit cannot be lowered to `wanted`: reclaim could not get the use under it, and the kernel kills. */
-export function isUnderUse(wanted: Limit<Bytes>, now: Limit<Bytes>, use: Pick<MemoryUse, 'unreclaimable'>): boolean {
+export function isBelowUnreclaimable(
+  wanted: Limit<Bytes>,
+  now: Limit<Bytes>,
+  use: Pick<MemoryUse, 'unreclaimable'>,
+): boolean {
   const lowered = wanted !== 'max' && compareLimits(wanted, now) < 0;
   return lowered && use.unreclaimable >= wanted;
 }
@@ -18,8 +22,8 @@ export interface LimitChange {
   readonly wanted: Limit<Bytes>;
 }
 
-/** What is in use, when {@link isUnderUse}. Throws CGROUP_UNAVAILABLE as reading it does. */
-export async function forbiddingUse(
+/** What is in use, when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE as reading it does. */
+export async function blockingUse(
   tree: CgroupTree,
   { cgroup, now, wanted }: LimitChange,
 ): Promise<MemoryUse | undefined> {
@@ -27,18 +31,18 @@ export async function forbiddingUse(
   // What cannot be reclaimed is a part of what is in use. Mostly all of that is less already.
   if (tree.readMemoryCurrent(cgroup) < wanted) return undefined;
   const use = await tree.readMemoryUse(cgroup);
-  return isUnderUse(wanted, now, use) ? use : undefined;
+  return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
 /**
- * Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isUnderUse}. `whose` is `container web` or `pod default/web`.
+ * Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isBelowUnreclaimable}. `whose` is `container web` or `pod default/web`.
  */
-export async function assertNotUnderUse(
+export async function assertReclaimable(
   tree: CgroupTree,
   whose: { readonly text: string; readonly pod?: string; readonly container?: string },
   change: LimitChange,
 ): Promise<void> {
-  const use = await forbiddingUse(tree, change);
+  const use = await blockingUse(tree, change);
   if (use === undefined) return;
   const { text, ...ids } = whose;
   throw new ShimError(

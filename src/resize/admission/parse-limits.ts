@@ -9,23 +9,18 @@ import {
   bytes,
   microseconds,
 } from '../../core/quantities/index.ts';
+import type { Limits } from '../../sandbox/index.ts';
 
 /**
  * What a CRI resources message asks for. 0 or absent keeps what is set, -1 removes a limit; a `unified` key wins over
  * the field that it doubles, as it does in the runtimes, which write it last.
  */
 
-/** The limits that a request sets. Absent: not asked for. */
-export interface WantedLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-}
-
 /**
  * The limits that `resources` asks for, seen from `current` (a quota without a period takes the one that is set, and
  * the other way round). Throws INVALID_ARGUMENT, with the field and the value, for what has no meaning.
  */
-export function wantedLimits(resources: LinuxContainerResources, current: CpuMax): WantedLimits {
+export function parseLimits(resources: LinuxContainerResources, current: CpuMax): Limits {
   const memory = unifiedMemory(resources) ?? fieldMemory(resources);
   const cpu = unifiedCpu(resources, current) ?? cpuMaxOfCri(resources.cpu_quota, resources.cpu_period, current);
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };

@@ -1,15 +1,7 @@
 import type { ContainerDescription } from '../../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
-import {
-  type DesiredLimits,
-  type DesiredPod,
-  formatCpuMax,
-  formatMemory,
-  formatShares,
-  invalid,
-  milliOfShares,
-} from '../model/index.ts';
-import { type PodState, storedLimits } from '../../sandbox/index.ts';
+import { type DesiredPod, formatCpuMax, formatMemory, formatShares, invalid, milliOfShares } from '../model/index.ts';
+import { type Limits, type PodState, storedLimits } from '../../sandbox/index.ts';
 
 /**
  * Throws INVALID_VALUE, with the field and both figures, for a request above a limit that nobody has asked for. Where the limit is
@@ -35,7 +27,7 @@ export function assertRequestsFit(
 
 function assertFits(
   field: string,
-  desired: DesiredLimits,
+  desired: Limits,
   memory: Bytes | undefined,
   now: { readonly memory: Limit<Bytes>; readonly cpu: CpuMax },
 ): void {

@@ -2,7 +2,7 @@ import { DEFAULT_CPU_PERIOD, assertUnified, cpuSharesOfCri, swapMaxOfCri } from 
 import { type ErrorContext, ShimError } from '../../core/errors/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { type CpuMax, bytes } from '../../core/quantities/index.ts';
-import { invalid, wantedLimits } from './parse-limits.ts';
+import { invalid, parseLimits } from './parse-limits.ts';
 
 /**
  * Which values of a request have a meaning at all, whatever the state of what it is for. Looked at before a request waits
@@ -32,12 +32,12 @@ export function assertId(field: string, id: string): void {
 }
 
 /** Throws INVALID_VALUE, with the field and the value, for the first value that has none. */
-export function assertMeaning(resources: LinuxContainerResources): void {
-  const { memory } = wantedLimits(resources, NO_LIMIT);
+export function validateResources(resources: LinuxContainerResources): void {
+  const { memory } = parseLimits(resources, NO_LIMIT);
   const { unified, hugepage_limits, memory_swap_limit_in_bytes: swap } = resources;
   // Without a limit beside it the runtime counts it from the one that is set.
   swapMaxOfCri(swap, memory === undefined || memory === 'max' ? bytes(0) : memory);
-  assertOthersMeaning(resources);
+  validateOtherFields(resources);
   for (const { page_size: size } of hugepage_limits) {
     // It becomes part of a file's name.
     if (!/^[1-9][0-9]{0,5}[KMGTP]?B$/.test(size))
@@ -47,15 +47,15 @@ export function assertMeaning(resources: LinuxContainerResources): void {
 }
 
 /** The same of an overhead, which is added to a limit: memory under a page has a meaning there. */
-export function assertOverheadMeaning(overhead: LinuxContainerResources): void {
-  assertMeaning({ ...overhead, memory_limit_in_bytes: 0n });
+export function validateOverhead(overhead: LinuxContainerResources): void {
+  validateResources({ ...overhead, memory_limit_in_bytes: 0n });
   if (overhead.memory_limit_in_bytes < 0n) {
     const asked = String(overhead.memory_limit_in_bytes);
     throw invalid('memory_limit_in_bytes', asked, 'an overhead is not negative');
   }
 }
 
-function assertOthersMeaning({ cpu_shares, oom_score_adj, cpuset_cpus, cpuset_mems }: LinuxContainerResources): void {
+function validateOtherFields({ cpu_shares, oom_score_adj, cpuset_cpus, cpuset_mems }: LinuxContainerResources): void {
   cpuSharesOfCri(cpu_shares);
   if (cpu_shares > MOST_SHARES) throw invalid('cpu_shares', String(cpu_shares), `at most ${MOST_SHARES} can be told`);
   if (oom_score_adj < OOM_SCORES.least || oom_score_adj > OOM_SCORES.most) {
@@ -68,7 +68,7 @@ function assertOthersMeaning({ cpu_shares, oom_score_adj, cpuset_cpus, cpuset_me
 }
 
 /** Runs a check; its refusal says as well whose value it is: `container web of pod default/shop`. */
-export function saying<Result>(whose: string, ids: ErrorContext, check: () => Result): Result {
+export function withSubject<Result>(whose: string, ids: ErrorContext, check: () => Result): Result {
   try {
     return check();
   } catch (error) {

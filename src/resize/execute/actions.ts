@@ -4,15 +4,15 @@ import { type Counters, type Log, noCounters, noLog } from '../../observe/index.
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { UNDO_MS } from './lower-memory.ts';
+import { ROLLBACK_MS } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
-import { forbiddingUse } from '../admission/index.ts';
+import { blockingUse } from '../admission/index.ts';
 import { readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
-import { isRaised, isWithin, reversed } from '../plan/index.ts';
+import { fitsPreviousLimit, hasRaisedContainer, reversed } from '../plan/index.ts';
 
 /** What the steps of one pod are carried out on. */
-export interface StepTargets {
+export interface StepActionsParts {
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly pod: PodDescription;
@@ -26,7 +26,7 @@ export interface StepTargets {
   /** Until when memory may be reclaimed, in milliseconds since the epoch; for undoing there is time of its own. */
   readonly reclaimBy: number;
   /** Takes that back, where the kernel has not the old values. */
-  readonly takeBack: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** The updates of containers that go with the pod's own steps, the caller's among them. */
   readonly updates: readonly ContainerStep[];
   readonly log?: Log;
@@ -41,13 +41,13 @@ export function stepActions({
   cgroup,
   call,
   updateContainer,
-  takeBack,
+  rollBackContainer: rollBackContainer,
   lowerPod,
   reclaimBy,
   updates,
   log = noLog,
   counters = noCounters,
-}: StepTargets): StepActions {
+}: StepActionsParts): StepActions {
   const apply = async (step: Step, deadline: number): Promise<unknown> => {
     switch (step.kind) {
       case 'volume':
@@ -70,33 +70,33 @@ export function stepActions({
   };
 
   /** Whether the pod's limit may go back: a call that failed, or could not be taken back, may have left a container's limit raised. */
-  const mayGoBack = async (step: Step): Promise<boolean> => {
+  const canRestorePodLimit = async (step: Step): Promise<boolean> => {
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
     const now = await readPod(tree, pod, []);
     // A pod that had less than its containers from the start goes back there all the same.
-    if (isRaised(now, updates, step.kind) && !isWithin(now, step)) return false;
+    if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
     if (step.kind === 'pod-cpu') return true;
-    return (await forbiddingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
+    return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
   };
 
-  const takeBackStep = async (step: Step): Promise<void> => {
+  const rollBackStep = async (step: Step): Promise<void> => {
     if (step.kind === 'runtime') return;
     if (step.kind === 'container') {
-      await takeBack(step, Date.now() + UNDO_MS);
-    } else if (await mayGoBack(step)) {
-      await apply(reversed(step), Date.now() + UNDO_MS);
+      await rollBackContainer(step, Date.now() + ROLLBACK_MS);
+    } else if (await canRestorePodLimit(step)) {
+      await apply(reversed(step), Date.now() + ROLLBACK_MS);
     } else {
       log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
     }
   };
 
   return {
-    async run(step) {
+    async apply(step) {
       await apply(step, reclaimBy);
     },
-    async undo(step) {
+    async rollBack(step) {
       try {
-        await takeBackStep(step);
+        await rollBackStep(step);
       } catch (error) {
         // The pod, or the volume, has ended meanwhile, perhaps by what made the step fail: there is nothing to take back.
         if (!isCgroupVanished(error) && !isVolumeGone(error)) throw error;

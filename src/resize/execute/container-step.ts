@@ -12,10 +12,18 @@ import {
   type LinuxContainerResources,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { ContainerPlaces, type ContainerValues, endsOf } from './container-values.ts';
+import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, lowerMemory } from './lower-memory.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { NO_CPU_LIMIT, type Registry, containerCgroup, containerNamed, podCgroup } from '../../sandbox/index.ts';
+import {
+  type ContainerLimits,
+  NO_CPU_LIMIT,
+  type Registry,
+  containerSubject,
+  locateCgroup,
+  podCgroup,
+  runningCgroup,
+} from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits } from '../model/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
 
@@ -39,13 +47,13 @@ export interface ContainerStepParts {
  * have written one and not the other. Throws what the runtime answers, CGROUP_WRITE_FAILED when it said yes and the kernel
  * has something else.
  */
-export async function updateByRuntime(
+export async function updateAndVerify(
   context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'procRoot'>,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<void> {
-  await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: resourcesOf(step) });
-  const found = await firstDifference(context, pod, step);
+  await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+  const found = await kernelDifference(context, pod, step);
   if (found === undefined) return;
   const { file, asked, has } = found;
   const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${has}`;
@@ -57,14 +65,14 @@ export async function updateByRuntime(
  * The same, with a memory limit that is lowered once the use is under it: throws as {@link lowerMemory} too. Memory is
  * reclaimed before the runtime is called, and before its other updates of the container have to wait.
  */
-export async function updateContainer(
+export async function applyContainerStep(
   context: ContainerStepParts,
   pod: PodDescription,
   step: ContainerStep,
   until: number,
   onHigh?: OnHigh,
 ): Promise<void> {
-  const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
+  const update = (): Promise<void> => context.calls.run(step.id, () => updateAndVerify(context, pod, step));
   const { memory } = step;
   if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return update();
   const cgroup = await runningCgroup(context, pod, step.id);
@@ -72,52 +80,36 @@ export async function updateContainer(
   const { name } = context.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id) ?? {
     name: step.id,
   };
-  return lowerMemory(context, { ...containerNamed({ name }, pod), cgroup, memory }, until, update, onHigh);
-}
-
-/** Where a container's cgroup lies, as known or as the backend tells. Undefined for one that does not run. */
-export async function runningCgroup(
-  context: Pick<ContainerStepParts, 'registry' | 'tree' | 'cgroups' | 'procRoot'>,
-  pod: PodDescription,
-  id: string,
-): Promise<CgroupPath | undefined> {
-  const known = context.cgroups.get(id);
-  // It goes when its container ends, and another run is another container.
-  if (known !== undefined && context.tree.exists(known)) return known;
-  const container = await context.registry.describeContainer(id);
-  if (container?.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  if (cgroup !== undefined) context.cgroups.set(id, cgroup);
-  return cgroup;
+  return lowerMemory(context, { ...containerSubject({ name }, pod), cgroup, memory }, until, update, onHigh);
 }
 
 /**
  * Takes an update back, or what there is of it: without a call where kernel and runtime have the old values. Throws as
- * {@link updateContainer}: a limit that the container has outgrown meanwhile cannot come back.
+ * {@link applyContainerStep}: a limit that the container has outgrown meanwhile cannot come back.
  */
-export async function takeBackByRuntime(
+export async function rollBackContainerStep(
   context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
   pod: PodDescription,
   step: ContainerStep,
   until: number,
   onHigh?: OnHigh,
 ): Promise<void> {
-  await bringBack(context, pod, endsOf(step).from, until, onHigh);
+  await restoreLimits(context, pod, beforeAndAfter(step).from, until, onHigh);
 }
 
 /** Asks the runtime for those of these values that kernel or runtime do not have. Gives what was missing. Throws as above. */
-export async function bringBack(
+export async function restoreLimits(
   context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
   pod: PodDescription,
-  wanted: ContainerValues,
+  wanted: ContainerLimits,
   until: number,
   onHigh?: OnHigh,
 ): Promise<ContainerStep | undefined> {
-  const places = await ContainerPlaces.of(context, pod, wanted.id);
-  const missing = places.missing(wanted);
+  const values = await ContainerValues.of(context, pod, wanted.id);
+  const missing = values.missing(wanted);
   if (missing === undefined) return undefined;
-  const step = places.stepTo(missing);
-  await lowered(context, pod, places, step, until, () => updateByRuntime(context, pod, step), onHigh);
+  const step = values.stepTo(missing);
+  await withReclaim(context, pod, values, step, until, () => updateAndVerify(context, pod, step), onHigh);
   return step;
 }
 
@@ -125,10 +117,10 @@ export async function bringBack(
  * Runs `update`, once the use is under a memory limit that it lowers. At once where nothing would tell, after a crash, what
  * memory.high has to become again.
  */
-async function lowered(
+async function withReclaim(
   context: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
   pod: PodDescription,
-  { container, kernel }: ContainerPlaces,
+  { container, kernel }: ContainerValues,
   { memory }: ContainerStep,
   until: number,
   update: () => Promise<void>,
@@ -137,7 +129,7 @@ async function lowered(
   if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) return update();
   return lowerMemory(
     context,
-    { ...containerNamed(container, pod), cgroup: kernel.cgroup, memory },
+    { ...containerSubject(container, pod), cgroup: kernel.cgroup, memory },
     until,
     update,
     onHigh,
@@ -151,23 +143,22 @@ interface Difference {
 }
 
 /** Where the kernel has something else than the step asks for. A container that does not run has nothing in the kernel. */
-async function firstDifference(
+async function kernelDifference(
   context: Pick<ContainerStepParts, 'registry' | 'tree' | 'cgroups' | 'procRoot'>,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<Difference | undefined> {
   const known = context.cgroups.get(step.id);
   // Mostly the kernel has it: then the backend, which takes far longer to answer, need not be asked where.
-  if (known !== undefined && isThere(context, known, step)) return undefined;
+  if (known !== undefined && kernelAgrees(context, known, step)) return undefined;
   const container = await context.registry.describeContainer(step.id);
   if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const cgroup = await locateCgroup(context, container, pod);
   if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
-  context.cgroups.set(step.id, cgroup);
   return differenceIn(context, cgroup, step);
 }
 
-function isThere(context: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
+function kernelAgrees(context: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
   try {
     return differenceIn(context, cgroup, step) === undefined;
   } catch (error) {
@@ -193,7 +184,7 @@ function differenceIn(
 }
 
 /** In CRI's words: what is not there keeps, -1 takes a limit away. */
-function resourcesOf({ memory, cpu, shares }: ContainerStep): Partial<LinuxContainerResources> {
+function criResources({ memory, cpu, shares }: ContainerStep): Partial<LinuxContainerResources> {
   const max = cpu === undefined ? undefined : criOfCpuMax(cpu.to);
   return {
     ...(memory && { memory_limit_in_bytes: BigInt(criOfMemoryMax(memory.to)) }),

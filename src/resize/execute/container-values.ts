@@ -6,30 +6,19 @@ import {
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type CpuShares, type CpuWeight, cpuShares } from '../../core/quantities/index.ts';
 import {
-  type Bytes,
-  type CpuMax,
-  type CpuShares,
-  type CpuWeight,
-  type Limit,
-  cpuShares,
-} from '../../core/quantities/index.ts';
-import { NO_CPU_LIMIT, type Registry, containerCgroup, storedLimits } from '../../sandbox/index.ts';
+  type ContainerLimits,
+  type EffectiveLimits,
+  NO_CPU_LIMIT,
+  type Registry,
+  containerCgroup,
+  storedLimits,
+} from '../../sandbox/index.ts';
 import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
 
-/** Values of a container: those that a step changes, or those that it has to have again. */
-export interface ContainerValues {
-  readonly id: string;
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-  readonly shares?: CpuShares;
-}
-
 /** One of the two places in which a container's values are: the kernel, while it runs, and the store of the runtime. */
-interface Place {
-  readonly memory: Limit<Bytes>;
-  readonly cpu: CpuMax;
-}
+type Place = EffectiveLimits;
 
 interface InStore extends Place {
   readonly shares: CpuShares;
@@ -45,7 +34,7 @@ const fields = ['memory', 'cpu', 'shares'] as const;
 type Field = (typeof fields)[number];
 
 /** Where the values of a container are to be found. Nowhere when it is gone. */
-export class ContainerPlaces {
+export class ContainerValues {
   private constructor(
     readonly container: ContainerDescription | undefined,
     /** Undefined when it does not run. */
@@ -59,14 +48,14 @@ export class ContainerPlaces {
     context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
     pod: PodDescription,
     id: string,
-  ): Promise<ContainerPlaces> {
+  ): Promise<ContainerValues> {
     const container = await context.registry.describeContainer(id);
     try {
-      return new ContainerPlaces(container, await inKernel(context, pod, container), inStore(container));
+      return new ContainerValues(container, await inKernel(context, pod, container), inStore(container));
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
       // It has just ended.
-      return new ContainerPlaces({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
+      return new ContainerValues({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
     }
   }
 
@@ -75,19 +64,19 @@ export class ContainerPlaces {
   }
 
   /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
-  missing(wanted: ContainerValues): ContainerValues | undefined {
-    return picked(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+  missing(wanted: ContainerLimits): ContainerLimits | undefined {
+    return pick(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
   }
 
   /** Whether all of these values are there; one that systemd has rounded since is. */
-  hasAll(values: ContainerValues): boolean {
+  hasAll(values: ContainerLimits): boolean {
     const lacks = (field: Field): boolean =>
       this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
-    return picked(values, lacks) === undefined;
+    return pick(values, lacks) === undefined;
   }
 
   /** The step to these values from those that the container has. */
-  stepTo({ id, memory, cpu, shares }: ContainerValues): ContainerStep {
+  stepTo({ id, memory, cpu, shares }: ContainerLimits): ContainerStep {
     const now = this.kernel ?? this.store;
     return {
       kind: 'container',
@@ -100,9 +89,9 @@ export class ContainerPlaces {
 
   /** Which of the values that a step was to write are there, in one place at least. */
   written(step: ContainerStep): ContainerStep | undefined {
-    const { from, to } = endsOf(step);
+    const { from, to } = beforeAndAfter(step);
     // Where the old value and the new one look alike, it tells nothing.
-    const found = picked(to, (field) =>
+    const found = pick(to, (field) =>
       this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
     );
     if (found === undefined) return undefined;
@@ -113,8 +102,11 @@ export class ContainerPlaces {
 }
 
 /** What a step changes, as it was and as it shall be. */
-export function endsOf({ id, memory, cpu, shares }: ContainerStep): { from: ContainerValues; to: ContainerValues } {
-  const end = (side: 'from' | 'to'): ContainerValues => ({
+export function beforeAndAfter({ id, memory, cpu, shares }: ContainerStep): {
+  from: ContainerLimits;
+  to: ContainerLimits;
+} {
+  const end = (side: 'from' | 'to'): ContainerLimits => ({
     id,
     ...(memory && { memory: memory[side] }),
     ...(cpu && { cpu: cpu[side] }),
@@ -123,14 +115,14 @@ export function endsOf({ id, memory, cpu, shares }: ContainerStep): { from: Cont
   return { from: end('from'), to: end('to') };
 }
 
-function picked(values: ContainerValues, isWanted: (field: Field) => boolean): ContainerValues | undefined {
+function pick(values: ContainerLimits, isWanted: (field: Field) => boolean): ContainerLimits | undefined {
   const left = fields.filter((field) => values[field] !== undefined && isWanted(field));
   if (left.length === 0) return undefined;
   return { id: values.id, ...Object.fromEntries(left.map((field) => [field, values[field]])) };
 }
 
 /** Whether a place has the value of this field; so it has when there is none to have. */
-function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerValues): boolean {
+function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerLimits): boolean {
   switch (field) {
     case 'memory':
       // Whichever of the two is the kernel's is rounded to pages.
@@ -143,11 +135,11 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: C
 }
 
 /** Whether systemd has made what a place has of the value of this field. */
-const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerValues): boolean =>
+const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerLimits): boolean =>
   field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
 
 /** Whether a place has this one of two values; what systemd has rounded is not taken for it if it is the other one as it stands. */
-const isAt = (place: InKernel | InStore, field: Field, value: ContainerValues, other: ContainerValues): boolean =>
+const isAt = (place: InKernel | InStore, field: Field, value: ContainerLimits, other: ContainerLimits): boolean =>
   has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 
 function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {

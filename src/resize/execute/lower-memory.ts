@@ -2,11 +2,11 @@ import { type CgroupPath, type CgroupTree, isCgroupVanished, makeRoom } from '..
 import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log, ReclaimOutcome } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import type { Named } from '../../sandbox/index.ts';
+import type { Subject } from '../../sandbox/index.ts';
 import { type Change, compareLimits } from '../model/index.ts';
 
 /** What is kept of the time for undoing, in milliseconds. */
-export const UNDO_MS = 2000;
+export const ROLLBACK_MS = 2000;
 
 /**
  * Until when memory may be reclaimed for a call, in milliseconds since the epoch: the caller's deadline, or the longest that
@@ -15,14 +15,14 @@ export const UNDO_MS = 2000;
 export function reclaimBy(context: { readonly reclaimTimeout: number }, deadline = Infinity): number {
   const now = Date.now();
   const left = Math.max(0, Math.min(deadline - now, context.reclaimTimeout));
-  return now + left - Math.min(UNDO_MS, left / 2);
+  return now + left - Math.min(ROLLBACK_MS, left / 2);
 }
 
 /** Awaited before a cgroup's memory.high is lowered, with what it has to become again: for the journal. */
 export type OnHigh = (cgroup: CgroupPath, previous: Limit<Bytes>) => Promise<void>;
 
 /** A cgroup whose memory limit changes. */
-export interface Lowered extends Named {
+export interface MemoryChange extends Subject {
   readonly cgroup: CgroupPath;
   readonly memory: Change<Limit<Bytes>>;
 }
@@ -33,7 +33,7 @@ export interface Lowered extends Named {
  */
 export async function lowerMemory(
   context: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
-  { text, ids, cgroup, memory }: Lowered,
+  { text, ids, cgroup, memory }: MemoryChange,
   deadline: number,
   set: () => Promise<void>,
   onHigh?: OnHigh,
@@ -74,7 +74,7 @@ function reclaimOutcomeOf(error: unknown): ReclaimOutcome {
 }
 
 /** The cgroup's path says little to whoever has asked: the error names the pod and the container as well. */
-function named(error: unknown, text: string, ids: Lowered['ids']): unknown {
+function named(error: unknown, text: string, ids: MemoryChange['ids']): unknown {
   const isOurs =
     error instanceof ShimError &&
     (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);

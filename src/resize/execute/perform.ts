@@ -2,16 +2,15 @@ import type { CgroupTree } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isInUse } from './actions.ts';
-import { highsBefore } from './highs-before.ts';
+import { previousHighs } from './previous-highs.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import { type StepActions, carryOut } from './transaction.ts';
+import { type StepActions, runTransaction } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type ContainerStep,
-  type ContainerWish,
   type KnownValues,
   type PodTarget,
   type Step,
@@ -21,7 +20,7 @@ import {
   directionOf,
   knownOf,
 } from '../model/index.ts';
-import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import { type ContainerLimits, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
 import { type VolumePolicies, isAsked, keepVolumes, remountsEnded, warnOfExcess } from '../volumes/index.ts';
@@ -42,7 +41,7 @@ export interface PerformOptions {
   /** What that call changes, for the journal. */
   readonly asked?: ContainerStep | undefined;
   /** What that call sets, whether or not it changes anything. */
-  readonly container?: ContainerWish;
+  readonly container?: ContainerLimits;
   /** What is asked for volumes: it decides their sizes from now on, also when they are mounted anew. */
   readonly sizes?: ReadonlyMap<string, AskedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
@@ -56,7 +55,7 @@ export interface PerformOptions {
 }
 
 /** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
-export function prepareSteps(
+export function planSteps(
   context: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
   state: PodState,
@@ -69,7 +68,7 @@ export function prepareSteps(
 }
 
 /** The same for what is to be carried out: what is refused is counted. */
-function admittedSteps(
+function planAndCount(
   context: { readonly volumes: MemoryVolumes; readonly counters: Counters },
   pod: PodDescription,
   state: PodState,
@@ -77,7 +76,7 @@ function admittedSteps(
   stored: readonly ContainerStep[],
 ): Step[] {
   try {
-    return prepareSteps(context, pod, state, target, stored);
+    return planSteps(context, pod, state, target, stored);
   } catch (error) {
     if (isInUse(error)) context.counters.remount('shrink', 'refused');
     throw error;
@@ -97,7 +96,7 @@ export async function perform(
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
-  const steps = admittedSteps(context, pod, state, target, stored);
+  const steps = planAndCount(context, pod, state, target, stored);
   const start = performance.now();
   const recording = record(context, pod, state, asked);
   const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
@@ -105,22 +104,22 @@ export async function perform(
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
     const actions = actionsFor(context, pod, { call: () => call(onHigh), updates, until, onHigh });
-    return counted(context, recording, () =>
-      carryOut(steps, {
-        ...inTime(actions, pod, deadline),
-        done(record) {
+    return countRollback(context, recording, () =>
+      runTransaction(steps, {
+        ...withinDeadline(actions, pod, deadline),
+        applied(record) {
           context.counters.step(record.step.kind, record.ms);
           recording?.step(record);
           onStep?.(record);
         },
-        undoing: () => noted(context, pod, open?.undoing()),
+        rollingBack: () => tolerateJournalFailure(context, pod, open?.undoing()),
       }),
     );
   };
   const values = valuesOf(target, container);
   context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
   const records = await context.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(context, pod, toJournal(steps, asked), sizes, run),
+    journalled(context, pod, stepsToJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnOfExcess(context, pod, state, target);
@@ -131,7 +130,7 @@ export async function perform(
 }
 
 /** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
-function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
+function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
   const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
   // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
@@ -164,29 +163,29 @@ async function journalled(
     if (earlier === undefined) await keepVolumes(context, pod);
     else {
       remountsEnded(context, pod, earlier.steps);
-      await noted(context, pod, journal.reopen(pod).end('undone', known()));
+      await tolerateJournalFailure(context, pod, journal.reopen(pod).end('undone', known()));
     }
     return records;
   }
-  const highs = await highsBefore(context, pod, steps);
+  const highs = await previousHighs(context, pod, steps);
   const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
   const all = [...(earlier?.steps ?? []), ...steps];
   try {
     const records = await run(open);
     policies.adopt(pod.sandboxId, sizes);
     remountsEnded(context, pod, all);
-    await noted(context, pod, open.end('done', known()));
+    await tolerateJournalFailure(context, pod, open.end('done', known()));
     return records;
   } catch (error) {
-    const isMarked = isUndoFailed(error);
+    const isMarked = isRollbackFailure(error);
     if (!isMarked) remountsEnded(context, pod, all);
-    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
+    await tolerateJournalFailure(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }
 }
 
 /** A transaction that fails has been taken back, or that has failed too. */
-async function counted<Result>(
+async function countRollback<Result>(
   { counters }: { readonly counters: Counters },
   recording: Recording | undefined,
   transaction: () => Promise<Result>,
@@ -196,8 +195,8 @@ async function counted<Result>(
     recording?.end('done');
     return result;
   } catch (error) {
-    counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
-    recording?.end(isUndoFailed(error) ? 'undo failed' : 'undone', error);
+    counters.undo(isRollbackFailure(error) ? 'failed' : 'undone');
+    recording?.end(isRollbackFailure(error) ? 'undo failed' : 'undone', error);
     throw error;
   }
 }
@@ -214,36 +213,37 @@ function record(
   asked: ContainerStep | undefined,
 ): Recording | undefined {
   const names = new Map(registry.containersOf(pod.sandboxId).map(({ containerId, name }) => [containerId, name]));
-  return recent?.begin({ pod, before, asked, names, used: () => usedOr(tree, pod) });
+  return recent?.begin({ pod, before, asked, names, used: () => usageOrUndefined(tree, pod) });
 }
 
 /** What is only looked at must not fail a resize. */
-function usedOr(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
+function usageOrUndefined(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
   try {
-    return tree.usedNow(podCgroup(pod));
+    return tree.readMemoryCurrent(podCgroup(pod));
   } catch (error) {
     if (error instanceof ShimError) return undefined;
     throw error;
   }
 }
 
-const isUndoFailed = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+const isRollbackFailure = (error: unknown): boolean =>
+  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
 /** The values that a transaction leads to. */
 function valuesOf(
   { memory, cpu, weight, containers = [], volumes }: PodTarget,
-  container: ContainerWish | undefined,
+  container: ContainerLimits | undefined,
 ): KnownValues<Bytes> {
-  const wishes = container === undefined ? containers : [...containers, container];
+  const all = container === undefined ? containers : [...containers, container];
   return {
     pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
-    containers: new Map(wishes.map(({ id, ...limits }) => [id, limits])),
+    containers: new Map(all.map(({ id, ...limits }) => [id, limits])),
     volumes,
   };
 }
 
 /** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
-async function noted(
+async function tolerateJournalFailure(
   context: { readonly log: Log },
   pod: PodDescription,
   written: Promise<void> | undefined,
@@ -256,13 +256,17 @@ async function noted(
 }
 
 /** No step begins after the deadline. What is undone then takes the time that it takes. */
-function inTime(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
+function withinDeadline(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
   const run = (step: Step): Promise<void> => {
-    if (Date.now() < deadline) return actions.run(step);
+    if (Date.now() < deadline) return actions.apply(step);
     const message = `pod ${pod.metadata.namespace}/${pod.metadata.name}: the time was over before: ${describeStep(step)}`;
     return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
   };
-  return { run, undo: (step) => actions.undo(step), skipped: (step, error) => actions.skipped(step, error) };
+  return {
+    apply: run,
+    rollBack: (step) => actions.rollBack(step),
+    skipped: (step, error) => actions.skipped(step, error),
+  };
 }
 
 function assertVolumesFit(

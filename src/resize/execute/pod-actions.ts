@@ -1,10 +1,10 @@
 import type { PodDescription } from '../../runtime/index.ts';
 import { stepActions } from './actions.ts';
-import { type ContainerStepParts, takeBackByRuntime, updateContainer } from './container-step.ts';
+import { type ContainerStepParts, applyContainerStep, rollBackContainerStep } from './container-step.ts';
 import { type OnHigh, lowerMemory, reclaimBy } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { podCgroup, podNamed } from '../../sandbox/index.ts';
+import { podCgroup, podSubject } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PodActionsParts extends ContainerStepParts {
@@ -36,11 +36,12 @@ export function actionsFor(
     pod,
     cgroup: podCgroup(pod),
     call,
-    updateContainer: (step, by) => updateContainer(context, pod, step, by, onHigh),
+    updateContainer: (step, by) => applyContainerStep(context, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
-      lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
+      lowerMemory(context, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
-    takeBack: (step, by) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step, by, onHigh)),
+    rollBackContainer: (step, by) =>
+      context.calls.run(step.id, () => rollBackContainerStep(context, pod, step, by, onHigh)),
     updates,
     log: context.log,
     counters: context.counters,

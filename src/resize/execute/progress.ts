@@ -1,7 +1,7 @@
 import { type CgroupTree, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import { ContainerPlaces, endsOf } from './container-values.ts';
+import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 
@@ -10,7 +10,7 @@ export interface Progress {
   /** What of the step is to be found; undefined: nothing. */
   readonly written: Step | undefined;
   /** Whether that is all of it. */
-  readonly isWhole: boolean;
+  readonly isComplete: boolean;
 }
 
 /**
@@ -24,11 +24,11 @@ export async function progressOf(
   step: Step,
 ): Promise<Progress> {
   if (step.kind === 'container') return containerProgress(context, pod, step);
-  const isDone = await isPodDone(context, pod, state, step);
-  return { written: isDone ? step : undefined, isWhole: isDone };
+  const isDone = await isApplied(context, pod, state, step);
+  return { written: isDone ? step : undefined, isComplete: isDone };
 }
 
-async function isPodDone(
+async function isApplied(
   context: { readonly tree: CgroupTree },
   pod: PodDescription,
   state: PodState,
@@ -55,6 +55,6 @@ async function containerProgress(
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<Progress> {
-  const places = await ContainerPlaces.of(context, pod, step.id);
-  return { written: places.written(step), isWhole: places.hasAll(endsOf(step).to) };
+  const values = await ContainerValues.of(context, pod, step.id);
+  return { written: values.written(step), isComplete: values.hasAll(beforeAndAfter(step).to) };
 }

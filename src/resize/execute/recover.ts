@@ -20,7 +20,7 @@ export interface RecoverParts extends PodActionsParts, KnownVolumesParts {}
  *
  * The pod's lock is held. Throws UNDO_FAILED when something could not be taken back: the pod stays marked.
  */
-export async function mend(
+export async function recoverPod(
   context: Pick<
     RecoverParts,
     | 'registry'
@@ -44,12 +44,12 @@ export async function mend(
   const open = context.journal.reopen(pod);
   try {
     const outcome = hasPodCgroup(pod)
-      ? await settle(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
+      ? await finishOrRollBack(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
       : 'gone';
     if (outcome === 'finished') context.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
     if (outcome !== 'gone') remountsEnded(context, pod, transaction.steps);
     await open.end(outcome === 'finished' ? 'done' : 'undone', context.policies.records(pod.sandboxId));
-    if (outcome !== 'gone') await meetAfter(context, pod);
+    if (outcome !== 'gone') await checkVolumesAgain(context, pod);
     context.counters.recovery(outcome);
     context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
   } catch (error) {
@@ -73,7 +73,7 @@ export async function mend(
 }
 
 /** Volumes that were not looked at as long as the transaction was unfinished. */
-async function meetAfter(
+async function checkVolumesAgain(
   context: Pick<RecoverParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
   pod: PodDescription,
 ): Promise<void> {
@@ -84,7 +84,7 @@ async function meetAfter(
 }
 
 /** The same before a request: it goes on with the pod as it is, where that could not be mended. */
-export async function mendFirst(
+export async function tryRecoverPod(
   context: Pick<
     RecoverParts,
     | 'registry'
@@ -104,7 +104,7 @@ export async function mendFirst(
   pod: PodDescription,
 ): Promise<void> {
   await context.journal.restored();
-  await mend(context, pod).catch(() => undefined);
+  await recoverPod(context, pod).catch(() => undefined);
 }
 
 /**
@@ -119,7 +119,7 @@ export async function recover(context: RecoverParts): Promise<boolean> {
     try {
       const pod = await context.registry.pod(sandboxId);
       if (pod === undefined) await context.journal.forget({ podUid, sandboxId });
-      else await context.lock.run(sandboxId, () => mend(context, pod));
+      else await context.lock.run(sandboxId, () => recoverPod(context, pod));
     } catch (error) {
       context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize left for later');
       done = false;
@@ -131,7 +131,7 @@ export async function recover(context: RecoverParts): Promise<boolean> {
   return done;
 }
 
-async function settle(
+async function finishOrRollBack(
   context: PodActionsParts,
   pod: PodDescription,
   { steps, highs, undoing, failed }: JournalledTransaction,
@@ -142,18 +142,19 @@ async function settle(
   const progress: Progress[] = [];
   for (const step of steps) progress.push(await progressOf(context, pod, state, step));
   // Once it was being undone its caller has had, or will have had, an error: it may not be done after all.
-  if (progress.every(({ isWhole }) => isWhole) && !undoing && failed === undefined) return 'finished';
+  if (progress.every(({ isComplete }) => isComplete) && !undoing && failed === undefined) return 'finished';
   const updates = steps.filter((step) => step.kind === 'container');
   const actions = actionsFor(context, pod, { updates, onHigh });
   const failures: string[] = [];
-  for (const { written } of progress.reverse()) if (written !== undefined) await takeBack(actions, written, failures);
+  for (const { written } of progress.reverse())
+    if (written !== undefined) await rollBackStep(actions, written, failures);
   if (failures.length > 0) throw new Error(failures.join('; '));
   return 'undone';
 }
 
-async function takeBack(actions: StepActions, step: Step, failures: string[]): Promise<void> {
+async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {
   try {
-    await actions.undo(step);
+    await actions.rollBack(step);
   } catch (error) {
     failures.push(`${describeStep(step)}: ${messageOf(error)}`);
   }

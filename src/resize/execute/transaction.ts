@@ -4,13 +4,13 @@ import { type Step, type StepRecord, describeStep } from '../model/index.ts';
 /** How the steps of a plan are carried out and taken back. */
 export interface StepActions {
   /** Carries a step out and checks that it holds. Rejects when it does not. */
-  run(step: Step): Promise<void>;
+  apply(step: Step): Promise<void>;
   /** Takes back a step that was carried out, or a part of it, as far as the pod's present state allows. */
-  undo(step: Step): Promise<void>;
+  rollBack(step: Step): Promise<void>;
   /** A step has been carried out. */
-  done?(record: StepRecord): void;
+  applied?(record: StepRecord): void;
   /** What was done is about to be taken back. */
-  undoing?(): Promise<void>;
+  rollingBack?(): Promise<void>;
   /** A step after the runtime's call failed: what the caller asked for is done, so the call does not fail for it. */
   skipped(step: Step, error: unknown): void;
 }
@@ -21,35 +21,35 @@ export interface StepActions {
  * steps after that call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
  * unlike a resize without such a call, which is done whole or not at all, what was asked for is done.
  */
-export async function carryOut(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
+export async function runTransaction(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
   const start = performance.now();
   const records: StepRecord[] = [];
   for (const step of steps) {
     const at = performance.now() - start;
     try {
-      await actions.run(step);
+      await actions.apply(step);
     } catch (error) {
-      if (records.some((done) => done.step.kind === 'runtime')) {
+      if (records.some((applied) => applied.step.kind === 'runtime')) {
         actions.skipped(step, error);
         continue;
       }
-      await actions.undoing?.();
+      await actions.rollingBack?.();
       // The failing step itself too: it may have done a part.
-      await undoAll([...records.map((done) => done.step), step], actions, error);
+      await rollBackAll([...records.map((applied) => applied.step), step], actions, error);
       throw error;
     }
     const record = { step, at, ms: performance.now() - start - at };
     records.push(record);
-    actions.done?.(record);
+    actions.applied?.(record);
   }
   return records;
 }
 
-async function undoAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
+async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
   const failures: string[] = [];
   for (const step of [...steps].reverse()) {
     try {
-      await actions.undo(step);
+      await actions.rollBack(step);
     } catch (error) {
       // The rest is still undone: each step taken back brings the pod nearer to where it was.
       failures.push(`${describeStep(step)}: ${messageOf(error)}`);

@@ -3,7 +3,6 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import {
   type Foreseen,
-  type ForeseenLimits,
   type PodForeseen,
   agrees,
   agreesWithPod,
@@ -12,8 +11,8 @@ import {
   isMemoryDone,
   noLowerThan,
 } from './target.ts';
-import { type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
-import { type ContainerWish, onlyShrinking } from '../model/index.ts';
+import { type ContainerLimits, type Limits, type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
+import { onlyShrinking } from '../model/index.ts';
 import type { VolumePolicies } from '../volumes/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import { isMemoryTight } from '../plan/index.ts';
@@ -48,7 +47,7 @@ export function foreseenWith(
   context: { readonly registry: Registry; readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
   pod: PodDescription,
   state: PodState,
-  wish: ContainerWish,
+  wish: ContainerLimits,
 ): Foreseen | undefined {
   const foreseen = foreseenOf(context, pod, state);
   const now = state.containers.find(({ id }) => id === wish.id)?.memory;
@@ -67,7 +66,7 @@ export function foreseenWithPod(
 }
 
 /** Limits of the pod that go with its containers': never lowered further than where kubelet is about to set them. */
-export const boundedBy = (foreseen: Foreseen | undefined, state: PodState, limits: ForeseenLimits): ForeseenLimits =>
+export const boundedBy = (foreseen: Foreseen | undefined, state: PodState, limits: Limits): Limits =>
   foreseen === undefined ? limits : noLowerThan(limits, state, foreseen);
 
 /** What becomes of a pod's volumes with one call. */

@@ -1,20 +1,14 @@
 import { MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
 import type { EntryLimits, PodEntry } from '../../kubelet/index.ts';
-import type { ContainerState, PodState } from '../../sandbox/index.ts';
+import type { Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
-
-/** Limits that kubelet is about to set; absent: it leaves them, or nobody can tell. */
-export interface ForeseenLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-}
 
 /** Where a resize of kubelet's leads. */
 export interface Foreseen {
-  readonly pod: ForeseenLimits;
+  readonly pod: Limits;
   /** By container id, of those that run: only what kubelet has admitted and not carried out. */
-  readonly containers: ReadonlyMap<string, ForeseenLimits>;
+  readonly containers: ReadonlyMap<string, Limits>;
 }
 
 /** What is known of one pod. */
@@ -30,7 +24,7 @@ export interface Known {
 /** The pod's own limits, and what they were made of. */
 export interface PodForeseen {
   readonly allocated: PodEntry;
-  readonly limits: ForeseenLimits;
+  readonly limits: Limits;
 }
 
 /**
@@ -44,7 +38,7 @@ export interface PodForeseen {
  */
 export function foresee(state: PodState, { allocated, actuated, names, before }: Known): Foreseen | undefined {
   if (allocated === undefined) return undefined;
-  const containers = new Map<string, ForeseenLimits>();
+  const containers = new Map<string, Limits>();
   for (const container of state.containers) {
     const name = names.get(container.id) ?? '';
     const wanted = pending(allocated.containers.get(name), actuated?.containers.get(name), state.cpu.period);
@@ -59,11 +53,7 @@ export function foresee(state: PodState, { allocated, actuated, names, before }:
 }
 
 /** A limit that is gone from the record stays in force: kubelet takes none away. */
-function pending(
-  wanted: EntryLimits | undefined,
-  done: EntryLimits | undefined,
-  period: CpuMax['period'],
-): ForeseenLimits {
+function pending(wanted: EntryLimits | undefined, done: EntryLimits | undefined, period: CpuMax['period']): Limits {
   const { memory, milliCpu } = wanted ?? {};
   return {
     ...(memory !== undefined && memory !== done?.memory && { memory }),
@@ -78,7 +68,7 @@ interface Records {
   readonly goesWithThem: boolean;
 }
 
-function podLimits(state: PodState, records: Records): ForeseenLimits {
+function podLimits(state: PodState, records: Records): Limits {
   const memory = podMemory(state, records);
   const cpu = podCpu(state, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
@@ -133,7 +123,7 @@ function plusOverhead(cpu: CpuMax, { overhead }: PodState): CpuMax {
   return { ...cpu, quota: microseconds(cpu.quota + extra) };
 }
 
-const changes = ({ memory, cpu }: PodState, wanted: ForeseenLimits): boolean =>
+const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>
   (wanted.memory !== undefined && !sameMemory(memory, wanted.memory)) ||
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
@@ -154,7 +144,7 @@ export function foreseenState(state: PodState, { pod, containers }: Foreseen): P
   return {
     ...state,
     ...pod,
-    containers: state.containers.map((entry): ContainerState => ({ ...entry, ...containers.get(entry.id) })),
+    containers: state.containers.map((entry): LiveContainer => ({ ...entry, ...containers.get(entry.id) })),
   };
 }
 
@@ -189,8 +179,8 @@ export function isMemoryDone(after: PodState, foreseen: Foreseen): boolean | und
 }
 
 /** A lowering of the pod's limits that goes with its containers, no further than where they are led to. */
-export function noLowerThan(limits: ForeseenLimits, { memory, cpu }: PodState, { pod }: Foreseen): ForeseenLimits {
-  const bounded: { -readonly [Key in keyof ForeseenLimits]: ForeseenLimits[Key] } = { ...limits };
+export function noLowerThan(limits: Limits, { memory, cpu }: PodState, { pod }: Foreseen): Limits {
+  const bounded: { -readonly [Key in keyof Limits]: Limits[Key] } = { ...limits };
   if (limits.memory !== undefined && pod.memory !== undefined && compareLimits(limits.memory, memory) < 0) {
     bounded.memory = compareLimits(limits.memory, pod.memory) < 0 ? pod.memory : limits.memory;
     if (compareLimits(bounded.memory, memory) >= 0) delete bounded.memory;

@@ -1,7 +1,7 @@
 import type { ResizeDirection } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import type { KnownLimits, KnownValues } from './known-values.ts';
+import type { KnownValues, PodLimits } from './known-values.ts';
 import { compareCpu, compareLimits, sameCpu } from './compare.ts';
 import type { PodState } from '../../sandbox/index.ts';
 
@@ -21,7 +21,7 @@ export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): R
   return up ? 'up' : down ? 'down' : 'same';
 }
 
-function limitChanges(to: KnownLimits = {}, from: KnownLimits = {}): number[] {
+function limitChanges(to: PodLimits = {}, from: PodLimits = {}): number[] {
   return [
     ...(to.memory === undefined || from.memory === undefined ? [] : [compareLimits(to.memory, from.memory)]),
     ...(to.cpu === undefined || from.cpu === undefined

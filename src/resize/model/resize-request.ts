@@ -1,14 +1,14 @@
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import type { Bytes, CpuMax, CpuShares, Limit } from '../../core/quantities/index.ts';
+import type { Bytes } from '../../core/quantities/index.ts';
 import type { StepRecord } from './step.ts';
-import type { PodState } from '../../sandbox/index.ts';
+import type { Limits, PodState } from '../../sandbox/index.ts';
 
 /** A whole pod's resize, as an agent asks for it. What is absent stays as it is. */
 export interface DesiredPod {
   /** The pod's own limits; without them they follow the containers' (docs/resize.md). */
-  readonly pod: DesiredLimits;
+  readonly pod: Limits;
   /** By the container's name in the pod. */
-  readonly containers: ReadonlyMap<string, DesiredLimits>;
+  readonly containers: ReadonlyMap<string, Limits>;
   /** By the volume's name in the pod. */
   readonly volumes: ReadonlyMap<string, VolumePolicy>;
   /** Those that it names: no limit may be below. */
@@ -20,13 +20,6 @@ export interface MemoryRequests {
   readonly pod?: Bytes;
   /** By the container's name. */
   readonly containers: Readonly<Record<string, Bytes>>;
-}
-
-/** Limits, and the one request that the kernel knows: CPU shares. */
-export interface DesiredLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-  readonly shares?: CpuShares;
 }
 
 export interface ResizeOptions {

@@ -3,7 +3,7 @@ import type { PodDescription } from '../../runtime/index.ts';
 import { type PodForeseen, foreseenOf, volumeChanges } from '../foresight/index.ts';
 import { hasPodCgroup, limitsByName, readPod, readVolumes } from '../../sandbox/index.ts';
 import { keepVolumes, meetVolumes } from '../volumes/index.ts';
-import { type PerformParts, type RecoverParts, mendFirst, perform } from '../execute/index.ts';
+import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
 export interface GrowVolumesLaterParts extends RecoverParts, PerformParts {
@@ -16,20 +16,20 @@ export interface GrowVolumesLaterParts extends RecoverParts, PerformParts {
 }
 
 /** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
-export const SETTLE_MS = 2000;
+export const GROW_DELAY_MS = 2000;
 
 /**
- * Lets a pod's volumes grow once no update has come for {@link SETTLE_MS}. Called at each update: one after which more are to
+ * Lets a pod's volumes grow once no update has come for {@link GROW_DELAY_MS}. Called at each update: one after which more are to
  * come begins the time anew, one that has settled the volumes' sizes ends it.
  */
-export function settleVolumes(context: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
+export function scheduleVolumeGrowth(context: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
   clearTimeout(context.settling.get(pod.sandboxId));
   context.settling.delete(pod.sandboxId);
   if (isSettled) return;
   const timer = setTimeout(() => {
     context.settling.delete(pod.sandboxId);
     void applyVolumeSizes(context, pod);
-  }, SETTLE_MS);
+  }, GROW_DELAY_MS);
   timer.unref();
   context.settling.set(pod.sandboxId, timer);
 }
@@ -76,17 +76,17 @@ function resizeVolumes(
   pod: PodDescription,
 ): Promise<void> {
   return context.lock.run(pod.sandboxId, async () => {
-    await mendFirst(context, pod);
+    await tryRecoverPod(context, pod);
     const { policies } = context;
     const volumes = readVolumes(context.volumes, pod);
     const state = await readPod(context.tree, pod, volumes);
     meetVolumes(context, pod, volumes, state.memory);
-    const foreseen = foreseenOf(context, pod, state);
+    const pending = foreseenOf(context, pod, state);
     // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
     const sizes =
-      foreseen === undefined
+      pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
-        : volumeChanges(context, pod, { state, after: state, foreseen }).volumes;
+        : volumeChanges(context, pod, { state, after: state, foreseen: pending }).volumes;
     // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
     if (sizes.size === 0) return void keepVolumes(context, pod);
     await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));

@@ -1,7 +1,7 @@
-export { raisePodForRestart } from './admit-restart.ts';
-export type { AdmitRestartParts } from './admit-restart.ts';
+export { raisePodForRestart } from './raise-pod-limit.ts';
+export type { AdmitRestartParts } from './raise-pod-limit.ts';
 export { applyVolumeSizes } from './grow-volumes-later.ts';
-export { forgetRecord, meetPod, restoreVolumes } from './pod-lifecycle.ts';
+export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';
 export { resizePod } from './resize-pod.ts';
 export { updateContainer } from './update-container.ts';
 export type { UpdateContainerParts } from './update-container.ts';

@@ -1,13 +1,8 @@
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { type ContainerStepParts, type OnHigh, UNDO_MS, bringBack } from '../execute/index.ts';
-import {
-  type ContainerState as ContainerLimits,
-  type FailOpen,
-  containerCgroup,
-  readContainer,
-} from '../../sandbox/index.ts';
+import { type ContainerStepParts, type OnHigh, ROLLBACK_MS, restoreLimits } from '../execute/index.ts';
+import { type FailOpen, type LiveContainer, containerCgroup, readContainer } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
@@ -15,14 +10,12 @@ export interface PassThroughUpdateParts extends ContainerStepParts {
   readonly failOpen: FailOpen;
 }
 
-export type { ContainerLimits };
-
 /**
  * An update that sets no limit (the CPU manager's cpusets) passes without waiting for a resize of its pod, but not in the
  * middle of an update of the same container. The runtime sends all that it has stored with it, and what it has stored may be
  * older than what the kernel has: then the kernel's values are put back (kubernetes 138732).
  */
-export async function passBeside(
+export async function passThroughUpdate(
   context: PassThroughUpdateParts,
   container: ContainerDescription,
   pod: PodDescription,
@@ -32,7 +25,7 @@ export async function passBeside(
   return context.calls.run(container.containerId, async () => {
     const before = await limitsNow(context, container, pod);
     const response = await forward();
-    if (before !== undefined) await putBack(context, pod, before, 'an update of other values carried old limits');
+    if (before !== undefined) await restoreAndLog(context, pod, before, 'an update of other values carried old limits');
     return response;
   });
 }
@@ -41,16 +34,16 @@ export async function passBeside(
  * Gives a container the limits back that it had, where it has others. Never rejects: the caller has an answer of its own, and
  * what could not be put back is seen at the next request. The container's `calls` is held.
  */
-export async function putBack(
+export async function restoreAndLog(
   context: Pick<PassThroughUpdateParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
   pod: PodDescription,
-  before: ContainerLimits,
+  before: LiveContainer,
   why: string,
   onHigh?: OnHigh,
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await bringBack(context, pod, before, Date.now() + UNDO_MS, onHigh);
+    const changed = await restoreLimits(context, pod, before, Date.now() + ROLLBACK_MS, onHigh);
     if (changed !== undefined)
       context.log.warn(
         { pod: pod.sandboxId, container: id, found: foundForLog(changed) },
@@ -66,7 +59,7 @@ async function limitsNow(
   context: { readonly tree: CgroupTree; readonly procRoot?: string; readonly failOpen: FailOpen },
   container: ContainerDescription,
   pod: PodDescription,
-): Promise<ContainerLimits | undefined> {
+): Promise<LiveContainer | undefined> {
   try {
     const cgroup = await containerCgroup(container, pod, context.procRoot);
     return cgroup === undefined ? undefined : await readContainer(context.tree, cgroup, container.containerId);

@@ -37,7 +37,7 @@ export function restoreVolumes(
 }
 
 /** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
-export function forgetRecord(context: DeletedPodsParts, pod: PodDescription): void {
+export function forgetPodRecord(context: DeletedPodsParts, pod: PodDescription): void {
   const { journal, volumes, log } = context;
   const forget = async (): Promise<void> => {
     if (volumes.ofPod(pod.metadata.uid).length === 0) await journal.forget(pod);
@@ -59,7 +59,7 @@ export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 }
 
 /** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
-export function meetPod(
+export function learnPodVolumes(
   context: Pick<PodLifecycleParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
   pod: PodDescription,
 ): void {

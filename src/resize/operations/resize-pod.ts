@@ -2,15 +2,13 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
 import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
-import { followingLimits } from './derived-pod-limits.ts';
+import { derivedPodLimits } from './derived-pod-limits.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
-import { tellRuntime } from './tell-runtime.ts';
+import { notifyRuntime } from './notify-runtime.ts';
 import type { Log } from '../../observe/index.ts';
-import { assertNodeHas, assertNotUnderUse, assertRequestsFit } from '../admission/index.ts';
+import { assertNodeHas, assertReclaimable, assertRequestsFit } from '../admission/index.ts';
 import {
   type ContainerStep,
-  type ContainerWish,
-  type DesiredLimits,
   type DesiredPod,
   type KnownValues,
   type PodTarget,
@@ -23,13 +21,15 @@ import {
   sameCpu,
 } from '../model/index.ts';
 import {
+  type ContainerLimits,
+  type Limits,
   NO_CPU_LIMIT,
   type PodState,
   type Registry,
   containerCgroup,
-  containerNamed,
-  hasDoneItsInit,
+  containerSubject,
   hasPodCgroup,
+  isCompletedInitContainer,
   limitsByName,
   podCgroup,
   podWeight,
@@ -37,7 +37,7 @@ import {
   readVolumes,
   storedLimits,
 } from '../../sandbox/index.ts';
-import { type PerformParts, type RecoverParts, mend, perform, prepareSteps } from '../execute/index.ts';
+import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
 
 export interface ResizePodParts extends RecoverParts, PerformParts {}
@@ -52,17 +52,17 @@ export async function resizePod(
   const pod = await findPod(context, sandboxId);
   const resize = async (): Promise<ResizeOutcome> => {
     await context.journal.restored();
-    await mend(context, pod);
+    await recoverPod(context, pod);
     const prepared = await prepare(context, pod, desired, options);
     const { state, target, stored } = prepared;
     if (options.dryRun) {
-      const steps = prepareSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+      const steps = planSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
       return { steps, before: state, after: predicted(state, target) };
     }
     const { deadline, onStep } = options;
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
     const steps = await perform(context, pod, state, target, { stored, deadline, onStep, sizes });
-    await settled(context, pod, prepared);
+    await publishLimits(context, pod, prepared);
     return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
   };
   const { outcomes } = context;
@@ -108,13 +108,13 @@ async function prepare(
   if (!dryRun) context.outcomes.leads(pod.sandboxId, direction);
   meetVolumes(context, pod, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
-  const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
+  const { targets, stored } = containerTargets(pod, all, state, desired.containers);
   assertNodeHas(context, pod, desired);
-  for (const wish of wishes) await admit(context, pod, containers, state, wish);
-  const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
+  for (const target of targets) await assertContainerFits(context, pod, containers, state, target);
+  const shares = desired.pod.shares ?? derivedPodShares(pod, state, targets);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
-  const limits = { ...(await podLimits(context, pod, state, wishes, desired.pod)), ...(weight && { weight }) };
-  const after = predicted(state, { ...limits, containers: wishes, call: 'none', volumes: new Map() });
+  const limits = { ...(await podLimits(context, pod, state, targets, desired.pod)), ...(weight && { weight }) };
+  const after = predicted(state, { ...limits, containers: targets, call: 'none', volumes: new Map() });
   assertRequestsFit(desired, after, containers);
   const sizes = policies.targets(
     pod.sandboxId,
@@ -123,7 +123,7 @@ async function prepare(
     limitsByName(context, pod, after),
     desired.volumes,
   );
-  return { state, target: { ...limits, containers: wishes, call: 'none', volumes: sizes }, stored, shares };
+  return { state, target: { ...limits, containers: targets, call: 'none', volumes: sizes }, stored, shares };
 }
 
 async function describeContainers(
@@ -163,7 +163,7 @@ function desiredValues(
   { pod, containers, volumes }: DesiredPod,
   described: ReadonlyMap<string, ContainerDescription>,
 ): KnownValues<VolumePolicy> {
-  const byId = [...containers].flatMap(([name, limits]): [string, DesiredLimits][] => {
+  const byId = [...containers].flatMap(([name, limits]): [string, Limits][] => {
     const id = described.get(name)?.containerId;
     return id === undefined ? [] : [[id, limits]];
   });
@@ -199,13 +199,13 @@ async function readAfter(
 }
 
 /** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER, INIT_CONTAINER_ENDED. */
-function wishesOf(
+function containerTargets(
   pod: PodDescription,
   all: readonly ContainerDescription[],
   state: PodState,
   desired: DesiredPod['containers'],
-): { wishes: ContainerWish[]; stored: ContainerStep[] } {
-  const wishes: ContainerWish[] = [];
+): { targets: ContainerLimits[]; stored: ContainerStep[] } {
+  const targets: ContainerLimits[] = [];
   const stored: ContainerStep[] = [];
   const containers = byName(all);
   for (const [name, limits] of desired) {
@@ -216,20 +216,20 @@ function wishesOf(
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }
     const id = container.containerId;
-    if (hasDoneItsInit(container, all)) throw initEnded(pod, name);
-    if (state.containers.some((running) => running.id === id)) wishes.push({ id, ...limits });
+    if (isCompletedInitContainer(container, all)) throw completedInitContainer(pod, name);
+    if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
     else stored.push(...storedStep(container, limits));
   }
-  return { wishes, stored };
+  return { targets, stored };
 }
 
-function initEnded(pod: PodDescription, container: string): ShimError {
+function completedInitContainer(pod: PodDescription, container: string): ShimError {
   const message = `container ${container} of pod ${nameOf(pod)} is an init container that has run to its end`;
   const where = { pod: pod.metadata.uid, container };
   return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
 }
 
-function storedStep(container: ContainerDescription, { memory, cpu, shares }: DesiredLimits): ContainerStep[] {
+function storedStep(container: ContainerDescription, { memory, cpu, shares }: Limits): ContainerStep[] {
   const now = storedLimits(container.resources);
   if (now === undefined) return [];
   const nowShares = cpuShares(Number(container.resources?.cpu_shares ?? 0n));
@@ -244,12 +244,12 @@ function storedStep(container: ContainerDescription, { memory, cpu, shares }: De
 }
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */
-async function admit(
+async function assertContainerFits(
   context: { readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
-  { id, memory }: ContainerWish,
+  { id, memory }: ContainerLimits,
 ): Promise<void> {
   const now = state.containers.find((container) => container.id === id);
   const container = [...containers.values()].find(({ containerId }) => containerId === id);
@@ -257,8 +257,8 @@ async function admit(
   if (compareLimits(memory, now.memory) >= 0) return;
   const cgroup = await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) return;
-  const { text, ids } = containerNamed(container, pod);
-  await assertNotUnderUse(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
+  const { text, ids } = containerSubject(container, pod);
+  await assertReclaimable(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
 }
 
 /**
@@ -269,8 +269,8 @@ async function podLimits(
   context: { readonly tree: CgroupTree; readonly log: Log },
   pod: PodDescription,
   state: PodState,
-  wishes: readonly ContainerWish[],
-  asked: DesiredLimits,
+  targets: readonly ContainerLimits[],
+  asked: Limits,
 ): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
   const { memory, cpu } = asked;
   // What is asked for follows nothing.
@@ -279,31 +279,31 @@ async function podLimits(
     ...(memory !== undefined && { memory: 'max' }),
     ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
   };
-  const following = await followingLimits(context, pod, free, wishes);
+  const derived = await derivedPodLimits(context, pod, free, targets);
   if (memory !== undefined) {
     const whose = { text: `pod ${nameOf(pod)}`, pod: nameOf(pod) };
-    await assertNotUnderUse(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+    await assertReclaimable(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
   }
-  return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
+  return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
 /**
  * A pod's shares are its containers' together, where kubelet has made it: then they stay so. Not those of a BestEffort pod: kubelet
  * leaves it the least, whatever its containers come to request (ResourceConfigForPod), since its class never changes.
  */
-function followingShares(
+function derivedPodShares(
   pod: PodDescription,
   state: PodState,
-  wishes: readonly ContainerWish[],
+  targets: readonly ContainerLimits[],
 ): CpuShares | undefined {
   if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
-  if (wishes.every(({ shares }) => shares === undefined)) return undefined;
+  if (targets.every(({ shares }) => shares === undefined)) return undefined;
   const sum = (of: (container: PodState['containers'][number]) => number): number =>
     state.containers.reduce((total, container) => total + of(container), 0);
   const now = sum(({ shares }) => shares ?? 0);
   // kubelet adds milliCPU before it makes shares of them, and so rounds once.
   if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
-  const then = sum(({ id, shares }) => wishes.find((wish) => wish.id === id)?.shares ?? shares ?? 0);
+  const then = sum(({ id, shares }) => targets.find((target) => target.id === id)?.shares ?? shares ?? 0);
   return then === now ? undefined : cpuShares(then);
 }
 
@@ -315,15 +315,15 @@ function predicted(state: PodState, { memory, cpu, weight, containers = [], volu
     ...(cpu !== undefined && { cpu }),
     ...(weight !== undefined && { weight }),
     containers: state.containers.map((container) => {
-      const wish = containers.find(({ id }) => id === container.id);
-      return wish === undefined ? container : { ...container, ...wish };
+      const target = containers.find(({ id }) => id === container.id);
+      return target === undefined ? container : { ...container, ...target };
     }),
     volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
   };
 }
 
 /** Everything is done: what others go by is told. */
-async function settled(
+async function publishLimits(
   context: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
   { target, shares }: Prepared,
@@ -331,7 +331,7 @@ async function settled(
   if (shares !== undefined) context.registry.learnPod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
-    await tellRuntime(context, pod, { memory, cpu, shares });
+    await notifyRuntime(context, pod, { memory, cpu, shares });
 }
 
 const nameOf = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;

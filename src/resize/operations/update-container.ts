@@ -7,37 +7,38 @@ import {
 } from '../../runtime/index.ts';
 import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
-import { followingLimits } from './derived-pod-limits.ts';
-import { type GrowVolumesLaterParts, settleVolumes } from './grow-volumes-later.ts';
+import { derivedPodLimits } from './derived-pod-limits.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
-import { type ContainerLimits, passBeside, putBack } from './pass-through-update.ts';
-import { type AdmitRestartParts, raisePodFor } from './admit-restart.ts';
+import { passThroughUpdate, restoreAndLog } from './pass-through-update.ts';
+import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
 import {
-  type WantedLimits,
   assertId,
-  assertMeaning,
-  assertNotUnderUse,
+  assertReclaimable,
   fieldsSet,
   invalid,
-  saying,
+  parseLimits,
   touchesLimits,
-  wantedLimits,
+  validateResources,
+  withSubject,
 } from '../admission/index.ts';
 import { type PodTarget, directionOf } from '../model/index.ts';
 import { boundedBy, foreseenWith, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
+  type Limits,
+  type LiveContainer,
   type PodState,
   type Registry,
   containerCgroup,
-  containerNamed,
+  containerSubject,
   hasPodCgroup,
-  podNamed,
+  podSubject,
   readPod,
   readVolumes,
   storedLimits,
 } from '../../sandbox/index.ts';
-import { type OnHigh, lowerMemory, mendFirst, perform, reclaimBy } from '../execute/index.ts';
+import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { meetVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 
@@ -66,14 +67,14 @@ export async function updateContainer(
   const found = await findContainer(context, request.container_id);
   if (found === undefined) return forward();
   const { container, pod } = found;
-  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(found, request));
+  context.outcomes.screen(pod.sandboxId, () => validateRequest(found, request));
   // Without a field of its own the runtime sets anew what it has stored.
-  if (resources === null || !touchesLimits(resources)) return passBeside(context, container, pod, forward);
+  if (resources === null || !touchesLimits(resources)) return passThroughUpdate(context, container, pod, forward);
   const slot = { name: container.containerId, sets: fieldsSet(request) };
   const update = async (): Promise<Buffer> => {
-    await mendFirst(context, pod);
+    await tryRecoverPod(context, pod);
     // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
-    if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
+    if (container.state !== ContainerState.RUNNING) return forwardToStopped(context, container, pod, forward);
     const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
     const prepared = await failOpen(context, container.containerId, read);
     return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
@@ -82,17 +83,17 @@ export async function updateContainer(
 }
 
 /** Throws INVALID_VALUE. Of a container that the runtime does not know the runtime says so itself. */
-function assertRequestMeaning({ container, pod }: Found, { linux, windows }: Request): void {
+function validateRequest({ container, pod }: Found, { linux, windows }: Request): void {
   if (linux === null) return;
-  const { text, ids } = containerNamed(container, pod);
-  saying(`${text} of ${podNamed(pod).text}`, ids, () => {
+  const { text, ids } = containerSubject(container, pod);
+  withSubject(`${text} of ${podSubject(pod).text}`, ids, () => {
     if (windows !== null) throw invalid('windows', 'set', 'beside linux: a container is the one or the other');
-    assertMeaning(linux);
+    validateResources(linux);
   });
 }
 
 /** A container that is made and not started starts with what is stored now: the pod's limit has to have room for that. */
-async function storeFor(
+async function forwardToStopped(
   context: Pick<
     UpdateContainerParts,
     | 'registry'
@@ -118,7 +119,7 @@ async function storeFor(
   const response = await forward();
   if (container.state === ContainerState.CREATED) {
     const stored = (await context.registry.describeContainer(container.containerId))?.resources;
-    await raisePodFor(context, pod, container.containerId, before, storedLimits(stored));
+    await raisePodLimit(context, pod, container.containerId, before, storedLimits(stored));
   }
   return response;
 }
@@ -146,7 +147,7 @@ async function findContainer(
 
 /** What is read before a plan is made, under the pod's lock. */
 interface Prepared extends Found {
-  readonly wanted: WantedLimits;
+  readonly wanted: Limits;
   /** No rule goes by them; but what is taken back is taken back whole. */
   readonly shares: { readonly shares?: CpuShares };
   /** Where its cgroup lies, and its memory limit now. */
@@ -167,15 +168,15 @@ async function prepare(
   if (cgroup === undefined) return undefined;
   const limits = await tree.readLimits(cgroup);
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
-  const wanted = wantedLimits(resources, current);
+  const wanted = parseLimits(resources, current);
   const desired = { containers: new Map([[container.containerId, wanted]]) };
   context.outcomes.desire(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
   context.outcomes.leads(pod.sandboxId, directionOf(desired, now));
   if (wanted.memory !== undefined) {
-    const { text, ids } = containerNamed(container, pod);
+    const { text, ids } = containerSubject(container, pod);
     const whose = { text, ...ids };
-    await assertNotUnderUse(tree, whose, { cgroup, now: limits.memoryMax, wanted: wanted.memory });
+    await assertReclaimable(tree, whose, { cgroup, now: limits.memoryMax, wanted: wanted.memory });
   }
   const memory = limits.memoryMax;
   // As they were given: the runtime stores them so, and brings them within their bounds only for the kernel.
@@ -201,29 +202,29 @@ async function resize(
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
       response = await context.calls.run(container.containerId, () =>
-        wholeOrNot(context, pod, before, forward, onHigh),
+        forwardOrRestore(context, pod, before, forward, onHigh),
       );
     };
-    return lowerMemory(context, { ...containerNamed(container, pod), cgroup, memory }, until, update, onHigh);
+    return lowerMemory(context, { ...containerSubject(container, pod), cgroup, memory }, until, update, onHigh);
   };
-  const wish = { id: container.containerId, ...wanted };
+  const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {
-    await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
+    await context.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
     return response;
   }
-  const foreseen = foreseenWith(context, pod, state, wish);
-  const limits = boundedBy(foreseen, state, await followingLimits(context, pod, state, [wish]));
+  const foreseen = foreseenWith(context, pod, state, limitsById);
+  const limits = boundedBy(foreseen, state, await derivedPodLimits(context, pod, state, [limitsById]));
   const after = stateAfter(state, container.containerId, wanted, limits);
   const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
-  await perform(context, pod, state, target, { asked, container: wish, call, until });
-  settleVolumes(context, pod, isSettled);
+  await perform(context, pod, state, target, { asked, container: limitsById, call, until });
+  scheduleVolumeGrowth(context, pod, isSettled);
   return response;
 }
 
 /** The container as it is, with the runtime's shares of it if those are asked for too. */
-function withShares(state: PodState | undefined, { container, shares }: Prepared): ContainerLimits | undefined {
+function withShares(state: PodState | undefined, { container, shares }: Prepared): LiveContainer | undefined {
   const now = state?.containers.find(({ id }) => id === container.containerId);
   const stored = container.resources?.cpu_shares ?? 0n;
   if (now === undefined || shares.shares === undefined || stored <= 0n) return now;
@@ -231,17 +232,17 @@ function withShares(state: PodState | undefined, { container, shares }: Prepared
 }
 
 /** The runtime's call. When it fails half-way, what it has written is taken back. */
-async function wholeOrNot(
+async function forwardOrRestore(
   context: Pick<UpdateContainerParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
   pod: PodDescription,
-  before: ContainerLimits | undefined,
+  before: LiveContainer | undefined,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
-    if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way', onHigh);
+    if (before !== undefined) await restoreAndLog(context, pod, before, 'the runtime failed half-way', onHigh);
     throw error;
   }
 }
@@ -250,7 +251,7 @@ async function wholeOrNot(
 function stateAfter(
   state: PodState,
   containerId: string,
-  wanted: WantedLimits,
+  wanted: Limits,
   limits: { memory?: Limit<Bytes>; cpu?: CpuMax },
 ): PodState {
   const containers = state.containers.map((entry) => (entry.id === containerId ? { ...entry, ...wanted } : entry));

@@ -27,16 +27,16 @@ import {
   microseconds,
 } from '../../core/quantities/index.ts';
 import { failOpen } from './fail-open.ts';
-import { type GrowVolumesLaterParts, settleVolumes } from './grow-volumes-later.ts';
-import { withoutSharesAsRead } from './shares-as-read.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
+import { dropRepeatedShares } from './repeated-shares.ts';
 import {
   assertId,
-  assertMeaning,
-  assertNotUnderUse,
-  assertOverheadMeaning,
+  assertReclaimable,
   invalid,
-  saying,
-  wantedLimits,
+  parseLimits,
+  validateOverhead,
+  validateResources,
+  withSubject,
 } from '../admission/index.ts';
 import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
 import { foreseenWithPod, volumeChanges } from '../foresight/index.ts';
@@ -47,12 +47,12 @@ import {
   type VolumeState,
   hasPodCgroup,
   podCgroup,
-  podNamed,
+  podSubject,
   podWeight,
   readPod,
   readVolumes,
 } from '../../sandbox/index.ts';
-import { mendFirst, perform, reclaimBy } from '../execute/index.ts';
+import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, meetVolumes } from '../volumes/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts {
@@ -83,12 +83,12 @@ export async function updatePod(
 ): Promise<Buffer> {
   assertId('pod_sandbox_id', request.pod_sandbox_id);
   const found = await findPod(context, request.pod_sandbox_id);
-  if (found.kind === 'none') return refusedBy(forward, found.why);
+  if (found.kind === 'none') return forwardOrThrow(forward, found.why);
   const { pod } = found;
   if (!hasPodCgroup(pod)) return forward();
-  context.outcomes.screen(pod.sandboxId, () => assertRequestMeaning(pod, request));
+  context.outcomes.screen(pod.sandboxId, () => validateRequest(pod, request));
   const update = async (): Promise<Buffer> => {
-    await mendFirst(context, pod);
+    await tryRecoverPod(context, pod);
     const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
     return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
   };
@@ -115,7 +115,7 @@ async function findPod(
 }
 
 /** The runtime's own answer about a pod that was not found; why it was not found where it lacks the call. */
-async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
+async function forwardOrThrow(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
@@ -124,7 +124,7 @@ async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<
 }
 
 /** The runtime's answer, or the one that it would give if it had the call. */
-async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
+async function forwardOrAnswer(forward: () => Promise<Buffer>): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
@@ -133,10 +133,10 @@ async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
   }
 }
 
-function assertRequestMeaning(pod: PodDescription, { resources, overhead }: Request): void {
-  const { text, ids } = podNamed(pod);
-  if (resources !== null) saying(`${text}, resources`, ids, () => assertMeaning(resources));
-  if (overhead !== null) saying(`${text}, overhead`, ids, () => assertOverheadMeaning(overhead));
+function validateRequest(pod: PodDescription, { resources, overhead }: Request): void {
+  const { text, ids } = podSubject(pod);
+  if (resources !== null) withSubject(`${text}, resources`, ids, () => validateResources(resources));
+  if (overhead !== null) withSubject(`${text}, overhead`, ids, () => validateOverhead(overhead));
 }
 
 interface Prepared {
@@ -158,16 +158,16 @@ async function prepare(
   const cgroup = podCgroup(known);
   const volumes = readVolumes(context.volumes, known);
   const state = await readPod(tree, known, volumes);
-  const request = withoutSharesAsRead(asked, state.weight);
+  const request = dropRepeatedShares(asked, state.weight);
   meetVolumes(context, known, volumes, state.memory);
-  const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
+  const limits = withSubject(podSubject(known).text, podSubject(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
   context.outcomes.leads(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
   if (limits.memory !== undefined) {
     const name = `${known.metadata.namespace}/${known.metadata.name}`;
     const whose = { text: `pod ${name}`, pod: name };
-    await assertNotUnderUse(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
+    await assertReclaimable(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
   }
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
@@ -190,20 +190,20 @@ async function resize(
   let response: Buffer = Buffer.alloc(0);
   await perform(context, pod, state, target, {
     call: async () => {
-      response = await answered(forward);
+      response = await forwardOrAnswer(forward);
     },
     until,
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   context.registry.learnPod(pod);
-  settleVolumes(context, pod, isSettled);
+  scheduleVolumeGrowth(context, pod, isSettled);
   return response;
 }
 
 /** `resources` plus `overhead` for the pod's cgroup. What `resources` does not set stays, whatever the overhead. */
 function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
   if (resources === null) return {};
-  const { memory, cpu } = wantedLimits(resources, state.cpu);
+  const { memory, cpu } = parseLimits(resources, state.cpu);
   const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
   const shares = sharesOf(resources, overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
@@ -285,9 +285,9 @@ async function readSetting(
     return await context.tree.readFile(cgroup, key);
   } catch (error) {
     if (!isFileMissing(error)) throw error;
-    const { text, ids } = podNamed(pod);
+    const { text, ids } = podSubject(pod);
     const field = `unified[${JSON.stringify(key.slice(0, 80))}]`;
-    return saying(text, ids, () => {
+    return withSubject(text, ids, () => {
       throw invalid(field, asked, `there is no such file in ${cgroup}`);
     });
   }

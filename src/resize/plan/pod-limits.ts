@@ -1,17 +1,8 @@
 import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
-import {
-  type ContainerStep,
-  type ContainerWish,
-  PAGE,
-  type Step,
-  compareCpu,
-  compareLimits,
-  sameCpu,
-  sameMemory,
-} from '../model/index.ts';
-import type { ContainerState, PodState } from '../../sandbox/index.ts';
+import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
+import type { ContainerLimits, LiveContainer, PodState } from '../../sandbox/index.ts';
 
 /**
  * The pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
@@ -22,10 +13,10 @@ import type { ContainerState, PodState } from '../../sandbox/index.ts';
  */
 export function podLimitsFor(
   state: PodState,
-  wishes: readonly ContainerWish[],
+  targets: readonly ContainerLimits[],
 ): { memory?: Limit<Bytes>; cpu?: CpuMax } {
-  const then = state.containers.map((container): ContainerState => {
-    const { memory = container.memory, cpu = container.cpu } = wishes.find(({ id }) => id === container.id) ?? {};
+  const then = state.containers.map((container): LiveContainer => {
+    const { memory = container.memory, cpu = container.cpu } = targets.find(({ id }) => id === container.id) ?? {};
     return { ...container, memory: sameMemory(container.memory, memory) ? container.memory : memory, cpu };
   });
   const memory = podMemoryFor(state, then);
@@ -33,33 +24,33 @@ export function podLimitsFor(
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
-function podMemoryFor(state: PodState, then: readonly ContainerState[]): Limit<Bytes> | undefined {
+function podMemoryFor(state: PodState, then: readonly LiveContainer[]): Limit<Bytes> | undefined {
   const sum = memorySum(state, then);
   const limit = numberOf(state.memory);
-  const wanted = limitFor(limit, memoryRoom(state), wholePages(memorySum(state)), wholePages(sum));
-  return wanted === undefined ? undefined : finiteOrMax('memory.max', sum, Number.MAX_SAFE_INTEGER, bytes);
+  const wanted = limitFor(limit, memoryTolerance(state), wholePages(memorySum(state)), wholePages(sum));
+  return wanted === undefined ? undefined : checkedLimit('memory.max', sum, Number.MAX_SAFE_INTEGER, bytes);
 }
 
-function podCpuFor(state: PodState, then: readonly ContainerState[]): CpuMax | undefined {
+function podCpuFor(state: PodState, then: readonly LiveContainer[]): CpuMax | undefined {
   const { quota, period } = state.cpu;
   // kubelet adds up milliCPU before it applies the kernel's least quota, the containers' quotas had it applied each.
   const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
   const rounding = state.containers.length;
   const percent = percentOf(state, period);
-  const room = { under: least + rounding * (1 + percent), over: rounding + percent };
+  const tolerance = { under: least + rounding * (1 + percent), over: rounding + percent };
   const wanted = limitFor(
     numberOf(quota),
-    room,
+    tolerance,
     cpuSum(state, period),
     Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA),
   );
   return wanted === undefined
     ? undefined
-    : { quota: finiteOrMax('cpu.max', wanted, MAX_CPU_QUOTA, microseconds), period };
+    : { quota: checkedLimit('cpu.max', wanted, MAX_CPU_QUOTA, microseconds), period };
 }
 
 /** How far a limit may stand from the sum and still be tight: what rounding makes of it. */
-interface Room {
+interface Tolerance {
   readonly under: number;
   readonly over: number;
 }
@@ -68,7 +59,7 @@ interface Room {
  * What becomes of a limit when the sum under it goes from `now` to `then`; undefined: it stays. It moves the way that the
  * sum moves, or not at all.
  */
-function limitFor(limit: number, { under, over }: Room, now: number, then: number): number | undefined {
+function limitFor(limit: number, { under, over }: Tolerance, now: number, then: number): number | undefined {
   // Of no limit (Infinity) over a container without one, NaN: it is neither tight nor passed, and so stays.
   const slack = limit - now;
   if (slack < -under || then === now) return undefined;
@@ -80,20 +71,24 @@ function limitFor(limit: number, { under, over }: Room, now: number, then: numbe
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const slack = state.memory - wholePages(memorySum(state));
-  return slack >= 0 && slack <= memoryRoom(state).over;
+  return slack >= 0 && slack <= memoryTolerance(state).over;
 }
 
 /** Whether the containers' limits, as they are now, fit into what the pod's limit was before this step. */
-export function isWithin(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
+export function fitsPreviousLimit(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
   if (step.from === 'max') return true;
-  if (step.kind === 'pod-memory') return memorySum(state) <= step.from + memoryRoom(state).over;
+  if (step.kind === 'pod-memory') return memorySum(state) <= step.from + memoryTolerance(state).over;
   const { quota, period } = step.from;
   if (quota === 'max') return true;
   return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1 + percentOf(state, period));
 }
 
 /** Whether one of these updates has left its container with more than it had, of what this step changes. */
-export function isRaised(state: PodState, updates: readonly ContainerStep[], kind: 'pod-memory' | 'pod-cpu'): boolean {
+export function hasRaisedContainer(
+  state: PodState,
+  updates: readonly ContainerStep[],
+  kind: 'pod-memory' | 'pod-cpu',
+): boolean {
   return updates.some(({ id, memory, cpu }) => {
     const now = state.containers.find((container) => container.id === id);
     if (now === undefined) return false;
@@ -109,7 +104,7 @@ const percentOf = ({ inPercents }: PodState, period: number): number => (inPerce
  * The kernel rounds each limit down to a page, the pod's only once: so a tight one may stand above by a page less than
  * there are addends (containers and overhead), and never under whole pages.
  */
-const memoryRoom = (state: PodState): Room => ({ under: 0, over: state.containers.length * PAGE });
+const memoryTolerance = (state: PodState): Tolerance => ({ under: 0, over: state.containers.length * PAGE });
 
 /** The limits of the pod's containers, or of `containers` instead, and its overhead, in bytes. */
 const memorySum = ({ overhead, containers }: PodState, instead = containers): number =>
@@ -131,7 +126,7 @@ const quotaIn = (cpu: CpuMax, period: number): number => (numberOf(cpu.quota) * 
 /** Infinity when there is no limit. */
 const numberOf = (limit: Limit<number>): number => (limit === 'max' ? Infinity : limit);
 
-function finiteOrMax<Unit extends number>(
+function checkedLimit<Unit extends number>(
   file: string,
   sum: number,
   most: number,

@@ -11,10 +11,10 @@ export function reversedContainer({ id, memory, cpu, shares }: ContainerStep): C
   return {
     kind: 'container',
     id,
-    ...(memory && { memory: turned(memory) }),
-    ...(cpu && { cpu: turned(cpu) }),
-    ...(shares && { shares: turned(shares) }),
+    ...(memory && { memory: swapped(memory) }),
+    ...(cpu && { cpu: swapped(cpu) }),
+    ...(shares && { shares: swapped(shares) }),
   };
 }
 
-const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });
+const swapped = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });

@@ -2,7 +2,6 @@ import { isSameSize } from '../../tmpfs/index.ts';
 import {
   type Change,
   type ContainerStep,
-  type ContainerWish,
   type PodTarget,
   type Step,
   compareCpu,
@@ -10,7 +9,7 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
-import type { ContainerState, PodState } from '../../sandbox/index.ts';
+import type { ContainerLimits, LiveContainer, PodState } from '../../sandbox/index.ts';
 
 /**
  * The steps from `state` to `target`: volumes that shrink, what the pod's cgroup gains, the containers' updates, what
@@ -67,8 +66,8 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
 }
 
 /** What each container loses, then what each gains: so their sum is never above both what it was and what it will be. */
-function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step[] {
-  const updates = wishes.map((wish) => updatesOf(state.containers, wish));
+function containerSteps(state: PodState, targets: readonly ContainerLimits[]): Step[] {
+  const updates = targets.map((target) => updatesOf(state.containers, target));
   return [...updates.flatMap(({ lower }) => lower ?? []), ...updates.flatMap(({ raise }) => raise ?? [])];
 }
 
@@ -78,17 +77,17 @@ interface Updates {
   readonly raise?: ContainerStep;
 }
 
-function updatesOf(containers: readonly ContainerState[], wish: ContainerWish): Updates {
-  const now = containers.find(({ id }) => id === wish.id);
+function updatesOf(containers: readonly LiveContainer[], target: ContainerLimits): Updates {
+  const now = containers.find(({ id }) => id === target.id);
   if (now === undefined) return {};
-  const memory = changeOf(now.memory, wish.memory, sameMemory);
-  const cpu = changeOf(now.cpu, wish.cpu, sameCpu);
-  const shares = now.shares === undefined ? undefined : changeOf(now.shares, wish.shares, (a, b) => a === b);
+  const memory = changeOf(now.memory, target.memory, sameMemory);
+  const cpu = changeOf(now.cpu, target.cpu, sameCpu);
+  const shares = now.shares === undefined ? undefined : changeOf(now.shares, target.shares, (a, b) => a === b);
   const byMemory = memory === undefined ? 0 : compareLimits(memory.to, memory.from);
   const byCpu = cpu === undefined ? 0 : compareCpu(cpu.to, cpu.from);
   const step = (parts: Omit<ContainerStep, 'kind' | 'id'>): ContainerStep => ({
     kind: 'container',
-    id: wish.id,
+    id: target.id,
     ...parts,
   });
   // Shares, and another period for the same rate, take part in no rule: they go with an update that is made anyway.
@@ -110,7 +109,7 @@ function updatesOf(containers: readonly ContainerState[], wish: ContainerWish): 
 }
 
 /** One update that takes a container from one set of limits to another, whatever goes which way. Undefined: nothing to do. */
-export function containerChanges(from: ContainerState, to: ContainerState): ContainerStep | undefined {
+export function containerChanges(from: LiveContainer, to: LiveContainer): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
   const cpu = changeOf(from.cpu, to.cpu, sameCpu);
   const shares = from.shares === undefined ? undefined : changeOf(from.shares, to.shares, (a, b) => a === b);

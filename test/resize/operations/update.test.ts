@@ -4,7 +4,8 @@ import { Metadata } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode, readContainerStatus } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
-import { findCgroup, kernelResources } from '../../../src/sandbox/kernel-resources.ts';
+import { findCgroup } from '../../../src/sandbox/container-cgroups.ts';
+import { kernelResources } from '../../../src/sandbox/kernel-resources.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 

@@ -10,7 +10,7 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  * formula that rounds down as the way there did: 102 shares make weight 4, which reads as 80 shares, and those would make
  * weight 3. So each resize of memory would take something off the pod's CPU.
  */
-export function withoutSharesAsRead(request: Request, live: CpuWeight | undefined): Request {
+export function dropRepeatedShares(request: Request, live: CpuWeight | undefined): Request {
   const { resources, overhead } = request;
   const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
   if (resources === null || asked === undefined || live === undefined) return request;

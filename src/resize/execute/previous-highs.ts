@@ -1,12 +1,11 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { runningCgroup } from './container-step.ts';
-import { type Registry, podCgroup } from '../../sandbox/index.ts';
+import { type Registry, podCgroup, runningCgroup } from '../../sandbox/index.ts';
 import { type Change, type Step, compareLimits } from '../model/index.ts';
 import type { PreviousHigh } from '../journal/index.ts';
 
-export interface HighsBeforeParts {
+export interface PreviousHighsParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
   /** Where the cgroups of running containers lie, by container id. */
@@ -16,8 +15,8 @@ export interface HighsBeforeParts {
 }
 
 /** memory.high of each cgroup that these steps may lower it of. */
-export async function highsBefore(
-  context: HighsBeforeParts,
+export async function previousHighs(
+  context: PreviousHighsParts,
   pod: PodDescription,
   steps: readonly Step[],
 ): Promise<readonly PreviousHigh[]> {
@@ -36,7 +35,7 @@ export async function highsBefore(
 }
 
 async function loweredCgroup(
-  context: HighsBeforeParts,
+  context: PreviousHighsParts,
   pod: PodDescription,
   step: Step,
 ): Promise<CgroupPath | undefined> {

@@ -8,7 +8,7 @@ import type { Log } from '../../observe/index.ts';
  * Tells a runtime that keeps a pod's own values (containerd 2.3 and later) what they are now. Never rejects: the kernel has
  * them, and that is what counts; kubelet, too, only logs when this fails.
  */
-export async function tellRuntime(
+export async function notifyRuntime(
   context: { readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
   {

@@ -7,14 +7,14 @@ import {
   type PodDescription,
 } from '../../runtime/index.ts';
 import {
+  type EffectiveLimits,
   type FailOpen,
   type Registry,
-  type StoredLimits,
   hasPodCgroup,
   readPod,
   storedLimits,
 } from '../../sandbox/index.ts';
-import { type PerformParts, type RecoverParts, mendFirst, perform } from '../execute/index.ts';
+import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import { compareCpu, compareLimits } from '../model/index.ts';
 import { podLimitsFor } from '../plan/index.ts';
 
@@ -28,12 +28,12 @@ export interface AdmitRestartParts extends PerformParts, RecoverParts {
  * limit for it (kubernetes 138760): it is raised as for a resize. The pod's lock is held. Never rejects: the container starts
  * as it would without us.
  */
-export async function raisePodFor(
+export async function raisePodLimit(
   context: PerformParts,
   pod: PodDescription,
   containerId: string,
-  before: StoredLimits | undefined,
-  then: StoredLimits | undefined,
+  before: EffectiveLimits | undefined,
+  then: EffectiveLimits | undefined,
 ): Promise<void> {
   if (before === undefined || then === undefined || !hasPodCgroup(pod)) return;
   try {
@@ -70,11 +70,11 @@ export async function raisePodForRestart(
   if (then === undefined) return;
   try {
     const pod = await context.registry.pod(sandboxId);
-    const former = await formerOf(context, sandboxId, containerId, name);
+    const former = await previousContainer(context, sandboxId, containerId, name);
     if (pod === undefined || former === undefined) return;
     await context.lock.run(sandboxId, async () => {
-      await mendFirst(context, pod);
-      await raisePodFor(context, pod, containerId, storedLimits(former.resources), then);
+      await tryRecoverPod(context, pod);
+      await raisePodLimit(context, pod, containerId, storedLimits(former.resources), then);
     });
   } catch (error) {
     context.failOpen('unreadable_state', containerId, error);
@@ -85,7 +85,7 @@ export async function raisePodForRestart(
  * The last container of this name that has run. One that was made and never started has given the pod nothing: its maker may
  * never have heard of it, when we ended before it was answered.
  */
-async function formerOf(
+async function previousContainer(
   context: { readonly registry: Registry; readonly backend: Backend },
   sandboxId: string,
   containerId: string,
