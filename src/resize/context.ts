@@ -104,7 +104,10 @@ export function createResizeContext(parts: {
       // Of a caller who gives no id, it may be anything.
       const id = given.slice(0, 128);
       if (!first(`${reason} ${id}`)) return;
-      log.warn({ reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) }, 'forwarded as it came');
+      log.warn(
+        { reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) },
+        'request forwarded unchanged',
+      );
     },
   };
   registry.watch({

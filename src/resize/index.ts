@@ -1,3 +1,4 @@
+/** Resizes of pods: planned, admitted and carried out as transactions. */
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';

@@ -1,4 +1,4 @@
-/** What is on the node, and how it is resized. */
+/** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
@@ -6,7 +6,7 @@ export { isCompletedInitContainer } from './init-containers.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
 export type { ContainerLimits, EffectiveLimits, Limits } from './limits.ts';
-export { containerSubject, podSubject } from './names.ts';
+export { containerSubject, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { identityOf } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';

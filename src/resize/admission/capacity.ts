@@ -2,16 +2,17 @@ import { availableParallelism, totalmem } from 'node:os';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { type Limits, podCgroup } from '../../sandbox/index.ts';
+import { type Limits, podCgroup, podName } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
 
 /**
- * Throws EXCEEDS_NODE when a limit is more than the node has, or than a cgroup above the pod's allows. For whole-pod resizes
- * only: what kubelet asks for, it has admitted by its own rules, which let limits (not requests) pass the node's size.
+ * KEP-1287: a resize that the node can never fit is infeasible. Throws EXCEEDS_NODE when a limit is more than the node has, or
+ * than a cgroup above the pod's allows. Applies to ResizePod only: kubelet has admitted its own requests, by rules which allow
+ * limits (not requests) above the node's size.
  */
 export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
   const all: [string, Limits][] = [
-    [`pod ${pod.metadata.namespace}/${pod.metadata.name}`, desired.pod],
+    [`pod ${podName(pod)}`, desired.pod],
     ...[...desired.containers].map(([name, limits]): [string, Limits] => [`container ${name}`, limits]),
   ];
   const memory = memoryAbove(context, pod);
@@ -25,7 +26,7 @@ export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDe
   }
 }
 
-/** The least of the node's memory and of the limits of the cgroups above the pod's. */
+/** Returns the minimum of the node's memory and the limits of the cgroups above the pod's. */
 function memoryAbove(context: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
   let least = { bytes: totalmem(), where: 'the node has no more' };
   const parts = podCgroup(pod).split('/').slice(1, -1);

@@ -1,3 +1,4 @@
+/** Admission: what a resize may not do, checked before anything changes. */
 export { assertNodeHas } from './capacity.ts';
 export { assertReclaimable, blockingUse } from './memory-in-use.ts';
 export { fieldsSet, invalid, touchesLimits, parseLimits } from './parse-limits.ts';

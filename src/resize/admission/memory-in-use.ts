@@ -1,11 +1,13 @@
 import type { CgroupPath, CgroupTree, MemoryUse } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import type { Subject } from '../../sandbox/index.ts';
 import { compareLimits } from '../model/index.ts';
 
-/** What is looked at before anything changes. */
-
-/** Whether a memory limit cannot be lowered to `wanted`: reclaim could not get the use under it, and the kernel kills. */
+/**
+ * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below `wanted`: the
+ * OOM killer would then act (kernel cgroup-v2, memory.max).
+ */
 export function isBelowUnreclaimable(
   wanted: Limit<Bytes>,
   now: Limit<Bytes>,
@@ -15,36 +17,29 @@ export function isBelowUnreclaimable(
   return lowered && use.unreclaimable >= wanted;
 }
 
-/** A memory limit of a cgroup, and what it shall become. */
+/** A memory limit of a cgroup, now and after the change. */
 export interface LimitChange {
   readonly cgroup: CgroupPath;
   readonly now: Limit<Bytes>;
   readonly wanted: Limit<Bytes>;
 }
 
-/** What is in use, when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE as reading it does. */
+/** Returns the memory in use when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE when it cannot be read. */
 export async function blockingUse(
   tree: CgroupTree,
   { cgroup, now, wanted }: LimitChange,
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
-  // What cannot be reclaimed is a part of what is in use. Mostly all of that is less already.
+  // Unreclaimable memory is part of memory.current, which is usually below the new limit already.
   if (tree.readMemoryCurrent(cgroup) < wanted) return undefined;
   const use = await tree.readMemoryUse(cgroup);
   return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
-/**
- * Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isBelowUnreclaimable}. `whose` is `container web` or `pod default/web`.
- */
-export async function assertReclaimable(
-  tree: CgroupTree,
-  whose: { readonly text: string; readonly pod?: string; readonly container?: string },
-  change: LimitChange,
-): Promise<void> {
+/** Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isBelowUnreclaimable}. */
+export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject, change: LimitChange): Promise<void> {
   const use = await blockingUse(tree, change);
   if (use === undefined) return;
-  const { text, ...ids } = whose;
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.MEMORY_NOT_RECLAIMABLE,

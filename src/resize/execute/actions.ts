@@ -86,7 +86,7 @@ export function stepActions({
     } else if (await canRestorePodLimit(step)) {
       await apply(reversed(step), Date.now() + ROLLBACK_MS);
     } else {
-      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
+      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit left raised: its containers need it');
     }
   };
 

@@ -56,7 +56,7 @@ export async function updateAndVerify(
   const found = await kernelDifference(context, pod, step);
   if (found === undefined) return;
   const { file, asked, has } = found;
-  const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${has}`;
+  const message = `${file}: the runtime accepted ${asked}, but the kernel has ${has}`;
   const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
 }

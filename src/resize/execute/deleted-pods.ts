@@ -25,7 +25,7 @@ export async function forgetDeleted({ journal, registry, volumes, log }: Deleted
       await journal.forget({ podUid, sandboxId });
       log.info({ uid: podUid }, 'journal entry of a deleted pod removed');
     } catch (error) {
-      log.warn({ uid: podUid, error: messageOf(error) }, 'journal entry of a deleted pod left');
+      log.warn({ uid: podUid, error: messageOf(error) }, 'journal entry of a deleted pod not removed');
     }
   }
 }

@@ -1,3 +1,4 @@
+/** Runs a plan as a transaction: steps, verification, rollback, reclaim before a decrease, recovery after a crash. */
 export { restoreLimits } from './container-step.ts';
 export type { ContainerStepParts } from './container-step.ts';
 export { forgetDeleted } from './deleted-pods.ts';

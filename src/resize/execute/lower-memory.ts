@@ -57,7 +57,7 @@ export async function lowerMemory(
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };
     if (reclaims > 0) context.log.info({ ...fields, reclaims }, 'memory reclaimed');
     if (oomKills > 0) context.counters.oomKills(oomKills);
-    if (oomKills > 0) context.log.warn({ ...fields, oomKills }, 'the OOM killer was at work while a limit was lowered');
+    if (oomKills > 0) context.log.warn({ ...fields, oomKills }, 'OOM kill while a memory limit was lowered');
   } catch (error) {
     // It has just ended: nothing is in use any more, and who sets the limit finds out by himself.
     if (!progress.isSetting && isCgroupVanished(error)) return set();

@@ -20,7 +20,7 @@ import {
   directionOf,
   knownOf,
 } from '../model/index.ts';
-import { type ContainerLimits, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
 import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
 import { type VolumePolicies, isAsked, keepVolumes, remountsEnded, warnOfExcess } from '../volumes/index.ts';
@@ -251,7 +251,7 @@ async function tolerateJournalFailure(
   try {
     await written;
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the journal does not know how a resize ended');
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   }
 }
 
@@ -259,7 +259,7 @@ async function tolerateJournalFailure(
 function withinDeadline(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
   const run = (step: Step): Promise<void> => {
     if (Date.now() < deadline) return actions.apply(step);
-    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name}: the time was over before: ${describeStep(step)}`;
+    const message = `pod ${podName(pod)}: deadline exceeded before: ${describeStep(step)}`;
     return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
   };
   return {

@@ -6,7 +6,7 @@ import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type Progress, progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
-import { hasPodCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
+import { hasPodCgroup, podName, readPod, readVolumes } from '../../sandbox/index.ts';
 import { type KnownVolumesParts, keepAllVolumes, keepVolumes, meetVolumes, remountsEnded } from '../volumes/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
 import type { JournalledTransaction, PreviousHigh } from '../journal/index.ts';
@@ -51,7 +51,7 @@ export async function recoverPod(
     await open.end(outcome === 'finished' ? 'done' : 'undone', context.policies.records(pod.sandboxId));
     if (outcome !== 'gone') await checkVolumesAgain(context, pod);
     context.counters.recovery(outcome);
-    context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
+    context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
   } catch (error) {
     if (isCgroupVanished(error)) {
       context.counters.recovery('gone');
@@ -60,12 +60,12 @@ export async function recoverPod(
     }
     context.counters.recovery('failed');
     const why = messageOf(error);
-    context.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize could not be undone');
+    context.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
     await open.failed(why);
     throw new ShimError(
       Code.INTERNAL,
       Reason.UNDO_FAILED,
-      `pod ${pod.metadata.namespace}/${pod.metadata.name}: an earlier resize could not be undone: ${why}`,
+      `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`,
       { pod: pod.metadata.uid },
       { cause: error },
     );
@@ -121,13 +121,13 @@ export async function recover(context: RecoverParts): Promise<boolean> {
       if (pod === undefined) await context.journal.forget({ podUid, sandboxId });
       else await context.lock.run(sandboxId, () => recoverPod(context, pod));
     } catch (error) {
-      context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize left for later');
+      context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
       done = false;
     }
   }
   if (done) await forgetDeleted(context);
   await keepAllVolumes(context);
-  context.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery has ended');
+  context.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery finished');
   return done;
 }
 

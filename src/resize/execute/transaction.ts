@@ -59,7 +59,7 @@ async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: 
     throw new ShimError(
       Code.INTERNAL,
       Reason.UNDO_FAILED,
-      `${messageOf(cause)}; undoing failed too: ${failures.join('; ')}`,
+      `${messageOf(cause)}; rollback failed too: ${failures.join('; ')}`,
       {},
       { cause },
     );

@@ -1,6 +1,5 @@
-import { MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
-import type { EntryLimits, PodEntry } from '../../kubelet/index.ts';
+import { type EntryLimits, type PodEntry, milliCpuToQuota, overheadQuota } from '../../kubelet/index.ts';
 import type { Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 
@@ -112,15 +111,15 @@ function podAmount(entry: PodEntry, of: (limits: EntryLimits) => number | undefi
 const runningSum = ({ containers, overhead }: PodState): number =>
   containers.reduce((sum, { memory }) => sum + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
 
-/** As kubelet makes it (MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go). */
-function cpuOf(milliCpu: number, period: CpuMax['period']): CpuMax {
-  return { quota: microseconds(Math.max(Math.floor((milliCpu * period) / 1000), MIN_CPU_QUOTA)), period };
-}
+const cpuOf = (milliCpu: number, period: CpuMax['period']): CpuMax => ({
+  quota: milliCpuToQuota(milliCpu, period),
+  period,
+});
 
 function plusOverhead(cpu: CpuMax, { overhead }: PodState): CpuMax {
   if (cpu.quota === 'max' || overhead.cpu.quota === 'max') return cpu;
-  const extra = Math.ceil((overhead.cpu.quota * cpu.period) / overhead.cpu.period);
-  return { ...cpu, quota: microseconds(cpu.quota + extra) };
+  const { quota, period } = overhead.cpu;
+  return { ...cpu, quota: microseconds(cpu.quota + overheadQuota({ quota, period }, cpu.period)) };
 }
 
 const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>

@@ -1,3 +1,4 @@
+/** The terms of a resize: limits, steps, targets, requests and their comparison. No I/O. */
 export {
   cpuMaxOf,
   formatCpuMax,
@@ -5,14 +6,11 @@ export {
   formatMilli,
   formatShares,
   invalid,
-  milliOfShares,
   readCpuLimit,
   readCpuRequest,
   readMemoryLimit,
   readMemoryRequest,
-  sharesOf,
 } from './amounts.ts';
-export type { MilliCpu } from './amounts.ts';
 export { PAGE, compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
 export { absolute, directionOf, knownOf } from './direction.ts';
 export { backendFailure, explained, failureOf, fitsLater, passes } from './failures.ts';

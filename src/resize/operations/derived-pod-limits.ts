@@ -23,7 +23,7 @@ export async function derivedPodLimits(
   if (use === undefined) return { ...limits, memory };
   context.log.warn(
     { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
-    'pod limit not lowered with its containers: more is in use than can be reclaimed',
+    'pod limit not lowered with its containers: memory in use cannot be reclaimed',
   );
   return limits;
 }

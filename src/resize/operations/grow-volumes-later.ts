@@ -66,7 +66,7 @@ export async function applyVolumeSizes(
   try {
     await resizeVolumes(context, pod);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes left as they are');
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
   }
 }
 

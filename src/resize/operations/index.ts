@@ -1,3 +1,4 @@
+/** What a CRI or API call does: update a container, update a pod's own values, resize a pod, raise the limit for a restart. */
 export { raisePodForRestart } from './raise-pod-limit.ts';
 export type { AdmitRestartParts } from './raise-pod-limit.ts';
 export { applyVolumeSizes } from './grow-volumes-later.ts';

@@ -32,7 +32,7 @@ export async function notifyRuntime(
     await context.backend.runtime('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, resources });
   } catch (error) {
     if (!isUnimplemented(error))
-      context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the runtime was not told the pod limits');
+      context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'runtime not notified of new pod limits');
   }
 }
 

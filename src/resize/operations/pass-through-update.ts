@@ -50,7 +50,7 @@ export async function restoreAndLog(
         `${why}: limits were put back`,
       );
   } catch (error) {
-    context.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'limits could not be put back');
+    context.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
   }
 }
 

@@ -45,7 +45,7 @@ export function forgetPodRecord(context: DeletedPodsParts, pod: PodDescription):
     await forgetDeleted(context);
   };
   forget().catch((error: unknown) => {
-    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod left');
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod not deleted');
   });
 }
 
@@ -53,8 +53,8 @@ export function forgetPodRecord(context: DeletedPodsParts, pod: PodDescription):
 export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
   if (volumes.isPrepared) return;
   volumes.method().then(
-    (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
-    (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
+    (method) => log.info({ method: method.kind }, 'remount method selected'),
+    (error: unknown) => log.error({ error: messageOf(error) }, 'no remount method available'),
   );
 }
 
@@ -70,7 +70,7 @@ export function learnPodVolumes(
     faults.map(({ message }) => message),
   );
   restoreVolumes(context, pod);
-  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
+  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'invalid annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
@@ -79,6 +79,6 @@ export function learnPodVolumes(
     if (mounted.length > 0) prepareRemounts(volumes, log);
   } catch (error) {
     // A pod that has ended, say. Should it be resized after all, its volumes are met then.
-    log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not met at first sight');
+    log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes of a new pod not read');
   }
 }

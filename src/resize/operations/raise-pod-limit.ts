@@ -49,10 +49,7 @@ export async function raisePodLimit(
     if (steps.length > 0)
       context.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
   } catch (error) {
-    context.log.warn(
-      { pod: pod.sandboxId, container: containerId, error: messageOf(error) },
-      'pod limit left as it is',
-    );
+    context.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
 }
 

@@ -19,6 +19,7 @@ import {
   directionOf,
   knownOf,
   sameCpu,
+  stateAfter,
 } from '../model/index.ts';
 import {
   type ContainerLimits,
@@ -32,6 +33,8 @@ import {
   isCompletedInitContainer,
   limitsByName,
   podCgroup,
+  podName,
+  podSubject,
   podWeight,
   readPod,
   readVolumes,
@@ -57,13 +60,13 @@ export async function resizePod(
     const { state, target, stored } = prepared;
     if (options.dryRun) {
       const steps = planSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
-      return { steps, before: state, after: predicted(state, target) };
+      return { steps, before: state, after: stateAfter(state, target) };
     }
     const { deadline, onStep } = options;
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
     const steps = await perform(context, pod, state, target, { stored, deadline, onStep, sizes });
     await publishLimits(context, pod, prepared);
-    return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
+    return { steps, before: state, after: await readAfter(context, pod, stateAfter(state, target)) };
   };
   const { outcomes } = context;
   return context.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
@@ -74,7 +77,7 @@ async function findPod(context: { readonly registry: Registry }, sandboxId: stri
   if (pod === undefined)
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
   if (hasPodCgroup(pod)) return pod;
-  const message = `pod ${nameOf(pod)} has no cgroup of its own`;
+  const message = `pod ${podName(pod)} has no cgroup of its own`;
   throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: sandboxId });
 }
 
@@ -114,7 +117,7 @@ async function prepare(
   const shares = desired.pod.shares ?? derivedPodShares(pod, state, targets);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   const limits = { ...(await podLimits(context, pod, state, targets, desired.pod)), ...(weight && { weight }) };
-  const after = predicted(state, { ...limits, containers: targets, call: 'none', volumes: new Map() });
+  const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
   const sizes = policies.targets(
     pod.sandboxId,
@@ -211,7 +214,7 @@ function containerTargets(
   for (const [name, limits] of desired) {
     const container = containers.get(name);
     if (container === undefined) {
-      const message = `pod ${nameOf(pod)} has no container ${name}`;
+      const message = `pod ${podName(pod)} has no container ${name}`;
       const where = { pod: pod.metadata.uid, container: name };
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }
@@ -224,7 +227,7 @@ function containerTargets(
 }
 
 function completedInitContainer(pod: PodDescription, container: string): ShimError {
-  const message = `container ${container} of pod ${nameOf(pod)} is an init container that has run to its end`;
+  const message = `container ${container} of pod ${podName(pod)} is an init container that has completed`;
   const where = { pod: pod.metadata.uid, container };
   return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
 }
@@ -257,8 +260,7 @@ async function assertContainerFits(
   if (compareLimits(memory, now.memory) >= 0) return;
   const cgroup = await containerCgroup(container, pod, context.procRoot);
   if (cgroup === undefined) return;
-  const { text, ids } = containerSubject(container, pod);
-  await assertReclaimable(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
+  await assertReclaimable(context.tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
 }
 
 /**
@@ -281,8 +283,11 @@ async function podLimits(
   };
   const derived = await derivedPodLimits(context, pod, free, targets);
   if (memory !== undefined) {
-    const whose = { text: `pod ${nameOf(pod)}`, pod: nameOf(pod) };
-    await assertReclaimable(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+    await assertReclaimable(context.tree, podSubject(pod), {
+      cgroup: podCgroup(pod),
+      now: state.memory,
+      wanted: memory,
+    });
   }
   return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
@@ -307,21 +312,6 @@ function derivedPodShares(
   return then === now ? undefined : cpuShares(then);
 }
 
-/** The pod as it will be. */
-function predicted(state: PodState, { memory, cpu, weight, containers = [], volumes }: PodTarget): PodState {
-  return {
-    ...state,
-    ...(memory !== undefined && { memory }),
-    ...(cpu !== undefined && { cpu }),
-    ...(weight !== undefined && { weight }),
-    containers: state.containers.map((container) => {
-      const target = containers.find(({ id }) => id === container.id);
-      return target === undefined ? container : { ...container, ...target };
-    }),
-    volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
-  };
-}
-
 /** Everything is done: what others go by is told. */
 async function publishLimits(
   context: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
@@ -333,5 +323,3 @@ async function publishLimits(
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
     await notifyRuntime(context, pod, { memory, cpu, shares });
 }
-
-const nameOf = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;

@@ -22,7 +22,7 @@ import {
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, directionOf } from '../model/index.ts';
+import { type PodTarget, directionOf, stateAfter } from '../model/index.ts';
 import { boundedBy, foreseenWith, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -87,7 +87,7 @@ function validateRequest({ container, pod }: Found, { linux, windows }: Request)
   if (linux === null) return;
   const { text, ids } = containerSubject(container, pod);
   withSubject(`${text} of ${podSubject(pod).text}`, ids, () => {
-    if (windows !== null) throw invalid('windows', 'set', 'beside linux: a container is the one or the other');
+    if (windows !== null) throw invalid('windows', 'set', 'must not be set together with linux');
     validateResources(linux);
   });
 }
@@ -174,9 +174,11 @@ async function prepare(
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
   context.outcomes.leads(pod.sandboxId, directionOf(desired, now));
   if (wanted.memory !== undefined) {
-    const { text, ids } = containerSubject(container, pod);
-    const whose = { text, ...ids };
-    await assertReclaimable(tree, whose, { cgroup, now: limits.memoryMax, wanted: wanted.memory });
+    await assertReclaimable(tree, containerSubject(container, pod), {
+      cgroup,
+      now: limits.memoryMax,
+      wanted: wanted.memory,
+    });
   }
   const memory = limits.memoryMax;
   // As they were given: the runtime stores them so, and brings them within their bounds only for the kernel.
@@ -214,7 +216,7 @@ async function resize(
   }
   const foreseen = foreseenWith(context, pod, state, limitsById);
   const limits = boundedBy(foreseen, state, await derivedPodLimits(context, pod, state, [limitsById]));
-  const after = stateAfter(state, container.containerId, wanted, limits);
+  const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isSettled } = volumeChanges(context, pod, { state, after, foreseen });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
@@ -245,15 +247,4 @@ async function forwardOrRestore(
     if (before !== undefined) await restoreAndLog(context, pod, before, 'the runtime failed half-way', onHigh);
     throw error;
   }
-}
-
-/** The pod as it will be. */
-function stateAfter(
-  state: PodState,
-  containerId: string,
-  wanted: Limits,
-  limits: { memory?: Limit<Bytes>; cpu?: CpuMax },
-): PodState {
-  const containers = state.containers.map((entry) => (entry.id === containerId ? { ...entry, ...wanted } : entry));
-  return { ...state, ...limits, containers };
 }

@@ -26,6 +26,7 @@ import {
   cpuShares,
   microseconds,
 } from '../../core/quantities/index.ts';
+import { overheadQuota } from '../../kubelet/index.ts';
 import { failOpen } from './fail-open.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { dropRepeatedShares } from './repeated-shares.ts';
@@ -106,7 +107,7 @@ async function findPod(
     if (pod !== undefined) return { kind: 'pod', pod };
     context.failOpen('unknown_pod', id);
     const asked = id.slice(0, 64);
-    const message = `the runtime knows no pod ${JSON.stringify(asked)}, or does not say what it is made of`;
+    const message = `pod ${JSON.stringify(asked)} is unknown to the runtime, or its status is incomplete`;
     return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
   } catch (error) {
     context.failOpen('unknown_pod', id, error);
@@ -165,9 +166,7 @@ async function prepare(
   context.outcomes.desire(known.sandboxId, { pod: limits, volumes: sizes });
   context.outcomes.leads(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
   if (limits.memory !== undefined) {
-    const name = `${known.metadata.namespace}/${known.metadata.name}`;
-    const whose = { text: `pod ${name}`, pod: name };
-    await assertReclaimable(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
+    await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory });
   }
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
@@ -226,14 +225,18 @@ function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limi
   if (memory === 'max' || extra === undefined || extra === 'max') return memory;
   const sum = memory + extra;
   if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
-  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'with the overhead more than any node has');
+  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'the sum with the overhead is more than any node has');
 }
 
 function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
   if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
-  const sum = cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period);
+  const sum = cpu.quota + overheadQuota({ quota: extra.quota, period: extra.period }, cpu.period);
   if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
-  throw invalid('cpu_quota', `${cpu.quota} + ${extra.quota}`, 'with the overhead more than the kernel takes');
+  throw invalid(
+    'cpu_quota',
+    `${cpu.quota} + ${extra.quota}`,
+    'the sum with the overhead is more than the kernel accepts',
+  );
 }
 
 /** Shares of `resources` plus `overhead`; undefined when `resources` sets none. */

@@ -134,6 +134,6 @@ function checkedLimit<Unit extends number>(
 ): Limit<Unit> {
   if (sum === Infinity) return 'max';
   if (sum <= most) return unit(sum);
-  const message = `${file}: the limits of its containers come to ${sum}, and it can be ${most} at most`;
+  const message = `${file}: the sum of the containers' limits is ${sum}, more than the maximum ${most}`;
   throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file, asked: String(sum) });
 }

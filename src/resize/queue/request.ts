@@ -1,10 +1,10 @@
 import { ShimError } from '../../core/errors/index.ts';
+import { type MilliCpu, milliCpuToShares } from '../../kubelet/index.ts';
 import { VOLUME_ANNOTATION, type VolumePolicy, isDnsLabel, parseVolumeAnnotation } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import {
   type DesiredPod,
   type MemoryRequests,
-  type MilliCpu,
   cpuMaxOf,
   formatMemory,
   formatMilli,
@@ -13,7 +13,6 @@ import {
   readCpuRequest,
   readMemoryLimit,
   readMemoryRequest,
-  sharesOf,
 } from '../model/index.ts';
 import type { Limits } from '../../sandbox/index.ts';
 
@@ -95,7 +94,7 @@ function desiredLimits(
   return {
     ...(memory === undefined ? {} : { memory }),
     ...(cpu === undefined ? {} : { cpu: cpuMaxOf(cpu) }),
-    ...(cpuRequest === undefined ? {} : { shares: sharesOf(cpuRequest) }),
+    ...(cpuRequest === undefined ? {} : { shares: milliCpuToShares(cpuRequest) }),
   };
 }
 

@@ -93,7 +93,7 @@ describe('what has no meaning is refused before it waits for anything', () => {
   test('both linux and windows', async () => {
     runtime.makePod(String(100 * MI), [100 * MI]);
     await expect(asked({ cpu_quota: 20_000n }, { windows: {} })).rejects.toThrow(
-      'container c0 of pod default/web: windows: "set": beside linux',
+      'container c0 of pod default/web: windows: "set": must not be set together with linux',
     );
     expect(await asked({}, { linux: null, windows: {} })).toBe(ANSWER);
   });

@@ -306,7 +306,7 @@ describe("the pod's CPU limit", () => {
     expect(() => podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 999) }])).toThrow(
       expect.objectContaining({
         reason: 'INVALID_VALUE',
-        message: `cpu.max: the limits of its containers come to ${most + 1}, and it can be ${most} at most`,
+        message: `cpu.max: the sum of the containers' limits is ${most + 1}, more than the maximum ${most}`,
       }),
     );
   });
