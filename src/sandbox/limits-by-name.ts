@@ -5,11 +5,11 @@ import type { Registry } from './registry.ts';
 
 /** A pod's memory limits by the names that it gives its containers: what a volume's share of a container counts from. */
 export function limitsByName(
-  context: { readonly registry: Registry },
+  parts: { readonly registry: Registry },
   pod: PodDescription,
   state: PodState,
 ): ReadonlyMap<string, Limit<Bytes>> {
-  const names = new Map(context.registry.containersOf(pod.sandboxId).map((known) => [known.containerId, known.name]));
+  const names = new Map(parts.registry.containersOf(pod.sandboxId).map((known) => [known.containerId, known.name]));
   return new Map(
     state.containers.flatMap(({ id, memory }): [string, Limit<Bytes>][] => {
       const name = names.get(id);

@@ -10,12 +10,12 @@ import type { DesiredPod } from '../model/index.ts';
  * than a cgroup above the pod's allows. Applies to ResizePod only: kubelet has admitted its own requests, by rules which allow
  * limits (not requests) above the node's size.
  */
-export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
+export function assertNodeHas(parts: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
   const all: [string, Limits][] = [
     [`pod ${podName(pod)}`, desired.pod],
     ...[...desired.containers].map(([name, limits]): [string, Limits] => [`container ${name}`, limits]),
   ];
-  const memory = memoryAbove(context, pod);
+  const memory = memoryAbove(parts, pod);
   const cpus = availableParallelism();
   for (const [whose, limits] of all) {
     if (limits.memory !== undefined && limits.memory !== 'max' && limits.memory > memory.bytes)
@@ -27,12 +27,12 @@ export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDe
 }
 
 /** Returns the minimum of the node's memory and the limits of the cgroups above the pod's. */
-function memoryAbove(context: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
+function memoryAbove(parts: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
   let least = { bytes: totalmem(), where: 'the node has no more' };
-  const parts = podCgroup(pod).split('/').slice(1, -1);
-  for (let depth = parts.length; depth > 0; depth -= 1) {
-    const cgroup = `/${parts.slice(0, depth).join('/')}`;
-    const memoryMax = context.tree.readMemoryMax(cgroup);
+  const ancestors = podCgroup(pod).split('/').slice(1, -1);
+  for (let depth = ancestors.length; depth > 0; depth -= 1) {
+    const cgroup = `/${ancestors.slice(0, depth).join('/')}`;
+    const memoryMax = parts.tree.readMemoryMax(cgroup);
     if (memoryMax !== 'max' && memoryMax < least.bytes)
       least = { bytes: memoryMax, where: `cgroup ${cgroup} allows no more` };
   }

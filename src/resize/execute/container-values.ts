@@ -45,13 +45,13 @@ export class ContainerValues {
 
   /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
   static async of(
-    context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+    parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
     pod: PodDescription,
     id: string,
   ): Promise<ContainerValues> {
-    const container = await context.registry.describeContainer(id);
+    const container = await parts.registry.describeContainer(id);
     try {
-      return new ContainerValues(container, await inKernel(context, pod, container), inStore(container));
+      return new ContainerValues(container, await inKernel(parts, pod, container), inStore(container));
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
       // It has just ended.
@@ -149,14 +149,14 @@ function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
 }
 
 async function inKernel(
-  context: { readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   container: ContainerDescription | undefined,
 ): Promise<InKernel | undefined> {
   if (container?.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const cgroup = await containerCgroup(container, pod, parts.procRoot);
   if (cgroup === undefined) return undefined;
-  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  const { memoryMax, cpuMax, cpuWeight } = await parts.tree.readLimits(cgroup);
   return { cgroup, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, weight: cpuWeight };
 }
 

@@ -1,6 +1,6 @@
 /** Runs a plan as a transaction: steps, verification, rollback, reclaim before a decrease, recovery after a crash. */
 export { restoreLimits } from './container-step.ts';
-export type { ContainerStepParts } from './container-step.ts';
+export type { ContainerStepParts, RestoreLimitsParts } from './container-step.ts';
 export { forgetDeleted } from './deleted-pods.ts';
 export type { DeletedPodsParts } from './deleted-pods.ts';
 export { ROLLBACK_MS, lowerMemory, reclaimBy } from './lower-memory.ts';
@@ -8,5 +8,5 @@ export type { OnHigh } from './lower-memory.ts';
 export { perform, planSteps } from './perform.ts';
 export type { PerformParts } from './perform.ts';
 export { recoverPod, tryRecoverPod, recover } from './recover.ts';
-export type { RecoverParts } from './recover.ts';
+export type { RecoverParts, RecoverPodParts } from './recover.ts';
 export { Recovery } from './recovery.ts';

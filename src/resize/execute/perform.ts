@@ -56,29 +56,29 @@ export interface PerformOptions {
 
 /** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
 export function planSteps(
-  context: { readonly volumes: MemoryVolumes },
+  parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[] = [],
 ): Step[] {
   const steps = [...plan(state, target), ...stored];
-  assertVolumesFit(context, pod, steps);
+  assertVolumesFit(parts, pod, steps);
   return steps;
 }
 
 /** The same for what is to be carried out: what is refused is counted. */
 function planAndCount(
-  context: { readonly volumes: MemoryVolumes; readonly counters: Counters },
+  parts: { readonly volumes: MemoryVolumes; readonly counters: Counters },
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[],
 ): Step[] {
   try {
-    return planSteps(context, pod, state, target, stored);
+    return planSteps(parts, pod, state, target, stored);
   } catch (error) {
-    if (isInUse(error)) context.counters.remount('shrink', 'refused');
+    if (isInUse(error)) parts.counters.remount('shrink', 'refused');
     throw error;
   }
 }
@@ -89,42 +89,42 @@ function planAndCount(
  * everything was undone. Gives the steps that were carried out.
  */
 export async function perform(
-  context: PerformParts,
+  parts: PerformParts,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
-  const steps = planAndCount(context, pod, state, target, stored);
+  const steps = planAndCount(parts, pod, state, target, stored);
   const start = performance.now();
-  const recording = record(context, pod, state, asked);
-  const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
+  const recording = record(parts, pod, state, asked);
+  const { until = reclaimBy(parts, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
-    const actions = actionsFor(context, pod, { call: () => call(onHigh), updates, until, onHigh });
-    return countRollback(context, recording, () =>
+    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, until, onHigh });
+    return countRollback(parts, recording, () =>
       runTransaction(steps, {
         ...withinDeadline(actions, pod, deadline),
         applied(record) {
-          context.counters.step(record.step.kind, record.ms);
+          parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
           onStep?.(record);
         },
-        rollingBack: () => tolerateJournalFailure(context, pod, open?.undoing()),
+        rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
       }),
     );
   };
   const values = valuesOf(target, container);
-  context.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
-  const records = await context.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(context, pod, stepsToJournal(steps, asked), sizes, run),
+  parts.outcomes.leads(pod.sandboxId, directionOf(values, knownOf(state)));
+  const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
+    journalled(parts, pod, stepsToJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
-    warnOfExcess(context, pod, state, target);
+    warnOfExcess(parts, pod, state, target);
     const ms = round(performance.now() - start);
-    context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
+    parts.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
@@ -145,41 +145,38 @@ function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined
  * for a volume that has that size already is journalled all the same, when it is not yet: it is to hold later, too.
  */
 async function journalled(
-  context: Pick<
-    PerformParts,
-    'registry' | 'journal' | 'tree' | 'volumes' | 'policies' | 'cgroups' | 'log' | 'procRoot'
-  >,
+  parts: PerformParts,
   pod: PodDescription,
   steps: readonly Step[],
   sizes: ReadonlyMap<string, AskedVolume>,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  const { policies, journal } = context;
+  const { policies, journal } = parts;
   const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
   const earlier = journal.transactionOf(pod);
   if (steps.length === 0 && isAsked(known(), sizes)) {
     const records = await run(undefined);
     // One that could not be undone: what has been asked for since is the pod's now.
-    if (earlier === undefined) await keepVolumes(context, pod);
+    if (earlier === undefined) await keepVolumes(parts, pod);
     else {
-      remountsEnded(context, pod, earlier.steps);
-      await tolerateJournalFailure(context, pod, journal.reopen(pod).end('undone', known()));
+      remountsEnded(parts, pod, earlier.steps);
+      await tolerateJournalFailure(parts, pod, journal.reopen(pod).end('undone', known()));
     }
     return records;
   }
-  const highs = await previousHighs(context, pod, steps);
+  const highs = await previousHighs(parts, pod, steps);
   const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
   const all = [...(earlier?.steps ?? []), ...steps];
   try {
     const records = await run(open);
     policies.adopt(pod.sandboxId, sizes);
-    remountsEnded(context, pod, all);
-    await tolerateJournalFailure(context, pod, open.end('done', known()));
+    remountsEnded(parts, pod, all);
+    await tolerateJournalFailure(parts, pod, open.end('done', known()));
     return records;
   } catch (error) {
     const isMarked = isRollbackFailure(error);
-    if (!isMarked) remountsEnded(context, pod, all);
-    await tolerateJournalFailure(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
+    if (!isMarked) remountsEnded(parts, pod, all);
+    await tolerateJournalFailure(parts, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }
 }
@@ -244,14 +241,14 @@ function valuesOf(
 
 /** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
 async function tolerateJournalFailure(
-  context: { readonly log: Log },
+  parts: { readonly log: Log },
   pod: PodDescription,
   written: Promise<void> | undefined,
 ): Promise<void> {
   try {
     await written;
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   }
 }
 
@@ -270,13 +267,13 @@ function withinDeadline(actions: StepActions, pod: PodDescription, deadline: num
 }
 
 function assertVolumesFit(
-  context: { readonly volumes: MemoryVolumes },
+  parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
   steps: readonly Step[],
 ): void {
   const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
   for (const { volume, from, to } of shrinking) {
-    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    const { used } = parts.volumes.measure({ podUid: pod.metadata.uid, name: volume });
     if (used <= to) continue;
     throw new ShimError(
       Code.FAILED_PRECONDITION,

@@ -9,7 +9,7 @@ import type { ContainerStep } from '../model/index.ts';
 
 export interface PodActionsParts extends ContainerStepParts {
   readonly volumes: MemoryVolumes;
-  /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
+  /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
   readonly reclaimTimeout: number;
 }
 
@@ -22,28 +22,29 @@ export interface ActionOptions {
 }
 
 /**
- * How the steps of this pod are carried out and taken back.
- * @param updates those of containers that go with the pod's own steps, the caller's among them
+ * Returns the actions that apply and roll back this pod's steps.
+ *
+ * @param updates the updates of containers that go with the pod's own steps, including the caller's
  */
 export function actionsFor(
-  context: PodActionsParts,
+  parts: PodActionsParts,
   pod: PodDescription,
-  { call = () => Promise.resolve(), updates, until = reclaimBy(context), onHigh }: ActionOptions,
+  { call = () => Promise.resolve(), updates, until = reclaimBy(parts), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
-    tree: context.tree,
-    volumes: context.volumes,
+    tree: parts.tree,
+    volumes: parts.volumes,
     pod,
     cgroup: podCgroup(pod),
     call,
-    updateContainer: (step, by) => applyContainerStep(context, pod, step, by, onHigh),
+    updateContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
-      lowerMemory(context, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
+      lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
     rollBackContainer: (step, by) =>
-      context.calls.run(step.id, () => rollBackContainerStep(context, pod, step, by, onHigh)),
+      parts.calls.run(step.id, () => rollBackContainerStep(parts, pod, step, by, onHigh)),
     updates,
-    log: context.log,
-    counters: context.counters,
+    log: parts.log,
+    counters: parts.counters,
   });
 }

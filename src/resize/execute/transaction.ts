@@ -1,25 +1,27 @@
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Step, type StepRecord, describeStep } from '../model/index.ts';
 
-/** How the steps of a plan are carried out and taken back. */
+/** Applies and rolls back the steps of a plan. */
 export interface StepActions {
-  /** Carries a step out and checks that it holds. Rejects when it does not. */
+  /** Applies a step and verifies it. Rejects when that fails. */
   apply(step: Step): Promise<void>;
-  /** Takes back a step that was carried out, or a part of it, as far as the pod's present state allows. */
+  /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
   rollBack(step: Step): Promise<void>;
-  /** A step has been carried out. */
+  /** Called after a step is applied. */
   applied?(record: StepRecord): void;
-  /** What was done is about to be taken back. */
+  /** Called before the rollback begins. */
   rollingBack?(): Promise<void>;
-  /** A step after the runtime's call failed: what the caller asked for is done, so the call does not fail for it. */
+  /** Called when a step after the caller's own call fails. The caller's change is applied, so the call succeeds. */
   skipped(step: Step, error: unknown): void;
 }
 
 /**
- * Carries out a plan. The first failing step up to the caller's own call stops the rest; what it and those before it did is
- * then undone in reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
- * steps after that call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
- * unlike a resize without such a call, which is done whole or not at all, what was asked for is done.
+ * Runs a plan as a transaction. The first failing step stops it (KEP-1287: later containers are not touched). The failing step and
+ * those before it are rolled back in reverse order, and the step's error is thrown unchanged. Throws UNDO_FAILED, with both errors,
+ * when the rollback fails too.
+ *
+ * Steps after the caller's own call (a decrease that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
+ * the caller's change is applied. A plan without such a call is all or nothing.
  */
 export async function runTransaction(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
   const start = performance.now();
@@ -34,7 +36,7 @@ export async function runTransaction(steps: readonly Step[], actions: StepAction
         continue;
       }
       await actions.rollingBack?.();
-      // The failing step itself too: it may have done a part.
+      // Includes the failing step, which may be partly applied.
       await rollBackAll([...records.map((applied) => applied.step), step], actions, error);
       throw error;
     }
@@ -51,7 +53,7 @@ async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: 
     try {
       await actions.rollBack(step);
     } catch (error) {
-      // The rest is still undone: each step taken back brings the pod nearer to where it was.
+      // Continue: each step that is rolled back brings the pod closer to its state before.
       failures.push(`${describeStep(step)}: ${messageOf(error)}`);
     }
   }

@@ -21,8 +21,7 @@ const UNITS = [
 export function readCpuLimit(text: string, field: string): Limit<MilliCpu> | undefined {
   if (isRemoval(text)) return 'max';
   const milli = readCpuRequest(text, field);
-  if (milli !== undefined && milliCpuToQuota(milli, DEFAULT_CPU_PERIOD) > MAX_CPU_QUOTA)
-    throw invalid(field, text, 'more than the kernel accepts');
+  if (milli !== undefined && milli > MAX_MILLI_CPU) throw invalid(field, text, 'more than the kernel accepts');
   return milli;
 }
 
@@ -72,6 +71,8 @@ export function formatMemory(limit: Limit<Bytes>): string {
 /** Formats milliCPU as {@link parseMilli} reads it. */
 export const formatMilli = (milli: MilliCpu): string => (milli % 1000 === 0 ? `${milli / 1000}` : `${milli}m`);
 
+/** The limit whose quota is the largest that the kernel accepts. */
+const MAX_MILLI_CPU: MilliCpu = (MAX_CPU_QUOTA * 1000) / DEFAULT_CPU_PERIOD;
 const isRemoval = (text: string): boolean => text === '-1' || text === 'max';
 
 function number<Value extends number>(

@@ -6,89 +6,70 @@ import { keepVolumes, meetVolumes } from '../volumes/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
-export interface GrowVolumesLaterParts extends RecoverParts, PerformParts {
-  /** Pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly settling: Map<string, NodeJS.Timeout>;
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+/** What sizes a pod's volumes. */
+export interface VolumeSizeParts extends RecoverParts, PerformParts {
+  /** What kubelet has written about its pods: a hint at what it asks for next. */
   readonly kubelet: KubeletState;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  /** The pending resize of kubelet for each pod, by sandbox id. */
   readonly foreseen: Map<string, PodForeseen>;
 }
 
-/** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
+export interface GrowVolumesLaterParts extends VolumeSizeParts {
+  /** Timers of pods whose volumes grow when no more updates come, by sandbox id. */
+  readonly settling: Map<string, NodeJS.Timeout>;
+}
+
+/**
+ * Delay from the last update of a pod to the growth of its volumes, in milliseconds, when the pod limit stays looser than its
+ * containers need.
+ */
 export const GROW_DELAY_MS = 2000;
 
 /**
- * Lets a pod's volumes grow once no update has come for {@link GROW_DELAY_MS}. Called at each update: one after which more are to
- * come begins the time anew, one that has settled the volumes' sizes ends it.
+ * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS} after the last
+ * update. Called at each update: it restarts the timer, or cancels it when the update has set the final sizes.
  */
-export function scheduleVolumeGrowth(context: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
-  clearTimeout(context.settling.get(pod.sandboxId));
-  context.settling.delete(pod.sandboxId);
+export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
+  clearTimeout(parts.settling.get(pod.sandboxId));
+  parts.settling.delete(pod.sandboxId);
   if (isSettled) return;
   const timer = setTimeout(() => {
-    context.settling.delete(pod.sandboxId);
-    void applyVolumeSizes(context, pod);
+    parts.settling.delete(pod.sandboxId);
+    void applyVolumeSizes(parts, pod);
   }, GROW_DELAY_MS);
   timer.unref();
-  context.settling.set(pod.sandboxId, timer);
+  parts.settling.set(pod.sandboxId, timer);
 }
 
 /**
- * Gives the volumes of a pod the sizes that they shall have under its present limits. Never rejects: nobody waits for it, and
- * the pod's next update finds the volumes as they are.
+ * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's next update
+ * reads the volumes again.
  */
-export async function applyVolumeSizes(
-  context: Pick<
-    GrowVolumesLaterParts,
-    | 'registry'
-    | 'backend'
-    | 'journal'
-    | 'tree'
-    | 'volumes'
-    | 'policies'
-    | 'outcomes'
-    | 'lock'
-    | 'calls'
-    | 'cgroups'
-    | 'kubelet'
-    | 'foreseen'
-    | 'reclaimTimeout'
-    | 'log'
-    | 'counters'
-    | 'recent'
-    | 'procRoot'
-  >,
-  pod: PodDescription,
-): Promise<void> {
-  // Without a cgroup of its own a pod has no limit that a volume's size could go by.
+export async function applyVolumeSizes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
+  // A pod without a cgroup of its own has no limit to derive a size from.
   if (!hasPodCgroup(pod)) return;
   try {
-    await resizeVolumes(context, pod);
+    await resizeVolumes(parts, pod);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
   }
 }
 
-function resizeVolumes(
-  context: RecoverParts &
-    PerformParts & { readonly kubelet: KubeletState; readonly foreseen: Map<string, PodForeseen> },
-  pod: PodDescription,
-): Promise<void> {
-  return context.lock.run(pod.sandboxId, async () => {
-    await tryRecoverPod(context, pod);
-    const { policies } = context;
-    const volumes = readVolumes(context.volumes, pod);
-    const state = await readPod(context.tree, pod, volumes);
-    meetVolumes(context, pod, volumes, state.memory);
-    const pending = foreseenOf(context, pod, state);
-    // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
+function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
+  return parts.lock.run(pod.sandboxId, async () => {
+    await tryRecoverPod(parts, pod);
+    const { policies } = parts;
+    const volumes = readVolumes(parts.volumes, pod);
+    const state = await readPod(parts.tree, pod, volumes);
+    meetVolumes(parts, pod, volumes, state.memory);
+    const pending = foreseenOf(parts, pod, state);
+    // Volumes that have shrunk for a resize that kubelet has admitted but not actuated stay shrunk.
     const sizes =
       pending === undefined
-        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
-        : volumeChanges(context, pod, { state, after: state, foreseen: pending }).volumes;
-    // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
-    if (sizes.size === 0) return void keepVolumes(context, pod);
-    await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
+        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(parts, pod, state))
+        : volumeChanges(parts, pod, { state, after: state, foreseen: pending }).volumes;
+    // Not awaited: the creation of the pod must not wait for the disk.
+    if (sizes.size === 0) return void keepVolumes(parts, pod);
+    await parts.outcomes.track(pod.sandboxId, () => perform(parts, pod, state, { call: 'none', volumes: sizes }));
   });
 }
