@@ -11,8 +11,8 @@ import type { ReportedResources } from '../runtime/index.ts';
 import { type Bytes, type Limit, cpuShares } from '../core/quantities/index.ts';
 
 /**
- * What ContainerStatus has to say differently from what the runtime reported, for the kernel to be right: only fields in
- * which they differ, undefined when they agree. -1 is no limit.
+ * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they agree. -1 is
+ * no limit.
  * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
  */
 export function kernelResources(
@@ -39,16 +39,16 @@ function differences(
 function cpuDifferences({ cpuMax }: CgroupLimits, reported: ReportedResources | undefined) {
   if (cpuMax === undefined) return {};
   const { quota, period } = criOfCpuMax(cpuMax);
-  // Without a limit, 0 (never given) and -1 (taken away) say the same, and the period says nothing.
+  // 0 (never set) and -1 (removed) both mean no limit, and the period does not matter then.
   if (isSameReportedLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return {};
   return { cpu_quota: quota, cpu_period: period };
 }
 
-/** cpu.weight of a cgroup that nobody gave one. */
+/** Kernel cgroup-v2: the default of cpu.weight. */
 const DEFAULT_WEIGHT = 100;
 
 function weightDifferences({ cpuWeight }: CgroupLimits, reported: ReportedResources | undefined) {
-  // 0: the cgroup is idle (cpu.idle), which no number of shares says.
+  // 0: the cgroup is idle (cpu.idle), which shares cannot express.
   if (cpuWeight === undefined || cpuWeight === 0) return {};
   const stored = reported?.cpu_shares ?? 0;
   if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
@@ -63,7 +63,7 @@ function memoryDifferences(
 ) {
   const limit = criOfMemoryMax(memoryMax);
   const memory = isSameReportedSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: limit };
-  // Not read for containers that were given no swap limit: it is read for each ContainerStatus.
+  // This runs for each ContainerStatus: memory.swap.max is read only for containers with a swap limit.
   if (reported === undefined || reported.memory_swap_limit_in_bytes === 0) return memory;
   const memorySwapMax = swapMax();
   if (memorySwapMax === undefined) return memory;
@@ -77,7 +77,7 @@ function memoryDifferences(
 const isSameReportedLimit = (reported: number | undefined, found: number): boolean =>
   found === -1 ? reported === undefined || reported <= 0 : reported === found;
 
-/** The kernel rounds sizes down to a page: the runtime's number is then the one that was asked for, and true. */
+/** The kernel rounds sizes down to a page. Within a page, the runtime's number is the requested one and stays. */
 const LARGEST_PAGE = 64 * 1024;
 
 function isSameReportedSize(reported: number | undefined, found: number): boolean {

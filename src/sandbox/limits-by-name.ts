@@ -3,7 +3,7 @@ import type { Bytes, Limit } from '../core/quantities/index.ts';
 import type { PodState } from './pod-state.ts';
 import type { Registry } from './registry.ts';
 
-/** A pod's memory limits by the names that it gives its containers: what a volume's share of a container counts from. */
+/** Returns the memory limits of a pod's containers by container name: the base of a volume's `50%/<container>` size. */
 export function limitsByName(
   parts: { readonly registry: Registry },
   pod: PodDescription,

@@ -17,7 +17,7 @@ import {
 } from '../../sandbox/index.ts';
 import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
 
-/** One of the two places in which a container's values are: the kernel, while it runs, and the store of the runtime. */
+/** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
 type Place = EffectiveLimits;
 
 interface InStore extends Place {
@@ -26,14 +26,14 @@ interface InStore extends Place {
 
 interface InKernel extends Place {
   readonly cgroup: CgroupPath;
-  /** It may come from several numbers of shares. */
+  /** Several numbers of shares give the same weight. */
   readonly weight: CpuWeight | undefined;
 }
 
 const fields = ['memory', 'cpu', 'shares'] as const;
 type Field = (typeof fields)[number];
 
-/** Where the values of a container are to be found. Nowhere when it is gone. */
+/** The values of a container in the kernel and in the runtime's store. In neither when the container is gone. */
 export class ContainerValues {
   private constructor(
     readonly container: ContainerDescription | undefined,
@@ -54,7 +54,7 @@ export class ContainerValues {
       return new ContainerValues(container, await inKernel(parts, pod, container), inStore(container));
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
-      // It has just ended.
+      // The container has just ended.
       return new ContainerValues({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
     }
   }
@@ -63,19 +63,19 @@ export class ContainerValues {
     return [this.kernel, this.store].filter((place) => place !== undefined);
   }
 
-  /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
+  /** Returns the wanted values that the kernel or the store lacks. Undefined when both have all of them. */
   missing(wanted: ContainerLimits): ContainerLimits | undefined {
     return pick(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
   }
 
-  /** Whether all of these values are there; one that systemd has rounded since is. */
+  /** Whether both places have all of these values. A value that systemd has rounded since counts. */
   hasAll(values: ContainerLimits): boolean {
     const lacks = (field: Field): boolean =>
       this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
     return pick(values, lacks) === undefined;
   }
 
-  /** The step to these values from those that the container has. */
+  /** Returns the step from the container's present values to these. */
   stepTo({ id, memory, cpu, shares }: ContainerLimits): ContainerStep {
     const now = this.kernel ?? this.store;
     return {
@@ -87,10 +87,10 @@ export class ContainerValues {
     };
   }
 
-  /** Which of the values that a step was to write are there, in one place at least. */
+  /** Returns the part of a step that at least one place has. Undefined when there is none. */
   written(step: ContainerStep): ContainerStep | undefined {
     const { from, to } = beforeAndAfter(step);
-    // Where the old value and the new one look alike, it tells nothing.
+    // A value that matches both the old and the new one shows nothing.
     const found = pick(to, (field) =>
       this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
     );
@@ -101,7 +101,7 @@ export class ContainerValues {
   }
 }
 
-/** What a step changes, as it was and as it shall be. */
+/** Returns the values of a step before and after it. */
 export function beforeAndAfter({ id, memory, cpu, shares }: ContainerStep): {
   from: ContainerLimits;
   to: ContainerLimits;
@@ -121,11 +121,11 @@ function pick(values: ContainerLimits, isWanted: (field: Field) => boolean): Con
   return { id: values.id, ...Object.fromEntries(left.map((field) => [field, values[field]])) };
 }
 
-/** Whether a place has the value of this field; so it has when there is none to have. */
+/** Whether a place has the value of this field. An absent value counts. */
 function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerLimits): boolean {
   switch (field) {
     case 'memory':
-      // Whichever of the two is the kernel's is rounded to pages.
+      // Either of the two may be the kernel's, which is rounded to pages.
       return memory === undefined || sameMemory(place.memory, memory) || sameMemory(memory, place.memory);
     case 'cpu':
       return cpu === undefined || sameCpu(place.cpu, cpu);
@@ -134,17 +134,17 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: C
   }
 }
 
-/** Whether systemd has made what a place has of the value of this field. */
+/** Whether the place has this field's value as systemd rounds it. */
 const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerLimits): boolean =>
   field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
 
-/** Whether a place has this one of two values; what systemd has rounded is not taken for it if it is the other one as it stands. */
+/** Whether a place has `value` rather than `other`. A value that systemd has rounded does not count if it equals `other`. */
 const isAt = (place: InKernel | InStore, field: Field, value: ContainerLimits, other: ContainerLimits): boolean =>
   has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 
 function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
   if ('shares' in place) return place.shares === wanted;
-  // 0: the runtime was given none, and has made what it likes of it.
+  // 0: the runtime got no shares and has chosen a weight.
   return place.weight === undefined || wanted === 0 || weightMatchesShares(place.weight, wanted);
 }
 

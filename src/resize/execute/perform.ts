@@ -29,32 +29,32 @@ import { plan } from '../plan/index.ts';
 export interface PerformParts extends PodActionsParts {
   readonly journal: PodJournal;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
-  /** Where the last resizes are kept; undefined where nobody can look at them. */
+  /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
 }
 
 export interface PerformOptions {
-  /** The caller's own call, where the target has one. What it does to memory.high it tells beforehand. */
+  /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high. */
   readonly call?: (onHigh: OnHigh) => Promise<void>;
-  /** What that call changes, for the journal. */
+  /** The changes of this call, for the journal. */
   readonly asked?: ContainerStep | undefined;
-  /** What that call sets, whether or not it changes anything. */
+  /** The limits that this call sets, changed or not. */
   readonly container?: ContainerLimits;
-  /** What is asked for volumes: it decides their sizes from now on, also when they are mounted anew. */
+  /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, AskedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
   readonly until?: number;
-  /** When all has to be done, in milliseconds since the epoch. */
+  /** The deadline of the transaction, in milliseconds since the epoch. */
   readonly deadline?: number;
-  /** Told of each step when it has been carried out. Must not throw. */
+  /** Called after each applied step. Must not throw. */
   readonly onStep?: ((record: StepRecord) => void) | undefined;
 }
 
-/** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
+/** Returns the steps that {@link perform} runs. Throws VOLUME_IN_USE when a volume stores more than its new size. */
 export function planSteps(
   parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
@@ -67,7 +67,7 @@ export function planSteps(
   return steps;
 }
 
-/** The same for what is to be carried out: what is refused is counted. */
+/** Returns {@link planSteps}, and counts a rejected volume. */
 function planAndCount(
   parts: { readonly volumes: MemoryVolumes; readonly counters: Counters },
   pod: PodDescription,
@@ -84,9 +84,9 @@ function planAndCount(
 }
 
 /**
- * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
- * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
- * everything was undone. Gives the steps that were carried out.
+ * Plans, admits and runs a pod's resize. The caller holds the pod's lock. Throws VOLUME_IN_USE before anything changes when a volume
+ * would become smaller than what it stores (KEP-6030), otherwise what the first failing step throws, after the rollback. Returns the
+ * applied steps.
  */
 export async function perform(
   parts: PerformParts,
@@ -129,10 +129,10 @@ export async function perform(
   return records;
 }
 
-/** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
+/** Returns the steps for the journal. The caller's call is replaced by its changes: a recovery cannot repeat it, but can roll it back. */
 function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
   const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
-  // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
+  // The runtime's call alone is not journalled, unless the shim lowers memory.high for it.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
   return steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];
@@ -141,8 +141,8 @@ function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined
 }
 
 /**
- * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; what is asked
- * for a volume that has that size already is journalled all the same, when it is not yet: it is to hold later, too.
+ * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished. A requested size that a volume has
+ * already is journalled too, so that it holds later.
  */
 async function journalled(
   parts: PerformParts,
@@ -156,7 +156,7 @@ async function journalled(
   const earlier = journal.transactionOf(pod);
   if (steps.length === 0 && isAsked(known(), sizes)) {
     const records = await run(undefined);
-    // One that could not be undone: what has been asked for since is the pod's now.
+    // This request replaces an earlier transaction whose rollback failed.
     if (earlier === undefined) await keepVolumes(parts, pod);
     else {
       remountsEnded(parts, pod, earlier.steps);
@@ -181,7 +181,7 @@ async function journalled(
   }
 }
 
-/** A transaction that fails has been taken back, or that has failed too. */
+/** Runs a transaction, and counts its rollback when it fails. */
 async function countRollback<Result>(
   { counters }: { readonly counters: Counters },
   recording: Recording | undefined,
@@ -198,7 +198,7 @@ async function countRollback<Result>(
   }
 }
 
-/** For people who look at what has happened, where they can. */
+/** Starts a record for the page of recent resizes. Undefined without that page. */
 function record(
   {
     recent,
@@ -213,7 +213,7 @@ function record(
   return recent?.begin({ pod, before, asked, names, used: () => usageOrUndefined(tree, pod) });
 }
 
-/** What is only looked at must not fail a resize. */
+/** Reads memory.current for the page. A failed read must not fail a resize. */
 function usageOrUndefined(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
   try {
     return tree.readMemoryCurrent(podCgroup(pod));
@@ -226,7 +226,7 @@ function usageOrUndefined(tree: CgroupTree, pod: PodDescription): Bytes | undefi
 const isRollbackFailure = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
-/** The values that a transaction leads to. */
+/** Returns the values that a transaction sets. */
 function valuesOf(
   { memory, cpu, weight, containers = [], volumes }: PodTarget,
   container: ContainerLimits | undefined,
@@ -239,7 +239,7 @@ function valuesOf(
   };
 }
 
-/** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
+/** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
 async function tolerateJournalFailure(
   parts: { readonly log: Log },
   pod: PodDescription,
@@ -252,7 +252,7 @@ async function tolerateJournalFailure(
   }
 }
 
-/** No step begins after the deadline. What is undone then takes the time that it takes. */
+/** No step begins after the deadline. The rollback has no deadline. */
 function withinDeadline(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
   const run = (step: Step): Promise<void> => {
     if (Date.now() < deadline) return actions.apply(step);
@@ -266,6 +266,7 @@ function withinDeadline(actions: StepActions, pod: PodDescription, deadline: num
   };
 }
 
+/** KEP-6030: a volume does not shrink below what it stores. Throws VOLUME_IN_USE. */
 function assertVolumesFit(
   parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
