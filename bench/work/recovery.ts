@@ -33,7 +33,7 @@ export async function measureRecovery({ children, profile }: WorkOptions): Promi
     const log = new LogReader(child.logFile);
     const known = await child.until(log.line('registry compared with the backend'));
     compared.push(performance.now() - begin);
-    for (let mended = 0; mended < cut.length; mended += 1) await child.until(log.line('unfinished resize mended'));
+    for (let mended = 0; mended < cut.length; mended += 1) await child.until(log.line('unfinished resize recovered'));
     recovered.push(performance.now() - begin);
     log.close();
     await child.stop();

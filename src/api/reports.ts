@@ -11,7 +11,7 @@ import type {
   WireValues,
 } from './wire/index.ts';
 import {
-  type KnownLimits,
+  type PodLimits,
   type KnownValues,
   type KubeletWants,
   type LiveLimits,
@@ -188,7 +188,7 @@ function knownReport<Size>(
 
 const sizeReport = (size: Bytes) => ({ size_bytes: size, policy: '' });
 
-function knownLimits({ memory, cpu, weight, shares }: KnownLimits): WireValues {
+function knownLimits({ memory, cpu, weight, shares }: PodLimits): WireValues {
   return {
     limits: {
       cpu: cpu === undefined ? '' : formatCpuMax(cpu),

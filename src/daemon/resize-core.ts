@@ -42,7 +42,13 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
   const { kubeletRoot, reclaimTimeout } = config;
   const kubelet = config.foresight
-    ? new KubeletFiles({ kubeletRoot, clock: systemClock, log, counters, onChange: () => context.decreaseReclaimer.check() })
+    ? new KubeletFiles({
+        kubeletRoot,
+        clock: systemClock,
+        log,
+        counters,
+        onChange: () => context.decreaseReclaimer.check(),
+      })
     : undefined;
   const context = createResizeContext({
     registry,

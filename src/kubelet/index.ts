@@ -2,3 +2,5 @@
 export type { EntryLimits, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';
+export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sharesToMilliCpu } from './formulas.ts';
+export type { MilliCpu } from './formulas.ts';

@@ -9,19 +9,19 @@ import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer 
 import { PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { VolumePolicies } from './volumes/index.ts';
-import { forgetRecord, meetPod, restoreVolumes } from './operations/index.ts';
+import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
 import { type KubeletState, noKubeletState } from '../kubelet/index.ts';
 
-/** What every resize on this node works with. */
+/** The parts that every resize on this node uses. */
 export interface ResizeContext {
   readonly registry: Registry;
-  /** For calls of the shim's own. */
+  /** The backend, for the shim's own calls. */
   readonly backend: Backend;
   readonly journal: PodJournal;
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
   /** One transaction at a time for a pod, by sandbox id. */
   readonly lock: KeyedLock;
@@ -29,27 +29,27 @@ export interface ResizeContext {
   readonly calls: KeyedLock;
   /** Pods whose volumes grow when no more updates come, by sandbox id. */
   readonly settling: Map<string, NodeJS.Timeout>;
-  /** Where the cgroups of running containers lie, by container id. */
+  /** The cgroups of running containers, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
-  /** Makes what kubelet has admitted possible, where more is in use than its new limit. */
+  /** Reclaims memory for a decrease that kubelet has admitted but usage blocks. */
   readonly decreaseReclaimer: DecreaseReclaimer;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  /** The pending resize of kubelet for each pod, by sandbox id. */
   readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
+  /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
   readonly reclaimTimeout: number;
   readonly log: Log;
   readonly counters: Counters;
-  /** Where the last resizes are kept; undefined where nobody can look at them. */
+  /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
   /** Where processes are found: /proc unless a test says otherwise. */
   readonly procRoot?: string;
-  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
 
-/** Also watches the registry: what is kept for a pod or a container goes with it. */
+/** Creates the context, and watches the registry for it. */
 export function createResizeContext(parts: {
   registry: Registry;
   backend: Backend;
@@ -78,7 +78,6 @@ export function createResizeContext(parts: {
     recent,
     reclaimTimeout,
   } = parts;
-  const first = oncePerKey();
   const context: ResizeContext = {
     registry,
     backend,
@@ -99,17 +98,20 @@ export function createResizeContext(parts: {
     counters,
     ...(procRoot === undefined ? {} : { procRoot }),
     ...(recent === undefined ? {} : { recent }),
-    failOpen(reason, given, error) {
-      counters.failOpen(reason);
-      // Of a caller who gives no id, it may be anything.
-      const id = given.slice(0, 128);
-      if (!first(`${reason} ${id}`)) return;
-      log.warn({ reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) }, 'forwarded as it came');
-    },
+    failOpen: failOpenReport(counters, log),
   };
+  watchRegistry(context);
+  // Also for pods that are added while the journal is read.
+  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
+  return context;
+}
+
+/** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
+function watchRegistry(context: ResizeContext): void {
+  const { registry } = context;
   registry.watch({
     podAdded(pod) {
-      meetPod(context, pod);
+      learnPodVolumes(context, pod);
       context.decreaseReclaimer.check();
     },
     podRemoved(pod) {
@@ -121,14 +123,24 @@ export function createResizeContext(parts: {
       context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;
       if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseReclaimer.podRemoved(uid);
-      forgetRecord(context, pod);
+      forgetPodRecord(context, pod);
     },
     containerRemoved(containerId) {
       context.cgroups.delete(containerId);
       context.outcomes.forgetContainer(containerId);
     },
   });
-  // Pods that come while the journal is still being read.
-  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
-  return context;
+}
+
+/** Counts requests that are forwarded unchanged, and logs each id and reason once. */
+function failOpenReport(counters: Counters, log: Log): FailOpen {
+  const first = oncePerKey();
+  return (reason, given, error) => {
+    counters.failOpen(reason);
+    // The id comes from the caller: it may be of any length.
+    const id = given.slice(0, 128);
+    if (!first(`${reason} ${id}`)) return;
+    const fields = { reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) };
+    log.warn(fields, 'request forwarded unchanged');
+  };
 }

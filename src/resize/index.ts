@@ -1,3 +1,4 @@
+/** Resizes of pods: planned, admitted and carried out as transactions. */
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
@@ -7,7 +8,7 @@ export type { RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
 export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
 export type {
-  KnownLimits,
+  PodLimits,
   KnownValues,
   MemoryRequests,
   ResizePod,

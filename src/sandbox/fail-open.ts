@@ -1,4 +1,4 @@
 import type { FailOpenReason } from '../observe/index.ts';
 
-/** Counts a request that is forwarded as it came, and logs it once for each id and reason. */
+/** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
 export type FailOpen = (reason: FailOpenReason, id: string, error?: unknown) => void;

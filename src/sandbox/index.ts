@@ -1,17 +1,19 @@
-/** What is on the node, and how it is resized. */
+/** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export type { FailOpen } from './fail-open.ts';
-export { hasDoneItsInit } from './init-containers.ts';
-export { findCgroup, kernelResources } from './kernel-resources.ts';
+export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
+export type { CgroupLookup } from './container-cgroups.ts';
+export { isCompletedInitContainer } from './init-containers.ts';
+export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
-export { containerNamed, podNamed } from './names.ts';
-export type { Named } from './names.ts';
+export type { ContainerLimits, EffectiveLimits, Limits } from './limits.ts';
+export { containerSubject, podName, podSubject } from './names.ts';
+export type { Subject } from './names.ts';
 export { identityOf } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
-export type { ContainerState, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';
 export {
   NO_CPU_LIMIT,
-  containerCgroup,
   hasPodCgroup,
   podCgroup,
   readContainer,
@@ -20,5 +22,4 @@ export {
 } from './read-pod.ts';
 export { Registry } from './registry.ts';
 export { storedLimits } from './stored-limits.ts';
-export type { StoredLimits } from './stored-limits.ts';
 export { volumeTotals } from './volume-totals.ts';

@@ -1,14 +1,17 @@
 import { type ContainerDescription, ContainerState } from '../runtime/index.ts';
 
 /**
- * Whether a container is an init container that has done its work: it has nothing to be resized, now or later. CRI does not tell
- * which containers are init containers. What tells is the order in which kubelet makes them: while one that has to end runs, it
- * makes no other, and goes on when it has ended well. (A first container that ends well before kubelet has made the second looks
- * the same. As little comes of resizing it: kubelet starts a new one in its place, with values of its own.)
+ * Whether a container is a completed init container, which cannot be resized (KEP-1287). CRI does not say which containers are init
+ * containers, but kubelet's order of creation shows it: kubelet creates no other container while an init container runs, and
+ * continues after it has succeeded. An app container that succeeds before kubelet creates the next one looks the same; resizing it
+ * has no effect either, since kubelet replaces it by a new one.
  *
- * @param all the pod's containers, this one among them
+ * @param all the pod's containers, including this one
  */
-export function hasDoneItsInit(container: ContainerDescription, all: readonly ContainerDescription[]): boolean {
+export function isCompletedInitContainer(
+  container: ContainerDescription,
+  all: readonly ContainerDescription[],
+): boolean {
   if (container.state !== ContainerState.EXITED || container.exitCode !== 0 || container.finishedAt === 0n)
     return false;
   const others = all.filter(({ name }) => name !== container.name);

@@ -9,12 +9,10 @@ import {
 } from '../cgroups/index.ts';
 import type { ReportedResources } from '../runtime/index.ts';
 import { type Bytes, type Limit, cpuShares } from '../core/quantities/index.ts';
-import { containerCgroup } from './read-pod.ts';
-import type { Registry } from './registry.ts';
 
 /**
- * What ContainerStatus has to say differently from what the runtime reported, for the kernel to be right: only fields in
- * which they differ, undefined when they agree. -1 is no limit.
+ * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they agree. -1 is
+ * no limit.
  * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
  */
 export function kernelResources(
@@ -24,22 +22,6 @@ export function kernelResources(
 ): Partial<ReportedResources> | undefined {
   const changes = differences(tree.readLimitsNow(cgroup), () => tree.readSwapMax(cgroup), reported);
   return Object.keys(changes).length === 0 ? undefined : changes;
-}
-
-/**
- * Where a container's cgroup lies, found once: neither its id nor its place changes while it runs. Undefined when the
- * backend does not know it. Rejects when the backend cannot be asked.
- */
-export async function findCgroup(
-  context: { readonly registry: Registry; readonly cgroups: Map<string, CgroupPath>; readonly procRoot?: string },
-  containerId: string,
-): Promise<CgroupPath | undefined> {
-  const container = await context.registry.describeContainer(containerId);
-  const pod = container === undefined ? undefined : await context.registry.pod(container.sandboxId);
-  if (container === undefined || pod === undefined) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  if (cgroup !== undefined) context.cgroups.set(containerId, cgroup);
-  return cgroup;
 }
 
 function differences(
@@ -57,16 +39,16 @@ function differences(
 function cpuDifferences({ cpuMax }: CgroupLimits, reported: ReportedResources | undefined) {
   if (cpuMax === undefined) return {};
   const { quota, period } = criOfCpuMax(cpuMax);
-  // Without a limit, 0 (never given) and -1 (taken away) say the same, and the period says nothing.
-  if (sameLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return {};
+  // 0 (never set) and -1 (removed) both mean no limit, and the period does not matter then.
+  if (isSameReportedLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return {};
   return { cpu_quota: quota, cpu_period: period };
 }
 
-/** cpu.weight of a cgroup that nobody gave one. */
+/** Kernel cgroup-v2: the default of cpu.weight. */
 const DEFAULT_WEIGHT = 100;
 
 function weightDifferences({ cpuWeight }: CgroupLimits, reported: ReportedResources | undefined) {
-  // 0: the cgroup is idle (cpu.idle), which no number of shares says.
+  // 0: the cgroup is idle (cpu.idle), which shares cannot express.
   if (cpuWeight === undefined || cpuWeight === 0) return {};
   const stored = reported?.cpu_shares ?? 0;
   if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
@@ -80,23 +62,25 @@ function memoryDifferences(
   reported: ReportedResources | undefined,
 ) {
   const limit = criOfMemoryMax(memoryMax);
-  const memory = sameSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: limit };
-  // Not read for containers that were given no swap limit: it is read for each ContainerStatus.
+  const memory = isSameReportedSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: limit };
+  // This runs for each ContainerStatus: memory.swap.max is read only for containers with a swap limit.
   if (reported === undefined || reported.memory_swap_limit_in_bytes === 0) return memory;
   const memorySwapMax = swapMax();
   if (memorySwapMax === undefined) return memory;
   const both = criOfSwapMax(memorySwapMax, memoryMax);
-  const swap = sameSize(reported.memory_swap_limit_in_bytes, both) ? {} : { memory_swap_limit_in_bytes: both };
+  const swap = isSameReportedSize(reported.memory_swap_limit_in_bytes, both)
+    ? {}
+    : { memory_swap_limit_in_bytes: both };
   return { ...memory, ...swap };
 }
 
-const sameLimit = (reported: number | undefined, found: number): boolean =>
+const isSameReportedLimit = (reported: number | undefined, found: number): boolean =>
   found === -1 ? reported === undefined || reported <= 0 : reported === found;
 
-/** The kernel rounds sizes down to a page: the runtime's number is then the one that was asked for, and true. */
+/** The kernel rounds sizes down to a page. Within a page, the runtime's number is the requested one and stays. */
 const LARGEST_PAGE = 64 * 1024;
 
-function sameSize(reported: number | undefined, found: number): boolean {
+function isSameReportedSize(reported: number | undefined, found: number): boolean {
   if (found === -1) return reported === undefined || reported <= 0;
   const difference = (reported ?? 0) - found;
   return difference >= 0 && difference < LARGEST_PAGE;

@@ -3,13 +3,13 @@ import type { Bytes, Limit } from '../core/quantities/index.ts';
 import type { PodState } from './pod-state.ts';
 import type { Registry } from './registry.ts';
 
-/** A pod's memory limits by the names that it gives its containers: what a volume's share of a container counts from. */
+/** Returns the memory limits of a pod's containers by container name: the base of a volume's `50%/<container>` size. */
 export function limitsByName(
-  context: { readonly registry: Registry },
+  parts: { readonly registry: Registry },
   pod: PodDescription,
   state: PodState,
 ): ReadonlyMap<string, Limit<Bytes>> {
-  const names = new Map(context.registry.containersOf(pod.sandboxId).map((known) => [known.containerId, known.name]));
+  const names = new Map(parts.registry.containersOf(pod.sandboxId).map((known) => [known.containerId, known.name]));
   return new Map(
     state.containers.flatMap(({ id, memory }): [string, Limit<Bytes>][] => {
       const name = names.get(id);

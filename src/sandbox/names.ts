@@ -1,19 +1,22 @@
 import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
 import type { ErrorContext } from '../core/errors/index.ts';
 
-/** A pod or a container as messages name it. */
-export interface Named {
-  /** `container web` */
+/** The pod or container that a message is about. */
+export interface Subject {
+  /** `container web` or `pod default/web` */
   readonly text: string;
   readonly ids: Pick<ErrorContext, 'pod' | 'container'>;
 }
 
-export const podNamed = (pod: PodDescription): Named => {
-  const name = `${pod.metadata.namespace}/${pod.metadata.name}`;
-  return { text: `pod ${name}`, ids: { pod: name } };
-};
+/** Returns `namespace/name`. */
+export const podName = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;
 
-export const containerNamed = ({ name }: Pick<ContainerDescription, 'name'>, pod: PodDescription): Named => ({
+export const podSubject = (pod: PodDescription): Subject => ({
+  text: `pod ${podName(pod)}`,
+  ids: { pod: podName(pod) },
+});
+
+export const containerSubject = ({ name }: Pick<ContainerDescription, 'name'>, pod: PodDescription): Subject => ({
   text: `container ${name}`,
-  ids: { container: name, ...podNamed(pod).ids },
+  ids: { container: name, pod: podName(pod) },
 });

@@ -1,11 +1,10 @@
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../core/quantities/index.ts';
+import type { EffectiveLimits } from './limits.ts';
 
-/** What the kernel says of one running container. */
-export interface ContainerState {
+/** A running container with the limits that the kernel has for it. */
+export interface LiveContainer extends EffectiveLimits {
   readonly id: string;
-  readonly memory: Limit<Bytes>;
-  readonly cpu: CpuMax;
-  /** As the runtime has stored them. Undefined where nobody has asked: no rule of order goes by them. */
+  /** As the runtime stores them. Undefined where they were not read: no ordering rule needs them. */
   readonly shares?: CpuShares;
 }
 
@@ -15,7 +14,7 @@ export interface VolumeState {
   readonly size: Bytes;
 }
 
-/** The same with its file system, `major:minor`. */
+/** A mounted volume with the device number of its file system, `major:minor`. */
 export interface MountedVolume extends VolumeState {
   readonly device: string;
 }
@@ -26,11 +25,11 @@ export interface PodState {
   readonly cpu: CpuMax;
   /** Undefined without the cpu controller. */
   readonly weight: CpuWeight | undefined;
-  /** What the pod's limit holds beside the sum of its containers' limits. CPU in the terms of cpu.max; quota 0: none. */
+  /** The pod overhead, which the pod limit holds in addition to its containers' limits. CPU in terms of cpu.max; quota 0: none. */
   readonly overhead: { readonly memory: Bytes; readonly cpu: CpuMax };
   /** The running containers, without the sandbox's own. */
-  readonly containers: readonly ContainerState[];
+  readonly containers: readonly LiveContainer[];
   readonly volumes: readonly VolumeState[];
-  /** The cgroups are units of systemd, which makes whole percents of a quota, rounded up, when anybody sets a property of one. */
+  /** The cgroups are systemd units. systemd rounds a quota up to whole percents whenever a property of the unit is set. */
   readonly inPercents?: true;
 }

@@ -3,9 +3,9 @@ import type { PodDescription } from '../runtime/index.ts';
 import { type CpuShares, type CpuWeight, cpuShares } from '../core/quantities/index.ts';
 
 /**
- * The weight of a pod's cgroup for these shares, by the formula that this node's kubelet used for this pod: its live weight and
- * the shares that it was created with tell. Where they do not, the old one, which kubelet has used for pods up to 1.36.
- * Undefined without the cpu controller.
+ * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live weight and the
+ * shares of its creation show which; otherwise it is the old formula, which kubelet uses for pods up to 1.36. Undefined without the
+ * cpu controller.
  */
 export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
   if (live === undefined) return undefined;

@@ -2,8 +2,6 @@ import {
   type CgroupPath,
   type CgroupTree,
   DEFAULT_CPU_PERIOD,
-  cgroupOfPid,
-  containerCgroupIn,
   containerIdOf,
   driverOf,
   isCgroupVanished,
@@ -11,44 +9,30 @@ import {
 } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
-import type { ContainerDescription, PodDescription } from '../runtime/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
 import { type CpuMax, bytes, microseconds } from '../core/quantities/index.ts';
-import type { ContainerState, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 
-/** Without the cpu controller there is no cpu.max, and so no limit. */
+/** No CPU limit: the value without the cpu controller, which has no cpu.max. */
 export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
 
-/** Where the cgroup of a pod lies. Throws CGROUP_UNAVAILABLE when its parent's name does not tell. */
+/** Returns the cgroup of a pod. Throws CGROUP_UNAVAILABLE when the pod has none of its own. */
 export function podCgroup(pod: PodDescription): CgroupPath {
   const path = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
-  // Without a parent, or with the root as one, there is no cgroup that is this pod's alone.
+  // Without a parent, or with the root as parent, the pod has no cgroup of its own.
   if (path === undefined || path === '/') throw noPodCgroup(pod);
   return path;
 }
 
-/** Whether a pod has a cgroup of its own: pods that crictl makes without a cgroup parent have none. */
+/** Whether a pod has a cgroup of its own. Pods that crictl creates without a cgroup parent have none. */
 export function hasPodCgroup(pod: PodDescription): boolean {
   const path = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
   return path !== undefined && path !== '/';
 }
 
 /**
- * Where the cgroup of a running container lies: by /proc, the surest source, else by the driver's rule. Undefined when
- * neither tells.
- */
-export async function containerCgroup(
-  container: ContainerDescription,
-  pod: PodDescription,
-  procRoot?: string,
-): Promise<CgroupPath | undefined> {
-  const path = container.pid === 0 ? undefined : await cgroupOfPid(container.pid, procRoot);
-  const own = path === undefined ? undefined : containerCgroupIn(path, container.containerId);
-  return own ?? driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, container.containerId);
-}
-
-/**
- * Reads the live values of a pod. The containers are those that have a cgroup beneath the pod's: what the kernel has,
- * not what anybody remembers. Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read.
+ * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. Throws CGROUP_UNAVAILABLE when the
+ * pod's own cgroup cannot be read.
  */
 export async function readPod(
   tree: CgroupTree,
@@ -57,10 +41,10 @@ export async function readPod(
 ): Promise<PodState> {
   const cgroup = podCgroup(pod);
   const limits = await tree.readLimits(cgroup);
-  const containers: ContainerState[] = [];
+  const containers: LiveContainer[] = [];
   for (const name of tree.children(cgroup)) {
     const id = containerIdOf(name);
-    // The sandbox's own container has no limits, and takes none of the pod's.
+    // The sandbox's own container has no limits.
     if (id === undefined || id === pod.sandboxId) continue;
     const container = await readContainer(tree, `${cgroup}/${name}`, id);
     if (container !== undefined) containers.push(container);
@@ -83,12 +67,12 @@ export async function readPod(
   };
 }
 
-/** The limits of one container's cgroup; undefined when it has just ended. */
+/** Reads the limits of one container's cgroup. Undefined when the container has just ended. */
 export async function readContainer(
   tree: CgroupTree,
   cgroup: CgroupPath,
   id: string,
-): Promise<ContainerState | undefined> {
+): Promise<LiveContainer | undefined> {
   try {
     const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
     return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT };
@@ -98,7 +82,7 @@ export async function readContainer(
   }
 }
 
-/** The pod's memory-backed volumes as they are mounted. One that is unmounted meanwhile is left out. */
+/** Returns the pod's mounted memory-backed volumes, without those that are unmounted meanwhile. */
 export function readVolumes(volumes: MemoryVolumes, pod: PodDescription): MountedVolume[] {
   return volumes.ofPod(pod.metadata.uid).flatMap((volume): MountedVolume[] => {
     try {

@@ -10,9 +10,8 @@ import {
 } from '../runtime/index.ts';
 
 /**
- * The pods and containers of this node: learned as the calls that make them pass, and asked of the backend when they are
- * not known or after a start. Nothing here is trusted over the kernel: it says which cgroup and which folder belong to
- * an id, never what is in them.
+ * The pods and containers of this node: learned from the calls that create them, and from the backend after a start or for an
+ * unknown id. The registry only knows which cgroup and which folder belong to an id; their contents are read from the kernel.
  */
 export class Registry {
   readonly #pods = new Map<string, PodDescription>();
@@ -42,7 +41,7 @@ export class Registry {
     this.#containers.set(container.containerId, container);
   }
 
-  /** @param id may be cut to a prefix; an ambiguous one is left to the next recovery. */
+  /** @param id an id or a unique prefix; an ambiguous prefix is left to the next recovery */
   forgetPod(id: string): void {
     const sandboxId = uniqueKey(this.#pods, id);
     if (sandboxId === undefined) return;
@@ -64,7 +63,7 @@ export class Registry {
     for (const watcher of this.#watchers) watcher.containerRemoved(containerId);
   }
 
-  /** Whether a container is known, by its whole id. */
+  /** Whether a container is known, by its full id. */
   knows(containerId: string): boolean {
     return this.#containers.has(containerId);
   }
@@ -84,8 +83,8 @@ export class Registry {
   }
 
   /**
-   * A pod by id or unique prefix: from memory, else from the backend. Undefined when the backend does not know it or says
-   * too little. Rejects when the backend cannot be asked.
+   * Returns a pod by id or unique prefix: from memory, otherwise from the backend. Undefined when the backend does not know it or its
+   * status is incomplete. Rejects when the backend cannot be asked.
    */
   async pod(id: string): Promise<PodDescription | undefined> {
     const known = this.#pods.get(id);
@@ -101,8 +100,7 @@ export class Registry {
   }
 
   /**
-   * A container as the backend describes it now, by id or unique prefix: state and pid change, so this is never from
-   * memory. Undefined when the backend does not know it. Rejects when the backend cannot be asked.
+   * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the backend does not know it. Rejects when the backend cannot be asked.
    */
   async describeContainer(id: string): Promise<ContainerDescription | undefined> {
     try {
@@ -117,8 +115,8 @@ export class Registry {
   }
 
   /**
-   * Compares what is known with the backend: after a start, and after each reconnect. One at a time; a call during one
-   * waits for its own. Never rejects: gives whether it could be done. What could not be learned is asked for when it is needed.
+   * Compares the registry with the backend, after a start and after each reconnect. Calls are serialized. Never rejects: returns
+   * whether it succeeded. Pods that were not learned are asked for when they are needed.
    */
   recover(): Promise<boolean> {
     this.#recovery = this.#recovery.then(async () => {
@@ -136,20 +134,20 @@ export class Registry {
     return this.#recovery;
   }
 
-  /** The same at once, for who needs to know: pods may have been made past the shim. Rejects when the backend cannot be asked. */
+  /** Compares the registry with the backend at once: pods may be created without the shim. Rejects when the backend cannot be asked. */
   async refresh(): Promise<void> {
     await this.#recoverPods();
     await this.#recoverContainers();
   }
 
   async #recoverPods(): Promise<void> {
-    // Only what was known before the question may be missing from the answer: pods come while it is under way.
+    // Only pods known before the call may be removed: others are created while it runs.
     const before = [...this.#pods.keys()];
     const { items } = await this.#backend.runtime('ListPodSandbox', {});
     const present = new Set(items.map((item) => item.id));
     for (const id of before) if (!present.has(id)) this.forgetPod(id);
     const unknown = items.filter((item) => !this.#pods.has(item.id));
-    // Some at a time: containerd answers in parallel, and the node has other things to do after a start.
+    // A few at a time: containerd answers in parallel, and the node is busy after a start.
     await forEachOf(unknown, 8, async (item) => {
       await this.pod(item.id);
     });
@@ -166,7 +164,7 @@ export class Registry {
   }
 }
 
-/** Who keeps something for each pod or container is told when one comes and goes. Must not throw. */
+/** Called when pods are added, and when pods and containers are removed. Must not throw. */
 export interface RegistryWatcher {
   podAdded(pod: PodDescription): void;
   podRemoved(pod: PodDescription): void;

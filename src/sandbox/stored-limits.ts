@@ -1,15 +1,12 @@
 import { DEFAULT_CPU_PERIOD, cpuMaxOfCri, memoryMaxOfCri } from '../cgroups/index.ts';
 import type { LinuxContainerResources } from '../runtime/index.ts';
-import type { Bytes, CpuMax, Limit } from '../core/quantities/index.ts';
+import type { EffectiveLimits } from './limits.ts';
 
-/** The limits that a container starts with. */
-export interface StoredLimits {
-  readonly memory: Limit<Bytes>;
-  readonly cpu: CpuMax;
-}
-
-/** Those in a CRI message; undefined when it has none, or none with a meaning. */
-export function storedLimits(resources: LinuxContainerResources | null | undefined): StoredLimits | undefined {
+/**
+ * The limits in a CRI message: those that a container starts with. Undefined when the message has no resources or an invalid
+ * value.
+ */
+export function storedLimits(resources: LinuxContainerResources | null | undefined): EffectiveLimits | undefined {
   if (resources === null || resources === undefined) return undefined;
   try {
     const cpu = cpuMaxOfCri(resources.cpu_quota, resources.cpu_period, undefined);
@@ -18,7 +15,7 @@ export function storedLimits(resources: LinuxContainerResources | null | undefin
       cpu: cpu ?? { quota: 'max', period: DEFAULT_CPU_PERIOD },
     };
   } catch {
-    // The runtime refuses it too, and tells its caller.
+    // The runtime rejects the value too, and reports it to its caller.
     return undefined;
   }
 }

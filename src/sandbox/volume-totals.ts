@@ -1,16 +1,16 @@
 import { ShimError } from '../core/errors/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 
-/** Figures of the node as a whole. Sizes in bytes. */
+/** Totals of the node. Sizes in bytes. */
 export interface VolumeTotals {
   readonly count: number;
   readonly size: number;
   readonly used: number;
 }
 
-/** All memory-backed volumes together. One that goes while they are counted is not among them; none where they cannot be read. */
+/** Returns the totals of all memory-backed volumes, without those that are unmounted meanwhile. Zero when they cannot be read. */
 export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): VolumeTotals {
-  const measured = orNone(() => volumes.list()).flatMap((volume) => orNone(() => [volumes.measure(volume)]));
+  const measured = readOrNone(() => volumes.list()).flatMap((volume) => readOrNone(() => [volumes.measure(volume)]));
   return {
     count: measured.length,
     size: measured.reduce((sum, { size }) => sum + size, 0),
@@ -18,7 +18,7 @@ export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): 
   };
 }
 
-function orNone<Item>(read: () => readonly Item[]): readonly Item[] {
+function readOrNone<Item>(read: () => readonly Item[]): readonly Item[] {
   try {
     return read();
   } catch (error) {

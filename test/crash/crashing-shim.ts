@@ -64,7 +64,7 @@ export class CrashingShim {
     if (started === undefined) return false;
     this.#cri = new CriClient(started.address);
     this.#api = new ResizeClient(RESIZE);
-    return this.logged(({ msg }) => msg === 'recovery has ended');
+    return this.logged(({ msg }) => msg === 'recovery finished');
   }
 
   /** Waits for a line of the log, of now or before. False: it has ended without. */

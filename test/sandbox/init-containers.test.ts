@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type ContainerDescription, ContainerState } from '../../src/runtime/index.ts';
-import { hasDoneItsInit } from '../../src/sandbox/init-containers.ts';
+import { isCompletedInitContainer } from '../../src/sandbox/init-containers.ts';
 
 const { EXITED, RUNNING } = ContainerState;
 
@@ -23,5 +23,5 @@ test.each([
   ['the only one', first, [], false],
   ['one that was made again', first, [container('first', 30, 0)], false],
 ])('%s', (_name, one, others, is) => {
-  expect(hasDoneItsInit(one, [...others, one])).toBe(is);
+  expect(isCompletedInitContainer(one, [...others, one])).toBe(is);
 });

@@ -1,4 +1,11 @@
-import type { CgroupWrite, MemoryGlance, MemoryUse, Reclaimed, LowerUsageTree, Written } from '../../src/cgroups/index.ts';
+import type {
+  CgroupWrite,
+  MemoryGlance,
+  MemoryUse,
+  Reclaimed,
+  LowerUsageTree,
+  Written,
+} from '../../src/cgroups/index.ts';
 import { CgroupVanished } from '../../src/cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
@@ -102,4 +109,6 @@ export const writeRefused = (): ShimError =>
   new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high: refused', { errno: 'EIO' });
 
 const gone = (): CgroupVanished =>
-  new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'the cgroup no longer exists', { errno: 'ENODEV' });
+  new CgroupVanished(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'the cgroup no longer exists', {
+    errno: 'ENODEV',
+  });

@@ -130,7 +130,8 @@ export class AnnotationRequests implements PodAudience {
   #later(entry: Entry, error: unknown): void {
     const { clock, random, log } = this.#parts;
     const { uid } = entry.pod;
-    if (!(error instanceof ShimError)) log.error({ uid, ...loggableError(error) }, 'pod annotation could not be processed');
+    if (!(error instanceof ShimError))
+      log.error({ uid, ...loggableError(error) }, 'pod annotation could not be processed');
     entry.failures += 1;
     if (this.#isClosed || this.#entries.get(uid) !== entry) return;
     entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(uid));

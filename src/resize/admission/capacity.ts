@@ -2,19 +2,20 @@ import { availableParallelism, totalmem } from 'node:os';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { podCgroup } from '../../sandbox/index.ts';
-import type { DesiredLimits, DesiredPod } from '../model/index.ts';
+import { type Limits, podCgroup, podName } from '../../sandbox/index.ts';
+import type { DesiredPod } from '../model/index.ts';
 
 /**
- * Throws EXCEEDS_NODE when a limit is more than the node has, or than a cgroup above the pod's allows. For whole-pod resizes
- * only: what kubelet asks for, it has admitted by its own rules, which let limits (not requests) pass the node's size.
+ * KEP-1287: a resize that the node can never fit is infeasible. Throws EXCEEDS_NODE when a limit is more than the node has, or
+ * than a cgroup above the pod's allows. Applies to ResizePod only: kubelet has admitted its own requests, by rules which allow
+ * limits (not requests) above the node's size.
  */
-export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
-  const all: [string, DesiredLimits][] = [
-    [`pod ${pod.metadata.namespace}/${pod.metadata.name}`, desired.pod],
-    ...[...desired.containers].map(([name, limits]): [string, DesiredLimits] => [`container ${name}`, limits]),
+export function assertNodeHas(parts: { readonly tree: CgroupTree }, pod: PodDescription, desired: DesiredPod): void {
+  const all: [string, Limits][] = [
+    [`pod ${podName(pod)}`, desired.pod],
+    ...[...desired.containers].map(([name, limits]): [string, Limits] => [`container ${name}`, limits]),
   ];
-  const memory = memoryAbove(context, pod);
+  const memory = memoryAbove(parts, pod);
   const cpus = availableParallelism();
   for (const [whose, limits] of all) {
     if (limits.memory !== undefined && limits.memory !== 'max' && limits.memory > memory.bytes)
@@ -25,13 +26,13 @@ export function assertNodeHas(context: { readonly tree: CgroupTree }, pod: PodDe
   }
 }
 
-/** The least of the node's memory and of the limits of the cgroups above the pod's. */
-function memoryAbove(context: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
+/** Returns the minimum of the node's memory and the limits of the cgroups above the pod's. */
+function memoryAbove(parts: { readonly tree: CgroupTree }, pod: PodDescription): { bytes: number; where: string } {
   let least = { bytes: totalmem(), where: 'the node has no more' };
-  const parts = podCgroup(pod).split('/').slice(1, -1);
-  for (let depth = parts.length; depth > 0; depth -= 1) {
-    const cgroup = `/${parts.slice(0, depth).join('/')}`;
-    const memoryMax = context.tree.readMemoryMax(cgroup);
+  const ancestors = podCgroup(pod).split('/').slice(1, -1);
+  for (let depth = ancestors.length; depth > 0; depth -= 1) {
+    const cgroup = `/${ancestors.slice(0, depth).join('/')}`;
+    const memoryMax = parts.tree.readMemoryMax(cgroup);
     if (memoryMax !== 'max' && memoryMax < least.bytes)
       least = { bytes: memoryMax, where: `cgroup ${cgroup} allows no more` };
   }

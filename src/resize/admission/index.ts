@@ -1,6 +1,6 @@
+/** Admission: what a resize may not do, checked before anything changes. */
 export { assertNodeHas } from './capacity.ts';
-export { assertNotUnderUse, forbiddingUse } from './memory-in-use.ts';
-export { fieldsSet, invalid, touchesLimits, wantedLimits } from './parse-limits.ts';
-export type { WantedLimits } from './parse-limits.ts';
+export { assertReclaimable, blockingUse } from './memory-in-use.ts';
+export { fieldsSet, invalid, touchesLimits, parseLimits } from './parse-limits.ts';
 export { assertRequestsFit } from './request-order.ts';
-export { assertId, assertMeaning, assertOverheadMeaning, saying } from './validate.ts';
+export { assertId, validateResources, validateOverhead, withSubject } from './validate.ts';

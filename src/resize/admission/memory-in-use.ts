@@ -1,46 +1,45 @@
 import type { CgroupPath, CgroupTree, MemoryUse } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import type { Subject } from '../../sandbox/index.ts';
 import { compareLimits } from '../model/index.ts';
 
-/** What is looked at before anything changes. */
-
-/** Whether a memory limit cannot be lowered to `wanted`: reclaim could not get the use under it, and the kernel kills. */
-export function isUnderUse(wanted: Limit<Bytes>, now: Limit<Bytes>, use: Pick<MemoryUse, 'unreclaimable'>): boolean {
+/**
+ * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below `wanted`: the
+ * OOM killer would then act (kernel cgroup-v2, memory.max).
+ */
+export function isBelowUnreclaimable(
+  wanted: Limit<Bytes>,
+  now: Limit<Bytes>,
+  use: Pick<MemoryUse, 'unreclaimable'>,
+): boolean {
   const lowered = wanted !== 'max' && compareLimits(wanted, now) < 0;
   return lowered && use.unreclaimable >= wanted;
 }
 
-/** A memory limit of a cgroup, and what it shall become. */
+/** A memory limit of a cgroup, now and after the change. */
 export interface LimitChange {
   readonly cgroup: CgroupPath;
   readonly now: Limit<Bytes>;
   readonly wanted: Limit<Bytes>;
 }
 
-/** What is in use, when {@link isUnderUse}. Throws CGROUP_UNAVAILABLE as reading it does. */
-export async function forbiddingUse(
+/** Returns the memory in use when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE when it cannot be read. */
+export async function blockingUse(
   tree: CgroupTree,
   { cgroup, now, wanted }: LimitChange,
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
-  // What cannot be reclaimed is a part of what is in use. Mostly all of that is less already.
+  // Unreclaimable memory is part of memory.current, which is usually below the new limit already.
   if (tree.readMemoryCurrent(cgroup) < wanted) return undefined;
   const use = await tree.readMemoryUse(cgroup);
-  return isUnderUse(wanted, now, use) ? use : undefined;
+  return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
-/**
- * Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isUnderUse}. `whose` is `container web` or `pod default/web`.
- */
-export async function assertNotUnderUse(
-  tree: CgroupTree,
-  whose: { readonly text: string; readonly pod?: string; readonly container?: string },
-  change: LimitChange,
-): Promise<void> {
-  const use = await forbiddingUse(tree, change);
+/** Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isBelowUnreclaimable}. */
+export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject, change: LimitChange): Promise<void> {
+  const use = await blockingUse(tree, change);
   if (use === undefined) return;
-  const { text, ...ids } = whose;
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.MEMORY_NOT_RECLAIMABLE,

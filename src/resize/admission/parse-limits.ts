@@ -9,29 +9,20 @@ import {
   bytes,
   microseconds,
 } from '../../core/quantities/index.ts';
+import type { Limits } from '../../sandbox/index.ts';
 
 /**
- * What a CRI resources message asks for. 0 or absent keeps what is set, -1 removes a limit; a `unified` key wins over
- * the field that it doubles, as it does in the runtimes, which write it last.
+ * Returns the limits that a CRI resources message sets. 0 or an absent field keeps a value, -1 removes a limit. A `unified` key
+ * wins over its field, as in the runtimes, which write it last. A quota without a period takes the period of `current`, and vice
+ * versa. Throws INVALID_ARGUMENT, with the field and the value, for an invalid value.
  */
-
-/** The limits that a request sets. Absent: not asked for. */
-export interface WantedLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-}
-
-/**
- * The limits that `resources` asks for, seen from `current` (a quota without a period takes the one that is set, and
- * the other way round). Throws INVALID_ARGUMENT, with the field and the value, for what has no meaning.
- */
-export function wantedLimits(resources: LinuxContainerResources, current: CpuMax): WantedLimits {
+export function parseLimits(resources: LinuxContainerResources, current: CpuMax): Limits {
   const memory = unifiedMemory(resources) ?? fieldMemory(resources);
   const cpu = unifiedCpu(resources, current) ?? cpuMaxOfCri(resources.cpu_quota, resources.cpu_period, current);
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
-/** Whether a request could change a memory or CPU limit at all. cpuset-only updates, say, do not. */
+/** Whether a request may change a memory or CPU limit. A cpuset-only update, for example, does not. */
 export function touchesLimits(resources: LinuxContainerResources): boolean {
   return (
     resources.memory_limit_in_bytes !== 0n ||
@@ -42,7 +33,10 @@ export function touchesLimits(resources: LinuxContainerResources): boolean {
   );
 }
 
-/** The fields that a request sets, each key of a map by itself: one that sets as many can take its place. */
+/**
+ * Returns the fields that a request sets, with one entry for each key of a map. A later request that sets all of them supersedes
+ * this one.
+ */
 export function fieldsSet({ linux, windows, annotations }: Request): ReadonlySet<string> {
   const set = new Set<string>(Object.keys(annotations).map((key) => `annotations ${key}`));
   if (windows !== null) set.add('windows');
@@ -61,18 +55,18 @@ function fieldMemory({ memory_limit_in_bytes: asked }: LinuxContainerResources):
   return limit === undefined ? undefined : atLeastPage(limit, 'memory_limit_in_bytes', String(asked));
 }
 
-/** As the kernel reads memory.max: `max`, or a number with memparse()'s suffix of one letter, powers of 1024. */
+/** Kernel cgroup-v2 reads memory.max as `max`, or as a number with memparse()'s one-letter suffix, a power of 1024. */
 function unifiedMemory({ unified }: LinuxContainerResources): Limit<Bytes> | undefined {
   const value = unified['memory.max'];
   if (value === undefined) return undefined;
   const field = 'unified["memory.max"]';
   const trimmed = value.trim();
   if (trimmed === 'max') return 'max';
-  // A leading 0 would be octal to the kernel.
+  // The kernel reads a leading 0 as octal.
   const [, digits, suffix = ''] = /^(0|[1-9][0-9]{0,19})([kmgtpe]?)$/i.exec(trimmed) ?? [];
   if (digits === undefined) throw invalid(field, value, 'not a number and not "max"');
   const size = BigInt(digits) * 1024n ** BigInt(suffix === '' ? 0 : 'kmgtpe'.indexOf(suffix.toLowerCase()) + 1);
-  // memparse() shifts, and loses what 64 bits do not hold: 16e would be nothing at all.
+  // memparse() shifts and drops bits above 64: it reads 16e as 0.
   if (size >= 2n ** 64n) throw invalid(field, value, 'more than the kernel can read');
   if (size >= UNLIMITED_MEMORY) return 'max';
   if (size > BigInt(Number.MAX_SAFE_INTEGER)) throw invalid(field, value, 'more than any node has');
@@ -84,7 +78,7 @@ function atLeastPage(limit: Limit<Bytes>, field: string, value: string): Limit<B
   throw invalid(field, value, `less than a page of memory, ${MIN_MEMORY_LIMIT} bytes`);
 }
 
-/** As the kernel reads cpu.max: a quota or `max`, and a period; the one that is set where there is none. No suffixes. */
+/** Kernel cgroup-v2 reads cpu.max as a quota or `max`, then an optional period, without suffixes. */
 function unifiedCpu({ unified }: LinuxContainerResources, current: CpuMax): CpuMax | undefined {
   const value = unified['cpu.max'];
   if (value === undefined) return undefined;
@@ -104,7 +98,7 @@ function cpuTime(text: string, field: string, value: string): Microseconds {
   return microseconds(Number(text));
 }
 
-/** INVALID_VALUE with the field, and the value cut to what a person reads. */
+/** Returns an INVALID_VALUE error with the field and the value, cut to 64 characters. */
 export function invalid(field: string, value: string, why: string): ShimError {
   const asked = value.length > 64 ? `${value.slice(0, 64)}...` : value;
   return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, `${field}: ${JSON.stringify(asked)}: ${why}`, {

@@ -1,21 +1,14 @@
 import type { ContainerDescription } from '../../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
-import {
-  type DesiredLimits,
-  type DesiredPod,
-  formatCpuMax,
-  formatMemory,
-  formatShares,
-  invalid,
-  milliOfShares,
-} from '../model/index.ts';
-import { type PodState, storedLimits } from '../../sandbox/index.ts';
+import { sharesToMilliCpu } from '../../kubelet/index.ts';
+import { type DesiredPod, formatCpuMax, formatMemory, formatShares, invalid } from '../model/index.ts';
+import { type Limits, type PodState, storedLimits } from '../../sandbox/index.ts';
 
 /**
- * Throws INVALID_VALUE, with the field and both figures, for a request above a limit that nobody has asked for. Where the limit is
- * asked for too, the two have been compared already (see readAsked).
+ * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a request above a limit
+ * that the resize does not set. Where the resize sets both, readAsked has compared them already.
  *
- * @param after the pod as it will be: its own limit may follow those of its containers
+ * @param after the pod after the resize: its own limit may be derived from its containers' limits
  */
 export function assertRequestsFit(
   { pod, containers, memoryRequests }: DesiredPod,
@@ -35,7 +28,7 @@ export function assertRequestsFit(
 
 function assertFits(
   field: string,
-  desired: DesiredLimits,
+  desired: Limits,
   memory: Bytes | undefined,
   now: { readonly memory: Limit<Bytes>; readonly cpu: CpuMax },
 ): void {
@@ -44,7 +37,7 @@ function assertFits(
   const { shares } = desired;
   const { quota, period } = now.cpu;
   if (desired.cpu !== undefined || shares === undefined || quota === 'max') return;
-  if (milliOfShares(shares) * period > quota * 1000)
+  if (sharesToMilliCpu(shares) * period > quota * 1000)
     throw above(`${field}.requests.cpu`, formatShares(shares), formatCpuMax(now.cpu));
 }
 

@@ -4,101 +4,47 @@ import { type Counters, type Log, noCounters, noLog } from '../../observe/index.
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { UNDO_MS } from './lower-memory.ts';
+import { ROLLBACK_MS } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
-import { forbiddingUse } from '../admission/index.ts';
+import { blockingUse } from '../admission/index.ts';
 import { readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
-import { isRaised, isWithin, reversed } from '../plan/index.ts';
+import { fitsPreviousLimit, hasRaisedContainer, reversed } from '../plan/index.ts';
 
-/** What the steps of one pod are carried out on. */
-export interface StepTargets {
+/** What applies the steps of one pod. */
+export interface StepActionsParts {
   readonly tree: CgroupTree;
   readonly volumes: MemoryVolumes;
   readonly pod: PodDescription;
   readonly cgroup: CgroupPath;
-  /** The call to the runtime. */
+  /** The caller's own call to the runtime. */
   readonly call: () => Promise<void>;
-  /** Asks the runtime for one container's new values, and checks that the kernel has them. */
+  /** Asks the runtime for one container's new values, and verifies that the kernel has them. */
   readonly updateContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
-  /** Runs `set`, which sets the pod's memory limit, once the pod's use is under it. */
+  /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
   readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
-  /** Until when memory may be reclaimed, in milliseconds since the epoch; for undoing there is time of its own. */
+  /** Until when memory may be reclaimed, in milliseconds since the epoch. A rollback has time of its own. */
   readonly reclaimBy: number;
-  /** Takes that back, where the kernel has not the old values. */
-  readonly takeBack: (step: ContainerStep, reclaimBy: number) => Promise<void>;
-  /** The updates of containers that go with the pod's own steps, the caller's among them. */
+  /** Rolls a container's update back where the kernel or the runtime lacks the old values. */
+  readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  /** The updates of containers that go with the pod's own steps, including the caller's. */
   readonly updates: readonly ContainerStep[];
   readonly log?: Log;
   readonly counters?: Counters;
 }
 
-/** Carries steps out on the kernel and the runtime, and takes them back within the rules that hold at any time. */
-export function stepActions({
-  tree,
-  volumes,
-  pod,
-  cgroup,
-  call,
-  updateContainer,
-  takeBack,
-  lowerPod,
-  reclaimBy,
-  updates,
-  log = noLog,
-  counters = noCounters,
-}: StepTargets): StepActions {
-  const apply = async (step: Step, deadline: number): Promise<unknown> => {
-    switch (step.kind) {
-      case 'volume':
-        return remount(volumes, pod, step, counters);
-      case 'pod-memory':
-        return lowerPod(step, deadline, async () => {
-          await tree.write(cgroup, { file: 'memory.max', value: step.to });
-        });
-      case 'pod-cpu':
-        return tree.write(cgroup, { file: 'cpu.max', value: step.to });
-      case 'pod-weight':
-        return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
-      case 'pod-unified':
-        return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
-      case 'container':
-        return updateContainer(step, deadline);
-      case 'runtime':
-        return call();
-    }
-  };
-
-  /** Whether the pod's limit may go back: a call that failed, or could not be taken back, may have left a container's limit raised. */
-  const mayGoBack = async (step: Step): Promise<boolean> => {
-    if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
-    const now = await readPod(tree, pod, []);
-    // A pod that had less than its containers from the start goes back there all the same.
-    if (isRaised(now, updates, step.kind) && !isWithin(now, step)) return false;
-    if (step.kind === 'pod-cpu') return true;
-    return (await forbiddingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
-  };
-
-  const takeBackStep = async (step: Step): Promise<void> => {
-    if (step.kind === 'runtime') return;
-    if (step.kind === 'container') {
-      await takeBack(step, Date.now() + UNDO_MS);
-    } else if (await mayGoBack(step)) {
-      await apply(reversed(step), Date.now() + UNDO_MS);
-    } else {
-      log.warn({ pod: pod.sandboxId, step: describeStep(step) }, 'pod limit stays raised: its containers need it now');
-    }
-  };
-
+/** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
+export function stepActions(parts: StepActionsParts): StepActions {
+  const { pod, log = noLog } = parts;
   return {
-    async run(step) {
-      await apply(step, reclaimBy);
+    async apply(step) {
+      await applyStep(parts, step, parts.reclaimBy);
     },
-    async undo(step) {
+    async rollBack(step) {
       try {
-        await takeBackStep(step);
+        await rollBackStep(parts, step);
       } catch (error) {
-        // The pod, or the volume, has ended meanwhile, perhaps by what made the step fail: there is nothing to take back.
+        // The pod or the volume has ended, perhaps by what made the step fail: nothing is left to roll back.
         if (!isCgroupVanished(error) && !isVolumeGone(error)) throw error;
       }
     },
@@ -107,6 +53,54 @@ export function stepActions({
       log.warn({ pod: pod.sandboxId, step: describeStep(step), error: why }, 'step after the update skipped');
     },
   };
+}
+
+async function applyStep(parts: StepActionsParts, step: Step, deadline: number): Promise<unknown> {
+  const { tree, cgroup } = parts;
+  switch (step.kind) {
+    case 'volume':
+      return remount(parts.volumes, parts.pod, step, parts.counters ?? noCounters);
+    case 'pod-memory':
+      return parts.lowerPod(step, deadline, async () => {
+        await tree.write(cgroup, { file: 'memory.max', value: step.to });
+      });
+    case 'pod-cpu':
+      return tree.write(cgroup, { file: 'cpu.max', value: step.to });
+    case 'pod-weight':
+      return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
+    case 'pod-unified':
+      return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
+    case 'container':
+      return parts.updateContainer(step, deadline);
+    case 'runtime':
+      return parts.call();
+  }
+}
+
+async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> {
+  if (step.kind === 'runtime') return;
+  if (step.kind === 'container') {
+    await parts.rollBackContainer(step, Date.now() + ROLLBACK_MS);
+  } else if (await canRestorePodLimit(parts, step)) {
+    await applyStep(parts, reversed(step), Date.now() + ROLLBACK_MS);
+  } else {
+    const { pod, log = noLog } = parts;
+    const fields = { pod: pod.sandboxId, step: describeStep(step) };
+    log.warn(fields, 'pod limit left raised: its containers need it');
+  }
+}
+
+/**
+ * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also during a rollback. Returns whether the pod's old
+ * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
+ */
+async function canRestorePodLimit({ tree, pod, cgroup, updates }: StepActionsParts, step: Step): Promise<boolean> {
+  if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
+  const now = await readPod(tree, pod, []);
+  // A pod limit that was below the sum from the start is restored anyway.
+  if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
+  if (step.kind === 'pod-cpu') return true;
+  return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
 }
 
 async function remount(
@@ -125,7 +119,7 @@ async function remount(
   }
 }
 
-/** It stores more than it was to hold. */
+/** KEP-6030: a volume does not shrink below what it stores. */
 export const isInUse = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.VOLUME_IN_USE;
 
 const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;

@@ -12,136 +12,117 @@ import {
   type LinuxContainerResources,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { ContainerPlaces, type ContainerValues, endsOf } from './container-values.ts';
+import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, lowerMemory } from './lower-memory.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { NO_CPU_LIMIT, type Registry, containerCgroup, containerNamed, podCgroup } from '../../sandbox/index.ts';
+import {
+  type CgroupLookup,
+  type ContainerLimits,
+  NO_CPU_LIMIT,
+  containerSubject,
+  locateCgroup,
+  podCgroup,
+  runningCgroup,
+} from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits } from '../model/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
 
-export interface ContainerStepParts {
-  readonly registry: Registry;
-  /** For calls of the shim's own. */
+/** What updates a container by a call of the shim's own, and verifies it in the kernel. */
+export interface ContainerUpdateParts extends CgroupLookup {
   readonly backend: Backend;
   readonly tree: CgroupTree;
-  /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
-  readonly calls: KeyedLock;
-  /** Where the cgroups of running containers lie, by container id. */
-  readonly cgroups: Map<string, CgroupPath>;
+}
+
+/** What updates a container after its memory has been reclaimed. */
+export interface RestoreLimitsParts extends ContainerUpdateParts {
   readonly log: Log;
   readonly counters: Counters;
-  /** Where processes are found: /proc unless a test says otherwise. */
-  readonly procRoot?: string;
+}
+
+export interface ContainerStepParts extends RestoreLimitsParts {
+  /** Serializes the runtime's updates of a container, by its id. Taken inside the pod's lock, or without it. */
+  readonly calls: KeyedLock;
 }
 
 /**
- * Asks the runtime for one container's new values, and looks whether the kernel has them: a runtime that stops half-way may
- * have written one and not the other. Throws what the runtime answers, CGROUP_WRITE_FAILED when it said yes and the kernel
- * has something else.
+ * Asks the runtime for one container's new values, and verifies that the kernel has them: a runtime that fails midway may have
+ * written only some of them. Throws what the runtime answers, and CGROUP_WRITE_FAILED when the runtime reports success but the
+ * kernel has another value.
  */
-export async function updateByRuntime(
-  context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'procRoot'>,
+export async function updateAndVerify(
+  parts: ContainerUpdateParts,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<void> {
-  await context.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: resourcesOf(step) });
-  const found = await firstDifference(context, pod, step);
+  await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+  const found = await kernelDifference(parts, pod, step);
   if (found === undefined) return;
   const { file, asked, has } = found;
-  const message = `${file}: the runtime was asked for ${asked} and said yes, the kernel has ${has}`;
+  const message = `${file}: the runtime accepted ${asked}, but the kernel has ${has}`;
   const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
 }
 
 /**
- * The same, with a memory limit that is lowered once the use is under it: throws as {@link lowerMemory} too. Memory is
- * reclaimed before the runtime is called, and before its other updates of the container have to wait.
+ * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws as
+ * {@link lowerMemory} too. Memory is reclaimed before the runtime is called, and before its other updates of the container wait.
  */
-export async function updateContainer(
-  context: ContainerStepParts,
+export async function applyContainerStep(
+  parts: ContainerStepParts,
   pod: PodDescription,
   step: ContainerStep,
   until: number,
   onHigh?: OnHigh,
 ): Promise<void> {
-  const update = (): Promise<void> => context.calls.run(step.id, () => updateByRuntime(context, pod, step));
+  const update = (): Promise<void> => parts.calls.run(step.id, () => updateAndVerify(parts, pod, step));
   const { memory } = step;
   if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return update();
-  const cgroup = await runningCgroup(context, pod, step.id);
+  const cgroup = await runningCgroup(parts, pod, step.id);
   if (cgroup === undefined) return update();
-  const { name } = context.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id) ?? {
-    name: step.id,
-  };
-  return lowerMemory(context, { ...containerNamed({ name }, pod), cgroup, memory }, until, update, onHigh);
-}
-
-/** Where a container's cgroup lies, as known or as the backend tells. Undefined for one that does not run. */
-export async function runningCgroup(
-  context: Pick<ContainerStepParts, 'registry' | 'tree' | 'cgroups' | 'procRoot'>,
-  pod: PodDescription,
-  id: string,
-): Promise<CgroupPath | undefined> {
-  const known = context.cgroups.get(id);
-  // It goes when its container ends, and another run is another container.
-  if (known !== undefined && context.tree.exists(known)) return known;
-  const container = await context.registry.describeContainer(id);
-  if (container?.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
-  if (cgroup !== undefined) context.cgroups.set(id, cgroup);
-  return cgroup;
+  const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
+  const subject = containerSubject({ name: known?.name ?? step.id }, pod);
+  return lowerMemory(parts, { ...subject, cgroup, memory }, until, update, onHigh);
 }
 
 /**
- * Takes an update back, or what there is of it: without a call where kernel and runtime have the old values. Throws as
- * {@link updateContainer}: a limit that the container has outgrown meanwhile cannot come back.
+ * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values. Throws as
+ * {@link applyContainerStep}: a limit that the container's usage exceeds by now cannot be restored.
  */
-export async function takeBackByRuntime(
-  context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
+export async function rollBackContainerStep(
+  parts: RestoreLimitsParts,
   pod: PodDescription,
   step: ContainerStep,
   until: number,
   onHigh?: OnHigh,
 ): Promise<void> {
-  await bringBack(context, pod, endsOf(step).from, until, onHigh);
+  await restoreLimits(parts, pod, beforeAndAfter(step).from, until, onHigh);
 }
 
-/** Asks the runtime for those of these values that kernel or runtime do not have. Gives what was missing. Throws as above. */
-export async function bringBack(
-  context: Pick<ContainerStepParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
+/**
+ * Asks the runtime for those of the wanted limits that the kernel or the runtime lacks. Returns the step that it took, undefined
+ * when nothing was missing. Throws as {@link applyContainerStep}.
+ */
+export async function restoreLimits(
+  parts: RestoreLimitsParts,
   pod: PodDescription,
-  wanted: ContainerValues,
+  wanted: ContainerLimits,
   until: number,
   onHigh?: OnHigh,
 ): Promise<ContainerStep | undefined> {
-  const places = await ContainerPlaces.of(context, pod, wanted.id);
-  const missing = places.missing(wanted);
+  const values = await ContainerValues.of(parts, pod, wanted.id);
+  const missing = values.missing(wanted);
   if (missing === undefined) return undefined;
-  const step = places.stepTo(missing);
-  await lowered(context, pod, places, step, until, () => updateByRuntime(context, pod, step), onHigh);
+  const step = values.stepTo(missing);
+  const update = (): Promise<void> => updateAndVerify(parts, pod, step);
+  const { container, kernel } = values;
+  const { memory } = step;
+  // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
+  if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) await update();
+  else {
+    const change = { ...containerSubject(container, pod), cgroup: kernel.cgroup, memory };
+    await lowerMemory(parts, change, until, update, onHigh);
+  }
   return step;
-}
-
-/**
- * Runs `update`, once the use is under a memory limit that it lowers. At once where nothing would tell, after a crash, what
- * memory.high has to become again.
- */
-async function lowered(
-  context: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
-  pod: PodDescription,
-  { container, kernel }: ContainerPlaces,
-  { memory }: ContainerStep,
-  until: number,
-  update: () => Promise<void>,
-  onHigh?: OnHigh,
-): Promise<void> {
-  if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) return update();
-  return lowerMemory(
-    context,
-    { ...containerNamed(container, pod), cgroup: kernel.cgroup, memory },
-    until,
-    update,
-    onHigh,
-  );
 }
 
 interface Difference {
@@ -150,28 +131,27 @@ interface Difference {
   readonly has: string;
 }
 
-/** Where the kernel has something else than the step asks for. A container that does not run has nothing in the kernel. */
-async function firstDifference(
-  context: Pick<ContainerStepParts, 'registry' | 'tree' | 'cgroups' | 'procRoot'>,
+/** Returns where the kernel differs from the step. A container that does not run has no values in the kernel. */
+async function kernelDifference(
+  parts: ContainerUpdateParts,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<Difference | undefined> {
-  const known = context.cgroups.get(step.id);
-  // Mostly the kernel has it: then the backend, which takes far longer to answer, need not be asked where.
-  if (known !== undefined && isThere(context, known, step)) return undefined;
-  const container = await context.registry.describeContainer(step.id);
+  const known = parts.cgroups.get(step.id);
+  // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
+  if (known !== undefined && kernelAgrees(parts, known, step)) return undefined;
+  const container = await parts.registry.describeContainer(step.id);
   if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const cgroup = await locateCgroup(parts, container, pod);
   if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
-  context.cgroups.set(step.id, cgroup);
-  return differenceIn(context, cgroup, step);
+  return differenceIn(parts, cgroup, step);
 }
 
-function isThere(context: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
+function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
   try {
-    return differenceIn(context, cgroup, step) === undefined;
+    return differenceIn(parts, cgroup, step) === undefined;
   } catch (error) {
-    // It has ended: the backend knows whether it runs again.
+    // The container has ended: the backend knows whether it runs again.
     if (isCgroupVanished(error)) return false;
     throw error;
   }
@@ -186,14 +166,14 @@ function differenceIn(
   if (memory !== undefined && !tree.holds(memory.to, memoryMax))
     return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
   const { quota, period } = cpuMax ?? NO_CPU_LIMIT;
-  // Of the period the runtime may make what it likes.
+  // The runtime may choose another period.
   if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
     return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
   return undefined;
 }
 
-/** In CRI's words: what is not there keeps, -1 takes a limit away. */
-function resourcesOf({ memory, cpu, shares }: ContainerStep): Partial<LinuxContainerResources> {
+/** Converts a step to a CRI message: an absent field keeps the value, -1 removes the limit. */
+function criResources({ memory, cpu, shares }: ContainerStep): Partial<LinuxContainerResources> {
   const max = cpu === undefined ? undefined : criOfCpuMax(cpu.to);
   return {
     ...(memory && { memory_limit_in_bytes: BigInt(criOfMemoryMax(memory.to)) }),

@@ -6,30 +6,19 @@ import {
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type CpuShares, type CpuWeight, cpuShares } from '../../core/quantities/index.ts';
 import {
-  type Bytes,
-  type CpuMax,
-  type CpuShares,
-  type CpuWeight,
-  type Limit,
-  cpuShares,
-} from '../../core/quantities/index.ts';
-import { NO_CPU_LIMIT, type Registry, containerCgroup, storedLimits } from '../../sandbox/index.ts';
+  type ContainerLimits,
+  type EffectiveLimits,
+  NO_CPU_LIMIT,
+  type Registry,
+  containerCgroup,
+  storedLimits,
+} from '../../sandbox/index.ts';
 import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
 
-/** Values of a container: those that a step changes, or those that it has to have again. */
-export interface ContainerValues {
-  readonly id: string;
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-  readonly shares?: CpuShares;
-}
-
-/** One of the two places in which a container's values are: the kernel, while it runs, and the store of the runtime. */
-interface Place {
-  readonly memory: Limit<Bytes>;
-  readonly cpu: CpuMax;
-}
+/** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
+type Place = EffectiveLimits;
 
 interface InStore extends Place {
   readonly shares: CpuShares;
@@ -37,15 +26,15 @@ interface InStore extends Place {
 
 interface InKernel extends Place {
   readonly cgroup: CgroupPath;
-  /** It may come from several numbers of shares. */
+  /** Several numbers of shares give the same weight. */
   readonly weight: CpuWeight | undefined;
 }
 
 const fields = ['memory', 'cpu', 'shares'] as const;
 type Field = (typeof fields)[number];
 
-/** Where the values of a container are to be found. Nowhere when it is gone. */
-export class ContainerPlaces {
+/** The values of a container in the kernel and in the runtime's store. In neither when the container is gone. */
+export class ContainerValues {
   private constructor(
     readonly container: ContainerDescription | undefined,
     /** Undefined when it does not run. */
@@ -56,17 +45,17 @@ export class ContainerPlaces {
 
   /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
   static async of(
-    context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+    parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
     pod: PodDescription,
     id: string,
-  ): Promise<ContainerPlaces> {
-    const container = await context.registry.describeContainer(id);
+  ): Promise<ContainerValues> {
+    const container = await parts.registry.describeContainer(id);
     try {
-      return new ContainerPlaces(container, await inKernel(context, pod, container), inStore(container));
+      return new ContainerValues(container, await inKernel(parts, pod, container), inStore(container));
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
-      // It has just ended.
-      return new ContainerPlaces({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
+      // The container has just ended.
+      return new ContainerValues({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
     }
   }
 
@@ -74,20 +63,20 @@ export class ContainerPlaces {
     return [this.kernel, this.store].filter((place) => place !== undefined);
   }
 
-  /** Which of these values are not there in one place or the other: what the runtime has to be asked for to have all. */
-  missing(wanted: ContainerValues): ContainerValues | undefined {
-    return picked(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+  /** Returns the wanted values that the kernel or the store lacks. Undefined when both have all of them. */
+  missing(wanted: ContainerLimits): ContainerLimits | undefined {
+    return pick(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
   }
 
-  /** Whether all of these values are there; one that systemd has rounded since is. */
-  hasAll(values: ContainerValues): boolean {
+  /** Whether both places have all of these values. A value that systemd has rounded since counts. */
+  hasAll(values: ContainerLimits): boolean {
     const lacks = (field: Field): boolean =>
       this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
-    return picked(values, lacks) === undefined;
+    return pick(values, lacks) === undefined;
   }
 
-  /** The step to these values from those that the container has. */
-  stepTo({ id, memory, cpu, shares }: ContainerValues): ContainerStep {
+  /** Returns the step from the container's present values to these. */
+  stepTo({ id, memory, cpu, shares }: ContainerLimits): ContainerStep {
     const now = this.kernel ?? this.store;
     return {
       kind: 'container',
@@ -98,11 +87,11 @@ export class ContainerPlaces {
     };
   }
 
-  /** Which of the values that a step was to write are there, in one place at least. */
+  /** Returns the part of a step that at least one place has. Undefined when there is none. */
   written(step: ContainerStep): ContainerStep | undefined {
-    const { from, to } = endsOf(step);
-    // Where the old value and the new one look alike, it tells nothing.
-    const found = picked(to, (field) =>
+    const { from, to } = beforeAndAfter(step);
+    // A value that matches both the old and the new one shows nothing.
+    const found = pick(to, (field) =>
       this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
     );
     if (found === undefined) return undefined;
@@ -112,9 +101,12 @@ export class ContainerPlaces {
   }
 }
 
-/** What a step changes, as it was and as it shall be. */
-export function endsOf({ id, memory, cpu, shares }: ContainerStep): { from: ContainerValues; to: ContainerValues } {
-  const end = (side: 'from' | 'to'): ContainerValues => ({
+/** Returns the values of a step before and after it. */
+export function beforeAndAfter({ id, memory, cpu, shares }: ContainerStep): {
+  from: ContainerLimits;
+  to: ContainerLimits;
+} {
+  const end = (side: 'from' | 'to'): ContainerLimits => ({
     id,
     ...(memory && { memory: memory[side] }),
     ...(cpu && { cpu: cpu[side] }),
@@ -123,17 +115,17 @@ export function endsOf({ id, memory, cpu, shares }: ContainerStep): { from: Cont
   return { from: end('from'), to: end('to') };
 }
 
-function picked(values: ContainerValues, isWanted: (field: Field) => boolean): ContainerValues | undefined {
+function pick(values: ContainerLimits, isWanted: (field: Field) => boolean): ContainerLimits | undefined {
   const left = fields.filter((field) => values[field] !== undefined && isWanted(field));
   if (left.length === 0) return undefined;
   return { id: values.id, ...Object.fromEntries(left.map((field) => [field, values[field]])) };
 }
 
-/** Whether a place has the value of this field; so it has when there is none to have. */
-function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerValues): boolean {
+/** Whether a place has the value of this field. An absent value counts. */
+function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerLimits): boolean {
   switch (field) {
     case 'memory':
-      // Whichever of the two is the kernel's is rounded to pages.
+      // Either of the two may be the kernel's, which is rounded to pages.
       return memory === undefined || sameMemory(place.memory, memory) || sameMemory(memory, place.memory);
     case 'cpu':
       return cpu === undefined || sameCpu(place.cpu, cpu);
@@ -142,29 +134,29 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: C
   }
 }
 
-/** Whether systemd has made what a place has of the value of this field. */
-const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerValues): boolean =>
+/** Whether the place has this field's value as systemd rounds it. */
+const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerLimits): boolean =>
   field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
 
-/** Whether a place has this one of two values; what systemd has rounded is not taken for it if it is the other one as it stands. */
-const isAt = (place: InKernel | InStore, field: Field, value: ContainerValues, other: ContainerValues): boolean =>
+/** Whether a place has `value` rather than `other`. A value that systemd has rounded does not count if it equals `other`. */
+const isAt = (place: InKernel | InStore, field: Field, value: ContainerLimits, other: ContainerLimits): boolean =>
   has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 
 function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
   if ('shares' in place) return place.shares === wanted;
-  // 0: the runtime was given none, and has made what it likes of it.
+  // 0: the runtime got no shares and has chosen a weight.
   return place.weight === undefined || wanted === 0 || weightMatchesShares(place.weight, wanted);
 }
 
 async function inKernel(
-  context: { readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   container: ContainerDescription | undefined,
 ): Promise<InKernel | undefined> {
   if (container?.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const cgroup = await containerCgroup(container, pod, parts.procRoot);
   if (cgroup === undefined) return undefined;
-  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  const { memoryMax, cpuMax, cpuWeight } = await parts.tree.readLimits(cgroup);
   return { cgroup, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, weight: cpuWeight };
 }
 

@@ -12,9 +12,9 @@ export interface DeletedPodsParts {
 }
 
 /**
- * Forgets what the journal has of pods that have been deleted while nobody watched: the runtime has no sandbox of them, and
- * kubelet no folder. Either may come later than the other, after a reboot say, so one alone says nothing. The registry has just been
- * compared with the backend. Never rejects: what could not be removed is tried again the next time.
+ * Removes journal entries of pods that were deleted while the shim was away: the runtime has no sandbox of them, and kubelet no
+ * folder. Both are required, since either may appear later than the other, for example after a reboot. The registry has just been
+ * compared with the backend. Never rejects: entries that cannot be removed are tried again the next time.
  */
 export async function forgetDeleted({ journal, registry, volumes, log }: DeletedPodsParts): Promise<void> {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
@@ -25,7 +25,7 @@ export async function forgetDeleted({ journal, registry, volumes, log }: Deleted
       await journal.forget({ podUid, sandboxId });
       log.info({ uid: podUid }, 'journal entry of a deleted pod removed');
     } catch (error) {
-      log.warn({ uid: podUid, error: messageOf(error) }, 'journal entry of a deleted pod left');
+      log.warn({ uid: podUid, error: messageOf(error) }, 'journal entry of a deleted pod not removed');
     }
   }
 }

@@ -1,11 +1,12 @@
-export { bringBack } from './container-step.ts';
-export type { ContainerStepParts } from './container-step.ts';
+/** Runs a plan as a transaction: steps, verification, rollback, reclaim before a decrease, recovery after a crash. */
+export { restoreLimits } from './container-step.ts';
+export type { ContainerStepParts, RestoreLimitsParts } from './container-step.ts';
 export { forgetDeleted } from './deleted-pods.ts';
 export type { DeletedPodsParts } from './deleted-pods.ts';
-export { UNDO_MS, lowerMemory, reclaimBy } from './lower-memory.ts';
+export { ROLLBACK_MS, lowerMemory, reclaimBy } from './lower-memory.ts';
 export type { OnHigh } from './lower-memory.ts';
-export { perform, prepareSteps } from './perform.ts';
+export { perform, planSteps } from './perform.ts';
 export type { PerformParts } from './perform.ts';
-export { mend, mendFirst, recover } from './recover.ts';
-export type { RecoverParts } from './recover.ts';
+export { recoverPod, tryRecoverPod, recover } from './recover.ts';
+export type { RecoverParts, RecoverPodParts } from './recover.ts';
 export { Recovery } from './recovery.ts';

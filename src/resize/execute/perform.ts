@@ -2,16 +2,15 @@ import type { CgroupTree } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isInUse } from './actions.ts';
-import { highsBefore } from './highs-before.ts';
+import { previousHighs } from './previous-highs.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import { type StepActions, carryOut } from './transaction.ts';
+import { type StepActions, runTransaction } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type ContainerStep,
-  type ContainerWish,
   type KnownValues,
   type PodTarget,
   type Step,
@@ -21,7 +20,7 @@ import {
   directionOf,
   knownOf,
 } from '../model/index.ts';
-import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
 import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
 import {
@@ -36,110 +35,110 @@ import { plan } from '../plan/index.ts';
 export interface PerformParts extends PodActionsParts {
   readonly journal: PodJournal;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
-  /** Where the last resizes are kept; undefined where nobody can look at them. */
+  /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
 }
 
 export interface PerformOptions {
-  /** The caller's own call, where the target has one. What it does to memory.high it tells beforehand. */
+  /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high. */
   readonly call?: (onHigh: OnHigh) => Promise<void>;
-  /** What that call changes, for the journal. */
+  /** The changes of this call, for the journal. */
   readonly asked?: ContainerStep | undefined;
-  /** What that call sets, whether or not it changes anything. */
-  readonly container?: ContainerWish;
-  /** What is asked for volumes: it decides their sizes from now on, also when they are mounted anew. */
+  /** The limits that this call sets, changed or not. */
+  readonly container?: ContainerLimits;
+  /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, AskedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
   readonly until?: number;
-  /** When all has to be done, in milliseconds since the epoch. */
+  /** The deadline of the transaction, in milliseconds since the epoch. */
   readonly deadline?: number;
-  /** Told of each step when it has been carried out. Must not throw. */
+  /** Called after each applied step. Must not throw. */
   readonly onStep?: ((record: StepRecord) => void) | undefined;
 }
 
-/** What would be done: see {@link perform}. Throws VOLUME_IN_USE as that does. */
-export function prepareSteps(
-  context: { readonly volumes: MemoryVolumes },
+/** Returns the steps that {@link perform} runs. Throws VOLUME_IN_USE when a volume stores more than its new size. */
+export function planSteps(
+  parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[] = [],
 ): Step[] {
   const steps = [...plan(state, target), ...stored];
-  assertVolumesFit(context, pod, steps);
+  assertVolumesFit(parts, pod, steps);
   return steps;
 }
 
-/** The same for what is to be carried out: what is refused is counted. */
-function admittedSteps(
-  context: { readonly volumes: MemoryVolumes; readonly counters: Counters },
+/** Returns {@link planSteps}, and counts a rejected volume. */
+function planAndCount(
+  parts: { readonly volumes: MemoryVolumes; readonly counters: Counters },
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[],
 ): Step[] {
   try {
-    return prepareSteps(context, pod, state, target, stored);
+    return planSteps(parts, pod, state, target, stored);
   } catch (error) {
-    if (isInUse(error)) context.counters.remount('shrink', 'refused');
+    if (isInUse(error)) parts.counters.remount('shrink', 'refused');
     throw error;
   }
 }
 
 /**
- * Plans, admits and carries out a pod's resize; the pod's lock is held by the caller. Throws VOLUME_IN_USE before
- * anything changes when a volume would become smaller than what it stores, else what the first failing step throws, after
- * everything was undone. Gives the steps that were carried out.
+ * Plans, admits and runs a pod's resize. The caller holds the pod's lock. Throws VOLUME_IN_USE before anything changes when a volume
+ * would become smaller than what it stores (KEP-6030), otherwise what the first failing step throws, after the rollback. Returns the
+ * applied steps.
  */
 export async function perform(
-  context: PerformParts,
+  parts: PerformParts,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
-  const steps = admittedSteps(context, pod, state, target, stored);
+  const steps = planAndCount(parts, pod, state, target, stored);
   const start = performance.now();
-  const recording = record(context, pod, state, asked);
-  const { until = reclaimBy(context, deadline), onStep, sizes = new Map() } = options;
+  const recording = record(parts, pod, state, asked);
+  const { until = reclaimBy(parts, deadline), onStep, sizes = new Map() } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
-    const actions = actionsFor(context, pod, { call: () => call(onHigh), updates, until, onHigh });
-    return counted(context, recording, () =>
-      carryOut(steps, {
-        ...inTime(actions, pod, deadline),
-        done(record) {
-          context.counters.step(record.step.kind, record.ms);
+    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, until, onHigh });
+    return countRollback(parts, recording, () =>
+      runTransaction(steps, {
+        ...withinDeadline(actions, pod, deadline),
+        applied(record) {
+          parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
           onStep?.(record);
         },
-        undoing: () => noted(context, pod, open?.undoing()),
+        rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
       }),
     );
   };
   const values = valuesOf(target, container);
-  context.outcomes.setDirection(pod.sandboxId, directionOf(values, knownOf(state)));
-  const records = await context.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(context, pod, toJournal(steps, asked), sizes, run),
+  parts.outcomes.setDirection(pod.sandboxId, directionOf(values, knownOf(state)));
+  const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
+    journalled(parts, pod, stepsToJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
-    warnAboutExcess(context, pod, state, target);
+    warnAboutExcess(parts, pod, state, target);
     const ms = round(performance.now() - start);
-    context.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
+    parts.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
 
-/** The caller's call as what it changes: whoever finds the journal cannot make it again, and can take that back. */
-function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
+/** Returns the steps for the journal. The caller's call is replaced by its changes: a recovery cannot repeat it, but can roll it back. */
+function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined): Step[] {
   const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
-  // The runtime's call alone is its own affair, but for a memory.high that is lowered for it meanwhile.
+  // The runtime's call alone is not journalled, unless the shim lowers memory.high for it.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
   return steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];
@@ -148,51 +147,48 @@ function toJournal(steps: readonly Step[], asked: ContainerStep | undefined): St
 }
 
 /**
- * Runs a transaction with its steps in the journal. Without any there is nothing that could be left half done; what is asked
- * for a volume that has that size already is journalled all the same, when it is not yet: it is to hold later, too.
+ * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished. A requested size that a volume has
+ * already is journalled too, so that it holds later.
  */
 async function journalled(
-  context: Pick<
-    PerformParts,
-    'registry' | 'journal' | 'tree' | 'volumes' | 'policies' | 'cgroups' | 'log' | 'procRoot'
-  >,
+  parts: PerformParts,
   pod: PodDescription,
   steps: readonly Step[],
   sizes: ReadonlyMap<string, AskedVolume>,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  const { policies, journal } = context;
+  const { policies, journal } = parts;
   const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
   const earlier = journal.transactionOf(pod);
   if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) {
     const records = await run(undefined);
-    // One that could not be undone: what has been asked for since is the pod's now.
-    if (earlier === undefined) await journalVolumes(context, pod);
+    // This request replaces an earlier transaction whose rollback failed.
+    if (earlier === undefined) await journalVolumes(parts, pod);
     else {
-      recordRemounts(context, pod, earlier.steps);
-      await noted(context, pod, journal.reopen(pod).end('undone', known()));
+      recordRemounts(parts, pod, earlier.steps);
+      await tolerateJournalFailure(parts, pod, journal.reopen(pod).end('undone', known()));
     }
     return records;
   }
-  const highs = await highsBefore(context, pod, steps);
+  const highs = await previousHighs(parts, pod, steps);
   const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
   const all = [...(earlier?.steps ?? []), ...steps];
   try {
     const records = await run(open);
     policies.adopt(pod.sandboxId, sizes);
-    recordRemounts(context, pod, all);
-    await noted(context, pod, open.end('done', known()));
+    recordRemounts(parts, pod, all);
+    await tolerateJournalFailure(parts, pod, open.end('done', known()));
     return records;
   } catch (error) {
-    const isMarked = isUndoFailed(error);
-    if (!isMarked) recordRemounts(context, pod, all);
-    await noted(context, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
+    const isMarked = isRollbackFailure(error);
+    if (!isMarked) recordRemounts(parts, pod, all);
+    await tolerateJournalFailure(parts, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }
 }
 
-/** A transaction that fails has been taken back, or that has failed too. */
-async function counted<Result>(
+/** Runs a transaction, and counts its rollback when it fails. */
+async function countRollback<Result>(
   { counters }: { readonly counters: Counters },
   recording: Recording | undefined,
   transaction: () => Promise<Result>,
@@ -202,13 +198,13 @@ async function counted<Result>(
     recording?.end('done');
     return result;
   } catch (error) {
-    counters.undo(isUndoFailed(error) ? 'failed' : 'undone');
-    recording?.end(isUndoFailed(error) ? 'undo failed' : 'undone', error);
+    counters.undo(isRollbackFailure(error) ? 'failed' : 'undone');
+    recording?.end(isRollbackFailure(error) ? 'undo failed' : 'undone', error);
     throw error;
   }
 }
 
-/** For people who look at what has happened, where they can. */
+/** Starts a record for the page of recent resizes. Undefined without that page. */
 function record(
   {
     recent,
@@ -220,11 +216,11 @@ function record(
   asked: ContainerStep | undefined,
 ): Recording | undefined {
   const names = new Map(registry.containersOf(pod.sandboxId).map(({ containerId, name }) => [containerId, name]));
-  return recent?.begin({ pod, before, asked, names, used: () => usedOr(tree, pod) });
+  return recent?.begin({ pod, before, asked, names, used: () => usageOrUndefined(tree, pod) });
 }
 
-/** What is only looked at must not fail a resize. */
-function usedOr(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
+/** Reads memory.current for the page. A failed read must not fail a resize. */
+function usageOrUndefined(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
   try {
     return tree.readMemoryCurrent(podCgroup(pod));
   } catch (error) {
@@ -233,52 +229,58 @@ function usedOr(tree: CgroupTree, pod: PodDescription): Bytes | undefined {
   }
 }
 
-const isUndoFailed = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+const isRollbackFailure = (error: unknown): boolean =>
+  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
-/** The values that a transaction leads to. */
+/** Returns the values that a transaction sets. */
 function valuesOf(
   { memory, cpu, weight, containers = [], volumes }: PodTarget,
-  container: ContainerWish | undefined,
+  container: ContainerLimits | undefined,
 ): KnownValues<Bytes> {
-  const wishes = container === undefined ? containers : [...containers, container];
+  const all = container === undefined ? containers : [...containers, container];
   return {
     pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
-    containers: new Map(wishes.map(({ id, ...limits }) => [id, limits])),
+    containers: new Map(all.map(({ id, ...limits }) => [id, limits])),
     volumes,
   };
 }
 
-/** What is done is done, whether or not the journal takes it: at the next start the kernel tells. */
-async function noted(
-  context: { readonly log: Log },
+/** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
+async function tolerateJournalFailure(
+  parts: { readonly log: Log },
   pod: PodDescription,
   written: Promise<void> | undefined,
 ): Promise<void> {
   try {
     await written;
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the journal does not know how a resize ended');
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   }
 }
 
-/** No step begins after the deadline. What is undone then takes the time that it takes. */
-function inTime(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
+/** No step begins after the deadline. The rollback has no deadline. */
+function withinDeadline(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
   const run = (step: Step): Promise<void> => {
-    if (Date.now() < deadline) return actions.run(step);
-    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name}: the time was over before: ${describeStep(step)}`;
+    if (Date.now() < deadline) return actions.apply(step);
+    const message = `pod ${podName(pod)}: deadline exceeded before: ${describeStep(step)}`;
     return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
   };
-  return { run, undo: (step) => actions.undo(step), skipped: (step, error) => actions.skipped(step, error) };
+  return {
+    apply: run,
+    rollBack: (step) => actions.rollBack(step),
+    skipped: (step, error) => actions.skipped(step, error),
+  };
 }
 
+/** KEP-6030: a volume does not shrink below what it stores. Throws VOLUME_IN_USE. */
 function assertVolumesFit(
-  context: { readonly volumes: MemoryVolumes },
+  parts: { readonly volumes: MemoryVolumes },
   pod: PodDescription,
   steps: readonly Step[],
 ): void {
   const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
   for (const { volume, from, to } of shrinking) {
-    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    const { used } = parts.volumes.measure({ podUid: pod.metadata.uid, name: volume });
     if (used <= to) continue;
     throw new ShimError(
       Code.FAILED_PRECONDITION,

@@ -1,15 +1,15 @@
 import type { PodDescription } from '../../runtime/index.ts';
 import { stepActions } from './actions.ts';
-import { type ContainerStepParts, takeBackByRuntime, updateContainer } from './container-step.ts';
+import { type ContainerStepParts, applyContainerStep, rollBackContainerStep } from './container-step.ts';
 import { type OnHigh, lowerMemory, reclaimBy } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { podCgroup, podNamed } from '../../sandbox/index.ts';
+import { podCgroup, podSubject } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PodActionsParts extends ContainerStepParts {
   readonly volumes: MemoryVolumes;
-  /** The longest that memory is reclaimed for a lower limit, in milliseconds. */
+  /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
   readonly reclaimTimeout: number;
 }
 
@@ -22,27 +22,29 @@ export interface ActionOptions {
 }
 
 /**
- * How the steps of this pod are carried out and taken back.
- * @param updates those of containers that go with the pod's own steps, the caller's among them
+ * Returns the actions that apply and roll back this pod's steps.
+ *
+ * @param updates the updates of containers that go with the pod's own steps, including the caller's
  */
 export function actionsFor(
-  context: PodActionsParts,
+  parts: PodActionsParts,
   pod: PodDescription,
-  { call = () => Promise.resolve(), updates, until = reclaimBy(context), onHigh }: ActionOptions,
+  { call = () => Promise.resolve(), updates, until = reclaimBy(parts), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
-    tree: context.tree,
-    volumes: context.volumes,
+    tree: parts.tree,
+    volumes: parts.volumes,
     pod,
     cgroup: podCgroup(pod),
     call,
-    updateContainer: (step, by) => updateContainer(context, pod, step, by, onHigh),
+    updateContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
-      lowerMemory(context, { ...podNamed(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
+      lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
-    takeBack: (step, by) => context.calls.run(step.id, () => takeBackByRuntime(context, pod, step, by, onHigh)),
+    rollBackContainer: (step, by) =>
+      parts.calls.run(step.id, () => rollBackContainerStep(parts, pod, step, by, onHigh)),
     updates,
-    log: context.log,
-    counters: context.counters,
+    log: parts.log,
+    counters: parts.counters,
   });
 }

@@ -1,35 +1,35 @@
 import { type CgroupTree, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import { ContainerPlaces, endsOf } from './container-values.ts';
+import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 
-/** How far a step of a transaction came that was cut off. */
+/** How much of a step an unfinished transaction has applied. */
 export interface Progress {
-  /** What of the step is to be found; undefined: nothing. */
+  /** The applied part of the step; undefined when there is none. */
   readonly written: Step | undefined;
-  /** Whether that is all of it. */
-  readonly isWhole: boolean;
+  /** Whether the whole step is applied. */
+  readonly isComplete: boolean;
 }
 
 /**
- * Compares a step with the kernel, and with what the runtime has stored. A value that is neither the step's old nor its new
- * one has been written by somebody else since, and is not part of it.
+ * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its new one was
+ * written by somebody else since, and does not count as applied.
  */
 export async function progressOf(
-  context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   state: PodState,
   step: Step,
 ): Promise<Progress> {
-  if (step.kind === 'container') return containerProgress(context, pod, step);
-  const isDone = await isPodDone(context, pod, state, step);
-  return { written: isDone ? step : undefined, isWhole: isDone };
+  if (step.kind === 'container') return containerProgress(parts, pod, step);
+  const isDone = await isApplied(parts, pod, state, step);
+  return { written: isDone ? step : undefined, isComplete: isDone };
 }
 
-async function isPodDone(
-  context: { readonly tree: CgroupTree },
+async function isApplied(
+  parts: { readonly tree: CgroupTree },
   pod: PodDescription,
   state: PodState,
   step: Exclude<Step, ContainerStep>,
@@ -38,23 +38,23 @@ async function isPodDone(
     case 'volume':
       return state.volumes.some(({ name, size }) => name === step.volume && isSameSize(step.to, size));
     case 'pod-memory':
-      return context.tree.holds(step.to, state.memory);
+      return parts.tree.holds(step.to, state.memory);
     case 'pod-cpu':
-      return context.tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
+      return parts.tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':
-      return isSameUnified(step.to, await context.tree.readFile(podCgroup(pod), step.key));
+      return isSameUnified(step.to, await parts.tree.readFile(podCgroup(pod), step.key));
     case 'runtime':
       return true;
   }
 }
 
 async function containerProgress(
-  context: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<Progress> {
-  const places = await ContainerPlaces.of(context, pod, step.id);
-  return { written: places.written(step), isWhole: places.hasAll(endsOf(step).to) };
+  const values = await ContainerValues.of(parts, pod, step.id);
+  return { written: values.written(step), isComplete: values.hasAll(beforeAndAfter(step).to) };
 }

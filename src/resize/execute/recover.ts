@@ -6,7 +6,7 @@ import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type Progress, progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
-import { hasPodCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
+import { hasPodCgroup, podName, readPod, readVolumes } from '../../sandbox/index.ts';
 import {
   type VolumeTrackingParts,
   journalAllVolumes,
@@ -15,162 +15,131 @@ import {
   recordRemounts,
 } from '../volumes/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
-import type { JournalledTransaction, PreviousHigh } from '../journal/index.ts';
+import type { JournalledTransaction, OpenTransaction, PreviousHigh } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts {}
 
+/** What recovering one pod takes, with the pod's lock held. */
+export type RecoverPodParts = Omit<RecoverParts, 'lock'>;
+
+type Outcome = 'finished' | 'undone' | 'gone';
+
 /**
- * Ends a transaction that was cut off: by a crash, or by an undo that failed. The kernel is asked how far it came: all done,
- * and only the journal's entry goes; else what was done is taken back. A value that is neither the old nor the new one
- * has been written by somebody else since (kubelet, say) and is left alone.
+ * Ends a transaction that a crash or a failed rollback has left unfinished. The kernel shows which steps were applied. If all were,
+ * only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither the old nor the new
+ * one was written by somebody else since (kubelet, for example) and stays.
  *
- * The pod's lock is held. Throws UNDO_FAILED when something could not be taken back: the pod stays marked.
+ * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked.
  */
-export async function mend(
-  context: Pick<
-    RecoverParts,
-    | 'registry'
-    | 'backend'
-    | 'journal'
-    | 'tree'
-    | 'volumes'
-    | 'policies'
-    | 'outcomes'
-    | 'calls'
-    | 'cgroups'
-    | 'reclaimTimeout'
-    | 'log'
-    | 'counters'
-    | 'procRoot'
-  >,
-  pod: PodDescription,
-): Promise<void> {
-  const transaction = context.journal.transactionOf(pod);
+export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
+  const transaction = parts.journal.transactionOf(pod);
   if (transaction === undefined) return;
-  const open = context.journal.reopen(pod);
+  const open = parts.journal.reopen(pod);
   try {
     const outcome = hasPodCgroup(pod)
-      ? await settle(context, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
+      ? await finishOrRollBack(parts, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
       : 'gone';
-    if (outcome === 'finished') context.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
-    if (outcome !== 'gone') recordRemounts(context, pod, transaction.steps);
-    await open.end(outcome === 'finished' ? 'done' : 'undone', context.policies.records(pod.sandboxId));
-    if (outcome !== 'gone') await meetAfter(context, pod);
-    context.counters.recovery(outcome);
-    context.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize mended');
+    await endRecovery(parts, pod, transaction, open, outcome);
   } catch (error) {
     if (isCgroupVanished(error)) {
-      context.counters.recovery('gone');
-      await open.end('undone', context.policies.records(pod.sandboxId));
+      parts.counters.recovery('gone');
+      await open.end('undone', parts.policies.records(pod.sandboxId));
       return;
     }
-    context.counters.recovery('failed');
+    parts.counters.recovery('failed');
     const why = messageOf(error);
-    context.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize could not be undone');
+    parts.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
     await open.failed(why);
-    throw new ShimError(
-      Code.INTERNAL,
-      Reason.UNDO_FAILED,
-      `pod ${pod.metadata.namespace}/${pod.metadata.name}: an earlier resize could not be undone: ${why}`,
-      { pod: pod.metadata.uid },
-      { cause: error },
-    );
+    const message = `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`;
+    throw new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { pod: pod.metadata.uid }, { cause: error });
   }
 }
 
-/** Volumes that were not looked at as long as the transaction was unfinished. */
-async function meetAfter(
-  context: Pick<RecoverParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
+async function endRecovery(
+  parts: RecoverPodParts,
   pod: PodDescription,
+  transaction: JournalledTransaction,
+  open: OpenTransaction,
+  outcome: Outcome,
 ): Promise<void> {
-  const volumes = readVolumes(context.volumes, pod);
-  const { memory } = await readPod(context.tree, pod, []);
-  observeVolumes(context, pod, volumes, memory);
-  await journalVolumes(context, pod);
+  if (outcome === 'finished') parts.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
+  if (outcome !== 'gone') recordRemounts(parts, pod, transaction.steps);
+  await open.end(outcome === 'finished' ? 'done' : 'undone', parts.policies.records(pod.sandboxId));
+  if (outcome !== 'gone') await checkVolumesAgain(parts, pod);
+  parts.counters.recovery(outcome);
+  parts.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
 }
 
-/** The same before a request: it goes on with the pod as it is, where that could not be mended. */
-export async function mendFirst(
-  context: Pick<
-    RecoverParts,
-    | 'registry'
-    | 'backend'
-    | 'journal'
-    | 'tree'
-    | 'volumes'
-    | 'policies'
-    | 'outcomes'
-    | 'calls'
-    | 'cgroups'
-    | 'reclaimTimeout'
-    | 'log'
-    | 'counters'
-    | 'procRoot'
-  >,
-  pod: PodDescription,
-): Promise<void> {
-  await context.journal.restored();
-  await mend(context, pod).catch(() => undefined);
+/** Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. */
+async function checkVolumesAgain(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
+  const volumes = readVolumes(parts.volumes, pod);
+  const { memory } = await readPod(parts.tree, pod, []);
+  observeVolumes(parts, pod, volumes, memory);
+  await journalVolumes(parts, pod);
+}
+
+/** Recovers a pod before a request. The request continues with the pod as it is when that fails. */
+export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
+  await parts.journal.restored();
+  await recoverPod(parts, pod).catch(() => undefined);
 }
 
 /**
- * At a start and after each reconnect: what is known is compared with the backend, then all that was cut off is ended. Never
- * rejects: gives whether all of it could be done.
+ * Runs at the start and after each reconnect: compares the registry with the backend, then recovers all pods with an unfinished
+ * transaction. Never rejects. Returns whether all of it succeeded.
  */
-export async function recover(context: RecoverParts): Promise<boolean> {
+export async function recover(parts: RecoverParts): Promise<boolean> {
   const start = performance.now();
-  await context.journal.restored();
-  let done = await context.registry.recover();
-  for (const { podUid, sandboxId } of context.journal.unfinished()) {
+  await parts.journal.restored();
+  let done = await parts.registry.recover();
+  for (const { podUid, sandboxId } of parts.journal.unfinished()) {
     try {
-      const pod = await context.registry.pod(sandboxId);
-      if (pod === undefined) await context.journal.forget({ podUid, sandboxId });
-      else await context.lock.run(sandboxId, () => mend(context, pod));
+      const pod = await parts.registry.pod(sandboxId);
+      if (pod === undefined) await parts.journal.forget({ podUid, sandboxId });
+      else await parts.lock.run(sandboxId, () => recoverPod(parts, pod));
     } catch (error) {
-      context.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize left for later');
+      parts.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
       done = false;
     }
   }
-  if (done) await forgetDeleted(context);
-  await journalAllVolumes(context);
-  context.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery has ended');
+  if (done) await forgetDeleted(parts);
+  await journalAllVolumes(parts);
+  parts.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery finished');
   return done;
 }
 
-async function settle(
-  context: PodActionsParts,
+async function finishOrRollBack(
+  parts: PodActionsParts,
   pod: PodDescription,
   { steps, highs, undoing, failed }: JournalledTransaction,
   onHigh: OnHigh,
-): Promise<'finished' | 'undone'> {
-  for (const high of highs) await restoreHigh(context, high);
-  const state = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+): Promise<Exclude<Outcome, 'gone'>> {
+  for (const high of highs) await restoreHigh(parts, high);
+  const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
   const progress: Progress[] = [];
-  for (const step of steps) progress.push(await progressOf(context, pod, state, step));
-  // Once it was being undone its caller has had, or will have had, an error: it may not be done after all.
-  if (progress.every(({ isWhole }) => isWhole) && !undoing && failed === undefined) return 'finished';
+  for (const step of steps) progress.push(await progressOf(parts, pod, state, step));
+  // Once the rollback has begun, the caller gets an error: the transaction must not end as applied.
+  if (progress.every(({ isComplete }) => isComplete) && !undoing && failed === undefined) return 'finished';
   const updates = steps.filter((step) => step.kind === 'container');
-  const actions = actionsFor(context, pod, { updates, onHigh });
+  const actions = actionsFor(parts, pod, { updates, onHigh });
   const failures: string[] = [];
-  for (const { written } of progress.reverse()) if (written !== undefined) await takeBack(actions, written, failures);
+  for (const { written } of progress.reverse())
+    if (written !== undefined) await rollBackStep(actions, written, failures);
   if (failures.length > 0) throw new Error(failures.join('; '));
   return 'undone';
 }
 
-async function takeBack(actions: StepActions, step: Step, failures: string[]): Promise<void> {
+async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {
   try {
-    await actions.undo(step);
+    await actions.rollBack(step);
   } catch (error) {
     failures.push(`${describeStep(step)}: ${messageOf(error)}`);
   }
 }
 
-async function restoreHigh(
-  context: { readonly tree: CgroupTree },
-  { cgroup, memoryHigh }: PreviousHigh,
-): Promise<void> {
+async function restoreHigh(parts: { readonly tree: CgroupTree }, { cgroup, memoryHigh }: PreviousHigh): Promise<void> {
   try {
-    await context.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
+    await parts.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
   } catch (error) {
     if (!isCgroupVanished(error)) throw error;
   }

@@ -1,34 +1,34 @@
 import type { Clock } from '../../core/concurrency/index.ts';
 
-/** A containerd that comes up is asked soon; one that stays as it is, seldom. */
+/** Delays of the first and of later attempts, in milliseconds: a containerd that starts is asked soon, then less often. */
 const FIRST_MS = 100;
 const LONGEST_MS = 5000;
 
 /**
- * Recovers at each connection to the backend, and again until it has worked: a containerd that has just been started takes
- * connections before it answers for its pods ("server is not initialized yet", 1.6 and 1.7).
+ * Runs the recovery at each connection to the backend, and repeats it until it succeeds: a containerd that has just started accepts
+ * connections before it can list its pods ("server is not initialized yet", 1.6 and 1.7).
  */
 export class Recovery {
   readonly #recover: () => Promise<boolean>;
   readonly #clock: Clock;
-  /** Counts connections: a later one has a recovery of its own, and ends the tries of those before. */
+  /** The number of connections: each one has a recovery of its own, which ends the attempts for earlier ones. */
   #connection = 0;
   #stopTimer: () => void = () => undefined;
 
-  /** @param recover gives whether it has worked; never rejects */
+  /** @param recover returns whether it succeeded; never rejects */
   constructor(recover: () => Promise<boolean>, clock: Clock) {
     this.#recover = recover;
     this.#clock = clock;
   }
 
-  /** There is a new connection. Resolves after the first try. */
+  /** Starts the recovery for a new connection. Resolves after the first attempt. */
   begin(): Promise<void> {
     this.#stopTimer();
     this.#connection += 1;
     return this.#try(this.#connection, FIRST_MS);
   }
 
-  /** No more tries. */
+  /** Stops all attempts. */
   close(): void {
     this.#connection += 1;
     this.#stopTimer();

@@ -1,57 +1,59 @@
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Step, type StepRecord, describeStep } from '../model/index.ts';
 
-/** How the steps of a plan are carried out and taken back. */
+/** Applies and rolls back the steps of a plan. */
 export interface StepActions {
-  /** Carries a step out and checks that it holds. Rejects when it does not. */
-  run(step: Step): Promise<void>;
-  /** Takes back a step that was carried out, or a part of it, as far as the pod's present state allows. */
-  undo(step: Step): Promise<void>;
-  /** A step has been carried out. */
-  done?(record: StepRecord): void;
-  /** What was done is about to be taken back. */
-  undoing?(): Promise<void>;
-  /** A step after the runtime's call failed: what the caller asked for is done, so the call does not fail for it. */
+  /** Applies a step and verifies it. Rejects when that fails. */
+  apply(step: Step): Promise<void>;
+  /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
+  rollBack(step: Step): Promise<void>;
+  /** Called after a step is applied. */
+  applied?(record: StepRecord): void;
+  /** Called before the rollback begins. */
+  rollingBack?(): Promise<void>;
+  /** Called when a step after the caller's own call fails. The caller's change is applied, so the call succeeds. */
   skipped(step: Step, error: unknown): void;
 }
 
 /**
- * Carries out a plan. The first failing step up to the caller's own call stops the rest; what it and those before it did is
- * then undone in reverse, and the step's error is thrown on as it is. Throws UNDO_FAILED, with both errors, when undoing fails too. The
- * steps after that call (a lowering that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
- * unlike a resize without such a call, which is done whole or not at all, what was asked for is done.
+ * Runs a plan as a transaction. The first failing step stops it (KEP-1287: later containers are not touched). The failing step and
+ * those before it are rolled back in reverse order, and the step's error is thrown unchanged. Throws UNDO_FAILED, with both errors,
+ * when the rollback fails too.
+ *
+ * Steps after the caller's own call (a decrease that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
+ * the caller's change is applied. A plan without such a call is all or nothing.
  */
-export async function carryOut(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
+export async function runTransaction(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
   const start = performance.now();
   const records: StepRecord[] = [];
   for (const step of steps) {
     const at = performance.now() - start;
     try {
-      await actions.run(step);
+      await actions.apply(step);
     } catch (error) {
-      if (records.some((done) => done.step.kind === 'runtime')) {
+      if (records.some((applied) => applied.step.kind === 'runtime')) {
         actions.skipped(step, error);
         continue;
       }
-      await actions.undoing?.();
-      // The failing step itself too: it may have done a part.
-      await undoAll([...records.map((done) => done.step), step], actions, error);
+      await actions.rollingBack?.();
+      // Includes the failing step, which may be partly applied.
+      await rollBackAll([...records.map((applied) => applied.step), step], actions, error);
       throw error;
     }
     const record = { step, at, ms: performance.now() - start - at };
     records.push(record);
-    actions.done?.(record);
+    actions.applied?.(record);
   }
   return records;
 }
 
-async function undoAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
+async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
   const failures: string[] = [];
   for (const step of [...steps].reverse()) {
     try {
-      await actions.undo(step);
+      await actions.rollBack(step);
     } catch (error) {
-      // The rest is still undone: each step taken back brings the pod nearer to where it was.
+      // Continue: each step that is rolled back brings the pod closer to its state before.
       failures.push(`${describeStep(step)}: ${messageOf(error)}`);
     }
   }
@@ -59,7 +61,7 @@ async function undoAll(steps: readonly Step[], actions: StepActions, cause: unkn
     throw new ShimError(
       Code.INTERNAL,
       Reason.UNDO_FAILED,
-      `${messageOf(cause)}; undoing failed too: ${failures.join('; ')}`,
+      `${messageOf(cause)}; rollback failed too: ${failures.join('; ')}`,
       {},
       { cause },
     );

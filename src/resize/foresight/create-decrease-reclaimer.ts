@@ -10,10 +10,10 @@ import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
   type PodState,
   type Registry,
-  containerNamed,
+  containerSubject,
   hasPodCgroup,
   podCgroup,
-  podNamed,
+  podSubject,
   readPod,
 } from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
@@ -92,12 +92,12 @@ async function decreasesOf(
     const cgroup = places.get(id);
     const to = pending.containers.get(id)?.memory;
     if (cgroup === undefined || !isLower(to, memory)) continue;
-    const { text } = containerNamed({ name: nameOf(context, id) }, pod);
-    list.push({ text: `${text} of ${podNamed(pod).text}`, cgroup, from: memory, to });
+    const { text } = containerSubject({ name: nameOf(context, id) }, pod);
+    list.push({ text: `${text} of ${podSubject(pod).text}`, cgroup, from: memory, to });
   }
   const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))
-    list.push({ text: podNamed(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo });
+    list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo });
   return { admitted, list };
 }
 

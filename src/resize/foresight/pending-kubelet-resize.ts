@@ -3,7 +3,6 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import {
   type PendingResize,
-  type PendingLimits,
   type PendingPodLimits,
   matchesContainerUpdate,
   matchesPodUpdate,
@@ -12,8 +11,8 @@ import {
   isMemoryComplete,
   boundDecrease,
 } from './target.ts';
-import { type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
-import { type ContainerWish, onlyShrinking } from '../model/index.ts';
+import { type ContainerLimits, type Limits, type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
+import { onlyShrinking } from '../model/index.ts';
 import type { VolumePolicies } from '../volumes/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import { isMemoryTight } from '../plan/index.ts';
@@ -61,7 +60,7 @@ export function pendingResizeForContainer(
   },
   pod: PodDescription,
   state: PodState,
-  wish: ContainerWish,
+  wish: ContainerLimits,
 ): PendingResize | undefined {
   const pending = pendingResizeOf(context, pod, state);
   const now = state.containers.find(({ id }) => id === wish.id)?.memory;
@@ -84,11 +83,8 @@ export function pendingResizeForPod(
 }
 
 /** Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits. */
-export const boundByPending = (
-  pending: PendingResize | undefined,
-  state: PodState,
-  limits: PendingLimits,
-): PendingLimits => (pending === undefined ? limits : boundDecrease(limits, state, pending));
+export const boundByPending = (pending: PendingResize | undefined, state: PodState, limits: Limits): Limits =>
+  pending === undefined ? limits : boundDecrease(limits, state, pending);
 
 /** The volume sizes to set with one call. */
 export interface VolumeChanges {

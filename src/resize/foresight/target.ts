@@ -1,20 +1,13 @@
-import { MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
-import type { EntryLimits, PodEntry } from '../../kubelet/index.ts';
-import type { ContainerState, PodState } from '../../sandbox/index.ts';
+import { type EntryLimits, type PodEntry, milliCpuToQuota, overheadQuota } from '../../kubelet/index.ts';
+import type { Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 
-/** Limits that kubelet is about to set. Absent: kubelet does not change it, or it is unknown. */
-export interface PendingLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-}
-
-/** A resize that kubelet has admitted and not actuated. */
+/** A resize that kubelet has admitted and not actuated. Absent limits: kubelet does not change them, or they are unknown. */
 export interface PendingResize {
-  readonly pod: PendingLimits;
+  readonly pod: Limits;
   /** By id of running containers: only limits that kubelet has admitted and not actuated. */
-  readonly containers: ReadonlyMap<string, PendingLimits>;
+  readonly containers: ReadonlyMap<string, Limits>;
 }
 
 /** kubelet's entries for one pod, and what is needed to interpret them. */
@@ -30,7 +23,7 @@ export interface Known {
 /** The pending limits of the pod's own cgroup, and the entry they are derived from. */
 export interface PendingPodLimits {
   readonly allocated: PodEntry;
-  readonly limits: PendingLimits;
+  readonly limits: Limits;
 }
 
 /**
@@ -47,7 +40,7 @@ export function derivePendingResize(
   { allocated, actuated, names, before }: Known,
 ): PendingResize | undefined {
   if (allocated === undefined) return undefined;
-  const containers = new Map<string, PendingLimits>();
+  const containers = new Map<string, Limits>();
   for (const container of state.containers) {
     const name = names.get(container.id) ?? '';
     const wanted = pendingLimits(allocated.containers.get(name), actuated?.containers.get(name), state.cpu.period);
@@ -66,7 +59,7 @@ function pendingLimits(
   wanted: EntryLimits | undefined,
   done: EntryLimits | undefined,
   period: CpuMax['period'],
-): PendingLimits {
+): Limits {
   const { memory, milliCpu } = wanted ?? {};
   return {
     ...(memory !== undefined && memory !== done?.memory && { memory }),
@@ -81,7 +74,7 @@ interface Records {
   readonly isMidResize: boolean;
 }
 
-function podLimits(state: PodState, records: Records): PendingLimits {
+function podLimits(state: PodState, records: Records): Limits {
   const memory = podMemory(state, records);
   const cpu = podCpu(state, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
@@ -125,18 +118,18 @@ function podAmount(entry: PodEntry, of: (limits: EntryLimits) => number | undefi
 const runningSum = ({ containers, overhead }: PodState): number =>
   containers.reduce((sum, { memory }) => sum + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
 
-/** Computes cpu.max as kubelet does (MilliCPUToQuota in kubelet pkg/kubelet/cm/helpers_linux.go). */
-function cpuOf(milliCpu: number, period: CpuMax['period']): CpuMax {
-  return { quota: microseconds(Math.max(Math.floor((milliCpu * period) / 1000), MIN_CPU_QUOTA)), period };
-}
+const cpuOf = (milliCpu: number, period: CpuMax['period']): CpuMax => ({
+  quota: milliCpuToQuota(milliCpu, period),
+  period,
+});
 
 function plusOverhead(cpu: CpuMax, { overhead }: PodState): CpuMax {
   if (cpu.quota === 'max' || overhead.cpu.quota === 'max') return cpu;
-  const extra = Math.ceil((overhead.cpu.quota * cpu.period) / overhead.cpu.period);
-  return { ...cpu, quota: microseconds(cpu.quota + extra) };
+  const { quota, period } = overhead.cpu;
+  return { ...cpu, quota: microseconds(cpu.quota + overheadQuota({ quota, period }, cpu.period)) };
 }
 
-const changes = ({ memory, cpu }: PodState, wanted: PendingLimits): boolean =>
+const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>
   (wanted.memory !== undefined && !sameMemory(memory, wanted.memory)) ||
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
@@ -157,7 +150,7 @@ export function stateAfterPending(state: PodState, { pod, containers }: PendingR
   return {
     ...state,
     ...pod,
-    containers: state.containers.map((entry): ContainerState => ({ ...entry, ...containers.get(entry.id) })),
+    containers: state.containers.map((entry): LiveContainer => ({ ...entry, ...containers.get(entry.id) })),
   };
 }
 
@@ -192,8 +185,8 @@ export function isMemoryComplete(after: PodState, pending: PendingResize): boole
 }
 
 /** Bounds decreases of the pod's limits by its pending limits. */
-export function boundDecrease(limits: PendingLimits, { memory, cpu }: PodState, { pod }: PendingResize): PendingLimits {
-  const bounded: { -readonly [Key in keyof PendingLimits]: PendingLimits[Key] } = { ...limits };
+export function boundDecrease(limits: Limits, { memory, cpu }: PodState, { pod }: PendingResize): Limits {
+  const bounded: { -readonly [Key in keyof Limits]: Limits[Key] } = { ...limits };
   if (limits.memory !== undefined && pod.memory !== undefined && compareLimits(limits.memory, memory) < 0) {
     bounded.memory = compareLimits(limits.memory, pod.memory) < 0 ? pod.memory : limits.memory;
     if (compareLimits(bounded.memory, memory) >= 0) delete bounded.memory;

@@ -1,12 +1,10 @@
 import { isSameLimit } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes } from '../../core/quantities/index.ts';
 
-/** Which of two limits is the higher, and when two are one to the kernel. */
-
-/** A page of most machines, in bytes. Where pages are larger, more is taken for a change than is one: a write too many. */
+/** The page size of most machines, in bytes. With larger pages a limit may seem changed when it is not: one needless write. */
 export const PAGE = bytes(4096);
 
-/** Negative, zero or positive as `a` is lower than, equal to or higher than `b`. */
+/** Returns a negative number, 0 or a positive number when `a` is lower than, equal to or higher than `b`. */
 export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
   if (a === b) return 0;
   if (a === 'max') return 1;
@@ -15,16 +13,16 @@ export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
 }
 
 /**
- * Negative, zero or positive as `a` is a lower, the same or a higher rate than `b`, whatever their periods. For limits that
- * are not the same: of two that are none there is nothing to compare.
+ * Returns a negative number, 0 or a positive number when `a` is a lower, the same or a higher rate than `b`, with any periods. Not
+ * for limits that {@link sameCpu} finds equal: two absent limits give NaN.
  */
 export const compareCpu = (a: CpuMax, b: CpuMax): number => rateOf(a) - rateOf(b);
 
 const rateOf = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
 
-/** Whether the kernel, which rounds a limit down to whole pages, has `found` when `asked` is written. */
+/** Whether the kernel has `found` after `asked` is written: it rounds a limit down to whole pages. */
 export const sameMemory = (found: Limit<Bytes>, asked: Limit<Bytes>): boolean => isSameLimit(asked, found, PAGE);
 
-/** Whether two are the same limit. Without a quota a period says nothing. */
+/** Whether two CPU limits are equal. Without a quota, the period does not matter. */
 export const sameCpu = (a: CpuMax, b: CpuMax): boolean =>
   a.quota === b.quota && (a.quota === 'max' || a.period === b.period);

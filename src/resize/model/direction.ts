@@ -1,13 +1,13 @@
 import type { ResizeDirection } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import type { KnownLimits, KnownValues } from './known-values.ts';
+import type { KnownValues, PodLimits } from './known-values.ts';
 import { compareCpu, compareLimits, sameCpu } from './compare.ts';
 import type { PodState } from '../../sandbox/index.ts';
 
 /**
- * Where limits and sizes go from `from` to `to`. What is not known on both sides has no direction, nor have weights: of a pod
- * that is only to weigh more, `same`.
+ * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown on one side have no direction. Weights have
+ * none either: a resize that changes only a weight is `same`.
  */
 export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): ResizeDirection {
   const changes = [
@@ -21,7 +21,7 @@ export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): R
   return up ? 'up' : down ? 'down' : 'same';
 }
 
-function limitChanges(to: KnownLimits = {}, from: KnownLimits = {}): number[] {
+function limitChanges(to: PodLimits = {}, from: PodLimits = {}): number[] {
   return [
     ...(to.memory === undefined || from.memory === undefined ? [] : [compareLimits(to.memory, from.memory)]),
     ...(to.cpu === undefined || from.cpu === undefined
@@ -30,13 +30,13 @@ function limitChanges(to: KnownLimits = {}, from: KnownLimits = {}): number[] {
   ];
 }
 
-/** A pod as it is, in the same terms. */
+/** Returns the values of a pod's state. */
 export const knownOf = ({ memory, cpu, containers, volumes }: PodState): KnownValues<Bytes> => ({
   pod: { memory, cpu },
   containers: new Map(containers.map(({ id, ...limits }) => [id, limits])),
   volumes: new Map(volumes.map(({ name, size }) => [name, size])),
 });
 
-/** Of volumes' sizes those that do not depend on a limit. */
+/** Returns the sizes of volumes that do not depend on a limit. */
 export const absolute = (policies: ReadonlyMap<string, VolumePolicy>): ReadonlyMap<string, Bytes> =>
   new Map([...policies].flatMap(([name, policy]) => (policy.kind === 'absolute' ? [[name, policy.size]] : [])));

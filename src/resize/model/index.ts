@@ -1,3 +1,4 @@
+/** The terms of a resize: limits, steps, targets, requests and their comparison. No I/O. */
 export {
   cpuMaxOf,
   formatCpuMax,
@@ -5,21 +6,17 @@ export {
   formatMilli,
   formatShares,
   invalid,
-  milliOfShares,
   readCpuLimit,
   readCpuRequest,
   readMemoryLimit,
   readMemoryRequest,
-  sharesOf,
 } from './amounts.ts';
-export type { MilliCpu } from './amounts.ts';
 export { PAGE, compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
 export { absolute, directionOf, knownOf } from './direction.ts';
 export { backendFailure, explained, failureOf, fitsLater, passes } from './failures.ts';
-export type { KnownLimits, KnownValues } from './known-values.ts';
+export type { KnownValues, PodLimits } from './known-values.ts';
 export { policyText } from './policy-text.ts';
 export type {
-  DesiredLimits,
   DesiredPod,
   MemoryRequests,
   ResizeOptions,
@@ -30,4 +27,5 @@ export type { ResizeState } from './resize-state.ts';
 export { onlyShrinking } from './shrinking.ts';
 export { describeStep } from './step.ts';
 export type { Change, ContainerStep, Step, StepRecord } from './step.ts';
-export type { ContainerWish, PodTarget, UnifiedChange } from './target.ts';
+export { stateAfter } from './target.ts';
+export type { PodTarget, UnifiedChange } from './target.ts';

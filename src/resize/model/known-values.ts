@@ -1,18 +1,14 @@
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../core/quantities/index.ts';
+import type { CpuWeight } from '../../core/quantities/index.ts';
+import type { Limits } from '../../sandbox/index.ts';
 
-/** Limits and weights as far as they are known: what is absent was not asked for. */
-export interface KnownLimits {
-  readonly memory?: Limit<Bytes>;
-  readonly cpu?: CpuMax;
-  /** The pod's own. */
+/** Limits of a pod: its own cgroup has a weight too. */
+export interface PodLimits extends Limits {
   readonly weight?: CpuWeight;
-  /** A container's. */
-  readonly shares?: CpuShares;
 }
 
-/** Values of one pod. Containers by id, volumes by name. */
+/** Values of one pod as far as they are known. Containers by id, volumes by name. */
 export interface KnownValues<Size> {
-  readonly pod?: KnownLimits;
-  readonly containers?: ReadonlyMap<string, KnownLimits>;
+  readonly pod?: PodLimits;
+  readonly containers?: ReadonlyMap<string, Limits>;
   readonly volumes?: ReadonlyMap<string, Size>;
 }

@@ -1,7 +1,7 @@
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import { formatMemory } from './amounts.ts';
 
-/** A volume's policy as the annotation says it. */
+/** Returns a volume's policy as its annotation writes it. */
 export function policyText(policy: VolumePolicy): string {
   switch (policy.kind) {
     case 'absolute':

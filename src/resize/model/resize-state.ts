@@ -1,2 +1,2 @@
-/** As KEP-1287's metric counts them; in steady state Proposed = Infeasible + Completed + Canceled, all time. */
+/** The states that the metric of KEP-1287 counts. In steady state, Proposed = Infeasible + Completed + Canceled. */
 export type ResizeState = 'Proposed' | 'InProgress' | 'Deferred' | 'Infeasible' | 'Completed' | 'Canceled';

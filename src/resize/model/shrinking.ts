@@ -1,7 +1,7 @@
 import type { Bytes } from '../../core/quantities/index.ts';
 import type { PodState } from '../../sandbox/index.ts';
 
-/** Of the wanted sizes those that make a volume smaller. */
+/** Returns the sizes that shrink a volume. */
 export function onlyShrinking(state: PodState, sizes: ReadonlyMap<string, Bytes>): ReadonlyMap<string, Bytes> {
   return new Map(
     state.volumes.flatMap(({ name, size }): [string, Bytes][] => {

@@ -1,13 +1,13 @@
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../core/quantities/index.ts';
 
-/** A step that was carried out. Times in milliseconds, `at` from the start of the transaction. */
+/** An applied step. Times in milliseconds; `at` counts from the start of the transaction. */
 export interface StepRecord {
   readonly step: Step;
   readonly at: number;
   readonly ms: number;
 }
 
-/** A step as a person reads it: `pod memory.max 268435456 -> 335544320`. */
+/** Describes a step in one line: `pod memory.max 268435456 -> 335544320`. */
 export function describeStep(step: Step): string {
   switch (step.kind) {
     case 'volume':
@@ -41,7 +41,7 @@ export interface Change<Value> {
   readonly to: Value;
 }
 
-/** One update of one container, by the runtime. Both memory and CPU go the same way in it, if both are there. */
+/** One update of one container by the runtime. If it has memory and CPU, both go the same way. */
 export interface ContainerStep {
   readonly kind: 'container';
   readonly id: string;
@@ -50,7 +50,7 @@ export interface ContainerStep {
   readonly shares?: Change<CpuShares>;
 }
 
-/** One write. A plan is a list of these, in order. */
+/** One write: a plan is an ordered list of steps. */
 export type Step =
   | { readonly kind: 'volume'; readonly volume: string; readonly from: Bytes; readonly to: Bytes }
   | { readonly kind: 'pod-memory'; readonly from: Limit<Bytes>; readonly to: Limit<Bytes> }
@@ -58,5 +58,5 @@ export type Step =
   | { readonly kind: 'pod-weight'; readonly from: CpuWeight; readonly to: CpuWeight }
   | { readonly kind: 'pod-unified'; readonly key: string; readonly from: string; readonly to: string }
   | ContainerStep
-  /** The caller's own call, as it came. */
+  /** The caller's own call, forwarded unchanged. */
   | { readonly kind: 'runtime' };

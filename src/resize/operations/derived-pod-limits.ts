@@ -1,30 +1,29 @@
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { forbiddingUse, saying } from '../admission/index.ts';
-import { type PodState, podCgroup, podNamed } from '../../sandbox/index.ts';
-import type { ContainerWish } from '../model/index.ts';
+import { blockingUse, withSubject } from '../admission/index.ts';
+import { type ContainerLimits, type Limits, type PodState, podCgroup, podSubject } from '../../sandbox/index.ts';
 import { podLimitsFor } from '../plan/index.ts';
 
 /**
- * The pod limits that go with updates of its containers. A lowering of memory that the pod's use forbids is left out, with a
- * warning: nobody has asked for it. Throws INVALID_VALUE as {@link podLimitsFor} does.
+ * Returns the pod limits that go with updates of its containers. A memory decrease that the pod's usage blocks is omitted with a
+ * warning, since no caller asked for it (KEP-1287: a limit is not lowered below usage). Throws INVALID_VALUE as
+ * {@link podLimitsFor}.
  */
-export async function followingLimits(
-  context: { readonly tree: CgroupTree; readonly log: Log },
+export async function derivedPodLimits(
+  parts: { readonly tree: CgroupTree; readonly log: Log },
   pod: PodDescription,
   state: PodState,
-  wishes: readonly ContainerWish[],
-): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
-  const { text, ids } = podNamed(pod);
-  const { memory, ...limits } = saying(text, ids, () => podLimitsFor(state, wishes));
+  targets: readonly ContainerLimits[],
+): Promise<Limits> {
+  const { text, ids } = podSubject(pod);
+  const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(state, targets));
   if (memory === undefined) return limits;
-  const use = await forbiddingUse(context.tree, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+  const use = await blockingUse(parts.tree, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
   if (use === undefined) return { ...limits, memory };
-  context.log.warn(
+  parts.log.warn(
     { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
-    'pod limit not lowered with its containers: more is in use than can be reclaimed',
+    'pod limit not lowered with its containers: memory in use cannot be reclaimed',
   );
   return limits;
 }

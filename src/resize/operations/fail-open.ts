@@ -2,21 +2,21 @@ import { ShimError } from '../../core/errors/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 
 /**
- * What cannot be read is not acted on: undefined, counted. A refusal (a value without meaning, a limit under use) is not a
- * failure to read, and is thrown on.
+ * Runs `read`. When the state cannot be read, counts that and returns undefined, so that the request is forwarded unchanged. A
+ * rejection (an invalid value, a limit below usage) is thrown.
  */
 export async function failOpen<Result>(
-  context: { readonly failOpen: FailOpen },
+  parts: { readonly failOpen: FailOpen },
   id: string,
   read: () => Promise<Result | undefined>,
 ): Promise<Result | undefined> {
   try {
     const result = await read();
-    if (result === undefined) context.failOpen('unreadable_state', id);
+    if (result === undefined) parts.failOpen('unreadable_state', id);
     return result;
   } catch (error) {
     if (error instanceof ShimError && error.reason !== 'CGROUP_UNAVAILABLE') throw error;
-    context.failOpen('unreadable_state', id, error);
+    parts.failOpen('unreadable_state', id, error);
     return undefined;
   }
 }

@@ -3,92 +3,73 @@ import type { PodDescription } from '../../runtime/index.ts';
 import { type PendingPodLimits, pendingResizeOf, volumeChanges } from '../foresight/index.ts';
 import { hasPodCgroup, limitsByName, readPod, readVolumes } from '../../sandbox/index.ts';
 import { journalVolumes, observeVolumes } from '../volumes/index.ts';
-import { type PerformParts, type RecoverParts, mendFirst, perform } from '../execute/index.ts';
+import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
-export interface GrowVolumesLaterParts extends RecoverParts, PerformParts {
-  /** Pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly settling: Map<string, NodeJS.Timeout>;
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
+/** What sizes a pod's volumes. */
+export interface VolumeSizeParts extends RecoverParts, PerformParts {
+  /** What kubelet has written about its pods: a hint at what it asks for next. */
   readonly kubelet: KubeletState;
-  /** What that came to for pods in the middle of a resize, by sandbox id. */
+  /** The pending resize of kubelet for each pod, by sandbox id. */
   readonly pendingPodLimits: Map<string, PendingPodLimits>;
 }
 
-/** How long after the last update of a pod its volumes grow, when its limit stays looser than its containers need. */
-export const SETTLE_MS = 2000;
-
-/**
- * Lets a pod's volumes grow once no update has come for {@link SETTLE_MS}. Called at each update: one after which more are to
- * come begins the time anew, one that has settled the volumes' sizes ends it.
- */
-export function settleVolumes(context: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
-  clearTimeout(context.settling.get(pod.sandboxId));
-  context.settling.delete(pod.sandboxId);
-  if (isSettled) return;
-  const timer = setTimeout(() => {
-    context.settling.delete(pod.sandboxId);
-    void applyVolumeSizes(context, pod);
-  }, SETTLE_MS);
-  timer.unref();
-  context.settling.set(pod.sandboxId, timer);
+export interface GrowVolumesLaterParts extends VolumeSizeParts {
+  /** Timers of pods whose volumes grow when no more updates come, by sandbox id. */
+  readonly settling: Map<string, NodeJS.Timeout>;
 }
 
 /**
- * Gives the volumes of a pod the sizes that they shall have under its present limits. Never rejects: nobody waits for it, and
- * the pod's next update finds the volumes as they are.
+ * Delay from the last update of a pod to the growth of its volumes, in milliseconds, when the pod limit stays looser than its
+ * containers need.
  */
-export async function applyVolumeSizes(
-  context: Pick<
-    GrowVolumesLaterParts,
-    | 'registry'
-    | 'backend'
-    | 'journal'
-    | 'tree'
-    | 'volumes'
-    | 'policies'
-    | 'outcomes'
-    | 'lock'
-    | 'calls'
-    | 'cgroups'
-    | 'kubelet'
-    | 'pendingPodLimits'
-    | 'reclaimTimeout'
-    | 'log'
-    | 'counters'
-    | 'recent'
-    | 'procRoot'
-  >,
-  pod: PodDescription,
-): Promise<void> {
-  // Without a cgroup of its own a pod has no limit that a volume's size could go by.
+export const GROW_DELAY_MS = 2000;
+
+/**
+ * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS} after the last
+ * update. Called at each update: it restarts the timer, or cancels it when the update has set the final sizes.
+ */
+export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
+  clearTimeout(parts.settling.get(pod.sandboxId));
+  parts.settling.delete(pod.sandboxId);
+  if (isSettled) return;
+  const timer = setTimeout(() => {
+    parts.settling.delete(pod.sandboxId);
+    void applyVolumeSizes(parts, pod);
+  }, GROW_DELAY_MS);
+  timer.unref();
+  parts.settling.set(pod.sandboxId, timer);
+}
+
+/**
+ * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's next update
+ * reads the volumes again.
+ */
+export async function applyVolumeSizes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
+  // A pod without a cgroup of its own has no limit to derive a size from.
   if (!hasPodCgroup(pod)) return;
   try {
-    await resizeVolumes(context, pod);
+    await resizeVolumes(parts, pod);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes left as they are');
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
   }
 }
 
-function resizeVolumes(
-  context: RecoverParts &
-    PerformParts & { readonly kubelet: KubeletState; readonly pendingPodLimits: Map<string, PendingPodLimits> },
-  pod: PodDescription,
-): Promise<void> {
-  return context.lock.run(pod.sandboxId, async () => {
-    await mendFirst(context, pod);
-    const { policies } = context;
-    const volumes = readVolumes(context.volumes, pod);
-    const state = await readPod(context.tree, pod, volumes);
-    observeVolumes(context, pod, volumes, state.memory);
-    const pending = pendingResizeOf(context, pod, state);
-    // What kubelet has admitted and not carried out yet is still to come: what has shrunk for it stays so.
+function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
+  return parts.lock.run(pod.sandboxId, async () => {
+    await tryRecoverPod(parts, pod);
+    const { policies } = parts;
+    const volumes = readVolumes(parts.volumes, pod);
+    const state = await readPod(parts.tree, pod, volumes);
+    observeVolumes(parts, pod, volumes, state.memory);
+    const pending = pendingResizeOf(parts, pod, state);
+    // Volumes that have shrunk for a resize that kubelet has admitted but not actuated stay shrunk.
     const sizes =
       pending === undefined
-        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(context, pod, state))
-        : volumeChanges(context, pod, { state, after: state, pending }).volumes;
-    // Not waited for: the pod that is being made would wait for a disk, and needs nothing from it.
-    if (sizes.size === 0) return void journalVolumes(context, pod);
-    await context.outcomes.track(pod.sandboxId, () => perform(context, pod, state, { call: 'none', volumes: sizes }));
+        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(parts, pod, state))
+        : volumeChanges(parts, pod, { state, after: state, pending }).volumes;
+    // Not awaited: the creation of the pod must not wait for the disk.
+    if (sizes.size === 0) return void journalVolumes(parts, pod);
+    await parts.outcomes.track(pod.sandboxId, () => perform(parts, pod, state, { call: 'none', volumes: sizes }));
   });
 }

@@ -1,7 +1,8 @@
-export { raisePodForRestart } from './admit-restart.ts';
-export type { AdmitRestartParts } from './admit-restart.ts';
+/** What a CRI or API call does: update a container, update a pod's own values, resize a pod, raise the limit for a restart. */
+export { raisePodForRestart } from './raise-pod-limit.ts';
+export type { AdmitRestartParts } from './raise-pod-limit.ts';
 export { applyVolumeSizes } from './grow-volumes-later.ts';
-export { forgetRecord, meetPod, restoreVolumes } from './pod-lifecycle.ts';
+export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';
 export { resizePod } from './resize-pod.ts';
 export { updateContainer } from './update-container.ts';
 export type { UpdateContainerParts } from './update-container.ts';

@@ -1,77 +1,76 @@
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { type ContainerStepParts, type OnHigh, UNDO_MS, bringBack } from '../execute/index.ts';
 import {
-  type ContainerState as ContainerLimits,
-  type FailOpen,
-  containerCgroup,
-  readContainer,
-} from '../../sandbox/index.ts';
+  type ContainerStepParts,
+  type OnHigh,
+  ROLLBACK_MS,
+  type RestoreLimitsParts,
+  restoreLimits,
+} from '../execute/index.ts';
+import { type FailOpen, type LiveContainer, containerCgroup, readContainer } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
-  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
 
-export type { ContainerLimits };
-
 /**
- * An update that sets no limit (the CPU manager's cpusets) passes without waiting for a resize of its pod, but not in the
- * middle of an update of the same container. The runtime sends all that it has stored with it, and what it has stored may be
- * older than what the kernel has: then the kernel's values are put back (kubernetes 138732).
+ * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of its pod,
+ * but not during another update of the same container. The runtime writes all its stored values with the update, and they may be
+ * older than the kernel's: then the kernel's values are restored (kubernetes/kubernetes#138732).
  */
-export async function passBeside(
-  context: PassThroughUpdateParts,
+export async function passThroughUpdate(
+  parts: PassThroughUpdateParts,
   container: ContainerDescription,
   pod: PodDescription,
   forward: () => Promise<Buffer>,
 ): Promise<Buffer> {
   if (container.state !== ContainerState.RUNNING) return forward();
-  return context.calls.run(container.containerId, async () => {
-    const before = await limitsNow(context, container, pod);
+  return parts.calls.run(container.containerId, async () => {
+    const before = await limitsNow(parts, container, pod);
     const response = await forward();
-    if (before !== undefined) await putBack(context, pod, before, 'an update of other values carried old limits');
+    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime wrote stored limits');
     return response;
   });
 }
 
 /**
- * Gives a container the limits back that it had, where it has others. Never rejects: the caller has an answer of its own, and
- * what could not be put back is seen at the next request. The container's `calls` is held.
+ * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next request reads
+ * the limits again. The caller holds the container's `calls` lock.
  */
-export async function putBack(
-  context: Pick<PassThroughUpdateParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
+export async function restoreAndLog(
+  parts: RestoreLimitsParts,
   pod: PodDescription,
-  before: ContainerLimits,
+  before: LiveContainer,
   why: string,
   onHigh?: OnHigh,
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await bringBack(context, pod, before, Date.now() + UNDO_MS, onHigh);
+    const changed = await restoreLimits(parts, pod, before, Date.now() + ROLLBACK_MS, onHigh);
     if (changed !== undefined)
-      context.log.warn(
-        { pod: pod.sandboxId, container: id, found: foundForLog(changed) },
-        `${why}: limits were put back`,
+      parts.log.warn(
+        { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },
+        'container limits restored',
       );
   } catch (error) {
-    context.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'limits could not be put back');
+    parts.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
   }
 }
 
-/** What the kernel has; undefined when it cannot be read: there is then nothing to compare with. */
+/** Reads the container's limits from the kernel. Undefined when they cannot be read. */
 async function limitsNow(
-  context: { readonly tree: CgroupTree; readonly procRoot?: string; readonly failOpen: FailOpen },
+  parts: { readonly tree: CgroupTree; readonly procRoot?: string; readonly failOpen: FailOpen },
   container: ContainerDescription,
   pod: PodDescription,
-): Promise<ContainerLimits | undefined> {
+): Promise<LiveContainer | undefined> {
   try {
-    const cgroup = await containerCgroup(container, pod, context.procRoot);
-    return cgroup === undefined ? undefined : await readContainer(context.tree, cgroup, container.containerId);
+    const cgroup = await containerCgroup(container, pod, parts.procRoot);
+    return cgroup === undefined ? undefined : await readContainer(parts.tree, cgroup, container.containerId);
   } catch (error) {
-    context.failOpen('unreadable_state', container.containerId, error);
+    parts.failOpen('unreadable_state', container.containerId, error);
     return undefined;
   }
 }

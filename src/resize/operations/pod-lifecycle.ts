@@ -13,11 +13,11 @@ import type { PodJournal } from '../journal/index.ts';
 export interface PodLifecycleParts extends DeletedPodsParts {
   readonly tree: CgroupTree;
   readonly policies: VolumePolicies;
-  /** How the requests of each pod went, for its status. */
+  /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
 }
 
-/** What an earlier shim, or an earlier sandbox of the pod, has left. */
+/** Restores the volume records of a pod that an earlier run of the shim, or an earlier sandbox of the pod, has journalled. */
 export function restoreVolumes(
   {
     policies,
@@ -36,49 +36,46 @@ export function restoreVolumes(
   outcomes.setAllocated(pod.sandboxId, new Map(sizes));
 }
 
-/** What is journalled of a pod goes with it; not while its volumes are there, which another sandbox of it may use. */
-export function forgetRecord(context: DeletedPodsParts, pod: PodDescription): void {
-  const { journal, volumes, log } = context;
+/** Deletes the journal entry of a removed pod, unless its volumes still exist: another sandbox of the pod may use them. */
+export function forgetPodRecord(parts: DeletedPodsParts, pod: PodDescription): void {
+  const { journal, volumes, log } = parts;
   const forget = async (): Promise<void> => {
     if (volumes.ofPod(pod.metadata.uid).length === 0) await journal.forget(pod);
-    // Of pods whose volumes were still there when they went: kubelet has unmounted them by now.
-    await forgetDeleted(context);
+    // Also pods whose volumes still existed when they were removed: kubelet has unmounted them by now.
+    await forgetDeleted(parts);
   };
   forget().catch((error: unknown) => {
-    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod left');
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod not deleted');
   });
 }
 
-/** Loads what remounting takes before it is needed, on nodes that have something to remount. Says once how it is done. */
+/** Selects the remount method before it is needed, on nodes that have memory-backed volumes, and logs it once. */
 export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
   if (volumes.isPrepared) return;
   volumes.method().then(
-    (method) => log.info({ method: method.kind }, 'volumes are remounted by'),
-    (error: unknown) => log.error({ error: messageOf(error) }, 'volumes cannot be remounted'),
+    (method) => log.info({ method: method.kind }, 'remount method selected'),
+    (error: unknown) => log.error({ error: messageOf(error) }, 'no remount method available'),
   );
 }
 
-/** First sight of a pod: how its volumes are sized, by its annotations and by how they are mounted now. */
-export function meetPod(
-  context: Pick<PodLifecycleParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
-  pod: PodDescription,
-): void {
-  const { policies, outcomes, tree, volumes, log } = context;
+/** Learns how the volumes of a new pod are sized: from its annotations and from their mounts. */
+export function learnPodVolumes(parts: PodLifecycleParts, pod: PodDescription): void {
+  const { policies, outcomes, tree, volumes, log } = parts;
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
   outcomes.addPod(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
-  restoreVolumes(context, pod);
-  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation left aside');
+  restoreVolumes(parts, pod);
+  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'invalid annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
     const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
     const mounted = readVolumes(volumes, pod);
-    observeVolumes(context, pod, mounted, memoryMax);
+    observeVolumes(parts, pod, mounted, memoryMax);
     if (mounted.length > 0) prepareRemounts(volumes, log);
   } catch (error) {
-    // A pod that has ended, say. Should it be resized after all, its volumes are met then.
-    log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not met at first sight');
+    // The pod may have ended. A later resize reads its volumes.
+    log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes of a new pod not read');
   }
 }

@@ -1,16 +1,14 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
+import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
 import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
-import { followingLimits } from './derived-pod-limits.ts';
+import { derivedPodLimits } from './derived-pod-limits.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
-import { tellRuntime } from './tell-runtime.ts';
+import { notifyRuntime } from './notify-runtime.ts';
 import type { Log } from '../../observe/index.ts';
-import { assertNodeHas, assertNotUnderUse, assertRequestsFit } from '../admission/index.ts';
+import { assertNodeHas, assertReclaimable, assertRequestsFit } from '../admission/index.ts';
 import {
   type ContainerStep,
-  type ContainerWish,
-  type DesiredLimits,
   type DesiredPod,
   type KnownValues,
   type PodTarget,
@@ -21,120 +19,122 @@ import {
   directionOf,
   knownOf,
   sameCpu,
+  stateAfter,
 } from '../model/index.ts';
 import {
+  type ContainerLimits,
+  type Limits,
   NO_CPU_LIMIT,
   type PodState,
   type Registry,
   containerCgroup,
-  containerNamed,
-  hasDoneItsInit,
+  containerSubject,
   hasPodCgroup,
+  isCompletedInitContainer,
   limitsByName,
   podCgroup,
+  podName,
+  podSubject,
   podWeight,
   readPod,
   readVolumes,
   storedLimits,
 } from '../../sandbox/index.ts';
-import { type PerformParts, type RecoverParts, mend, perform, prepareSteps } from '../execute/index.ts';
+import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
 export interface ResizePodParts extends RecoverParts, PerformParts {}
 
-/** See {@link ResizePod}. */
+/** Implements {@link ResizePod}. */
 export async function resizePod(
-  context: ResizePodParts,
+  parts: ResizePodParts,
   sandboxId: string,
   desired: DesiredPod,
   options: ResizeOptions,
 ): Promise<ResizeOutcome> {
-  const pod = await findPod(context, sandboxId);
+  const pod = await findPod(parts, sandboxId);
   const resize = async (): Promise<ResizeOutcome> => {
-    await context.journal.restored();
-    await mend(context, pod);
-    const prepared = await prepare(context, pod, desired, options);
+    await parts.journal.restored();
+    await recoverPod(parts, pod);
+    const prepared = await prepare(parts, pod, desired, options);
     const { state, target, stored } = prepared;
     if (options.dryRun) {
-      const steps = prepareSteps(context, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
-      return { steps, before: state, after: predicted(state, target) };
+      const steps = planSteps(parts, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+      return { steps, before: state, after: stateAfter(state, target) };
     }
     const { deadline, onStep } = options;
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
-    const steps = await perform(context, pod, state, target, { stored, deadline, onStep, sizes });
-    await settled(context, pod, prepared);
-    return { steps, before: state, after: await readAfter(context, pod, predicted(state, target)) };
+    const steps = await perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
+    await publishLimits(parts, pod, prepared);
+    return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
   };
-  const { outcomes } = context;
-  return context.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
+  const { outcomes } = parts;
+  return parts.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
 }
 
-async function findPod(context: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {
-  const pod = await context.registry.pod(sandboxId);
+async function findPod(parts: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {
+  const pod = await parts.registry.pod(sandboxId);
   if (pod === undefined)
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
   if (hasPodCgroup(pod)) return pod;
-  const message = `pod ${nameOf(pod)} has no cgroup of its own`;
+  const message = `pod ${podName(pod)} has no cgroup of its own`;
   throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: sandboxId });
 }
 
 interface Prepared {
   readonly state: PodState;
   readonly target: PodTarget;
-  /** Of containers that do not run. */
+  /** The updates of containers that do not run. */
   readonly stored: readonly ContainerStep[];
-  /** The pod's shares, where they change. */
+  /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
 }
 
 async function prepare(
-  context: Pick<
-    ResizePodParts,
-    'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log' | 'procRoot'
-  >,
+  parts: ResizePodParts,
   pod: PodDescription,
   desired: DesiredPod,
   { dryRun }: Pick<ResizeOptions, 'dryRun'>,
 ): Promise<Prepared> {
-  const { tree, policies } = context;
-  const volumes = readVolumes(context.volumes, pod);
+  const { tree, policies } = parts;
+  const volumes = readVolumes(parts.volumes, pod);
   assertHasVolumes(pod, volumes, desired.volumes.keys());
-  const all = await describeContainers(context, pod);
+  const all = await describeContainers(parts, pod);
   const containers = byName(all);
   const wanted = desiredValues(desired, containers);
-  if (!dryRun) context.outcomes.setDesired(pod.sandboxId, wanted);
+  if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
   const read = await readPod(tree, pod, volumes);
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
-  if (!dryRun) context.outcomes.setDirection(pod.sandboxId, direction);
-  observeVolumes(context, pod, volumes, read.memory);
+  if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
+  observeVolumes(parts, pod, volumes, read.memory);
   const state = withShares(read, sharesIn([...containers.values()]));
-  const { wishes, stored } = wishesOf(pod, all, state, desired.containers);
-  assertNodeHas(context, pod, desired);
-  for (const wish of wishes) await admit(context, pod, containers, state, wish);
-  const shares = desired.pod.shares ?? followingShares(pod, state, wishes);
+  const { targets, stored } = containerTargets(pod, all, state, desired.containers);
+  assertNodeHas(parts, pod, desired);
+  for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
+  const shares = desired.pod.shares ?? derivedPodShares(pod, state, targets);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
-  const limits = { ...(await podLimits(context, pod, state, wishes, desired.pod)), ...(weight && { weight }) };
-  const after = predicted(state, { ...limits, containers: wishes, call: 'none', volumes: new Map() });
+  const limits = { ...(await podLimits(parts, pod, state, targets, desired.pod)), ...(weight && { weight }) };
+  const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
   const sizes = policies.targets(
     pod.sandboxId,
     volumes,
     after.memory,
-    limitsByName(context, pod, after),
+    limitsByName(parts, pod, after),
     desired.volumes,
   );
-  return { state, target: { ...limits, containers: wishes, call: 'none', volumes: sizes }, stored, shares };
+  return { state, target: { ...limits, containers: targets, call: 'none', volumes: sizes }, stored, shares };
 }
 
 async function describeContainers(
-  context: { readonly registry: Registry; readonly backend: Backend },
+  parts: { readonly registry: Registry; readonly backend: Backend },
   pod: PodDescription,
 ): Promise<readonly ContainerDescription[]> {
-  const { registry, backend } = context;
+  const { registry, backend } = parts;
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
-  // Of the backend, and beside the rest: some may have been made past us, mostly none.
+  // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are none.
   const [{ containers }, described] = await Promise.all([
     backend.runtime('ListContainers', { filter: { pod_sandbox_id: pod.sandboxId } }),
     describe(known),
@@ -145,11 +145,11 @@ async function describeContainers(
       container === undefined ? [] : [[container.containerId, container]],
     ),
   );
-  // In the backend's order, by which the last of a name is the one that counts.
+  // In the backend's order: the last container of a name is the current one.
   return containers.flatMap(({ id }) => byId.get(id) ?? []);
 }
 
-/** Of each name the container that runs, or else the last one made. */
+/** Returns for each name the running container, otherwise the last one created. */
 function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
   const known = new Map<string, ContainerDescription>();
   for (const container of containers) {
@@ -158,19 +158,19 @@ function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string
   return known;
 }
 
-/** What is asked for, by the ids of the containers; of a name that there is not nothing can be said. */
+/** Returns the desired values with containers by id. Unknown names are omitted. */
 function desiredValues(
   { pod, containers, volumes }: DesiredPod,
   described: ReadonlyMap<string, ContainerDescription>,
 ): KnownValues<VolumePolicy> {
-  const byId = [...containers].flatMap(([name, limits]): [string, DesiredLimits][] => {
+  const byId = [...containers].flatMap(([name, limits]): [string, Limits][] => {
     const id = described.get(name)?.containerId;
     return id === undefined ? [] : [[id, limits]];
   });
   return { pod, containers: new Map(byId), volumes };
 }
 
-/** By container id, as the runtime has them: no file of the kernel tells. */
+/** Shares by container id, as the runtime stores them: the kernel has only a weight. */
 type SharesById = ReadonlyMap<string, CpuShares | undefined>;
 
 const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
@@ -188,48 +188,51 @@ function withShares(state: PodState, sharesOf: SharesById): PodState {
   };
 }
 
-/** The pod as the kernel has it now, with the shares that the runtime has taken. */
+/** Reads the pod's state from the kernel, with the shares that the runtime has accepted. */
 async function readAfter(
-  context: { readonly tree: CgroupTree; readonly volumes: MemoryVolumes },
+  parts: { readonly tree: CgroupTree; readonly volumes: MemoryVolumes },
   pod: PodDescription,
   wanted: PodState,
 ): Promise<PodState> {
-  const read = await readPod(context.tree, pod, readVolumes(context.volumes, pod));
+  const read = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
   return withShares(read, new Map(wanted.containers.map(({ id, shares }) => [id, shares])));
 }
 
-/** What is asked of the containers that run, and of those that do not. Throws UNKNOWN_CONTAINER, INIT_CONTAINER_ENDED. */
-function wishesOf(
+/**
+ * Splits the desired limits into those of running containers and updates of the others. KEP-1287: a completed init container
+ * cannot be resized. Throws UNKNOWN_CONTAINER and INIT_CONTAINER_ENDED.
+ */
+function containerTargets(
   pod: PodDescription,
   all: readonly ContainerDescription[],
   state: PodState,
   desired: DesiredPod['containers'],
-): { wishes: ContainerWish[]; stored: ContainerStep[] } {
-  const wishes: ContainerWish[] = [];
+): { targets: ContainerLimits[]; stored: ContainerStep[] } {
+  const targets: ContainerLimits[] = [];
   const stored: ContainerStep[] = [];
   const containers = byName(all);
   for (const [name, limits] of desired) {
     const container = containers.get(name);
     if (container === undefined) {
-      const message = `pod ${nameOf(pod)} has no container ${name}`;
+      const message = `pod ${podName(pod)} has no container ${name}`;
       const where = { pod: pod.metadata.uid, container: name };
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }
     const id = container.containerId;
-    if (hasDoneItsInit(container, all)) throw initEnded(pod, name);
-    if (state.containers.some((running) => running.id === id)) wishes.push({ id, ...limits });
+    if (isCompletedInitContainer(container, all)) throw completedInitContainer(pod, name);
+    if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
     else stored.push(...storedStep(container, limits));
   }
-  return { wishes, stored };
+  return { targets, stored };
 }
 
-function initEnded(pod: PodDescription, container: string): ShimError {
-  const message = `container ${container} of pod ${nameOf(pod)} is an init container that has run to its end`;
+function completedInitContainer(pod: PodDescription, container: string): ShimError {
+  const message = `container ${container} of pod ${podName(pod)} is an init container that has completed`;
   const where = { pod: pod.metadata.uid, container };
   return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
 }
 
-function storedStep(container: ContainerDescription, { memory, cpu, shares }: DesiredLimits): ContainerStep[] {
+function storedStep(container: ContainerDescription, { memory, cpu, shares }: Limits): ContainerStep[] {
   const now = storedLimits(container.resources);
   if (now === undefined) return [];
   const nowShares = cpuShares(Number(container.resources?.cpu_shares ?? 0n));
@@ -244,94 +247,83 @@ function storedStep(container: ContainerDescription, { memory, cpu, shares }: De
 }
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */
-async function admit(
-  context: { readonly tree: CgroupTree; readonly procRoot?: string },
+async function assertContainerFits(
+  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
-  { id, memory }: ContainerWish,
+  { id, memory }: ContainerLimits,
 ): Promise<void> {
   const now = state.containers.find((container) => container.id === id);
   const container = [...containers.values()].find(({ containerId }) => containerId === id);
   if (memory === undefined || now === undefined || container === undefined) return;
   if (compareLimits(memory, now.memory) >= 0) return;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const cgroup = await containerCgroup(container, pod, parts.procRoot);
   if (cgroup === undefined) return;
-  const { text, ids } = containerNamed(container, pod);
-  await assertNotUnderUse(context.tree, { text, ...ids }, { cgroup, now: now.memory, wanted: memory });
+  await assertReclaimable(parts.tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
 }
 
 /**
- * The pod's limits: those that were asked for, which use may forbid (MEMORY_NOT_RECLAIMABLE), else those that go with its
- * containers', of which a lowering that use forbids is left out.
+ * Returns the pod's limits: the desired ones, which throw MEMORY_NOT_RECLAIMABLE when usage blocks a decrease, otherwise those
+ * derived from its containers, without a decrease that usage blocks.
  */
 async function podLimits(
-  context: { readonly tree: CgroupTree; readonly log: Log },
+  parts: { readonly tree: CgroupTree; readonly log: Log },
   pod: PodDescription,
   state: PodState,
-  wishes: readonly ContainerWish[],
-  asked: DesiredLimits,
-): Promise<{ memory?: Limit<Bytes>; cpu?: CpuMax }> {
+  targets: readonly ContainerLimits[],
+  asked: Limits,
+): Promise<Limits> {
   const { memory, cpu } = asked;
-  // What is asked for follows nothing.
+  // A desired limit is not derived from the containers.
   const free: PodState = {
     ...state,
     ...(memory !== undefined && { memory: 'max' }),
     ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
   };
-  const following = await followingLimits(context, pod, free, wishes);
+  const derived = await derivedPodLimits(parts, pod, free, targets);
   if (memory !== undefined) {
-    const whose = { text: `pod ${nameOf(pod)}`, pod: nameOf(pod) };
-    await assertNotUnderUse(context.tree, whose, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+    await assertReclaimable(parts.tree, podSubject(pod), {
+      cgroup: podCgroup(pod),
+      now: state.memory,
+      wanted: memory,
+    });
   }
-  return { ...following, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
+  return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
 /**
- * A pod's shares are its containers' together, where kubelet has made it: then they stay so. Not those of a BestEffort pod: kubelet
- * leaves it the least, whatever its containers come to request (ResourceConfigForPod), since its class never changes.
+ * Returns the sum of the containers' shares when the pod's shares are that sum now: kubelet pkg/kubelet/cm/helpers_linux.go,
+ * ResourceConfigForPod. Undefined for a BestEffort pod: kubelet keeps its minimum, since its QoS class never changes (KEP-1287).
  */
-function followingShares(
+function derivedPodShares(
   pod: PodDescription,
   state: PodState,
-  wishes: readonly ContainerWish[],
+  targets: readonly ContainerLimits[],
 ): CpuShares | undefined {
   if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
-  if (wishes.every(({ shares }) => shares === undefined)) return undefined;
+  if (targets.every(({ shares }) => shares === undefined)) return undefined;
   const sum = (of: (container: PodState['containers'][number]) => number): number =>
     state.containers.reduce((total, container) => total + of(container), 0);
   const now = sum(({ shares }) => shares ?? 0);
-  // kubelet adds milliCPU before it makes shares of them, and so rounds once.
+  // kubelet sums up milliCPU before it converts them to shares, and rounds once.
   if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
-  const then = sum(({ id, shares }) => wishes.find((wish) => wish.id === id)?.shares ?? shares ?? 0);
+  const then = sum(({ id, shares }) => targets.find((target) => target.id === id)?.shares ?? shares ?? 0);
   return then === now ? undefined : cpuShares(then);
 }
 
-/** The pod as it will be. */
-function predicted(state: PodState, { memory, cpu, weight, containers = [], volumes }: PodTarget): PodState {
-  return {
-    ...state,
-    ...(memory !== undefined && { memory }),
-    ...(cpu !== undefined && { cpu }),
-    ...(weight !== undefined && { weight }),
-    containers: state.containers.map((container) => {
-      const wish = containers.find(({ id }) => id === container.id);
-      return wish === undefined ? container : { ...container, ...wish };
-    }),
-    volumes: state.volumes.map((volume) => ({ ...volume, size: volumes.get(volume.name) ?? volume.size })),
-  };
-}
-
-/** Everything is done: what others go by is told. */
-async function settled(
-  context: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
+/** Stores the pod's new shares in the registry, and reports the new pod limits to the runtime. */
+async function publishLimits(
+  parts: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
   { target, shares }: Prepared,
 ): Promise<void> {
-  if (shares !== undefined) context.registry.learnPod({ ...pod, cpuShares: shares });
+  if (shares !== undefined) parts.registry.learnPod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
-    await tellRuntime(context, pod, { memory, cpu, shares });
+    await notifyRuntime(parts, pod, {
+      ...(memory !== undefined && { memory }),
+      ...(cpu !== undefined && { cpu }),
+      ...(shares !== undefined && { shares }),
+    });
 }
-
-const nameOf = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;

@@ -7,37 +7,45 @@ import {
 } from '../../runtime/index.ts';
 import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
-import { followingLimits } from './derived-pod-limits.ts';
-import { type GrowVolumesLaterParts, settleVolumes } from './grow-volumes-later.ts';
+import { derivedPodLimits } from './derived-pod-limits.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
-import { type ContainerLimits, passBeside, putBack } from './pass-through-update.ts';
-import { type AdmitRestartParts, raisePodFor } from './admit-restart.ts';
+import { passThroughUpdate, restoreAndLog } from './pass-through-update.ts';
+import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
 import {
-  type WantedLimits,
   assertId,
-  assertMeaning,
-  assertNotUnderUse,
+  assertReclaimable,
   fieldsSet,
   invalid,
-  saying,
+  parseLimits,
   touchesLimits,
-  wantedLimits,
+  validateResources,
+  withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, directionOf } from '../model/index.ts';
+import { type PodTarget, directionOf, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
+  type Limits,
+  type LiveContainer,
   type PodState,
   type Registry,
   containerCgroup,
-  containerNamed,
+  containerSubject,
   hasPodCgroup,
-  podNamed,
+  podSubject,
   readPod,
   readVolumes,
   storedLimits,
 } from '../../sandbox/index.ts';
-import { type OnHigh, lowerMemory, mendFirst, perform, reclaimBy } from '../execute/index.ts';
+import {
+  type OnHigh,
+  type RestoreLimitsParts,
+  lowerMemory,
+  perform,
+  reclaimBy,
+  tryRecoverPod,
+} from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 
@@ -46,70 +54,57 @@ export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestar
 type Request = Messages['UpdateContainerResourcesRequest'];
 
 /**
- * UpdateContainerResources: the runtime gets the request as it came, and around it the pod's limit and its volumes are
- * kept in order. What cannot be understood (no such pod, files that cannot be read) is forwarded as it came, and counted.
+ * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after it (KEP-1287,
+ * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted.
  *
- * @param forward calls the runtime, and gives its answer.
- * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
- * @returns the runtime's answer.
- * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything has changed; RECLAIM_TIMEOUT, and
- * what `forward` throws, after the pod is as it was.
+ * @param forward calls the runtime and returns its answer
+ * @param deadline the caller's, in milliseconds since the epoch; undefined without one
+ * @returns the runtime's answer
+ * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT, and
+ * what `forward` throws, after the rollback.
  */
 export async function updateContainer(
-  context: UpdateContainerParts,
+  parts: UpdateContainerParts,
   request: Request,
   forward: () => Promise<Buffer>,
   deadline?: number,
 ): Promise<Buffer> {
   assertId('container_id', request.container_id);
   const resources = request.linux;
-  const found = await findContainer(context, request.container_id);
+  const found = await findContainer(parts, request.container_id);
   if (found === undefined) return forward();
   const { container, pod } = found;
-  context.outcomes.check(pod.sandboxId, () => assertRequestMeaning(found, request));
-  // Without a field of its own the runtime sets anew what it has stored.
-  if (resources === null || !touchesLimits(resources)) return passBeside(context, container, pod, forward);
+  parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request));
+  // Without a limit in the request, the runtime writes the limits again that it has stored.
+  if (resources === null || !touchesLimits(resources)) return passThroughUpdate(parts, container, pod, forward);
   const slot = { name: container.containerId, sets: fieldsSet(request) };
   const update = async (): Promise<Buffer> => {
-    await mendFirst(context, pod);
-    // Its cgroup is gone or not there yet: the runtime stores the values and does nothing else.
-    if (container.state !== ContainerState.RUNNING) return storeFor(context, container, pod, forward);
-    const read = (): Promise<Prepared | undefined> => prepare(context, container, pod, resources);
-    const prepared = await failOpen(context, container.containerId, read);
-    return prepared === undefined ? forward() : resize(context, prepared, forward, deadline);
+    await tryRecoverPod(parts, pod);
+    // The container has no cgroup yet or any more: the runtime only stores the values.
+    if (container.state !== ContainerState.RUNNING) return forwardToStopped(parts, container, pod, forward);
+    const read = (): Promise<Prepared | undefined> => prepare(parts, container, pod, resources);
+    const prepared = await failOpen(parts, container.containerId, read);
+    return prepared === undefined ? forward() : resize(parts, prepared, forward, deadline);
   };
-  return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update), slot);
+  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update), slot);
 }
 
-/** Throws INVALID_VALUE. Of a container that the runtime does not know the runtime says so itself. */
-function assertRequestMeaning({ container, pod }: Found, { linux, windows }: Request): void {
+/** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
+function validateRequest({ container, pod }: Found, { linux, windows }: Request): void {
   if (linux === null) return;
-  const { text, ids } = containerNamed(container, pod);
-  saying(`${text} of ${podNamed(pod).text}`, ids, () => {
-    if (windows !== null) throw invalid('windows', 'set', 'beside linux: a container is the one or the other');
-    assertMeaning(linux);
+  const { text, ids } = containerSubject(container, pod);
+  withSubject(`${text} of ${podSubject(pod).text}`, ids, () => {
+    if (windows !== null) throw invalid('windows', 'set', 'must not be set together with linux');
+    validateResources(linux);
   });
 }
 
-/** A container that is made and not started starts with what is stored now: the pod's limit has to have room for that. */
-async function storeFor(
-  context: Pick<
-    UpdateContainerParts,
-    | 'registry'
-    | 'backend'
-    | 'journal'
-    | 'tree'
-    | 'volumes'
-    | 'policies'
-    | 'outcomes'
-    | 'calls'
-    | 'cgroups'
-    | 'reclaimTimeout'
-    | 'log'
-    | 'counters'
-    | 'recent'
-    | 'procRoot'
-  >,
+/**
+ * Forwards an update of a container that does not run. A created container starts with the stored limits, so the pod limit is
+ * raised for them (KEP-1287).
+ */
+async function forwardToStopped(
+  parts: UpdateContainerParts,
   container: ContainerDescription,
   pod: PodDescription,
   forward: () => Promise<Buffer>,
@@ -117,8 +112,8 @@ async function storeFor(
   const before = storedLimits(container.resources);
   const response = await forward();
   if (container.state === ContainerState.CREATED) {
-    const stored = (await context.registry.describeContainer(container.containerId))?.resources;
-    await raisePodFor(context, pod, container.containerId, before, storedLimits(stored));
+    const stored = (await parts.registry.describeContainer(container.containerId))?.resources;
+    await raisePodLimit(parts, pod, container.containerId, before, storedLimits(stored));
   }
   return response;
 }
@@ -129,130 +124,121 @@ interface Found {
 }
 
 async function findContainer(
-  context: { readonly registry: Registry; readonly failOpen: FailOpen },
+  parts: { readonly registry: Registry; readonly failOpen: FailOpen },
   id: string,
 ): Promise<Found | undefined> {
   try {
-    const container = await context.registry.describeContainer(id);
-    const pod = container === undefined ? undefined : await context.registry.pod(container.sandboxId);
+    const container = await parts.registry.describeContainer(id);
+    const pod = container === undefined ? undefined : await parts.registry.pod(container.sandboxId);
     if (container !== undefined && pod !== undefined) return { container, pod };
-    context.failOpen('unknown_pod', id);
+    parts.failOpen('unknown_pod', id);
   } catch (error) {
-    // The backend cannot be asked: it will say so to the caller itself.
-    context.failOpen('unknown_pod', id, error);
+    // The backend cannot be asked: the forwarded call reports that to the caller.
+    parts.failOpen('unknown_pod', id, error);
   }
   return undefined;
 }
 
-/** What is read before a plan is made, under the pod's lock. */
+/** What is read under the pod's lock, before a plan is made. */
 interface Prepared extends Found {
-  readonly wanted: WantedLimits;
-  /** No rule goes by them; but what is taken back is taken back whole. */
+  readonly wanted: Limits;
+  /** No ordering rule uses shares, but a rollback restores them too. */
   readonly shares: { readonly shares?: CpuShares };
-  /** Where its cgroup lies, and its memory limit now. */
+  /** The container's cgroup, and its present memory limit. */
   readonly cgroup: CgroupPath;
   readonly memory: Limit<Bytes>;
-  /** Undefined when the pod has no cgroup of its own, so nothing to keep in order. */
+  /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
   readonly state: PodState | undefined;
 }
 
 async function prepare(
-  context: Pick<UpdateContainerParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log' | 'procRoot'>,
+  parts: UpdateContainerParts,
   container: ContainerDescription,
   pod: PodDescription,
   resources: LinuxContainerResources,
 ): Promise<Prepared | undefined> {
-  const { tree } = context;
-  const cgroup = await containerCgroup(container, pod, context.procRoot);
+  const { tree } = parts;
+  const cgroup = await containerCgroup(container, pod, parts.procRoot);
   if (cgroup === undefined) return undefined;
   const limits = await tree.readLimits(cgroup);
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
-  const wanted = wantedLimits(resources, current);
+  const wanted = parseLimits(resources, current);
   const desired = { containers: new Map([[container.containerId, wanted]]) };
-  context.outcomes.setDesired(pod.sandboxId, desired);
+  parts.outcomes.setDesired(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
-  context.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
+  parts.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
   if (wanted.memory !== undefined) {
-    const { text, ids } = containerNamed(container, pod);
-    const whose = { text, ...ids };
-    await assertNotUnderUse(tree, whose, { cgroup, now: limits.memoryMax, wanted: wanted.memory });
+    await assertReclaimable(tree, containerSubject(container, pod), {
+      cgroup,
+      now: limits.memoryMax,
+      wanted: wanted.memory,
+    });
   }
   const memory = limits.memoryMax;
-  // As they were given: the runtime stores them so, and brings them within their bounds only for the kernel.
+  // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
   if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
-  const volumes = readVolumes(context.volumes, pod);
+  const volumes = readVolumes(parts.volumes, pod);
   const state = await readPod(tree, pod, volumes);
-  observeVolumes(context, pod, volumes, state.memory);
+  observeVolumes(parts, pod, volumes, state.memory);
   return { container, pod, wanted, shares, cgroup, memory, state };
 }
 
 async function resize(
-  context: GrowVolumesLaterParts,
+  parts: GrowVolumesLaterParts,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
   deadline: number | undefined,
 ): Promise<Buffer> {
   const { container, pod, wanted, shares, cgroup, state } = prepared;
-  const until = reclaimBy(context, deadline);
+  const until = reclaimBy(parts, deadline);
   const before = withShares(state, prepared);
   let response: Buffer = Buffer.alloc(0);
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
-      response = await context.calls.run(container.containerId, () =>
-        wholeOrNot(context, pod, before, forward, onHigh),
+      response = await parts.calls.run(container.containerId, () =>
+        forwardOrRestore(parts, pod, before, forward, onHigh),
       );
     };
-    return lowerMemory(context, { ...containerNamed(container, pod), cgroup, memory }, until, update, onHigh);
+    return lowerMemory(parts, { ...containerSubject(container, pod), cgroup, memory }, until, update, onHigh);
   };
-  const wish = { id: container.containerId, ...wanted };
+  const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {
-    await context.outcomes.admit(pod.sandboxId, { containers: new Map([[wish.id, wanted]]) }, () => call());
+    await parts.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
     return response;
   }
-  const pending = pendingResizeForContainer(context, pod, state, wish);
-  const limits = boundByPending(pending, state, await followingLimits(context, pod, state, [wish]));
-  const after = stateAfter(state, container.containerId, wanted, limits);
-  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, pending });
+  const pending = pendingResizeForContainer(parts, pod, state, limitsById);
+  const limits = boundByPending(pending, state, await derivedPodLimits(parts, pod, state, [limitsById]));
+  const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
+  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
-  await perform(context, pod, state, target, { asked, container: wish, call, until });
-  settleVolumes(context, pod, isSettled);
+  await perform(parts, pod, state, target, { asked, container: limitsById, call, until });
+  scheduleVolumeGrowth(parts, pod, isSettled);
   return response;
 }
 
-/** The container as it is, with the runtime's shares of it if those are asked for too. */
-function withShares(state: PodState | undefined, { container, shares }: Prepared): ContainerLimits | undefined {
+/** Returns the container's state, with its stored shares if the request sets shares too. */
+function withShares(state: PodState | undefined, { container, shares }: Prepared): LiveContainer | undefined {
   const now = state?.containers.find(({ id }) => id === container.containerId);
   const stored = container.resources?.cpu_shares ?? 0n;
   if (now === undefined || shares.shares === undefined || stored <= 0n) return now;
   return { ...now, shares: cpuShares(Number(stored)) };
 }
 
-/** The runtime's call. When it fails half-way, what it has written is taken back. */
-async function wholeOrNot(
-  context: Pick<UpdateContainerParts, 'registry' | 'backend' | 'tree' | 'cgroups' | 'log' | 'counters' | 'procRoot'>,
+/** Forwards the call to the runtime. When it fails midway, restores the limits from before. */
+async function forwardOrRestore(
+  parts: RestoreLimitsParts,
   pod: PodDescription,
-  before: ContainerLimits | undefined,
+  before: LiveContainer | undefined,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
-    if (before !== undefined) await putBack(context, pod, before, 'the runtime failed half-way', onHigh);
+    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
     throw error;
   }
-}
-
-/** The pod as it will be. */
-function stateAfter(
-  state: PodState,
-  containerId: string,
-  wanted: WantedLimits,
-  limits: { memory?: Limit<Bytes>; cpu?: CpuMax },
-): PodState {
-  const containers = state.containers.map((entry) => (entry.id === containerId ? { ...entry, ...wanted } : entry));
-  return { ...state, ...limits, containers };
 }

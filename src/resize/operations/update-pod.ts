@@ -26,17 +26,18 @@ import {
   cpuShares,
   microseconds,
 } from '../../core/quantities/index.ts';
+import { overheadQuota } from '../../kubelet/index.ts';
 import { failOpen } from './fail-open.ts';
-import { type GrowVolumesLaterParts, settleVolumes } from './grow-volumes-later.ts';
-import { withoutSharesAsRead } from './shares-as-read.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
+import { dropRepeatedShares } from './repeated-shares.ts';
 import {
   assertId,
-  assertMeaning,
-  assertNotUnderUse,
-  assertOverheadMeaning,
+  assertReclaimable,
   invalid,
-  saying,
-  wantedLimits,
+  parseLimits,
+  validateOverhead,
+  validateResources,
+  withSubject,
 } from '../admission/index.ts';
 import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
 import { pendingResizeForPod, volumeChanges } from '../foresight/index.ts';
@@ -47,75 +48,75 @@ import {
   type VolumeState,
   hasPodCgroup,
   podCgroup,
-  podNamed,
+  podSubject,
   podWeight,
   readPod,
   readVolumes,
 } from '../../sandbox/index.ts';
-import { mendFirst, perform, reclaimBy } from '../execute/index.ts';
+import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts {
-  /** Counts that a request goes on as it came, and says so once for each id and reason. */
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
-/** Files that the fields' own steps write, in their place in the order. */
+/** Files that have steps of their own: a `unified` key for them is read with the fields. */
 const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
 
 /**
- * UpdatePodSandboxResources: the pod's cgroup gets `resources` plus `overhead`, then the runtime is told. The same call
- * twice changes nothing; kubelet writes the same values itself, before or after.
+ * UpdatePodSandboxResources: writes `resources` plus `overhead` to the pod's cgroup, then forwards the call (KEP-1287: the runtime
+ * is notified after the cgroup is written). The call is idempotent: kubelet writes the same values itself, before or after.
  *
- * @param forward tells the runtime, and gives its answer. A runtime that lacks the call (containerd before 2.3) is answered for
- *   where the pod's cgroup, all that there is to change, has been changed here.
- * @param deadline the caller's, in milliseconds since the epoch; without one there is none.
- * Throws ShimError before anything has changed (INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE,
- * VOLUME_IN_USE, UNKNOWN_POD where the runtime lacks the call that would say so), and RECLAIM_TIMEOUT and what a failing step or `forward` throws after the pod is as it was.
+ * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is answered for with
+ *   an empty response once the pod's cgroup is written.
+ * @param deadline the caller's, in milliseconds since the epoch; undefined without one
+ * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and
+ * UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */
 export async function updatePod(
-  context: UpdatePodParts,
+  parts: UpdatePodParts,
   request: Request,
   forward: () => Promise<Buffer>,
   deadline?: number,
 ): Promise<Buffer> {
   assertId('pod_sandbox_id', request.pod_sandbox_id);
-  const found = await findPod(context, request.pod_sandbox_id);
-  if (found.kind === 'none') return refusedBy(forward, found.why);
+  const found = await findPod(parts, request.pod_sandbox_id);
+  if (found.kind === 'none') return forwardOrThrow(forward, found.why);
   const { pod } = found;
   if (!hasPodCgroup(pod)) return forward();
-  context.outcomes.check(pod.sandboxId, () => assertRequestMeaning(pod, request));
+  parts.outcomes.check(pod.sandboxId, () => validateRequest(pod, request));
   const update = async (): Promise<Buffer> => {
-    await mendFirst(context, pod);
-    const prepared = await failOpen(context, pod.sandboxId, () => prepare(context, pod, request));
-    return prepared === undefined ? forward() : resize(context, prepared, forward, reclaimBy(context, deadline));
+    await tryRecoverPod(parts, pod);
+    const prepared = await failOpen(parts, pod.sandboxId, () => prepare(parts, pod, request));
+    return prepared === undefined ? forward() : resize(parts, prepared, forward, reclaimBy(parts, deadline));
   };
-  return context.lock.run(pod.sandboxId, () => context.outcomes.track(pod.sandboxId, update));
+  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
 
 async function findPod(
-  context: { readonly registry: Registry; readonly failOpen: FailOpen },
+  parts: { readonly registry: Registry; readonly failOpen: FailOpen },
   id: string,
 ): Promise<Found> {
   try {
-    const pod = await context.registry.pod(id);
+    const pod = await parts.registry.pod(id);
     if (pod !== undefined) return { kind: 'pod', pod };
-    context.failOpen('unknown_pod', id);
+    parts.failOpen('unknown_pod', id);
     const asked = id.slice(0, 64);
-    const message = `the runtime knows no pod ${JSON.stringify(asked)}, or does not say what it is made of`;
+    const message = `pod ${JSON.stringify(asked)} is unknown to the runtime, or its status is incomplete`;
     return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
   } catch (error) {
-    context.failOpen('unknown_pod', id, error);
+    parts.failOpen('unknown_pod', id, error);
     return { kind: 'none', why: error };
   }
 }
 
-/** The runtime's own answer about a pod that was not found; why it was not found where it lacks the call. */
-async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
+/** Returns the runtime's own answer about an unknown pod. Throws `why` when the runtime lacks the call. */
+async function forwardOrThrow(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
@@ -123,8 +124,8 @@ async function refusedBy(forward: () => Promise<Buffer>, why: unknown): Promise<
   }
 }
 
-/** The runtime's answer, or the one that it would give if it had the call. */
-async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
+/** Returns the runtime's answer, or an empty response when it lacks the call. */
+async function forwardOrAnswer(forward: () => Promise<Buffer>): Promise<Buffer> {
   try {
     return await forward();
   } catch (error) {
@@ -133,80 +134,71 @@ async function answered(forward: () => Promise<Buffer>): Promise<Buffer> {
   }
 }
 
-function assertRequestMeaning(pod: PodDescription, { resources, overhead }: Request): void {
-  const { text, ids } = podNamed(pod);
-  if (resources !== null) saying(`${text}, resources`, ids, () => assertMeaning(resources));
-  if (overhead !== null) saying(`${text}, overhead`, ids, () => assertOverheadMeaning(overhead));
+function validateRequest(pod: PodDescription, { resources, overhead }: Request): void {
+  const { text, ids } = podSubject(pod);
+  if (resources !== null) withSubject(`${text}, resources`, ids, () => validateResources(resources));
+  if (overhead !== null) withSubject(`${text}, overhead`, ids, () => validateOverhead(overhead));
 }
 
 interface Prepared {
-  /** As the request says it is from now on. */
+  /** The pod with the shares of the request. */
   readonly pod: PodDescription;
   readonly state: PodState;
   readonly limits: { readonly memory?: Limit<Bytes>; readonly cpu?: CpuMax; readonly weight?: CpuWeight };
   readonly unified: readonly UnifiedChange[];
-  /** What the request's annotations ask for. */
+  /** The volume sizes in the request's annotations. */
   readonly sizes: ReadonlyMap<string, VolumePolicy>;
 }
 
-async function prepare(
-  context: Pick<UpdatePodParts, 'journal' | 'tree' | 'volumes' | 'policies' | 'outcomes' | 'log'>,
-  known: PodDescription,
-  asked: Request,
-): Promise<Prepared> {
-  const { tree } = context;
+async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Request): Promise<Prepared> {
+  const { tree } = parts;
   const cgroup = podCgroup(known);
-  const volumes = readVolumes(context.volumes, known);
+  const volumes = readVolumes(parts.volumes, known);
   const state = await readPod(tree, known, volumes);
-  const request = withoutSharesAsRead(asked, state.weight);
-  observeVolumes(context, known, volumes, state.memory);
-  const limits = saying(podNamed(known).text, podNamed(known).ids, () => podLimits(known, state, request));
+  const request = dropRepeatedShares(asked, state.weight);
+  observeVolumes(parts, known, volumes, state.memory);
+  const limits = withSubject(podSubject(known).text, podSubject(known).ids, () => podLimits(known, state, request));
   const sizes = annotatedSizes(known, volumes, request.annotations);
-  context.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
-  context.outcomes.setDirection(
-    known.sandboxId,
-    directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)),
-  );
+  parts.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
+  parts.outcomes.setDirection(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
   if (limits.memory !== undefined) {
-    const name = `${known.metadata.namespace}/${known.metadata.name}`;
-    const whose = { text: `pod ${name}`, pod: name };
-    await assertNotUnderUse(tree, whose, { cgroup, now: state.memory, wanted: limits.memory });
+    await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory });
   }
   const shares = sharesOf(request.resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
-  const unified = await unifiedChanges(context, known, cgroup, request.resources);
+  const unified = await unifiedChanges(parts, known, cgroup, request.resources);
   return { pod, state, limits, unified, sizes };
 }
 
 async function resize(
-  context: GrowVolumesLaterParts,
+  parts: GrowVolumesLaterParts,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
   until: number,
 ): Promise<Buffer> {
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
-  // kubelet raises the pod first and its containers after it: volumes that grow wait for those.
-  const pending = pendingResizeForPod(context, pod, state, limits.memory);
-  const { volumes, isSettled } = volumeChanges(context, pod, { state, after, pending }, prepared.sizes);
+  // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
+  const pending = pendingResizeForPod(parts, pod, state, limits.memory);
+  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
-  await perform(context, pod, state, target, {
+  await perform(parts, pod, state, target, {
     call: async () => {
-      response = await answered(forward);
+      response = await forwardOrAnswer(forward);
     },
     until,
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
-  context.registry.learnPod(pod);
-  settleVolumes(context, pod, isSettled);
+  parts.registry.learnPod(pod);
+  scheduleVolumeGrowth(parts, pod, isSettled);
   return response;
 }
 
-/** `resources` plus `overhead` for the pod's cgroup. What `resources` does not set stays, whatever the overhead. */
+/** Returns `resources` plus `overhead`. A value that `resources` does not set stays, with any overhead. */
 function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
   if (resources === null) return {};
-  const { memory, cpu } = wantedLimits(resources, state.cpu);
+  const { memory, cpu } = parseLimits(resources, state.cpu);
   const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
   const shares = sharesOf(resources, overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
@@ -217,29 +209,33 @@ function podLimits(pod: PodDescription, state: PodState, { resources, overhead }
   };
 }
 
-/** What an overhead adds to the limits; nothing where it does not say. */
+/** Returns what an overhead adds to the limits. */
 const overheadOf = (overhead: LinuxContainerResources, { period }: CpuMax): { memory?: Limit<Bytes>; cpu?: CpuMax } => {
   const memory = memoryMaxOfCri(overhead.memory_limit_in_bytes);
   const cpu = cpuMaxOfCri(overhead.cpu_quota, overhead.cpu_period, { quota: 'max', period });
   return { ...(memory && { memory }), ...(cpu && { cpu }) };
 };
 
-/** Throws INVALID_VALUE when the two together are more than can be told exactly. */
+/** Throws INVALID_VALUE when the sum is not an exact number. */
 function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limit<Bytes> {
   if (memory === 'max' || extra === undefined || extra === 'max') return memory;
   const sum = memory + extra;
   if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
-  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'with the overhead more than any node has');
+  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'the sum with the overhead is more than any node has');
 }
 
 function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
   if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
-  const sum = cpu.quota + Math.ceil((extra.quota * cpu.period) / extra.period);
+  const sum = cpu.quota + overheadQuota({ quota: extra.quota, period: extra.period }, cpu.period);
   if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
-  throw invalid('cpu_quota', `${cpu.quota} + ${extra.quota}`, 'with the overhead more than the kernel takes');
+  throw invalid(
+    'cpu_quota',
+    `${cpu.quota} + ${extra.quota}`,
+    'the sum with the overhead is more than the kernel accepts',
+  );
 }
 
-/** Shares of `resources` plus `overhead`; undefined when `resources` sets none. */
+/** Returns the shares of `resources` plus `overhead`. Undefined when `resources` sets none. */
 function sharesOf(
   resources: LinuxContainerResources | null,
   overhead: LinuxContainerResources | null,
@@ -249,7 +245,7 @@ function sharesOf(
   return asked === undefined ? undefined : cpuShares(asked + (extra ?? 0));
 }
 
-/** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these are a request. */
+/** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these annotations are a request. */
 function annotatedSizes(
   pod: PodDescription,
   volumes: readonly VolumeState[],
@@ -262,9 +258,9 @@ function annotatedSizes(
   return policies;
 }
 
-/** Throws INVALID_VALUE for a setting that the pod's cgroup does not have. */
+/** Throws INVALID_VALUE for a file that the pod's cgroup does not have. */
 async function unifiedChanges(
-  context: { readonly tree: CgroupTree },
+  parts: { readonly tree: CgroupTree },
   pod: PodDescription,
   cgroup: CgroupPath,
   resources: LinuxContainerResources | null,
@@ -272,25 +268,25 @@ async function unifiedChanges(
   const changes: UnifiedChange[] = [];
   for (const [key, to] of Object.entries(resources?.unified ?? {})) {
     if (OWN_STEPS.has(key)) continue;
-    changes.push({ key, from: await readSetting(context, pod, cgroup, key, to), to });
+    changes.push({ key, from: await readSetting(parts, pod, cgroup, key, to), to });
   }
   return changes;
 }
 
 async function readSetting(
-  context: { readonly tree: CgroupTree },
+  parts: { readonly tree: CgroupTree },
   pod: PodDescription,
   cgroup: CgroupPath,
   key: string,
   asked: string,
 ): Promise<string> {
   try {
-    return await context.tree.readFile(cgroup, key);
+    return await parts.tree.readFile(cgroup, key);
   } catch (error) {
     if (!isFileMissing(error)) throw error;
-    const { text, ids } = podNamed(pod);
+    const { text, ids } = podSubject(pod);
     const field = `unified[${JSON.stringify(key.slice(0, 80))}]`;
-    return saying(text, ids, () => {
+    return withSubject(text, ids, () => {
       throw invalid(field, asked, `there is no such file in ${cgroup}`);
     });
   }

@@ -1,7 +1,7 @@
 /**
- * What a resize comes to, before anything is done. Pure: no clock, no file, no call; so every rule of order can be proved
- * by itself.
+ * The ordering rules of KEP-1287 and KEP-6030: from a pod's state and a target to ordered steps. Pure (no clock, no file, no
+ * call), so that each rule can be tested by itself.
  */
-export { isMemoryTight, isRaised, isWithin, podLimitsFor } from './pod-limits.ts';
+export { isMemoryTight, hasRaisedContainer, fitsPreviousLimit, podLimitsFor } from './pod-limits.ts';
 export { reversed } from './reversed.ts';
 export { containerChanges, plan } from './steps.ts';

@@ -1,20 +1,20 @@
 import type { Change, ContainerStep, Step } from '../model/index.ts';
 
-/** The step that takes this one back. The caller's own call cannot be taken back by a step. */
+/** Returns the step that rolls this one back. No step rolls back the caller's own call. */
 export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
   if (step.kind === 'container') return reversedContainer(step);
   return { ...step, from: step.to, to: step.from } as Step;
 }
 
-/** The update that takes this one back. */
+/** Returns the update that rolls this one back. */
 export function reversedContainer({ id, memory, cpu, shares }: ContainerStep): ContainerStep {
   return {
     kind: 'container',
     id,
-    ...(memory && { memory: turned(memory) }),
-    ...(cpu && { cpu: turned(cpu) }),
-    ...(shares && { shares: turned(shares) }),
+    ...(memory && { memory: swapped(memory) }),
+    ...(cpu && { cpu: swapped(cpu) }),
+    ...(shares && { shares: swapped(shares) }),
   };
 }
 
-const turned = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });
+const swapped = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });

@@ -2,7 +2,6 @@ import { isSameSize } from '../../tmpfs/index.ts';
 import {
   type Change,
   type ContainerStep,
-  type ContainerWish,
   type PodTarget,
   type Step,
   compareCpu,
@@ -10,23 +9,25 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
-import type { ContainerState, PodState } from '../../sandbox/index.ts';
+import type { ContainerLimits, LiveContainer, PodState } from '../../sandbox/index.ts';
 
 /**
- * The steps from `state` to `target`: volumes that shrink, what the pod's cgroup gains, the containers' updates, what
- * the pod's cgroup loses, volumes that grow. So the sum of the containers' limits stays within the pod's at every instant, and a
- * volume is never larger than a limit that it was smaller than before.
+ * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod limit, grow
+ * volumes.
  *
- * What the kernel has already gives no step, also when it has rounded it to pages. Nor does what `state` does not have: a
- * container that does not run, a volume that is not mounted, shares or a weight that nobody has read.
+ * - KEP-1287 (order of the pod's and the containers' cgroups): the sum of the containers' limits never exceeds the pod limit.
+ * - KEP-6030 (order of volumes and memory limits): a volume never exceeds a limit that it was below before.
+ *
+ * A value that the kernel has already needs no step, also when the kernel has rounded it to pages. Values that `state` does not
+ * have need none either: a container that does not run, a volume that is not mounted, shares or a weight that were not read.
  */
 export function plan(state: PodState, target: PodTarget): Step[] {
   const { shrink, grow } = volumeSteps(state, target);
   const { before, after } = podSteps(state, target);
   const calls: Step[] = target.call === 'none' ? [] : [{ kind: 'runtime' }];
   const containers = containerSteps(state, target.containers ?? []);
-  // A container's new limit belongs between what the pod gains and what it loses. The pod's own call only tells the
-  // runtime what was written, so it comes last: an error before it has told nobody.
+  // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only reports the
+  // written values to the runtime, so it comes last: after an earlier error nothing has been reported.
   const cgroups =
     target.call === 'container'
       ? [...before, ...containers, ...calls, ...after]
@@ -34,6 +35,7 @@ export function plan(state: PodState, target: PodTarget): Step[] {
   return [...shrink, ...cgroups, ...grow];
 }
 
+/** KEP-6030: volumes shrink before all cgroup steps, and grow after them. */
 function volumeSteps(state: PodState, { volumes }: PodTarget): { readonly shrink: Step[]; readonly grow: Step[] } {
   const shrink: Step[] = [];
   const grow: Step[] = [];
@@ -45,7 +47,10 @@ function volumeSteps(state: PodState, { volumes }: PodTarget): { readonly shrink
   return { shrink, grow };
 }
 
-/** What the pod's own cgroup gains before its containers change, and what it loses after. */
+/**
+ * KEP-1287: the pod limit is raised before its containers change, and lowered after them. Memory and CPU are ordered separately:
+ * one may go up while the other goes down.
+ */
 function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]; readonly after: Step[] } {
   const before: Step[] = [];
   const after: Step[] = [];
@@ -66,32 +71,32 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
   return { before, after };
 }
 
-/** What each container loses, then what each gains: so their sum is never above both what it was and what it will be. */
-function containerSteps(state: PodState, wishes: readonly ContainerWish[]): Step[] {
-  const updates = wishes.map((wish) => updatesOf(state.containers, wish));
+/** KEP-1287: containers' decreases come before their increases, so the sum of the limits never exceeds both its old and its new value. */
+function containerSteps(state: PodState, targets: readonly ContainerLimits[]): Step[] {
+  const updates = targets.map((target) => containerUpdates(state.containers, target));
   return [...updates.flatMap(({ lower }) => lower ?? []), ...updates.flatMap(({ raise }) => raise ?? [])];
 }
 
-/** The updates of one container: one, or two when its memory and its CPU go opposite ways. */
+/** The updates of one container: one, or two when its memory and CPU go opposite ways (KEP-1287). */
 interface Updates {
   readonly lower?: ContainerStep;
   readonly raise?: ContainerStep;
 }
 
-function updatesOf(containers: readonly ContainerState[], wish: ContainerWish): Updates {
-  const now = containers.find(({ id }) => id === wish.id);
+function containerUpdates(containers: readonly LiveContainer[], target: ContainerLimits): Updates {
+  const now = containers.find(({ id }) => id === target.id);
   if (now === undefined) return {};
-  const memory = changeOf(now.memory, wish.memory, sameMemory);
-  const cpu = changeOf(now.cpu, wish.cpu, sameCpu);
-  const shares = now.shares === undefined ? undefined : changeOf(now.shares, wish.shares, (a, b) => a === b);
+  const memory = changeOf(now.memory, target.memory, sameMemory);
+  const cpu = changeOf(now.cpu, target.cpu, sameCpu);
+  const shares = now.shares === undefined ? undefined : changeOf(now.shares, target.shares, (a, b) => a === b);
   const byMemory = memory === undefined ? 0 : compareLimits(memory.to, memory.from);
   const byCpu = cpu === undefined ? 0 : compareCpu(cpu.to, cpu.from);
   const step = (parts: Omit<ContainerStep, 'kind' | 'id'>): ContainerStep => ({
     kind: 'container',
-    id: wish.id,
+    id: target.id,
     ...parts,
   });
-  // Shares, and another period for the same rate, take part in no rule: they go with an update that is made anyway.
+  // No rule applies to shares, or to another period for the same rate: they go with any update.
   const all = { ...(memory && { memory }), ...(cpu && { cpu }), ...(shares && { shares }) };
   if (byMemory < 0 && byCpu > 0) {
     return {
@@ -109,8 +114,8 @@ function updatesOf(containers: readonly ContainerState[], wish: ContainerWish): 
   return byMemory < 0 || byCpu < 0 ? { lower: step(all) } : { raise: step(all) };
 }
 
-/** One update that takes a container from one set of limits to another, whatever goes which way. Undefined: nothing to do. */
-export function containerChanges(from: ContainerState, to: ContainerState): ContainerStep | undefined {
+/** Returns one update from one set of a container's limits to another, in any direction. Undefined when nothing changes. */
+export function containerChanges(from: LiveContainer, to: LiveContainer): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
   const cpu = changeOf(from.cpu, to.cpu, sameCpu);
   const shares = from.shares === undefined ? undefined : changeOf(from.shares, to.shares, (a, b) => a === b);

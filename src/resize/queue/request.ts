@@ -1,11 +1,10 @@
 import { ShimError } from '../../core/errors/index.ts';
+import { type MilliCpu, milliCpuToShares } from '../../kubelet/index.ts';
 import { VOLUME_ANNOTATION, type VolumePolicy, isDnsLabel, parseVolumeAnnotation } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import {
-  type DesiredLimits,
   type DesiredPod,
   type MemoryRequests,
-  type MilliCpu,
   cpuMaxOf,
   formatMemory,
   formatMilli,
@@ -14,8 +13,8 @@ import {
   readCpuRequest,
   readMemoryLimit,
   readMemoryRequest,
-  sharesOf,
 } from '../model/index.ts';
+import type { Limits } from '../../sandbox/index.ts';
 
 /** The requested resize of a whole pod, as strings from the caller. Plain JSON, so that it can be stored. */
 export interface AskedPod {
@@ -54,7 +53,7 @@ export interface ReadRequest {
 export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequests): ReadRequest {
   const pod = readResources(asked.pod, 'resources', before.pod);
   const memory = new Map<string, Bytes>();
-  const containers = new Map<string, DesiredLimits>();
+  const containers = new Map<string, Limits>();
   for (const [name, resources] of Object.entries(asked.containers)) {
     const field = `containers[${quoted(name)}]`;
     if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a container');
@@ -77,7 +76,7 @@ function readResources(
   { limits, requests }: AskedResources,
   field: string,
   memoryBefore: Bytes | undefined,
-): { readonly limits: DesiredLimits; readonly memoryRequest: Bytes | undefined } {
+): { readonly limits: Limits; readonly memoryRequest: Bytes | undefined } {
   const cpu = readCpuLimit(limits.cpu, `${field}.limits.cpu`);
   const memory = readMemoryLimit(limits.memory, `${field}.limits.memory`);
   const cpuRequest = readCpuRequest(requests.cpu, `${field}.requests.cpu`);
@@ -91,11 +90,11 @@ function desiredLimits(
   memory: Limit<Bytes> | undefined,
   cpu: Limit<MilliCpu> | undefined,
   cpuRequest: MilliCpu | undefined,
-): DesiredLimits {
+): Limits {
   return {
     ...(memory === undefined ? {} : { memory }),
     ...(cpu === undefined ? {} : { cpu: cpuMaxOf(cpu) }),
-    ...(cpuRequest === undefined ? {} : { shares: sharesOf(cpuRequest) }),
+    ...(cpuRequest === undefined ? {} : { shares: milliCpuToShares(cpuRequest) }),
   };
 }
 

@@ -5,7 +5,7 @@ import { type DescribePodParts, describePod } from './describe-pod.ts';
 import type { LiveLimits, PodView } from './pod-view.ts';
 import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
-import { type KnownLimits, type KnownValues, policyText } from '../model/index.ts';
+import { type PodLimits, type KnownValues, policyText } from '../model/index.ts';
 import type { Registry } from '../../sandbox/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
@@ -167,9 +167,9 @@ function volumesOf(
 
 /** Returns the values of the limits that are known. */
 function limitsOf(of: {
-  readonly desired: KnownLimits | undefined;
-  readonly allocated: KnownLimits | undefined;
-  readonly actuated: KnownLimits | undefined;
+  readonly desired: PodLimits | undefined;
+  readonly allocated: PodLimits | undefined;
+  readonly actuated: PodLimits | undefined;
 }): Values<Files, Files, Files> {
   const there = Object.entries(of).flatMap(([name, limits]) => {
     const files = limits === undefined ? {} : knownFiles(limits);
@@ -178,7 +178,7 @@ function limitsOf(of: {
   return Object.fromEntries(there);
 }
 
-const knownFiles = ({ memory, cpu, weight, shares }: KnownLimits): Files => ({
+const knownFiles = ({ memory, cpu, weight, shares }: PodLimits): Files => ({
   ...(memory !== undefined && { 'memory.max': String(memory) }),
   ...(cpu !== undefined && { 'cpu.max': cpuText(cpu) }),
   ...(weight !== undefined && { 'cpu.weight': String(weight) }),
@@ -195,7 +195,7 @@ const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
 });
 
-const wantsFiles = (limits: KnownLimits | undefined): { readonly kubeletWants?: Files } => {
+const wantsFiles = (limits: PodLimits | undefined): { readonly kubeletWants?: Files } => {
   const files = limits === undefined ? {} : knownFiles(limits);
   return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
 };

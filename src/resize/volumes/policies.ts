@@ -8,7 +8,7 @@ import {
   targetSize,
 } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import type { MountedVolume, VolumeState } from '../../sandbox/index.ts';
+import { type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
 import type { AskedVolume, VolumeRecord } from '../journal/index.ts';
 
 /** A volume that another program has remounted. */
@@ -148,7 +148,7 @@ interface PodPolicies {
 export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeState[], names: Iterable<string>): void {
   for (const volume of names) {
     if (volumes.some(({ name }) => name === volume)) continue;
-    const message = `pod ${pod.metadata.namespace}/${pod.metadata.name} has no memory-backed volume ${volume}`;
+    const message = `pod ${podName(pod)} has no memory-backed volume ${volume}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });
   }
 }

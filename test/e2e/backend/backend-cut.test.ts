@@ -65,7 +65,7 @@ test.each([
     expect(await answer).toMatchObject({ reason: 'UNDO_FAILED' });
     expect(limitsOf(running)).not.toEqual(before[0]);
     execFileSync('node-containerd', ['start']);
-    await shim.logged(({ msg, pod: id }) => msg === 'unfinished resize mended' && id === running.sandboxId);
+    await shim.logged(({ msg, pod: id }) => msg === 'unfinished resize recovered' && id === running.sandboxId);
     expect([limitsOf(running), processesOf(running), running.volume('cache').size]).toEqual(before);
     expect(shim.records().filter(({ transaction }) => transaction !== undefined)).toEqual([]);
     const { violations, readings } = await watcher.report();

@@ -102,7 +102,7 @@ test('what is kept of a pod that was deleted past the shim goes with the next st
   await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
   await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
   await start();
-  await shim.waitForLog(({ msg }) => msg === 'recovery has ended');
+  await shim.waitForLog(({ msg }) => msg === 'recovery finished');
   expect(existsSync(recordOf(running))).toBe(true);
   await stop();
   await execa('umount', [running.volumePath('cache')]);

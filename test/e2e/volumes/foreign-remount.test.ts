@@ -133,7 +133,7 @@ test.each([
   const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
   writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
   await start();
-  await shim.waitForLog(({ msg }) => msg === 'unfinished resize mended');
+  await shim.waitForLog(({ msg }) => msg === 'unfinished resize recovered');
   expect(await told(running)).toMatchObject({ actual: found * MI, policy });
   await cri.updateContainer(running.id('a'), limit(160));
   expect(sizeOf(running)).toBe(policy === 'follow' ? 160 : found);

@@ -62,7 +62,9 @@ test('annotations that make no sense: told in the status and once in the log, an
     expect(annotationErrors).toContainEqual(expect.stringContaining(`annotation ${key}: ${JSON.stringify(value)}: `));
   await cri.updateContainer(running.id('a'), limit(96));
   expect(await info(running)).toMatchObject({ annotationErrors });
-  const logged = shim.log.filter(({ msg, pod: id }) => msg === 'annotation left aside' && id === running.sandboxId);
+  const logged = shim.log.filter(
+    ({ msg, pod: id }) => msg === 'invalid annotation ignored' && id === running.sandboxId,
+  );
   expect(new Set(logged.map(({ error }) => error))).toEqual(new Set(annotationErrors));
   expect(logged).toHaveLength(4);
   expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MI), 64]);

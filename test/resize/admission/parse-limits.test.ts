@@ -7,7 +7,7 @@ import {
   encode,
 } from '../../../src/runtime/index.ts';
 import type { ShimError } from '../../../src/core/errors/index.ts';
-import { fieldsSet, touchesLimits, wantedLimits } from '../../../src/resize/admission/parse-limits.ts';
+import { fieldsSet, touchesLimits, parseLimits } from '../../../src/resize/admission/parse-limits.ts';
 import { microseconds } from '../../../src/core/quantities/index.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
@@ -18,7 +18,7 @@ function received(linux: Partially<LinuxContainerResources>): LinuxContainerReso
   return decode('UpdateContainerResourcesRequest', bytes).linux!;
 }
 
-const wanted = (linux: Partially<LinuxContainerResources>) => wantedLimits(received(linux), CURRENT);
+const wanted = (linux: Partially<LinuxContainerResources>) => parseLimits(received(linux), CURRENT);
 
 describe('what a request asks for', () => {
   test.each([

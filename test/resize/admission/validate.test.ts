@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type LinuxContainerResources, type Partially, decode, encode } from '../../../src/runtime/index.ts';
-import { assertMeaning, assertOverheadMeaning } from '../../../src/resize/admission/validate.ts';
+import { validateResources, validateOverhead } from '../../../src/resize/admission/validate.ts';
 
 /** Resources as they come off the wire. */
 function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
@@ -29,7 +29,7 @@ describe('values with a meaning', () => {
     ...['64KB', '2MB', '1GB'].map((page_size) => ({ hugepage_limits: [{ page_size, limit: 0n }] })),
     { unified: { 'memory.high': 'max', 'memory.oom.group': '1' } },
   ])('%o', (linux) => {
-    expect(() => assertMeaning(received(linux))).not.toThrow();
+    expect(() => validateResources(received(linux))).not.toThrow();
   });
 });
 
@@ -53,8 +53,8 @@ describe('values without one', () => {
     ['"../x"', { unified: { '../x': '1' } }],
     ['"cgroup.procs"', { unified: { 'memory.high': '1', 'cgroup.procs': '1' } }],
   ])('%s: %o', (says, linux) => {
-    expect(() => assertMeaning(received(linux))).toThrow(invalid);
-    expect(() => assertMeaning(received(linux))).toThrow(says);
+    expect(() => validateResources(received(linux))).toThrow(invalid);
+    expect(() => validateResources(received(linux))).toThrow(says);
   });
 
   function bad(field: keyof LinuxContainerResources, value: bigint | string): [string, object] {
@@ -63,13 +63,13 @@ describe('values without one', () => {
 
   test('a list that takes long to read is refused as fast', () => {
     const start = performance.now();
-    expect(() => assertMeaning(received({ cpuset_cpus: `${'0-1:1/1,'.repeat(60_000)}x` }))).toThrow(invalid);
+    expect(() => validateResources(received({ cpuset_cpus: `${'0-1:1/1,'.repeat(60_000)}x` }))).toThrow(invalid);
     expect(performance.now() - start).toBeLessThan(1000);
   });
 });
 
 test('an overhead may be under a page, and not negative', () => {
-  expect(() => assertOverheadMeaning(received({ memory_limit_in_bytes: 100n }))).not.toThrow();
-  expect(() => assertOverheadMeaning(received({ memory_limit_in_bytes: -1n }))).toThrow(invalid);
-  expect(() => assertOverheadMeaning(received({ cpu_shares: -1n }))).toThrow(invalid);
+  expect(() => validateOverhead(received({ memory_limit_in_bytes: 100n }))).not.toThrow();
+  expect(() => validateOverhead(received({ memory_limit_in_bytes: -1n }))).toThrow(invalid);
+  expect(() => validateOverhead(received({ cpu_shares: -1n }))).toThrow(invalid);
 });

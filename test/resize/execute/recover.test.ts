@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
-import { mend, recover } from '../../../src/resize/execute/recover.ts';
+import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
@@ -199,7 +199,7 @@ describe('a resize that cannot be undone', () => {
   });
 
   test('marks its pod, stays in the journal and is reported', async () => {
-    await expect(mend(runtime.context, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
+    await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
     expect(journal()).toHaveLength(1);
     const { lastError } = await describePod(runtime.context, SANDBOX);
     expect(lastError).toMatchObject({ reason: 'UNDO_FAILED', message: expect.stringContaining('refused') as string });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { KeyedLock } from '../../../src/core/concurrency/lock.ts';
-import { type StepActions, carryOut } from '../../../src/resize/execute/transaction.ts';
+import { type StepActions, runTransaction } from '../../../src/resize/execute/transaction.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 
@@ -20,8 +20,8 @@ function recorder(failing: { run?: readonly Step[]; undo?: readonly Step[] } = {
     return Promise.resolve();
   };
   const actions: StepActions = {
-    run: (step) => act('run', step, failing.run),
-    undo: (step) => act('undo', step, failing.undo),
+    apply: (step) => act('run', step, failing.run),
+    rollBack: (step) => act('undo', step, failing.undo),
     skipped: (step) => void done.push(`skip ${describeStep(step)}`),
   };
   return { actions, done };
@@ -30,7 +30,7 @@ function recorder(failing: { run?: readonly Step[]; undo?: readonly Step[] } = {
 describe('a plan is carried out', () => {
   test('in its order, each step with its time', async () => {
     const { actions, done } = recorder();
-    const records = await carryOut([shrink, raise, runtime, lower, grow], actions);
+    const records = await runTransaction([shrink, raise, runtime, lower, grow], actions);
     expect(records.map(({ step }) => step)).toEqual([shrink, raise, runtime, lower, grow]);
     expect(done).toEqual(records.map(({ step }) => `run ${describeStep(step)}`));
     for (const [before, after] of records.slice(1).map((record, index) => [records[index]!, record] as const)) {
@@ -40,7 +40,7 @@ describe('a plan is carried out', () => {
 
   test('the first failing step stops the rest, and what was done is undone in reverse', async () => {
     const { actions, done } = recorder({ run: [runtime] });
-    await expect(carryOut([shrink, raise, runtime, lower], actions)).rejects.toThrow('run of runtime failed');
+    await expect(runTransaction([shrink, raise, runtime, lower], actions)).rejects.toThrow('run of runtime failed');
     expect(done).toEqual([
       'run volume cache 200 -> 100',
       'run pod memory.max 200 -> 300',
@@ -53,12 +53,12 @@ describe('a plan is carried out', () => {
   test('the error is thrown on as it is', async () => {
     const error = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'in use');
     const { actions } = recorder();
-    await expect(carryOut([shrink], { ...actions, run: () => Promise.reject(error) })).rejects.toBe(error);
+    await expect(runTransaction([shrink], { ...actions, apply: () => Promise.reject(error) })).rejects.toBe(error);
   });
 
   test('undoing goes on past a step that cannot be undone, and both errors are told', async () => {
     const { actions, done } = recorder({ run: [runtime], undo: [raise] });
-    const failure = await carryOut([shrink, raise, runtime], actions).catch((error: unknown) => error);
+    const failure = await runTransaction([shrink, raise, runtime], actions).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ShimError);
     expect(failure).toMatchObject({ reason: 'UNDO_FAILED' });
     expect((failure as Error).message).toContain('run of runtime failed');
@@ -68,14 +68,14 @@ describe('a plan is carried out', () => {
 
   test('after the runtime has answered, a step that fails is skipped and the rest goes on', async () => {
     const { actions, done } = recorder({ run: [lower] });
-    const records = await carryOut([runtime, lower, grow], actions);
+    const records = await runTransaction([runtime, lower, grow], actions);
     expect(records.map(({ step }) => step)).toEqual([runtime, grow]);
     expect(done).toEqual(['run runtime', 'skip pod memory.max 300 -> 250', 'run volume cache 100 -> 150']);
   });
 
   test('without a call to the runtime every step counts', async () => {
     const { actions, done } = recorder({ run: [lower] });
-    await expect(carryOut([raise, lower], actions)).rejects.toThrow('250 failed');
+    await expect(runTransaction([raise, lower], actions)).rejects.toThrow('250 failed');
     expect(done.at(-1)).toBe('undo pod memory.max 200 -> 300');
   });
 });

@@ -11,8 +11,8 @@ import {
   readCpuRequest,
   readMemoryLimit,
   readMemoryRequest,
-  sharesOf,
 } from '../../../src/resize/model/amounts.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
 import { type Bytes, type CpuMax, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 
@@ -77,10 +77,10 @@ describe('an amount', () => {
   });
 
   it.each([
-    ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel takes'],
-    ['readCpuLimit', 'one', 'here: "one": want CPUs, as in "500m" or "1.5"'],
+    ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel accepts'],
+    ['readCpuLimit', 'one', 'here: "one": expected a CPU quantity such as "500m" or "1.5"'],
     ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
-    ['readMemoryLimit', 'much', 'here: "much": want an amount of memory, as in "256Mi"'],
+    ['readMemoryLimit', 'much', 'here: "much": expected a memory quantity such as "256Mi"'],
   ] as const)('that %s refuses, and why: %s', (name, text, message) => {
     expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
   });
@@ -98,7 +98,7 @@ describe('an amount', () => {
   it('of a request gives shares that give it back', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 256_000 }), (milli) => {
-        expect(formatShares(sharesOf(milli))).toBe(formatMilli(milli));
+        expect(formatShares(milliCpuToShares(milli))).toBe(formatMilli(milli));
       }),
     );
   });

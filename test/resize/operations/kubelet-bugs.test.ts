@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { raisePodForRestart } from '../../../src/resize/operations/admit-restart.ts';
+import { raisePodForRestart } from '../../../src/resize/operations/raise-pod-limit.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 

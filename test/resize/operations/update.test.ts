@@ -4,7 +4,8 @@ import { Metadata } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode, readContainerStatus } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
-import { findCgroup, kernelResources } from '../../../src/sandbox/kernel-resources.ts';
+import { findCgroup } from '../../../src/sandbox/container-cgroups.ts';
+import { kernelResources } from '../../../src/sandbox/kernel-resources.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
@@ -92,7 +93,7 @@ describe('what has no meaning is refused before it waits for anything', () => {
   test('both linux and windows', async () => {
     runtime.makePod(String(100 * MI), [100 * MI]);
     await expect(asked({ cpu_quota: 20_000n }, { windows: {} })).rejects.toThrow(
-      'container c0 of pod default/web: windows: "set": beside linux',
+      'container c0 of pod default/web: windows: "set": must not be set together with linux',
     );
     expect(await asked({}, { linux: null, windows: {} })).toBe(ANSWER);
   });

@@ -5,7 +5,12 @@ import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import { compareLimits } from '../../../src/resize/model/compare.ts';
 import { containerChanges, plan } from '../../../src/resize/plan/steps.ts';
-import { isMemoryTight, isRaised, isWithin, podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
+import {
+  isMemoryTight,
+  hasRaisedContainer,
+  fitsPreviousLimit,
+  podLimitsFor,
+} from '../../../src/resize/plan/pod-limits.ts';
 
 const container = (id: string, mebibytes: number | 'max', quota: number | 'max' = 'max') => ({
   id,
@@ -301,7 +306,7 @@ describe("the pod's CPU limit", () => {
     expect(() => podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 999) }])).toThrow(
       expect.objectContaining({
         reason: 'INVALID_VALUE',
-        message: `cpu.max: the limits of its containers come to ${most + 1}, and it can be ${most} at most`,
+        message: `cpu.max: the sum of the containers' limits is ${most + 1}, more than the maximum ${most}`,
       }),
     );
   });
@@ -331,13 +336,13 @@ describe('what the containers have now', () => {
     ['the least quota less for each container', cpuStep(30_000 - 2 * 1001), true],
     ['less than that', cpuStep(30_000 - 2 * 1001 - 1), false],
   ])('fits into what the pod had before, or not: %s', (_name, step, fits) => {
-    expect(isWithin(state, step)).toBe(fits);
+    expect(fitsPreviousLimit(state, step)).toBe(fits);
   });
 
   test('fits into no limit at all when one of them has none', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
-    expect(isWithin(unlimited, memoryStep(300 * MI))).toBe(false);
-    expect(isWithin(unlimited, cpuStep(30_000))).toBe(false);
+    expect(fitsPreviousLimit(unlimited, memoryStep(300 * MI))).toBe(false);
+    expect(fitsPreviousLimit(unlimited, cpuStep(30_000))).toBe(false);
   });
 
   const memoryOf = (id: string, from: number | 'max') => ({
@@ -362,8 +367,8 @@ describe('what the containers have now', () => {
     ['a limit of CPU where there was none', [cpuOf('a', 'max')], false, false],
     ['a container that has gone', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
   ])('is more than they had before an update, or not: %s', (_name, updates, memory, ofCpu) => {
-    expect(isRaised(state, updates, 'pod-memory')).toBe(memory);
-    expect(isRaised(state, updates, 'pod-cpu')).toBe(ofCpu);
+    expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);
+    expect(hasRaisedContainer(state, updates, 'pod-cpu')).toBe(ofCpu);
   });
 
   test('no limit is more than one, and no more than none', () => {
@@ -373,8 +378,8 @@ describe('what the containers have now', () => {
       [memoryOf('a', 'max'), cpuOf('a', 'max')],
     ];
     for (const kind of ['pod-memory', 'pod-cpu'] as const) {
-      expect(isRaised(unlimited, had, kind)).toBe(true);
-      expect(isRaised(unlimited, none, kind)).toBe(false);
+      expect(hasRaisedContainer(unlimited, had, kind)).toBe(true);
+      expect(hasRaisedContainer(unlimited, none, kind)).toBe(false);
     }
   });
 });

@@ -14,7 +14,7 @@ import {
   resources,
 } from '../../support/resize/pod-rules.ts';
 import { PAGE, PERIOD, apply, inPages, upToPages } from '../../support/resize/pods.ts';
-import type { ContainerState, PodState } from '../../../src/sandbox/pod-state.ts';
+import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { isMemoryTight, podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
@@ -63,7 +63,7 @@ describe('at the end', () => {
   test('everything has what was asked for it, and what was not asked for is as it was', () => {
     holds(12_000, any, ({ state, target, end }) => {
       const { memory = state.memory, cpu = state.cpu, weight = state.weight } = target;
-      const containers = state.containers.map((container): ContainerState => {
+      const containers = state.containers.map((container): LiveContainer => {
         const wanted = { ...container, ...target.containers?.find(({ id }) => id === container.id) };
         // Shares that nobody has read cannot be taken back, so they are not changed.
         const { shares, ...limits } = { ...wanted, memory: inPages(wanted.memory), cpu: said(wanted.cpu) };

@@ -1,13 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { MemoryUse } from '../../../src/cgroups/index.ts';
-import { isUnderUse } from '../../../src/resize/admission/memory-in-use.ts';
+import { isBelowUnreclaimable } from '../../../src/resize/admission/memory-in-use.ts';
 import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { Case, any, derived, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
 import { MI, inPages } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { PodTarget } from '../../../src/resize/model/target.ts';
 import { compareLimits } from '../../../src/resize/model/compare.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 
@@ -63,9 +64,9 @@ const use = (unreclaimable: Bytes): MemoryUse => ({
   oomKills: 0,
 });
 
-function isAdmitted({ id, memory }: ContainerWish, { state, containers }: InUse): boolean {
+function isAdmitted({ id, memory }: ContainerLimits, { state, containers }: InUse): boolean {
   const now = state.containers.find((container) => container.id === id)!.memory;
-  return memory === undefined || !isUnderUse(memory, now, use(containers.get(id)!));
+  return memory === undefined || !isBelowUnreclaimable(memory, now, use(containers.get(id)!));
 }
 
 /** What is left of a resize when all that use forbids is taken out: wishes, and a lowering of the pod that nobody asked for. */
@@ -73,7 +74,7 @@ function admitted(found: InUse): Case {
   const { state, target, pod } = found;
   const containers = (target.containers ?? []).filter((wish) => isAdmitted(wish, found));
   const { memory = state.memory, ...cpu } = podLimitsFor(state, containers);
-  const isForbidden = isUnderUse(memory, state.memory, use(pod));
+  const isForbidden = isBelowUnreclaimable(memory, state.memory, use(pod));
   const limits = { ...cpu, ...(!isForbidden && { memory }) };
   return new Case(state, { ...limits, containers, call: 'none', volumes: target.volumes });
 }

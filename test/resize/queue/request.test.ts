@@ -67,12 +67,15 @@ describe('a request', () => {
 
 describe('a value that has no meaning is refused with its place and itself:', () => {
   it.each([
-    [{ pod: resources({ cpu: 'x' }) }, 'resources.limits.cpu: "x": want CPUs, as in "500m" or "1.5"'],
-    [{ pod: resources({ memory: 'x' }) }, 'resources.limits.memory: "x": want an amount of memory, as in "256Mi"'],
-    [{ pod: resources({}, { cpu: '-1' }) }, 'resources.requests.cpu: "-1": want CPUs, as in "500m" or "1.5"'],
+    [{ pod: resources({ cpu: 'x' }) }, 'resources.limits.cpu: "x": expected a CPU quantity such as "500m" or "1.5"'],
+    [{ pod: resources({ memory: 'x' }) }, 'resources.limits.memory: "x": expected a memory quantity such as "256Mi"'],
+    [
+      { pod: resources({}, { cpu: '-1' }) },
+      'resources.requests.cpu: "-1": expected a CPU quantity such as "500m" or "1.5"',
+    ],
     [
       { containers: { web: resources({}, { memory: 'max' }) } },
-      'containers["web"].requests.memory: "max": want an amount of memory, as in "256Mi"',
+      'containers["web"].requests.memory: "max": expected a memory quantity such as "256Mi"',
     ],
     [{ containers: { Web: resources({}) } }, 'containers["Web"]: "Web": not the name of a container'],
     [

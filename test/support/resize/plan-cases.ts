@@ -23,7 +23,8 @@ import {
 } from './pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { PodTarget } from '../../../src/resize/model/target.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import { reversed } from '../../../src/resize/plan/reversed.ts';
@@ -39,7 +40,7 @@ export class Case {
     readonly state: PodState,
     readonly target: PodTarget,
     /** What the caller's own call changes. */
-    readonly called?: ContainerWish,
+    readonly called?: ContainerLimits,
   ) {}
 
   get steps(): readonly Step[] {
@@ -129,7 +130,7 @@ export const called: fc.Arbitrary<Case> = fc
     cpu: fc.option(cpuLimit, { nil: undefined }),
   })
   .map(({ state, index, memory, cpu }) => {
-    const wish: ContainerWish = {
+    const wish: ContainerLimits = {
       id: `c${index % state.containers.length}`,
       ...(memory === undefined ? {} : { memory }),
       ...(cpu === undefined ? {} : { cpu }),

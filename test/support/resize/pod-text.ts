@@ -1,8 +1,9 @@
 import type { CpuMax } from '../../../src/core/quantities/index.ts';
 import { MI } from './pods.ts';
-import type { ContainerState, PodState } from '../../../src/sandbox/pod-state.ts';
+import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
-import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** A pod, what is asked of it and what is planned, as a person reads it: what a failed property prints. */
 export function describeCase(state: PodState, target: PodTarget, steps: readonly Step[]): string {
@@ -21,7 +22,7 @@ export function describeCase(state: PodState, target: PodTarget, steps: readonly
   ].join('\n');
 }
 
-function limits({ memory, cpu, shares }: Partial<ContainerState | ContainerWish>): string {
+function limits({ memory, cpu, shares }: Partial<LiveContainer | ContainerLimits>): string {
   const parts = [
     ...(memory === undefined ? [] : [`memory ${size(memory)}`]),
     ...(cpu === undefined ? [] : [`cpu ${cpuText(cpu)}`]),

@@ -8,9 +8,10 @@ import {
   cpuWeight,
   microseconds,
 } from '../../../src/core/quantities/index.ts';
-import type { ContainerState, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
+import type { LiveContainer, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerWish, PodTarget } from '../../../src/resize/model/target.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** Random pods for the property tests, and a pod on paper that steps are carried out on as the kernel would. */
 
@@ -81,7 +82,7 @@ export const podState: fc.Arbitrary<PodState> = fc
   })
   .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes }) => {
     const containers = asked.map(
-      ({ shares: known, ...limits }, index): ContainerState => ({
+      ({ shares: known, ...limits }, index): LiveContainer => ({
         id: `c${index}`,
         ...limits,
         ...(known === undefined ? {} : { shares: known }),
@@ -120,7 +121,7 @@ export function podLimit(kind: PodLimitKind, sum: number, more: number, least: n
 }
 
 /** What is asked of each container, or of none; by the order of the pod's containers. */
-const anyWishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+const anyWishes: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
   .array(
     fc.record({
       memory: fc.option(memoryLimit, { nil: undefined, freq: 2 }),
@@ -132,7 +133,7 @@ const anyWishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
   .map(
     (list) => (state: PodState) =>
       list.slice(0, state.containers.length).map(
-        ({ memory, cpu, shares: wanted }, index): ContainerWish => ({
+        ({ memory, cpu, shares: wanted }, index): ContainerLimits => ({
           id: `c${index}`,
           ...(memory === undefined ? {} : { memory }),
           ...(cpu === undefined ? {} : { cpu }),
@@ -142,7 +143,7 @@ const anyWishes: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
   );
 
 /** The containers trade their limits with each other: the pod has the same as before. */
-const trades: fc.Arbitrary<(state: PodState) => ContainerWish[]> = fc
+const trades: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
   .record({ memory: fc.nat(9), cpu: fc.nat(9) })
   .map((by) => ({ containers }: PodState) => {
     const other = (index: number) => containers[index % containers.length]!;
@@ -218,9 +219,9 @@ const same = (state: PodState): PodState => state;
 
 /** What an update makes of a container's values. */
 export const updated = (
-  entry: ContainerState,
+  entry: LiveContainer,
   { memory, cpu, shares: wanted }: Omit<ContainerStep, 'kind' | 'id'>,
-): ContainerState => ({
+): LiveContainer => ({
   ...entry,
   ...(memory && { memory: inPages(memory.to) }),
   ...(cpu && { cpu: cpu.to }),

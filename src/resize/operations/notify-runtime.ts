@@ -1,27 +1,20 @@
 import { criOfCpuMax, criOfMemoryMax } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import { type Backend, type PodDescription, isUnimplemented } from '../../runtime/index.ts';
-import type { Bytes, CpuMax, CpuShares, Limit } from '../../core/quantities/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Log } from '../../observe/index.ts';
+import type { Limits } from '../../sandbox/index.ts';
 
 /**
- * Tells a runtime that keeps a pod's own values (containerd 2.3 and later) what they are now. Never rejects: the kernel has
- * them, and that is what counts; kubelet, too, only logs when this fails.
+ * Reports a pod's own values to a runtime that stores them (containerd 2.3 and later). KEP-1287: UpdatePodSandboxResources follows
+ * the cgroup writes. Never rejects: the kernel has the values, and kubelet also only logs a failure.
  */
-export async function tellRuntime(
-  context: { readonly backend: Backend; readonly log: Log },
+export async function notifyRuntime(
+  parts: { readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
-  {
-    memory,
-    cpu,
-    shares,
-  }: {
-    readonly memory: Limit<Bytes> | undefined;
-    readonly cpu: CpuMax | undefined;
-    readonly shares: CpuShares | undefined;
-  },
+  { memory, cpu, shares }: Limits,
 ): Promise<void> {
-  if (context.backend.lacks('UpdatePodSandboxResources')) return;
+  if (parts.backend.lacks('UpdatePodSandboxResources')) return;
   const max = cpu === undefined ? undefined : criOfCpuMax(cpu);
   const resources = {
     ...(memory !== undefined && { memory_limit_in_bytes: BigInt(withoutOverhead(memory, pod)) }),
@@ -29,13 +22,13 @@ export async function tellRuntime(
     ...(shares !== undefined && { cpu_shares: BigInt(shares) }),
   };
   try {
-    await context.backend.runtime('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, resources });
+    await parts.backend.runtime('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, resources });
   } catch (error) {
     if (!isUnimplemented(error))
-      context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'the runtime was not told the pod limits');
+      parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'runtime not notified of new pod limits');
   }
 }
 
-/** CRI counts the pod's overhead apart. */
+/** CRI has the pod overhead in a field of its own. */
 const withoutOverhead = (memory: Limit<Bytes>, { overhead }: PodDescription): number =>
   memory === 'max' ? criOfMemoryMax(memory) : Math.max(memory - Math.max(overhead.memoryBytes, 0), 1);

@@ -1,0 +1,98 @@
+import { messageOf } from '../../core/errors/index.ts';
+import {
+  type Backend,
+  type ContainerDescription,
+  ContainerState,
+  type LinuxContainerResources,
+  type PodDescription,
+} from '../../runtime/index.ts';
+import {
+  type EffectiveLimits,
+  type FailOpen,
+  type Registry,
+  hasPodCgroup,
+  readPod,
+  storedLimits,
+} from '../../sandbox/index.ts';
+import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
+import { compareCpu, compareLimits } from '../model/index.ts';
+import { podLimitsFor } from '../plan/index.ts';
+
+export interface AdmitRestartParts extends PerformParts, RecoverParts {
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
+  readonly failOpen: FailOpen;
+}
+
+/**
+ * Raises the pod limit for a container that starts with higher limits than it had in its last run, or was created with: kubelet
+ * does not (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts as without the
+ * shim.
+ */
+export async function raisePodLimit(
+  parts: PerformParts,
+  pod: PodDescription,
+  containerId: string,
+  before: EffectiveLimits | undefined,
+  after: EffectiveLimits | undefined,
+): Promise<void> {
+  if (before === undefined || after === undefined || !hasPodCgroup(pod)) return;
+  try {
+    const state = await readPod(parts.tree, pod, []);
+    const others = state.containers.filter(({ id }) => id !== containerId);
+    const stateBefore = { ...state, containers: [...others, { id: containerId, ...before }] };
+    const { memory, cpu } = podLimitsFor(stateBefore, [{ id: containerId, ...after }]);
+    const raised = {
+      ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
+      ...(cpu !== undefined && compareCpu(cpu, state.cpu) > 0 && { cpu }),
+    };
+    const steps = await perform(parts, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    if (steps.length > 0)
+      parts.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
+  } catch (error) {
+    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
+  }
+}
+
+/** Raises the pod limit for a new container that replaces one of the same name and has higher limits. */
+export async function raisePodForRestart(
+  parts: AdmitRestartParts,
+  sandboxId: string,
+  containerId: string,
+  name: string,
+  resources: LinuxContainerResources | null | undefined,
+): Promise<void> {
+  const after = storedLimits(resources);
+  if (after === undefined) return;
+  try {
+    const pod = await parts.registry.pod(sandboxId);
+    const previous = await previousContainer(parts, sandboxId, containerId, name);
+    if (pod === undefined || previous === undefined) return;
+    await parts.lock.run(sandboxId, async () => {
+      await tryRecoverPod(parts, pod);
+      await raisePodLimit(parts, pod, containerId, storedLimits(previous.resources), after);
+    });
+  } catch (error) {
+    parts.failOpen('unreadable_state', containerId, error);
+  }
+}
+
+/**
+ * Returns the last container of this name that has run. One that never started had no effect on the pod limit: its client may not
+ * know it, when the shim ended before it answered.
+ */
+async function previousContainer(
+  parts: { readonly registry: Registry; readonly backend: Backend },
+  sandboxId: string,
+  containerId: string,
+  name: string,
+): Promise<ContainerDescription | undefined> {
+  // Listed by the backend: the registry does not know containers that were created without the shim.
+  const { containers } = await parts.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
+  const namesakes = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
+  namesakes.sort((a, b) => Number(b.created_at - a.created_at));
+  for (const { id } of namesakes) {
+    const previous = await parts.registry.describeContainer(id);
+    if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
+  }
+  return undefined;
+}

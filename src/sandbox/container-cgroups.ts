@@ -1,0 +1,60 @@
+import { type CgroupPath, type CgroupTree, cgroupOfPid, containerCgroupIn, driverOf } from '../cgroups/index.ts';
+import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
+import type { Registry } from './registry.ts';
+
+/** What finds the cgroups of containers. */
+export interface CgroupLookup {
+  readonly registry: Registry;
+  /** The cgroups of running containers that were found before, by container id. */
+  readonly cgroups: Map<string, CgroupPath>;
+  /** The proc file system: /proc except in tests. */
+  readonly procRoot?: string;
+}
+
+/**
+ * Returns the cgroup of a running container: from /proc, the most reliable source, otherwise by the rule of the cgroup driver.
+ * Undefined when neither has it.
+ */
+export async function containerCgroup(
+  container: ContainerDescription,
+  pod: PodDescription,
+  procRoot?: string,
+): Promise<CgroupPath | undefined> {
+  const path = container.pid === 0 ? undefined : await cgroupOfPid(container.pid, procRoot);
+  const own = path === undefined ? undefined : containerCgroupIn(path, container.containerId);
+  return own ?? driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, container.containerId);
+}
+
+/** Returns the cgroup of a container, and stores it for later lookups: it does not change while the container runs. */
+export async function locateCgroup(
+  parts: CgroupLookup,
+  container: ContainerDescription,
+  pod: PodDescription,
+): Promise<CgroupPath | undefined> {
+  const cgroup = await containerCgroup(container, pod, parts.procRoot);
+  if (cgroup !== undefined) parts.cgroups.set(container.containerId, cgroup);
+  return cgroup;
+}
+
+/**
+ * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container. Rejects when
+ * the backend cannot be asked.
+ */
+export async function findCgroup(parts: CgroupLookup, containerId: string): Promise<CgroupPath | undefined> {
+  const container = await parts.registry.describeContainer(containerId);
+  const pod = container === undefined ? undefined : await parts.registry.pod(container.sandboxId);
+  return container === undefined || pod === undefined ? undefined : locateCgroup(parts, container, pod);
+}
+
+/** Returns the cgroup of a container, from memory if it still exists. Undefined for a container that does not run. */
+export async function runningCgroup(
+  parts: CgroupLookup & { readonly tree: CgroupTree },
+  pod: PodDescription,
+  id: string,
+): Promise<CgroupPath | undefined> {
+  const known = parts.cgroups.get(id);
+  // The cgroup goes when its container ends, and a restart is another container.
+  if (known !== undefined && parts.tree.exists(known)) return known;
+  const container = await parts.registry.describeContainer(id);
+  return container?.state === ContainerState.RUNNING ? locateCgroup(parts, container, pod) : undefined;
+}
