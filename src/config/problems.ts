@@ -46,23 +46,9 @@ function shown(value: unknown): string {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 }
 
-/** ` (did you mean kubeletRoot?)` if a known key is similar. */
+/** ` (did you mean kubeletRoot?)` if a known key differs only in case, `-` and `_`. */
 function suggestion(key: string, known: readonly string[]): string {
   const simple = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
-  const near = known.find((name) => distance(simple(name), simple(key)) <= Math.max(1, Math.floor(name.length / 5)));
+  const near = known.find((name) => simple(name) === simple(key));
   return near === undefined ? '' : ` (did you mean ${near}?)`;
-}
-
-/** Levenshtein distance. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (const [index, letter] of Array.from(a).entries()) {
-    const next = [index + 1];
-    for (const [column, other] of Array.from(b).entries()) {
-      const [left = 0, above = 0, diagonal = 0] = [next[column], row[column + 1], row[column]];
-      next.push(Math.min(left + 1, above + 1, diagonal + (letter === other ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
 }

@@ -4,7 +4,7 @@ import { type Messages, type Partially, decode, encode } from './messages.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
-/** What a call to the backend may carry over from the call that caused it. */
+/** What a call to the backend takes over from the call that caused it. */
 export interface CallOptions {
   readonly metadata?: Metadata;
   /** When the call has to have ended. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
@@ -13,7 +13,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Calls of our own, caused by nobody's request, end after this: a backend that hangs must not hang us for good. */
+/** Deadline of calls that no request has caused, so that a backend that hangs does not block the shim forever. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
 const UNIMPLEMENTED: number = status.UNIMPLEMENTED;
@@ -23,8 +23,8 @@ const NOT_FOUND: number = status.NOT_FOUND;
 const identity = (bytes: Buffer): Buffer => bytes;
 
 /**
- * The shim's own connection to containerd, for calls that it makes itself. It reconnects by itself (0.1 s to 3 s); calls
- * made while there is no connection end UNAVAILABLE.
+ * The shim's own connection to containerd, for calls that it makes itself. It reconnects with a backoff of 0.1 s to 3 s.
+ * Calls without a connection fail with UNAVAILABLE.
  */
 export class Backend {
   readonly #client: Client;
@@ -38,13 +38,13 @@ export class Backend {
     this.#client = new Client(address, credentials.createInsecure(), {
       'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
       'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-      // The defaults, 1 s to 120 s, would leave the node without resizes for two minutes after containerd restarts.
+      // With the defaults, 1 s to 120 s, resizes could fail for two minutes after a restart of containerd.
       'grpc.initial_reconnect_backoff_ms': 100,
       'grpc.max_reconnect_backoff_ms': 3000,
       'grpc.enable_retries': 0,
       'grpc.enable_channelz': 0,
       'grpc.use_local_subchannel_pool': 1,
-      // As Go clients send it over a unix socket.
+      // The value that Go clients send over a unix socket.
       'grpc.default_authority': 'localhost',
     });
   }
@@ -54,7 +54,7 @@ export class Backend {
    * Rejects with grpc-js's ServiceError: code, details and trailers as the backend sent them.
    */
   async call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
-    // After calls that only read, the node is as it was before them.
+    // Read-only calls leave the node unchanged.
     const changes = /\/Update\w+$/.test(path);
     if (changes) crashPoint('backend-call-before', methodOf(path));
     try {
@@ -122,7 +122,7 @@ export class Backend {
     if (current === connectivityState.READY) for (const listener of this.#connectListeners) listener();
     this.#client.getChannel().watchConnectivityState(current, Infinity, (error) => {
       if (error !== undefined || this.#closed) return;
-      // `true`: an idle channel connects again, so that a restarted backend is noticed without a request.
+      // `true`: an idle channel reconnects, so that a restart of the backend is noticed without a request.
       this.#watch(this.#client.getChannel().getConnectivityState(true));
     });
   }
@@ -138,7 +138,7 @@ export class Backend {
   }
 }
 
-/** The calls that the shim makes by itself. */
+/** The CRI calls that the shim makes itself. */
 export type RuntimeMethod =
   | 'Version'
   | 'UpdateContainerResources'
@@ -156,18 +156,18 @@ export const runtimePath = (method: string): string => `/runtime.v1.RuntimeServi
 const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
 /**
- * Whether a backend's error says that it does not have this method. containerd 2.2 has UpdatePodSandboxResources, and
- * answers Unknown "not implemented yet"; kubelet 1.36 takes that as Unimplemented too.
+ * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with
+ * Unknown "not implemented yet", which kubelet 1.36 treats as Unimplemented, too.
  */
 export function isUnimplemented(error: unknown): boolean {
   if (!isServiceError(error)) return false;
   return error.code === UNIMPLEMENTED || (error.code === UNKNOWN && error.details.includes('not implemented'));
 }
 
-/** Whether the backend says that it has no such pod or container. */
+/** Whether an error of the backend means that the pod or container does not exist. */
 export const isNotFound = (error: unknown): boolean => isServiceError(error) && error.code === NOT_FOUND;
 
-/** Whether this is a gRPC error as grpc-js's client gives it. */
+/** Whether this is a gRPC error of grpc-js's client. */
 export function isServiceError(error: unknown): error is Error & { code: number; details: string; metadata: Metadata } {
   return (
     error instanceof Error &&

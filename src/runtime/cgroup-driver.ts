@@ -7,8 +7,8 @@ type Name = keyof typeof CgroupDriverName;
 type Asked = Pick<Backend, 'runtime'>;
 
 /**
- * The cgroup driver that the backend is set up for: by RuntimeConfig, or by the configuration in its verbose Status where it does
- * not have that (containerd before 2.0). Undefined when that does not show it. Rejects as the calls do.
+ * Returns the cgroup driver that the backend is configured for, from RuntimeConfig, or from the configuration in its verbose
+ * Status if it lacks that call (containerd before 2.0). Undefined if neither has it. Rejects as the calls do.
  */
 export async function askCgroupDriver(backend: Asked): Promise<Name | undefined> {
   try {
@@ -21,7 +21,7 @@ export async function askCgroupDriver(backend: Asked): Promise<Name | undefined>
   }
 }
 
-/** The same, kept until the backend is another one. */
+/** The cgroup driver of the backend, cached until the next connection. */
 export class BackendCgroupDriver {
   readonly #backend: Asked;
   #asked: Promise<Name | undefined> | undefined;
@@ -31,18 +31,18 @@ export class BackendCgroupDriver {
     this.#backend = backend;
   }
 
-  /** At each connection: it may have been started anew with another configuration. */
+  /** Call at each connection: the backend may have been restarted with another configuration. */
   reconnected(): void {
     this.#asked = undefined;
   }
 
-  /** What it last said, while it does not answer. Undefined when it never has. Never rejects. */
+  /** Returns the last known driver if the backend does not answer, and undefined if it never has. Never rejects. */
   async name(): Promise<Name | undefined> {
     this.#asked ??= askCgroupDriver(this.#backend);
     try {
       this.#last = await this.#asked;
     } catch {
-      // Asked again the next time.
+      // The next caller asks again.
       this.#asked = undefined;
     }
     return this.#last;

@@ -1,8 +1,8 @@
 import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } from './messages.ts';
 
 /**
- * What containerd tells in the `info` of verbose status calls: JSON of its Go structures, so every field may be absent
- * and none is trusted to have a type.
+ * The `info` of containerd's verbose status calls. It is JSON of its Go structures, so every field can be absent and the
+ * type of each is checked.
  */
 
 /** A pod as the backend describes it. */
@@ -38,7 +38,7 @@ export interface ContainerDescription {
   readonly resources: LinuxContainerResources | undefined;
 }
 
-/** Reads a verbose PodSandboxStatus. Undefined when it does not hold the pod's configuration. */
+/** Reads a verbose PodSandboxStatus. Returns undefined if it lacks the pod's configuration. */
 export function describePod(response: Messages['PodSandboxStatusResponse']): PodDescription | undefined {
   const info = parseInfo(response.info);
   const config = object(info.config);
@@ -56,7 +56,7 @@ export function describePod(response: Messages['PodSandboxStatusResponse']): Pod
   };
 }
 
-/** The same of a RunPodSandbox that has made this pod. Undefined when the request has no configuration. */
+/** Reads the RunPodSandbox request that has created a pod. Returns undefined if it has no configuration. */
 export function describeRequestedPod(
   sandboxId: string,
   { config }: Messages['RunPodSandboxRequest'],
@@ -79,7 +79,7 @@ export function describeRequestedPod(
   };
 }
 
-/** Reads a verbose ContainerStatus. Undefined when it does not say which pod the container belongs to. */
+/** Reads a verbose ContainerStatus. Returns undefined if it does not name the container's pod. */
 export function describeContainer(response: Messages['ContainerStatusResponse']): ContainerDescription | undefined {
   const info = parseInfo(response.info);
   const sandboxId = text(info.sandboxID);
@@ -97,10 +97,10 @@ export function describeContainer(response: Messages['ContainerStatusResponse'])
   };
 }
 
-/** The cgroup driver in a verbose Status: `SystemdCgroup` of the default runtime. Undefined when it does not say. */
+/** Reads the cgroup driver from a verbose Status: `SystemdCgroup` of the default runtime. Returns undefined if absent. */
 export function describeCgroupDriver(response: Messages['StatusResponse']): keyof typeof CgroupDriverName | undefined {
   const config = object(parseJson(response.info.config));
-  // The plugin's configuration by itself (1.6 to 2.x), with the runtimes below `containerd`.
+  // The configuration of the CRI plugin (1.6 to 2.x), with the runtimes below `containerd`.
   const containerd = object(config.containerd);
   const runtimes = object(containerd.runtimes);
   const name = text(containerd.defaultRuntimeName) || text(containerd.default_runtime_name);
@@ -108,7 +108,7 @@ export function describeCgroupDriver(response: Messages['StatusResponse']): keyo
   const systemd = object(runtime.options).SystemdCgroup;
   if (typeof systemd === 'boolean') return systemd ? 'SYSTEMD' : 'CGROUPFS';
   if (typeof config.systemdCgroup === 'boolean' && config.systemdCgroup) return 'SYSTEMD';
-  // An option that is not set is left out of the JSON: runc's default is cgroupfs.
+  // The JSON omits an option that is not set: runc's default is cgroupfs.
   return Object.keys(runtime).length > 0 ? 'CGROUPFS' : undefined;
 }
 
@@ -129,7 +129,7 @@ function parseJson(json: string | undefined): unknown {
   try {
     return JSON.parse(json) as unknown;
   } catch {
-    // As good as not said: the caller's answer to that is to leave the request alone.
+    // Treated as absent: the caller then forwards the request unchanged.
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** The client side: containerd's socket, its messages, and what it tells about itself. */
+/** The client of containerd: its socket, the CRI messages, and the verbose status. */
 export * from './backend.ts';
 export * from './cgroup-driver.ts';
 export * from './container-status.ts';

@@ -2,8 +2,8 @@ import protobuf from 'protobufjs/light.js';
 import cri from './cri.proto.json' with { type: 'json' };
 
 /**
- * The CRI messages that the shim reads, as plain objects. Names are the wire's (snake case), int64 is bigint. Every
- * field is there after decoding, with proto3's default when it was not on the wire.
+ * The CRI messages that the shim reads, as plain objects. Field names are those of the proto (snake case), int64 is bigint.
+ * After decoding every field is present, with proto3's default if it was not on the wire.
  */
 
 export interface LinuxContainerResources {
@@ -28,7 +28,7 @@ export interface Metadata {
 export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;
 export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
 
-/** Sub-messages that were not on the wire are null. */
+/** A sub-message that was not on the wire is null. */
 export interface Messages {
   LinuxContainerResources: LinuxContainerResources;
   UpdateContainerResourcesRequest: {
@@ -103,7 +103,7 @@ export interface Messages {
   RuntimeConfigResponse: { linux: { cgroup_driver: number } | null };
 }
 
-/** What may be given to {@link encode}. As in proto3, absent fields and defaults (0, "") are not written. */
+/** The input of {@link encode}. As in proto3, absent fields and defaults (0, "") are not written. */
 export type Partially<T> = T extends (infer Item)[]
   ? Partially<Item>[]
   : T extends object
@@ -111,7 +111,7 @@ export type Partially<T> = T extends (infer Item)[]
     : T;
 
 const types = new Map<string, protobuf.Type>();
-/** Of proto/runtime/v1/cri.proto, parsed when it was written (test/proto): at each start that took longer than all that is decoded then. */
+/** proto/runtime/v1/cri.proto, parsed when it was last changed, because parsing it at each start takes longer than all decoding. */
 let root: protobuf.Root | undefined;
 
 function typeOf(name: string): protobuf.Type {
@@ -124,7 +124,7 @@ function typeOf(name: string): protobuf.Type {
   return type;
 }
 
-/** Decodes a CRI message; unknown fields are skipped. Throws when the bytes are no such message. */
+/** Decodes a CRI message and skips unknown fields. Throws if the bytes are not such a message. */
 export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Array): Messages[Name] {
   const type = typeOf(name);
   return type.toObject(type.decode(bytes), {

@@ -1,10 +1,10 @@
-/** How large a volume has to be: what its annotation says, and what that comes to with the limits of the moment. Pure. */
+/** The size of a volume: the policy in its annotation, and the size that follows from it and the current limits. Pure. */
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { type Bytes, type Limit, bytes, parseQuantity } from '../core/quantities/index.ts';
-/** The key is this and the volume's name. */
+/** Prefix of the annotation's key; the volume's name follows. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
 
-/** A page of most machines; the kernel counts a tmpfs in pages. */
+/** The page size of most machines. The kernel counts a tmpfs in pages. */
 const PAGE_SIZE = bytes(4096);
 
 export type VolumePolicy =
@@ -19,14 +19,14 @@ export type VolumePolicy =
   /** `fixed`: as it was mounted. */
   | { readonly kind: 'fixed' };
 
-/** What the annotations of a pod say about its volumes, and what of it makes no sense. */
+/** The volume policies in a pod's annotations, and the errors in them. */
 export interface AnnotatedVolumes {
   readonly policies: ReadonlyMap<string, VolumePolicy>;
-  /** Each INVALID_ANNOTATION. The pod runs all the same; whoever reads this reports them. */
+  /** Errors with the reason INVALID_ANNOTATION. The pod runs anyway; the caller reports them. */
   readonly errors: readonly ShimError[];
 }
 
-/** Reads all annotations that are about volumes, and leaves the others alone. */
+/** Reads all volume annotations and ignores the others. */
 export function readVolumeAnnotations(annotations: Readonly<Record<string, string>>): AnnotatedVolumes {
   const policies = new Map<string, VolumePolicy>();
   const errors: ShimError[] = [];
@@ -44,8 +44,8 @@ export function readVolumeAnnotations(annotations: Readonly<Record<string, strin
 }
 
 /**
- * Reads one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION, naming key
- * and value.
+ * Parses one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION with key and
+ * value.
  */
 export function parseVolumeAnnotation(
   key: string,
@@ -61,7 +61,7 @@ function policyOf(key: string, value: string): VolumePolicy {
   if (value.includes('%')) return shareOf(key, value);
   const size = parseQuantity(value);
   if (size === undefined) throw invalid(key, value, 'want 256Mi, 50%, 50%/<container>, follow or fixed');
-  // To the kernel, size=0 is no limit at all, and one that cannot be set again.
+  // The kernel reads size=0 as no limit, and then accepts no other size.
   if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
   if (size < PAGE_SIZE) throw invalid(key, value, `a volume has at least a page, ${PAGE_SIZE} bytes`);
   return { kind: 'absolute', size };
@@ -78,11 +78,11 @@ function shareOf(key: string, value: string): VolumePolicy {
 }
 
 /**
- * The size that a policy asks for. Undefined when it asks for none: `fixed`, or the limit that it counts from is `max` or
- * not known (a container that is not there yet).
+ * Returns the size that a policy requires (KEP-6030). Undefined if it requires none: `fixed`, or the limit that it depends
+ * on is `max` or unknown (the container does not exist yet).
  *
- * Shares are rounded down to whole pages, at least one page: a volume is never larger than its share, and the kernel,
- * which rounds up to pages, has exactly what was asked. An absolute size and `follow` are taken as they are.
+ * Shares are rounded down to whole pages, with a minimum of one page: a volume is never larger than its share, and the
+ * kernel, which rounds up to pages, sets exactly that size. An absolute size and `follow` are not rounded.
  */
 export function targetSize(
   policy: VolumePolicy,
@@ -105,9 +105,9 @@ export function targetSize(
 }
 
 /**
- * What a volume without annotation is: `follow` when its mounted size is the pod's memory limit at first sight (kubelet
- * sized it so), else `fixed`. The kernel rounds the volume up to a page and memory.max down, so that one byte in kubelet
- * may be a page in between.
+ * Returns the policy of a volume without annotation: `follow` if its mounted size equals the pod's memory limit when first
+ * seen (kubelet sized it from that limit), otherwise `fixed`. The kernel rounds the volume up to a page and memory.max down,
+ * so both can differ by a page although kubelet used one number.
  */
 export function policyAtFirstSight(
   mounted: Bytes,
@@ -118,7 +118,7 @@ export function policyAtFirstSight(
   return { kind: follows ? 'follow' : 'fixed' };
 }
 
-/** Whether a tmpfs of this size is what was asked: the kernel rounds up to whole pages. */
+/** Whether a tmpfs of this size matches the requested size. The kernel rounds up to whole pages. */
 export function isSameSize(asked: Bytes, mounted: Bytes, pageSize: Bytes = PAGE_SIZE): boolean {
   return Math.ceil(asked / pageSize) === Math.ceil(mounted / pageSize);
 }

@@ -1,6 +1,6 @@
 /**
- * Which mounts are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one, and nothing that only
- * looks like it. Pure: the table of mounts in, volumes out.
+ * Finds the mounts that are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one, and nothing that
+ * only looks like it. Pure: takes the mount table, returns volumes.
  */
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { optionOf } from './mountinfo.ts';
@@ -18,7 +18,7 @@ export interface Volume extends VolumeName {
   readonly device: string;
 }
 
-/** Something at a volume's place that will not be touched. */
+/** A mount at a volume's path that the shim does not change. */
 export interface RefusedVolume extends VolumeName {
   readonly mountPoint: string;
   readonly why: string;
@@ -29,10 +29,10 @@ export interface VolumeSurvey {
   readonly refused: readonly RefusedVolume[];
 }
 
-/** Below a pod's folder: where kubelet has its emptyDir volumes. */
+/** kubelet's folder for emptyDir volumes, below a pod's folder. */
 export const EMPTY_DIRS = '/volumes/kubernetes.io~empty-dir';
 
-/** The folders from the kubelet root to a volume. Throws UNKNOWN_VOLUME when a name could lead elsewhere. */
+/** Returns the folders from the kubelet root to a volume. Throws UNKNOWN_VOLUME if a name could lead elsewhere. */
 export function volumeFolders({ podUid, name }: VolumeName): readonly string[] {
   if (!isPodUid(podUid) || !isDnsLabel(name)) {
     const asked = `${podUid}/${name}`;
@@ -43,14 +43,14 @@ export function volumeFolders({ podUid, name }: VolumeName): readonly string[] {
   return ['pods', podUid, ...EMPTY_DIRS.split('/').slice(1), name];
 }
 
-/** Where kubelet mounts a memory-backed emptyDir. Throws UNKNOWN_VOLUME when a name could lead elsewhere. */
+/** Returns the path where kubelet mounts a memory-backed emptyDir. Throws UNKNOWN_VOLUME if a name could lead elsewhere. */
 export function volumeMountPoint(kubeletRoot: string, volume: VolumeName): string {
   return [kubeletRoot === '/' ? '' : kubeletRoot, ...volumeFolders(volume)].join('/');
 }
 
 /**
- * All volumes of all pods. `kubeletRoot` as the table of mounts names it: without symbolic links. Of mounts on top of each
- * other the top-most counts.
+ * Returns all volumes of all pods. `kubeletRoot` is the path in the mount table, without symbolic links. The top-most of
+ * stacked mounts counts.
  */
 export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): VolumeSurvey {
   const places = new Map<string, { name: VolumeName; stack: Mount[] }>();
@@ -80,15 +80,14 @@ export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): Vo
 }
 
 /**
- * Why this mount, which is at a volume's place, is not a volume; undefined when it is one. Apart from the obvious (another
- * file system, a folder of one), it must be the only use of that tmpfs: a tmpfs that was mounted elsewhere before, or that
- * is another volume of some pod (a secret, a token), has been bound over this place. `mounts` are those of the same device,
- * or more, oldest first.
+ * Returns why this mount at a volume's path is not a volume; undefined if it is one. It must be a whole tmpfs, and the only
+ * use of that tmpfs: one that was mounted elsewhere before, or that is another volume of a pod (a secret, a token), was bound
+ * over this path. `mounts` are all mounts of the same device, or more, oldest first.
  */
 export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRoot: string): string | undefined {
   if (mount.fsType !== 'tmpfs') return `a ${mount.fsType} is mounted there, not a tmpfs`;
   if (mount.root !== '/') return `only the folder ${mount.root} of a tmpfs is mounted there`;
-  // Shown as size=0k. Without `size=` it has the default, half of the memory.
+  // The kernel shows no size as size=0k. Without `size=`, the tmpfs has the default size, half of the memory.
   if (/^0k?$/.test(optionOf(mount.superOptions, 'size') ?? ''))
     return 'it has no size, and the kernel takes none afterwards';
   const own = mount.mountPoint.slice(kubeletRoot.length);
@@ -96,8 +95,8 @@ export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRo
   let earlier = true;
   for (const other of mounts) {
     if (other.id === mount.id) earlier = false;
-    // Peers of one mount, under whatever folder the kubelet root is mounted once more, end in the same path; subPath
-    // mounts are bound from the volume by kubelet.
+    // Peers of one mount end in the same path, also below a second mount of the kubelet root. kubelet binds subPath mounts
+    // from the volume.
     if (other.device !== mount.device || other.mountPoint.endsWith(own)) continue;
     if (/\/volume-subpaths\//.test(other.mountPoint)) continue;
     if (earlier || other.mountPoint.startsWith(pods)) return `it is the tmpfs of ${other.mountPoint}`;
@@ -105,7 +104,7 @@ export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRo
   return undefined;
 }
 
-/** The mount that a path leads to. Copies of one tmpfs in a stack (shared peers) are as good as each other. */
+/** Returns the mount that a path leads to. Copies of one tmpfs in a stack (shared peers) are equivalent. */
 function topMost(stack: readonly Mount[]): Mount | undefined {
   const uncovered = stack.filter((mount) => !stack.some((other) => other.parentId === mount.id));
   const devices = new Set(uncovered.map((mount) => mount.device));
@@ -121,7 +120,7 @@ function nameOf(mountPoint: string, kubeletRoot: string): VolumeName | undefined
   return isPodUid(podUid) && isDnsLabel(name) ? { podUid, name } : undefined;
 }
 
-/** A uid of the API server, or the hash that kubelet gives to a static pod. */
+/** Whether this is a uid of the API server, or the hash that kubelet assigns to a static pod. */
 export function isPodUid(uid: string): boolean {
   return /^[0-9A-Za-z_.-]{1,253}$/.test(uid) && !/^\.+$/.test(uid);
 }

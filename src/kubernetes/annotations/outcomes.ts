@@ -22,36 +22,36 @@ export interface OutcomesParts {
 }
 
 /**
- * Tells the pod's events of how its annotations' requests go: each thing once for each request, however often it is tried
- * again.
+ * Posts events about the requests that a pod's annotations make. Each outcome is posted once for each request, however often
+ * the request is retried.
  */
 export class Outcomes {
   readonly #parts: OutcomesParts;
-  /** By pod uid and volume, what has been told of the last request, and what that asked for. */
-  readonly #told = new Map<string, Map<string, { readonly text: string; readonly told: Set<string> }>>();
+  /** The outcomes already posted for the last request, and its text, by pod uid and volume. */
+  readonly #posted = new Map<string, Map<string, { readonly text: string; readonly posted: Set<string> }>>();
 
   constructor(parts: OutcomesParts) {
     this.#parts = parts;
   }
 
-  /** A request for this volume: of a new one all is told, also what was told of an earlier one. */
+  /** Starts a request for this volume. A request with a new text posts all its outcomes, also those of an earlier request. */
   begin(uid: string, volume: string, text: string): void {
-    if (this.#told.get(uid)?.get(volume)?.text === text) return;
-    const ofPod = this.#told.get(uid) ?? new Map<string, { readonly text: string; readonly told: Set<string> }>();
-    this.#told.set(uid, ofPod.set(volume, { text, told: new Set() }));
+    if (this.#posted.get(uid)?.get(volume)?.text === text) return;
+    const ofPod = this.#posted.get(uid) ?? new Map<string, { readonly text: string; readonly posted: Set<string> }>();
+    this.#posted.set(uid, ofPod.set(volume, { text, posted: new Set() }));
   }
 
-  /** The volume's annotation has gone: should it come back, that is a new request. `waited`: it was asked for, and not done. */
+  /** The volume's annotation was removed. If it comes back, that is a new request. `waited`: the text of a request that is not done. */
   withdrawn(pod: PodIdentity, volume: string, waited: string | undefined): void {
     if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was removed');
-    this.#told.get(pod.uid)?.delete(volume);
+    this.#posted.get(pod.uid)?.delete(volume);
   }
 
   forget(uid: string): void {
-    this.#told.delete(uid);
+    this.#posted.delete(uid);
   }
 
-  /** A resize has come to a state. `volumes` are those of which it has to be told, with what was asked for them. */
+  /** Posts the event for a resize that has reached a state. `volumes` are the volumes to report, with their requested texts. */
   tell(resize: Resize, volumes: readonly (readonly [string, string])[]): void {
     const { pod, state, reason = '', message = '' } = resize;
     for (const [volume, text] of volumes) {
@@ -94,12 +94,12 @@ export class Outcomes {
   }
 
   #once(pod: PodIdentity, volume: string, text: string, reason: EventReason, why: string, note: string): void {
-    // Of one that an earlier shim has begun, too.
+    // Also for a request that an earlier shim has started.
     this.begin(pod.uid, volume, text);
-    const told = this.#told.get(pod.uid)?.get(volume)?.told;
+    const posted = this.#posted.get(pod.uid)?.get(volume)?.posted;
     const key = `${reason} ${why}`;
-    if (told === undefined || told.has(key)) return;
-    told.add(key);
+    if (posted === undefined || posted.has(key)) return;
+    posted.add(key);
     this.#parts.post({ pod, reason, note, at: this.#parts.clock.now() });
   }
 }

@@ -19,7 +19,7 @@ export class OwnResizes {
   readonly #outcomes: Outcomes;
   /** By pod uid, what is being asked right now. */
   readonly #asking = new Map<string, Texts>();
-  /** Those that are deferred, or were and are being tried again, by id. */
+  /** Resizes that are deferred or being retried, by id. */
   readonly #waiting = new Map<string, Resize>();
 
   constructor(resizes: Pick<Resizes, 'newestOf' | 'annotationsOf'>, outcomes: Outcomes) {
@@ -27,7 +27,7 @@ export class OwnResizes {
     this.#outcomes = outcomes;
   }
 
-  /** Runs a request for these volumes: what it comes to is told from its start. */
+  /** Runs a request for these volumes. Its outcomes are reported from its start. */
   async during<Result>(pod: PodIdentity, volumes: Texts, request: () => Promise<Result>): Promise<Result> {
     this.#asking.set(pod.uid, volumes);
     try {
@@ -37,7 +37,7 @@ export class OwnResizes {
     }
   }
 
-  /** A resize of any pod has come to a state: its events follow. To be told of each, of those under way at the start too. */
+  /** Handles a resize of any pod that has reached a state. Call it for each, also for resizes in progress at the start. */
   reached(resize: Resize): void {
     const { id, state, reason } = resize;
     const ours = this.#ours(resize);

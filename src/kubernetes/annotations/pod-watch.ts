@@ -3,13 +3,13 @@ import * as z from 'zod/mini';
 import { type ApiPod, metadataSchema, podOf } from './pod.ts';
 import { type Api, ApiRefusal, ApiUnreached, readLines, readText } from '../client/index.ts';
 
-/** How the API server tells of pods: `list` once, then `watch` from there on. */
+/** The pods of a node from the API server: `list` once, then `changes` from that version on. */
 export interface PodWatch {
-  /** All pods of the node, in pages. Rejects as {@link Api}; 410 when a page has become too old: to be asked anew. */
+  /** Lists all pods of the node, in pages. Rejects as {@link Api}, with 410 if a page has expired: list again. */
   list(signal: AbortSignal): Promise<{ readonly pods: readonly ApiPod[]; readonly version: string }>;
   /**
-   * Resolves once the server has agreed, to the changes after `version` until the server ends it. Either rejects with 410
-   * when that is too old: to be listed anew.
+   * Resolves when the server accepts the watch, to the changes after `version` until the server ends it. The promise or the
+   * iteration rejects with 410 if `version` has expired: list again.
    */
   changes(version: string, signal: AbortSignal): Promise<AsyncIterable<PodChange>>;
 }

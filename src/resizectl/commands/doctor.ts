@@ -18,7 +18,7 @@ export async function doctor(
   return exits[worstOf(findings)];
 }
 
-/** The keys of the JSON output are stable: the remedy is called `cure` there. */
+/** The keys of the JSON output are stable, so the remedy keeps its old key. */
 const jsonOf = ({ check, result, says, remedy }: Finding): object => ({ check, result, says, cure: remedy });
 
 /** Formats one line per check, followed by the remedies. */

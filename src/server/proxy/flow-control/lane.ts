@@ -1,7 +1,7 @@
 import { ConnectionError, ErrorCode, LARGEST_WINDOW } from '../../http2/index.ts';
 import type { PoolBlock } from '../transport/index.ts';
 
-/** The sender of a lane's data. It is told when its data leaves the queue. */
+/** The sender of a lane's data. It is notified when its data leaves the queue. */
 export interface LaneSource {
   /** Flow-controlled bytes of the source have been sent or dropped: they no longer occupy its windows. */
   released(lane: Lane, bytes: number): void;
