@@ -225,7 +225,7 @@ describe('a bad file', () => {
     ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
     [
       'kubletRoot: /x',
-      /^\/config.yaml:1:1: kubletRoot: unknown key; allowed keys: .*cgroupRoot.*kubeletRoot/,
+      /^\/config.yaml:1:1: kubletRoot: unknown key; allowed keys: .*kubeletRoot.*cgroupRoot/,
     ],
     ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
     ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed keys:/],
