@@ -11,7 +11,7 @@ import { type ContainerSnapshot, type DemoReport, type ReportedStep, type Snapsh
  * Runs where containerd and cgroup v2 are; demo/main.ts brings it there.
  */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const VOLUME = 'scratch';
 const NEED_MI = 128;
 const started = Date.now();
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   say('creating a pod of two containers with a memory-backed volume of half its memory limit');
   const pod = await makePod(cri);
   const log = new ContainerLog(pod.uid, 'writer');
-  say(`the writer wants ${NEED_MI} MiB in a volume of ${pod.volume(VOLUME).size / MI} MiB`);
+  say(`the writer wants ${NEED_MI} MiB in a volume of ${pod.volume(VOLUME).size / MiB} MiB`);
   say(`the writer says: ${await log.line('No space left on device')}`);
   const before = await snapshot(cri, pod);
 
@@ -87,15 +87,15 @@ function makePod(cri: CriClient): Promise<RunningPod> {
   return runPod(cri, {
     name: 'demo',
     annotations: { [`volume.cri-resize-shim.io/${VOLUME}`]: '50%' },
-    volumes: [{ name: VOLUME, size: 96 * MI }],
+    volumes: [{ name: VOLUME, size: 96 * MiB }],
     containers: [
       {
         name: 'writer',
         command: ['sh', '-c', WRITER],
-        resources: { ...cpu, memory_limit_in_bytes: 64 * MI },
+        resources: { ...cpu, memory_limit_in_bytes: 64 * MiB },
         mounts: { [VOLUME]: '/scratch' },
       },
-      { name: 'sidecar', command: ['sleep', '1000000'], resources: { ...cpu, memory_limit_in_bytes: 32 * MI } },
+      { name: 'sidecar', command: ['sleep', '1000000'], resources: { ...cpu, memory_limit_in_bytes: 32 * MiB } },
     ],
   });
 }
@@ -106,7 +106,7 @@ async function update(address: string, id: string): Promise<void> {
   if (crictl.exitCode === 0) {
     const flags = [
       '--memory',
-      String(256 * MI),
+      String(256 * MiB),
       '--cpu-quota',
       '50000',
       '--cpu-period',
@@ -119,7 +119,7 @@ async function update(address: string, id: string): Promise<void> {
     return;
   }
   const client = new CriClient(address);
-  const resources = { memory_limit_in_bytes: 256 * MI, cpu_quota: 50_000, cpu_period: 100_000, cpu_shares: 512 };
+  const resources = { memory_limit_in_bytes: 256 * MiB, cpu_quota: 50_000, cpu_period: 100_000, cpu_shares: 512 };
   await client.updateContainer(id, resources);
   client.close();
 }
@@ -155,7 +155,7 @@ function print(report: DemoReport, json: boolean): void {
 
 /** A demo that shows something else than it says has failed. */
 function assertDone({ after, restarts: restarted, oomKills }: DemoReport): void {
-  if (after.volume.used < NEED_MI * MI) throw new Error(`only ${after.volume.used} bytes were written`);
+  if (after.volume.used < NEED_MI * MiB) throw new Error(`only ${after.volume.used} bytes were written`);
   if (restarted !== 0 || oomKills !== 0) throw new Error(`restarts: ${restarted}, OOM kills: ${oomKills}`);
 }
 

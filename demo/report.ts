@@ -74,8 +74,8 @@ const readable = (step: string): string =>
 const status = ({ status: { memoryLimit, cpuQuota, cpuShares } }: ContainerSnapshot): string =>
   `${size(memoryLimit)}, quota ${cpuQuota}, shares ${cpuShares}`;
 
-const MEBIBYTE = 1024 * 1024;
-const size = (bytes: number | 'max'): string => (bytes === 'max' ? 'max' : `${round(bytes / MEBIBYTE)} MiB`);
+const MiB = 1024 * 1024;
+const size = (bytes: number | 'max'): string => (bytes === 'max' ? 'max' : `${round(bytes / MiB)} MiB`);
 const round = (value: number): number => Math.round(value * 10) / 10;
 
 function cpu(max: string): string {

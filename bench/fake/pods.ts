@@ -28,12 +28,12 @@ export const amountsAtStart = (index: number): Amounts => ({
   milliCpu: 100 + 50 * index,
 });
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const PERIOD = 100_000;
 
 /** As kubelet makes them of milliCPU. */
 export const sharesOf = (milliCpu: number): number => Math.floor((milliCpu * 1024) / 1000);
-export const bytesOf = (memoryMi: number): number => memoryMi * MI;
+export const bytesOf = (memoryMi: number): number => memoryMi * MiB;
 export const quotaOf = (milliCpu: number): number => (milliCpu * PERIOD) / 1000;
 
 /** The files that a resize changes, with what they say; of a container as runc writes them. */
@@ -60,10 +60,12 @@ export const podShares = (containers: readonly Amounts[]): number =>
 
 /** What does not change: little is in use, and nothing has been killed. */
 const otherFiles: Readonly<Record<string, string>> = {
-  'memory.current': String(20 * MI),
+  'memory.current': String(20 * MiB),
   'memory.high': 'max',
   'memory.swap.max': '0',
-  'memory.stat': [`anon ${8 * MI}`, `file ${12 * MI}`, 'shmem 0', 'unevictable 0', `active_anon ${8 * MI}`].join('\n'),
+  'memory.stat': [`anon ${8 * MiB}`, `file ${12 * MiB}`, 'shmem 0', 'unevictable 0', `active_anon ${8 * MiB}`].join(
+    '\n',
+  ),
   'memory.events': ['low 0', 'high 0', 'max 0', 'oom 0', 'oom_kill 0', 'oom_group_kill 0'].join('\n'),
 };
 

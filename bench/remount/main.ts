@@ -23,7 +23,7 @@ export interface RemountTimes {
 
 const PODS = 50;
 const VOLUMES = 4;
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const WARM_UP = 200;
 const BY_COMMAND = 100;
 
@@ -49,7 +49,7 @@ async function time(
   volume: VolumeName,
   mebibytes: number,
 ): Promise<{ readonly took: number; readonly cpu: number }> {
-  const size = bytes(mebibytes * MI);
+  const size = bytes(mebibytes * MiB);
   const cpuBefore = process.cpuUsage();
   const begin = performance.now();
   const { outcome, after } = await volumes.remount(volume, size);

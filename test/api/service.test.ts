@@ -5,7 +5,7 @@ import { lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ClientReadableStream, Metadata, type ServiceError } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { ReadinessReport } from '../../src/observe/index.ts';
@@ -36,7 +36,7 @@ let views: Map<string, PodView | ShimError>;
 const counters = createCounters();
 const closing: (() => unknown)[] = [];
 
-const MiB = 1024 ** 2;
+const MiB = 1024 * 1024;
 const app = 'c'.repeat(64);
 const view: PodView = {
   limits: {
@@ -182,7 +182,7 @@ async function watching(request: object = {}): Promise<ClientReadableStream<Answ
 }
 
 describe('ResizePod', () => {
-  it('returns state, steps with times, and values before and after', async () => {
+  test('returns state, steps with times, and values before and after', async () => {
     const answer = client.call('ResizePod', {
       pod: { sandbox_id: web.sandboxId.slice(0, 12) },
       resources: { limits: { cpu: '2' } },
@@ -231,7 +231,7 @@ describe('ResizePod', () => {
     expect(lines).toHaveLength(2);
   });
 
-  it('reports memory requests before and after, independent of later resizes', async () => {
+  test('reports memory requests before and after, independent of later resizes', async () => {
     const app = (memory: string) => ({ pod: byUid, containers: { app: { requests: { memory } } } });
     const resize = async (memory: string): Promise<Answer> => {
       const answer = client.call('ResizePod', app(memory));
@@ -249,7 +249,7 @@ describe('ResizePod', () => {
     expect(requests((await trial)['resize']!)).toEqual([{ memory: '32Mi' }, { memory: '96Mi' }]);
   });
 
-  it('that is rejected reports the reason and its id, and is stored', async () => {
+  test('that is rejected reports the reason and its id, and is stored', async () => {
     const refused = refusal(client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await core.next()).fail(inUse);
     const { code, reason, message, about } = await refused;
@@ -261,7 +261,7 @@ describe('ResizePod', () => {
     expect(lines[0]).toMatchObject({ code: 'FAILED_PRECONDITION', resize: about['resize'], reason });
   });
 
-  it('as a dry run reports the steps and is not stored', async () => {
+  test('as a dry run reports the steps and is not stored', async () => {
     const answer = client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi'), dry_run: true });
     const call = await core.next();
     expect(call.options.dryRun).toBe(true);
@@ -273,7 +273,7 @@ describe('ResizePod', () => {
     expect(resizes.counts.proposed).toBe(0);
   });
 
-  it('has 30 s, or the deadline of the call', async () => {
+  test('has 30 s, or the deadline of the call', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi') };
     const answer = client.call('ResizePod', request);
     const call = await core.next();
@@ -289,7 +289,7 @@ describe('ResizePod', () => {
     await hurried;
   });
 
-  it('continues when the caller cancels', async () => {
+  test('continues when the caller cancels', async () => {
     const answer = refusal(
       client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }, Date.now() + 200),
     ).catch((error: unknown) => error);
@@ -301,7 +301,7 @@ describe('ResizePod', () => {
     await reached(resizes, id, 'Completed');
   });
 
-  it('that is deferred is retried until it fits', async () => {
+  test('that is deferred is retried until it fits', async () => {
     const watch = await watching({ pod: byUid });
     const events: Answer[] = [];
     watch.on('data', (event: Answer) => events.push(event));
@@ -322,7 +322,7 @@ describe('ResizePod', () => {
     expect((await client.call('GetResize', { id }))['resize']).toMatchObject({ state: 'COMPLETED', tries: 2 });
   });
 
-  it('that is deferred ends when a newer one is applied or the pod is removed', async () => {
+  test('that is deferred ends when a newer one is applied or the pod is removed', async () => {
     const older = await defer();
     const newer = await defer('32Mi');
     expect((await client.call('GetResize', { id: older['id'] }))['resize']).toMatchObject({
@@ -337,7 +337,7 @@ describe('ResizePod', () => {
     });
   });
 
-  it('that fails with an internal error does not reveal its content', async () => {
+  test('that fails with an internal error does not reveal its content', async () => {
     const refused = refusal(client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await core.next()).fail(new TypeError('PASSWORD=hunter2'));
     expect(await refused).toMatchObject({ code: 13, reason: 'INTERNAL' });
@@ -353,7 +353,7 @@ describe('a bad request', () => {
     containers: { app: { limits: values, requests } },
   });
   const long = 'x'.repeat(300);
-  it.each([
+  test.each([
     ['without a pod', { ...good, pod: undefined }, 'pod'],
     ['with an empty pod', { ...good, pod: {} }, 'pod'],
     ['with an empty uid', { ...good, pod: { uid: '' } }, 'pod.uid'],
@@ -398,7 +398,7 @@ describe('a bad request', () => {
     expect(core.waiting).toBe(0);
   });
 
-  it.each(['', '0', 'half', '0%', '2000%', '50%/A'])('volume size %j', async (size) => {
+  test.each(['', '0', 'half', '0%', '2000%', '50%/A'])('volume size %j', async (size) => {
     const { code, reason, about, message } = await refusal(
       client.call('ResizePod', { pod: byUid, volumes: { cache: size } }),
     );
@@ -406,19 +406,19 @@ describe('a bad request', () => {
     expect(message.startsWith(`volumes["cache"]: ${JSON.stringify(size)}: `)).toBe(true);
   });
 
-  it('that cannot be decoded', async () => {
+  test('that cannot be decoded', async () => {
     const { code, reason, about } = await refusal(client.raw('ResizePod', Buffer.from([0x0a, 0xff, 1])));
     expect([code, reason, about['field']]).toEqual([3, 'INVALID_VALUE', 'ResizePodRequest']);
   });
 
-  it('with a million entries is not even decoded', async () => {
+  test('with a million entries is not even decoded', async () => {
     const entry = Buffer.from([0x22, 5, 0x0a, 3, 97, 97, 97]);
     const { code, reason, message } = await refusal(client.raw('ResizePod', Buffer.alloc(7_000_000, entry)));
     expect([code, reason]).toEqual([3, 'INVALID_VALUE']);
     expect(message).toBe('ResizePodRequest: "7000000 bytes": a request has at most 262144 bytes');
   });
 
-  it.each([
+  test.each([
     ['GetPod', { pod: {} }, 3, 'INVALID_VALUE'],
     ['WatchResizes', { pod: { uid: 'none' } }, 5, 'UNKNOWN_POD'],
     ['GetPod', { pod: { uid: 'none' } }, 5, 'UNKNOWN_POD'],
@@ -435,7 +435,7 @@ describe('a bad request', () => {
 describe('a pod', () => {
   const second = { ...web, sandboxId: 'ab'.repeat(32) };
 
-  it("is reported with the kernel's values and the stored ones", async () => {
+  test("is reported with the kernel's values and the stored ones", async () => {
     const { id } = await defer();
     const { pod } = await client.call('GetPod', { pod: { name: { namespace: 'default', name: 'web' } } });
     expect(pod).toMatchObject({
@@ -474,7 +474,7 @@ describe('a pod', () => {
     });
   });
 
-  it('that cannot be read does not hide the others', async () => {
+  test('that cannot be read does not hide the others', async () => {
     learn(db);
     views.set(db.sandboxId, new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'no memory.max'));
     const { pods } = await client.call('ListPods', {});
@@ -487,7 +487,7 @@ describe('a pod', () => {
     });
   });
 
-  it('that was created without the shim is looked up in the backend', async () => {
+  test('that was created without the shim is looked up in the backend', async () => {
     views.set(db.sandboxId, view);
     refreshed = () => {
       learn(db);
@@ -509,7 +509,7 @@ describe('a pod', () => {
     expect((await client.call('GetPod', { pod: byUid }))['pod']).toMatchObject({ identity: { uid: web.uid } });
   });
 
-  it('of several sandboxes is the one that is ready', async () => {
+  test('of several sandboxes is the one that is ready', async () => {
     learn(second);
     ready.add(web.sandboxId);
     expect((await client.call('GetPod', { pod: byUid }))['pod']).toMatchObject({
@@ -524,7 +524,7 @@ describe('a pod', () => {
 });
 
 describe('CancelResize', () => {
-  it('ends a deferred resize', async () => {
+  test('ends a deferred resize', async () => {
     const { id } = await defer();
     expect((await client.call('CancelResize', { id }))['resize']).toMatchObject({
       state: 'CANCELED',
@@ -535,7 +535,7 @@ describe('CancelResize', () => {
 });
 
 describe('WatchResizes', () => {
-  it('that is not read is ended with a reason, and others continue', async () => {
+  test('that is not read is ended with a reason, and others continue', async () => {
     // By plain HTTP/2: a client of grpc-js reads ahead without end.
     const session = connect('http://localhost', { createConnection: () => createConnection(path) });
     const slow = session.request({
@@ -574,7 +574,7 @@ describe('WatchResizes', () => {
     fast.cancel();
   });
 
-  it('frees its place when the client disconnects', async () => {
+  test('frees its place when the client disconnects', async () => {
     const [one, two] = [await watching(), await watching()];
     const gone = (): number => lines.filter(({ code }) => code === 'CANCELLED').length;
     one.cancel();
@@ -583,7 +583,7 @@ describe('WatchResizes', () => {
     (await watching()).cancel();
   });
 
-  it('ends with the shim', async () => {
+  test('ends with the shim', async () => {
     const watch = await watching();
     const error = new Promise<ServiceError>((resolve) => watch.once('error', resolve));
     watch.resume();
@@ -595,7 +595,7 @@ describe('WatchResizes', () => {
 });
 
 describe('the socket', () => {
-  it('keeps serving when its first clients disconnect at once', async () => {
+  test('keeps serving when its first clients disconnect at once', async () => {
     for (let index = 0; index < 8; index += 1) {
       const socket = createConnection(path);
       await once(socket, 'connect');
@@ -605,7 +605,7 @@ describe('the socket', () => {
     expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);
   });
 
-  it('has its mode, and is not taken from a running shim', async () => {
+  test('has its mode, and is not taken from a running shim', async () => {
     expect((lstatSync(path).mode & 0o777).toString(8)).toBe('600');
     await expect(open(0o600)).rejects.toThrow(/already listens there; stop it or use another path$/);
     expect((await client.call('ListPods', {}))['pods']).toHaveLength(1);

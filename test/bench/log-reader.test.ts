@@ -1,10 +1,10 @@
 import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { LogReader } from '../../bench/log-reader.ts';
 
-it('gives lines by their message as they are written, also in pieces', async () => {
+test('gives lines by their message as they are written, also in pieces', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'log-reader-'));
   const file = join(folder, 'log');
   writeFileSync(file, '{"msg":"serving"}\n{"msg":"found","pods":1}\n{"msg":"fo');

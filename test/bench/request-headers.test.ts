@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { RequestHeaders } from '../../bench/client/request-headers.ts';
 import { HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
 
@@ -16,7 +16,7 @@ const expected = (path: string): string[] => [
   'grpc-timeout=120000m',
 ];
 
-it('sends a call by the dynamic table alone from its second time on, whatever paths come in between', () => {
+test('sends a call by the dynamic table alone from its second time on, whatever paths come in between', () => {
   const headers = new RequestHeaders();
   const decoder = new HpackDecoder(4096, 65_536);
   for (const path of ['/a/First', '/a/Second', '/a/First', '/a/Third', '/a/Second', '/a/First']) {
@@ -27,7 +27,7 @@ it('sends a call by the dynamic table alone from its second time on, whatever pa
   }
 });
 
-it('refuses what it could only send in another form', () => {
+test('refuses what it could only send in another form', () => {
   const headers = new RequestHeaders();
   expect(() => headers.next('x'.repeat(200))).toThrow(RangeError);
   const many = (): void => {

@@ -1,27 +1,27 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Samples, median, percentile } from '../../bench/statistics.ts';
 
 describe('percentile', () => {
-  it('is the smallest value that the share of all values does not exceed', () => {
+  test('is the smallest value that the share of all values does not exceed', () => {
     const hundred = Array.from({ length: 100 }, (_, index) => index + 1);
     expect([0.01, 0.5, 0.99, 1].map((share) => percentile(hundred, share))).toEqual([1, 50, 99, 100]);
   });
 
-  it('of one value is that value', () => {
+  test('of one value is that value', () => {
     expect(percentile([7], 0.5)).toBe(7);
     expect(percentile([7], 0.99)).toBe(7);
   });
 
-  it('has nothing to say of no values', () => {
+  test('has nothing to say of no values', () => {
     expect(() => percentile([], 0.5)).toThrow(RangeError);
   });
 });
 
-it('takes the median of values in any order', () => {
+test('takes the median of values in any order', () => {
   expect(median([30, 1, 2])).toBe(2);
 });
 
-it('keeps more samples than it began with room for, as numbers in order', () => {
+test('keeps more samples than it began with room for, as numbers in order', () => {
   const samples = new Samples();
   for (let value = 10_000; value > 0; value -= 1) samples.add(value);
   const sorted = samples.sorted();

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { WeightFormula } from '../../src/cgroups/index.ts';
 import {
   cpuMaxOfCri,
@@ -23,7 +23,7 @@ const anyWeight = fc.integer({ min: 1, max: 10_000 }).map(cpuWeight);
 const anyFormula = fc.constantFrom<WeightFormula>('old', 'new');
 
 describe('CPU shares to cpu.weight', () => {
-  it.each([
+  test.each([
     [2, 1, 1],
     [10, 1, 4],
     [102, 4, 17],
@@ -37,14 +37,14 @@ describe('CPU shares to cpu.weight', () => {
     expect(weightOfShares(cpuShares(shares), 'new')).toBe(recent);
   });
 
-  it('clamps shares as cgroup v1 did', () => {
+  test('clamps shares as cgroup v1 did', () => {
     for (const formula of ['old', 'new'] as const) {
       expect(weightOfShares(cpuShares(1), formula)).toBe(1);
       expect(weightOfShares(cpuShares(1_000_000), formula)).toBe(10_000);
     }
   });
 
-  it('gives a weight the kernel takes, and more for more, by both formulas', () => {
+  test('gives a weight the kernel takes, and more for more, by both formulas', () => {
     fc.assert(
       fc.property(anyShares, anyShares, anyFormula, (a, b, formula) => {
         const [less, more] = a <= b ? [a, b] : [b, a];
@@ -57,7 +57,7 @@ describe('CPU shares to cpu.weight', () => {
 });
 
 describe('the shares to report for a live weight', () => {
-  it('are the stored ones when they give it by either formula', () => {
+  test('are the stored ones when they give it by either formula', () => {
     fc.assert(
       fc.property(anyShares, anyFormula, anyFormula, (stored, writer, named) => {
         expect(sharesToReport(weightOfShares(stored, writer), stored, named)).toBe(stored);
@@ -65,14 +65,14 @@ describe('the shares to report for a live weight', () => {
     );
   });
 
-  it('are computed when somebody wrote another weight, or nothing is stored', () => {
+  test('are computed when somebody wrote another weight, or nothing is stored', () => {
     expect(weightMatchesShares(cpuWeight(500), cpuShares(1024))).toBe(false);
     const shares = sharesToReport(cpuWeight(500), cpuShares(1024), 'new');
     expect(weightOfShares(shares, 'new')).toBe(500);
     expect(sharesToReport(cpuWeight(100), undefined, 'new')).toBe(1024);
   });
 
-  it('give the weight back whenever any shares do', () => {
+  test('give the weight back whenever any shares do', () => {
     fc.assert(
       fc.property(anyShares, anyFormula, (shares, formula) => {
         const weight = weightOfShares(shares, formula);
@@ -81,7 +81,7 @@ describe('the shares to report for a live weight', () => {
     );
   });
 
-  it('are shares for any weight, an idle one included', () => {
+  test('are shares for any weight, an idle one included', () => {
     fc.assert(
       fc.property(anyWeight, anyFormula, (weight, formula) => {
         const shares = sharesOfWeight(weight, formula);
@@ -98,7 +98,7 @@ describe('the shares to report for a live weight', () => {
     expect(sharesOfWeight(cpuWeight(10_000), 'new')).toBe(262_144);
   });
 
-  it('tell which formula a weight was written by', () => {
+  test('tell which formula a weight was written by', () => {
     expect(formulasOf(cpuWeight(39), cpuShares(1024))).toEqual(['old']);
     expect(formulasOf(cpuWeight(100), cpuShares(1024))).toEqual(['new']);
     expect(formulasOf(cpuWeight(1), cpuShares(2))).toEqual(['old', 'new']);
@@ -107,7 +107,7 @@ describe('the shares to report for a live weight', () => {
 });
 
 describe('memory limits of CRI', () => {
-  it('0 keeps, -1 removes, a number is a number, from number or bigint', () => {
+  test('0 keeps, -1 removes, a number is a number, from number or bigint', () => {
     expect(memoryMaxOfCri(0)).toBeUndefined();
     expect(memoryMaxOfCri(0n)).toBeUndefined();
     expect(memoryMaxOfCri(-1n)).toBe('max');
@@ -115,7 +115,7 @@ describe('memory limits of CRI', () => {
     expect(memoryMaxOfCri(2n ** 53n - 1n)).toBe(Number.MAX_SAFE_INTEGER);
   });
 
-  it('are refused with field, value and reason', () => {
+  test('are refused with field, value and reason', () => {
     const refusal = (field: string, asked: string, why: string): unknown =>
       expect.objectContaining({ message: `${field}: ${asked}: ${why}`, context: { asked } });
     const negative = 'the only allowed negative number is -1';
@@ -136,17 +136,17 @@ describe('memory limits of CRI', () => {
     expect(() => cpuSharesOfCri(-2)).toThrow(refusal('cpu_shares', '-2', negative));
   });
 
-  it('takes for no limit what the kernel takes for none', () => {
+  test('takes for no limit what the kernel takes for none', () => {
     expect(swapMaxOfCri(9223372036854771712n, bytes(100))).toBe('max');
     expect(memoryMaxOfCri(9223372036854771712n)).toBe('max');
     expect(memoryMaxOfCri(9223372036854775807n)).toBe('max');
   });
 
-  it.each([-2, -2n, 2n ** 60n, 1.5, Number.NaN, 2 ** 53])('refuses %s', (value) => {
+  test.each([-2, -2n, 2n ** 60n, 1.5, Number.NaN, 2 ** 53])('refuses %s', (value) => {
     expect(() => memoryMaxOfCri(value)).toThrow(invalid);
   });
 
-  it('comes back as it went', () => {
+  test('comes back as it went', () => {
     fc.assert(
       fc.property(fc.oneof(fc.constant(-1), fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })), (limit) => {
         expect(criOfMemoryMax(memoryMaxOfCri(limit) ?? bytes(0))).toBe(limit);
@@ -154,7 +154,7 @@ describe('memory limits of CRI', () => {
     );
   });
 
-  it('counts memory and swap together in CRI, swap alone in the kernel', () => {
+  test('counts memory and swap together in CRI, swap alone in the kernel', () => {
     expect(swapMaxOfCri(300, bytes(100))).toBe(200);
     expect(swapMaxOfCri(100, bytes(100))).toBe(0);
     expect(swapMaxOfCri(0, bytes(100))).toBeUndefined();
@@ -171,19 +171,19 @@ describe('memory limits of CRI', () => {
 describe('CPU limits of CRI', () => {
   const current = { quota: microseconds(20_000), period: microseconds(50_000) };
 
-  it('keep what is 0, each by itself', () => {
+  test('keep what is 0, each by itself', () => {
     expect(cpuMaxOfCri(0, 0, current)).toBeUndefined();
     expect(cpuMaxOfCri(30_000n, 0n, current)).toEqual({ quota: 30_000, period: 50_000 });
     expect(cpuMaxOfCri(0, 100_000, current)).toEqual({ quota: 20_000, period: 100_000 });
     expect(cpuMaxOfCri(-1, 0, current)).toEqual({ quota: 'max', period: 50_000 });
   });
 
-  it('have the kernel default where nothing is known', () => {
+  test('have the kernel default where nothing is known', () => {
     expect(cpuMaxOfCri(30_000, 0, undefined)).toEqual({ quota: 30_000, period: 100_000 });
     expect(cpuMaxOfCri(0, 50_000, undefined)).toEqual({ quota: 'max', period: 50_000 });
   });
 
-  it.each([
+  test.each([
     [999, 0],
     [-2, 0],
     [0, 999],
@@ -193,12 +193,12 @@ describe('CPU limits of CRI', () => {
     expect(() => cpuMaxOfCri(quota, period, current)).toThrow(invalid);
   });
 
-  it('are reported as CRI has them', () => {
+  test('are reported as CRI has them', () => {
     expect(criOfCpuMax({ quota: 'max', period: microseconds(100_000) })).toEqual({ quota: -1, period: 100_000 });
     expect(criOfCpuMax(current)).toEqual({ quota: 20_000, period: 50_000 });
   });
 
-  it('shares: 0 keeps, the rest is clamped', () => {
+  test('shares: 0 keeps, the rest is clamped', () => {
     expect(cpuSharesOfCri(0)).toBeUndefined();
     expect(cpuSharesOfCri(1n)).toBe(2);
     expect(cpuSharesOfCri(1024n)).toBe(1024);

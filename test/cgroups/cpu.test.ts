@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   assertCpuMax,
   assertCpuWeight,
@@ -17,12 +17,12 @@ const anyCpuMax: fc.Arbitrary<CpuMax> = fc.record({
 });
 
 describe('cpu.max', () => {
-  it('is quota and period', () => {
+  test('is quota and period', () => {
     expect(parseCpuMax('max 100000')).toEqual({ quota: 'max', period: 100000 });
     expect(parseCpuMax('50000 100000')).toEqual({ quota: 50000, period: 100000 });
   });
 
-  it('is written as it is read, and taken when the kernel takes it', () => {
+  test('is written as it is read, and taken when the kernel takes it', () => {
     fc.assert(
       fc.property(anyCpuMax, (cpuMax) => {
         expect(isSameCpuMax(parseCpuMax(formatCpuMax(cpuMax)), cpuMax)).toBe(true);
@@ -31,7 +31,7 @@ describe('cpu.max', () => {
     );
   });
 
-  it.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])('is not %j', (text) => {
+  test.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])('is not %j', (text) => {
     expect(() => parseCpuMax(text)).toThrow(
       expect.objectContaining({
         reason: 'CGROUP_UNAVAILABLE',
@@ -41,7 +41,7 @@ describe('cpu.max', () => {
     );
   });
 
-  it('is not what is too long to be told, and only its beginning is repeated', () => {
+  test('is not what is too long to be told, and only its beginning is repeated', () => {
     const found = 'x'.repeat(80);
     expect(() => parseCpuMax(`${found}y`)).toThrow(
       expect.objectContaining({
@@ -51,17 +51,17 @@ describe('cpu.max', () => {
     );
   });
 
-  it('is another with another quota or another period', () => {
+  test('is another with another quota or another period', () => {
     const [a, b, c] = ['1000 100000', '2000 100000', '1000 50000'].map(parseCpuMax);
     expect([isSameCpuMax(a!, a!), isSameCpuMax(a!, b!), isSameCpuMax(a!, c!)]).toEqual([true, false, false]);
   });
 
-  it('has the least and the largest quota and both bounds of a period', () => {
+  test('has the least and the largest quota and both bounds of a period', () => {
     for (const text of ['1000 1000', '1000 1000000', '17592186044415 100000'])
       expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
   });
 
-  it.each([
+  test.each([
     ['max', 999, '999: the period must be 1000 to 1000000 microseconds'],
     ['max', 1_000_001, '1000001: the period must be 1000 to 1000000 microseconds'],
     [999, 100_000, '999: the quota must be at least 1000 microseconds'],
@@ -80,12 +80,12 @@ describe('cpu.max', () => {
 });
 
 describe('cpu.weight', () => {
-  it('is 1 to 10000, or 0 of an idle cgroup', () => {
+  test('is 1 to 10000, or 0 of an idle cgroup', () => {
     expect(['0', '1', '100', '10000'].map(parseCpuWeight)).toEqual([0, 1, 100, 10000]);
     for (const text of ['', '10001', 'max', '1.5', '-1']) expect(() => parseCpuWeight(text)).toThrow(/cpu\.weight/);
   });
 
-  it('cannot be set to 0 or above 10000', () => {
+  test('cannot be set to 0 or above 10000', () => {
     for (const weight of [1, 10000]) expect(() => assertCpuWeight(cpuWeight(weight))).not.toThrow();
     for (const weight of [0, 10001]) {
       expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   cgroupDrivers,
   containerCgroupIn,
@@ -15,26 +15,26 @@ const uid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';
 describe('the cgroupfs driver', () => {
   const { cgroupfs } = cgroupDrivers;
 
-  it('takes the parent as the path, and puts the container into it', () => {
+  test('takes the parent as the path, and puts the container into it', () => {
     const parent = `/kubepods/burstable/pod${uid}`;
     expect(cgroupfs.podCgroup(parent)).toBe(parent);
     expect(cgroupfs.containerCgroup(parent, id)).toBe(`${parent}/${id}`);
   });
 
-  it('tidies a path without changing where it leads', () => {
+  test('tidies a path without changing where it leads', () => {
     expect(cgroupfs.podCgroup('/kubepods//pod1/')).toBe('/kubepods/pod1');
     expect(cgroupfs.podCgroup('/')).toBe('/');
     expect(cgroupfs.containerCgroup('/', id)).toBe(`/${id}`);
   });
 
-  it('does not know where an empty or relative parent lies', () => {
+  test('does not know where an empty or relative parent lies', () => {
     for (const parent of ['', 'kubepods/pod1']) {
       expect(cgroupfs.podCgroup(parent)).toBeUndefined();
       expect(cgroupfs.containerCgroup(parent, id)).toBeUndefined();
     }
   });
 
-  it('refuses names that lead elsewhere', () => {
+  test('refuses names that lead elsewhere', () => {
     const refused = expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }) as Error;
     expect(() => cgroupfs.podCgroup('/kubepods/../../etc')).toThrow(refused);
     for (const bad of ['', '..', '../x', 'a/b']) expect(() => cgroupfs.containerCgroup('/pod', bad)).toThrow(refused);
@@ -46,29 +46,29 @@ describe('the systemd driver', () => {
   const slice = `kubepods-burstable-pod${uid.replaceAll('-', '_')}.slice`;
   const path = `/kubepods.slice/kubepods-burstable.slice/${slice}`;
 
-  it('nests a slice by its dashes, and puts the container into a scope', () => {
+  test('nests a slice by its dashes, and puts the container into a scope', () => {
     expect(systemd.podCgroup(slice)).toBe(path);
     expect(systemd.containerCgroup(slice, id)).toBe(`${path}/cri-containerd-${id}.scope`);
   });
 
-  it('takes the whole path that kubelet gives as well', () => {
+  test('takes the whole path that kubelet gives as well', () => {
     expect(systemd.podCgroup(path)).toBe(path);
   });
 
-  it('knows the root slice, and no place for an empty parent', () => {
+  test('knows the root slice, and no place for an empty parent', () => {
     expect(expandSlice('-.slice')).toBe('/');
     expect(systemd.containerCgroup('-.slice', id)).toBe(`/cri-containerd-${id}.scope`);
     expect(systemd.podCgroup('')).toBeUndefined();
   });
 
-  it.each(['a', '.slice', 'a-.slice', '-a.slice', 'a--b.slice', 'a b.slice', '..slice/x.slice', 'a.slice/../b'])(
+  test.each(['a', '.slice', 'a-.slice', '-a.slice', 'a--b.slice', 'a b.slice', '..slice/x.slice', 'a.slice/../b'])(
     'refuses %j',
     (name) => {
       expect(() => expandSlice(name)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
     },
   );
 
-  it('gives every part of a slice its own folder, the last being the slice itself', () => {
+  test('gives every part of a slice its own folder, the last being the slice itself', () => {
     const part = fc.stringMatching(/^[a-z0-9_]{1,12}$/);
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), (parts) => {
@@ -86,7 +86,7 @@ describe('the systemd driver', () => {
 });
 
 describe('the driver', () => {
-  it.each([
+  test.each([
     ['/kubepods/burstable/pod1', 'cgroupfs'],
     ['kubepods-pod1.slice', 'systemd'],
     ['/kubepods.slice/kubepods-pod1.slice', 'systemd'],
@@ -98,19 +98,19 @@ describe('the driver', () => {
 });
 
 describe('a container in a path', () => {
-  it('is found where its processes made cgroups of their own', () => {
+  test('is found where its processes made cgroups of their own', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}/init.scope`, id)).toBe(`/kubepods/pod1/${id}`);
     const scope = `/kubepods.slice/kubepods-pod1.slice/cri-containerd-${id}.scope`;
     expect(containerCgroupIn(`${scope}/system.slice/x.service`, id)).toBe(scope);
     expect(containerCgroupIn(scope, id)).toBe(scope);
   });
 
-  it('is not taken for another', () => {
+  test('is not taken for another', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}`, id.slice(0, 12))).toBeUndefined();
     expect(containerCgroupIn('/system.slice', id)).toBeUndefined();
   });
 
-  it('has its id in the name of its cgroup', () => {
+  test('has its id in the name of its cgroup', () => {
     for (const driver of Object.values(cgroupDrivers)) {
       const path = driver.containerCgroup(driver.name === 'systemd' ? 'pod1.slice' : '/pod1', id) ?? '';
       expect(containerIdOf(path.split('/').at(-1) ?? '')).toBe(id);
@@ -121,7 +121,7 @@ describe('a container in a path', () => {
   });
 });
 
-it.each([
+test.each([
   ['/kubepods/besteffort/pod1', true],
   ['/other/kubepods/besteffort/pod1', true],
   [expandSlice('kubepods-besteffort-pod1.slice'), true],

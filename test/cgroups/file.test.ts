@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CgroupFiles, cgroupFilePath, isCgroupVanished, isFileMissing } from '../../src/cgroups/file.ts';
 
 let folder: string;
@@ -29,14 +29,14 @@ const caught = async (run: () => unknown): Promise<unknown> => {
 };
 
 describe('the path of a cgroup file', () => {
-  it('is the root, the cgroup and the file', () => {
+  test('is the root, the cgroup and the file', () => {
     expect(cgroupFilePath('/sys/fs/cgroup', '/kubepods/pod1', 'memory.max')).toBe(
       '/sys/fs/cgroup/kubepods/pod1/memory.max',
     );
     expect(cgroupFilePath('/sys/fs/cgroup', '/', 'cgroup.procs')).toBe('/sys/fs/cgroup/cgroup.procs');
   });
 
-  it.each([
+  test.each([
     ['kubepods', 'memory.max'],
     ['', 'memory.max'],
     ['/kubepods/../..', 'memory.max'],
@@ -53,18 +53,18 @@ describe('the path of a cgroup file', () => {
     );
   });
 
-  it('may have dots in its names', () => {
+  test('may have dots in its names', () => {
     expect(cgroupFilePath('/r', '/a..b/...c', 'cpu.max')).toBe('/r/a..b/...c/cpu.max');
   });
 });
 
 describe('reading', () => {
-  it('gives the content without its last newline, on this thread and through the pool', async () => {
+  test('gives the content without its last newline, on this thread and through the pool', async () => {
     expect(files.readNow('/kubepods/pod1', 'memory.max')).toBe('max');
     await expect(files.read('/kubepods/pod1', 'memory.max')).resolves.toBe('max');
   });
 
-  it('tells a cgroup that is gone from a file that is missing', async () => {
+  test('tells a cgroup that is gone from a file that is missing', async () => {
     for (const read of [
       () => files.readNow('/kubepods/pod2', 'memory.max'),
       () => files.read('/kubepods/pod2', 'memory.max'),
@@ -87,7 +87,7 @@ describe('reading', () => {
     }
   });
 
-  it('does not follow a symbolic link, whether the file is one or a folder on the way', async () => {
+  test('does not follow a symbolic link, whether the file is one or a folder on the way', async () => {
     symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
     symlinkSync(folder, join(root, 'kubepods/pod9'));
     for (const [cgroup, file] of [
@@ -99,19 +99,19 @@ describe('reading', () => {
     }
   });
 
-  it('works when the root itself is behind a symbolic link', () => {
+  test('works when the root itself is behind a symbolic link', () => {
     symlinkSync(root, join(folder, 'link'));
     expect(new CgroupFiles(join(folder, 'link')).readNow('/kubepods/pod1', 'memory.max')).toBe('max');
   });
 });
 
 describe('writing', () => {
-  it('puts the value into the file', async () => {
+  test('puts the value into the file', async () => {
     await files.write('/kubepods/pod1', 'memory.max', '4096');
     expect(readFileSync(join(root, 'kubepods/pod1/memory.max'), 'utf8')).toBe('4096');
   });
 
-  it('creates nothing: a missing file says ENOENT', async () => {
+  test('creates nothing: a missing file says ENOENT', async () => {
     expect(await caught(() => files.write('/kubepods/pod1', 'memory.high', '4096'))).toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
       context: { file: join(root, 'kubepods/pod1/memory.high'), asked: '4096', errno: 'ENOENT' },
@@ -119,13 +119,13 @@ describe('writing', () => {
     expect(readdirSync(join(root, 'kubepods/pod1'))).toEqual(['memory.max']);
   });
 
-  it('says that the cgroup is gone', async () => {
+  test('says that the cgroup is gone', async () => {
     const error = await caught(() => files.write('/kubepods/pod2', 'memory.max', '4096'));
     expect(isCgroupVanished(error)).toBe(true);
     expect(error).toMatchObject({ context: { asked: '4096' } });
   });
 
-  it('leaves what a symbolic link leads to as it is', async () => {
+  test('leaves what a symbolic link leads to as it is', async () => {
     symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
     symlinkSync(folder, join(root, 'kubepods/pod9'));
     for (const [cgroup, file] of [
@@ -139,13 +139,13 @@ describe('writing', () => {
 });
 
 describe('a cgroup', () => {
-  it('exists or not', () => {
+  test('exists or not', () => {
     expect(files.exists('/kubepods/pod1')).toBe(true);
     expect(files.exists('/kubepods/pod2')).toBe(false);
     expect(files.exists('/kubepods/pod1/memory.max')).toBe(false);
   });
 
-  it('has children: its folders, not its files', async () => {
+  test('has children: its folders, not its files', async () => {
     mkdirSync(join(root, 'kubepods/pod1/c1'));
     expect(files.children('/kubepods/pod1')).toEqual(['c1']);
     expect(isCgroupVanished(await caught(() => files.children('/kubepods/pod2')))).toBe(true);

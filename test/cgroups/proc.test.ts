@@ -1,11 +1,11 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { cgroupOfPid, cgroupVersion, parseProcCgroup } from '../../src/cgroups/index.ts';
 
 describe('/proc/<pid>/cgroup', () => {
-  it.each([
+  test.each([
     ['0::/kubepods/pod1/c1\n', '/kubepods/pod1/c1'],
     ['0::/\n', '/'],
     ['12:memory:/user.slice\n1:name=systemd:/init.scope\n0::/kubepods/pod1\n', '/kubepods/pod1'],
@@ -24,13 +24,13 @@ describe('/proc/<pid>/cgroup', () => {
     });
     afterEach(() => rmSync(root, { recursive: true }));
 
-    it('is read from its folder', async () => {
+    test('is read from its folder', async () => {
       mkdirSync(join(root, '42'));
       writeFileSync(join(root, '42/cgroup'), '0::/kubepods/pod1/c1\n');
       await expect(cgroupOfPid(42, root)).resolves.toBe('/kubepods/pod1/c1');
     });
 
-    it('that has ended is undefined, one that cannot be read is an error', async () => {
+    test('that has ended is undefined, one that cannot be read is an error', async () => {
       await expect(cgroupOfPid(43, root)).resolves.toBeUndefined();
       mkdirSync(join(root, '44/cgroup'), { recursive: true });
       await expect(cgroupOfPid(44, root)).rejects.toMatchObject({
@@ -41,7 +41,7 @@ describe('/proc/<pid>/cgroup', () => {
       });
     });
 
-    it('tells a version 2 root from version 1 and from nothing', async () => {
+    test('tells a version 2 root from version 1 and from nothing', async () => {
       await expect(cgroupVersion(root)).resolves.toBe(1);
       writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
       await expect(cgroupVersion(root)).resolves.toBe(2);
@@ -49,7 +49,7 @@ describe('/proc/<pid>/cgroup', () => {
     });
   });
 
-  it('of this very process is what the kernel says', async () => {
+  test('of this very process is what the kernel says', async () => {
     expect(await cgroupOfPid(process.pid)).toBe(parseProcCgroup(readFileSync('/proc/self/cgroup', 'utf8')));
     expect(await cgroupOfPid(2 ** 30)).toBeUndefined();
   });

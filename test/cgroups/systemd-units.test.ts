@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { CgroupWrite } from '../../src/cgroups/index.ts';
 import {
   UNSET,
@@ -19,7 +19,7 @@ const cpu = (quota: number | 'max', period = 100_000) => ({
 });
 
 describe('a unit', () => {
-  it.each([
+  test.each([
     ['/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice', 'kubepods-burstable-pod1_2.slice'],
     [`${SLICE}/cri-containerd-0a.scope`, 'cri-containerd-0a.scope'],
     ['/kubepods/burstable/pod1', undefined],
@@ -32,7 +32,7 @@ describe('a unit', () => {
     expect(isSystemdUnit(cgroup)).toBe(unit !== undefined);
   });
 
-  it('has its D-Bus object and interface by its name', () => {
+  test('has its D-Bus object and interface by its name', () => {
     expect(dbusObjectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
     expect(dbusObjectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
     expect(dbusObjectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
@@ -42,7 +42,7 @@ describe('a unit', () => {
 });
 
 describe('a write as properties', () => {
-  it('has no limit as the largest number of 64 bits', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
+  test('has no limit as the largest number of 64 bits', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
 
   const cases: [CgroupWrite, string, [string, bigint][]][] = [
     [{ file: 'memory.max', value: bytes(1000) }, 'memory.max', [['MemoryMax', 1000n]]],
@@ -89,12 +89,12 @@ describe('a write as properties', () => {
       ],
     ],
   ];
-  it.each(cases)('%j', (step, file, properties) => {
+  test.each(cases)('%j', (step, file, properties) => {
     const expected = properties.map(([name, value]) => ({ name, value }));
     expect(propertiesOf(step)).toEqual({ file, properties: expected });
   });
 
-  it.each([
+  test.each([
     { file: 'memory.high', value: bytes(1000) },
     { file: 'unified', key: 'memory.oom.group', value: '1' },
     { file: 'unified', key: 'io.weight', value: 'default 100' },
@@ -105,7 +105,7 @@ describe('a write as properties', () => {
 });
 
 describe('what a unit has', () => {
-  it('is what was asked for, a period that is not set being the default one', () => {
+  test('is what was asked for, a period that is not set being the default one', () => {
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 5n)).toBe(true);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 6n)).toBe(false);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, undefined)).toBe(false);
@@ -116,7 +116,7 @@ describe('what a unit has', () => {
     expect(isSameProperty({ name: 'MemoryMax', value: 100_000n }, UNSET)).toBe(false);
   });
 
-  it.each([
+  test.each([
     [34_560, 35_000, true],
     [34_560, 34_560, false],
     [34_560, 34_000, false],
@@ -131,7 +131,7 @@ describe('what a unit has', () => {
     expect(isRoundedInUnit(SLICE, cpu(asked), cpu(found))).toBe(is);
   });
 
-  it('is not rounded where there is no unit, nor in another period', () => {
+  test('is not rounded where there is no unit, nor in another period', () => {
     expect(isRoundedInUnit('/kubepods/podx', cpu(34_560), cpu(35_000))).toBe(false);
     expect(isRoundedInUnit(SLICE, cpu(34_560), cpu(35_000, 200_000))).toBe(false);
     // 2 ms in 7 are 29 percents and a bit: 30, which is 2.1 ms.

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CgroupFiles } from '../../src/cgroups/file.ts';
 import { CgroupTree, isCgroupVanished } from '../../src/cgroups/index.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
@@ -23,7 +23,7 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }));
 
 describe('the limits of a cgroup', () => {
-  it('are what its files say', async () => {
+  test('are what its files say', async () => {
     put('memory.max', '268435456\n');
     put('memory.swap.max', 'max\n');
     put('cpu.max', '50000 100000\n');
@@ -36,7 +36,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBe('max');
   });
 
-  it('lack what the kernel lacks', async () => {
+  test('lack what the kernel lacks', async () => {
     put('memory.max', 'max\n');
     await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
       memoryMax: 'max',
@@ -46,7 +46,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBeUndefined();
   });
 
-  it('cannot be had without memory.max, of a cgroup that is gone, or from nonsense', async () => {
+  test('cannot be had without memory.max, of a cgroup that is gone, or from nonsense', async () => {
     await expect(tree.readLimits('/kubepods/pod1')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
     await expect(tree.readLimits('/kubepods/pod2')).rejects.toSatisfy(isCgroupVanished);
     put('memory.max', 'plenty\n');
@@ -55,7 +55,7 @@ describe('the limits of a cgroup', () => {
 });
 
 describe('the memory in use', () => {
-  it('is what its files say', async () => {
+  test('is what its files say', async () => {
     put('memory.current', '4096000\n');
     put('memory.stat', 'anon 1000\nfile 5000\nshmem 2000\nunevictable 2000\nactive_anon 0\ninactive_anon 1000\n');
     put('memory.events', 'oom 1\noom_kill 1\n');
@@ -74,14 +74,14 @@ describe('the memory in use', () => {
 });
 
 describe('a write', () => {
-  it('is what the file holds afterwards', async () => {
+  test('is what the file holds afterwards', async () => {
     put('memory.max', 'max');
     const step = { file: 'memory.max', value: bytes(134217728) } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toEqual({ outcome: 'written', found: '134217728' });
     expect(content('memory.max')).toBe('134217728');
   });
 
-  it('of what is there already is not done', async () => {
+  test('of what is there already is not done', async () => {
     put('memory.max', '99999744\n');
     put('cpu.max', 'max 100000\n');
     put('cpu.weight', '100\n');
@@ -98,14 +98,14 @@ describe('a write', () => {
     }
   });
 
-  it('of another period alone is done', async () => {
+  test('of another period alone is done', async () => {
     put('cpu.max', 'max 100000');
     const step = { file: 'cpu.max', value: { quota: 'max', period: microseconds(50_000) } } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toMatchObject({ outcome: 'written' });
     expect(content('cpu.max')).toBe('max 50000');
   });
 
-  it('that did not stay is an error with both values', async () => {
+  test('that did not stay is an error with both values', async () => {
     put('memory.max', 'max\n');
     // Somebody else writes right after the shim has, before it reads the value back.
     const write = vi.spyOn(CgroupFiles.prototype, 'write').mockImplementation(function (this: CgroupFiles, ...asked) {
@@ -118,7 +118,7 @@ describe('a write', () => {
     });
   });
 
-  it('of nonsense does not reach the file', async () => {
+  test('of nonsense does not reach the file', async () => {
     put('cpu.max', 'max 100000');
     put('cpu.weight', '100');
     for (const step of [
@@ -132,7 +132,7 @@ describe('a write', () => {
     expect([content('cpu.max'), content('cpu.weight')]).toEqual(['max 100000', '100']);
   });
 
-  it('to a cgroup that is gone says so', async () => {
+  test('to a cgroup that is gone says so', async () => {
     await expect(tree.write('/kubepods/pod2', { file: 'memory.max', value: 'max' })).rejects.toSatisfy(
       isCgroupVanished,
     );

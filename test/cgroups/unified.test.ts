@@ -1,8 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { assertUnified, isSameUnified } from '../../src/cgroups/index.ts';
 
 describe('a unified key', () => {
-  it.each([
+  test.each([
     ['memory.oom.group', '1'],
     ['memory.high', 'max'],
     ['cpu.weight.nice', '-5'],
@@ -20,7 +20,7 @@ describe('a unified key', () => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
 
-  it.each([
+  test.each([
     ['cgroup.procs', '1'],
     ['cgroup.kill', '1'],
     ['cgroup.subtree_control', '-memory'],
@@ -53,13 +53,13 @@ describe('a unified key', () => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
   });
 
-  it('of a million characters is refused, too, and cut in what is said of it', () => {
+  test('of a million characters is refused, too, and cut in what is said of it', () => {
     expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow(
       expect.objectContaining({ context: { file: `memory.${'x'.repeat(73)}`, asked: '1' } }),
     );
   });
 
-  it('is refused with its name, its value, cut where it is long, and why', () => {
+  test('is refused with its name, its value, cut where it is long, and why', () => {
     expect(() => assertUnified('cgroup.procs', '1')).toThrow(
       expect.objectContaining({
         message: 'unified "cgroup.procs"="1": not a setting of a cgroup controller',
@@ -76,7 +76,7 @@ describe('a unified key', () => {
 });
 
 describe('a unified value that was written', () => {
-  it.each([
+  test.each([
     ['33554432', '33554432'],
     ['32M', '33554432'],
     ['32m', '33554432'],
@@ -92,7 +92,7 @@ describe('a unified value that was written', () => {
     expect(isSameUnified(asked, found)).toBe(true);
   });
 
-  it.each([
+  test.each([
     ['32M', '33554433'],
     ['32', '33554432'],
     ['max', '0'],

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { duration, durationForm, parseDuration } from '../../src/config/duration.ts';
 
 describe('a duration', () => {
-  it.each([
+  test.each([
     ['0', 0],
     ['0s', 0],
     ['500ms', 500],
@@ -23,7 +23,7 @@ describe('a duration', () => {
     expect(parseDuration(text)).toBe(milliseconds);
   });
 
-  it.each([
+  test.each([
     '',
     '1',
     '00',
@@ -45,12 +45,12 @@ describe('a duration', () => {
     expect(parseDuration(text)).toBeUndefined();
   });
 
-  it('longer than a timer takes is none: it would fire at once', () => {
+  test('longer than a timer takes is none: it would fire at once', () => {
     expect(parseDuration('2147483s648ms')).toBeUndefined();
     expect(parseDuration('597h')).toBeUndefined();
   });
 
-  it('is the sum of its parts', () => {
+  test('is the sum of its parts', () => {
     const part = fc.record({ amount: fc.nat(500), unit: fc.constantFrom('ms', 's', 'm') });
     const factor = { ms: 1, s: 1000, m: 60_000 } as const;
     fc.assert(
@@ -62,7 +62,7 @@ describe('a duration', () => {
     );
   });
 
-  it('in a setting is read, or refused with what it should look like', () => {
+  test('in a setting is read, or refused with what it should look like', () => {
     expect(duration.parse('2m')).toBe(120_000);
     expect(duration.safeParse('soon').error?.issues).toMatchObject([{ message: `must be ${durationForm}` }]);
     expect(durationForm).toBe('a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h');

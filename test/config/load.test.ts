@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { configurationExample, configurationPage } from '../../src/config/documentation.ts';
 import { type Config, ConfigError, loadConfig, version } from '../../src/config/index.ts';
 
@@ -84,18 +84,18 @@ const settings: [keyof Config, string, string, unknown][] = [
 ];
 
 describe('settings', () => {
-  it('have defaults', async () => {
+  test('have defaults', async () => {
     expect(await load()).toEqual(defaults);
     expect(await loadFile('')).toEqual(defaults);
     expect(await loadFile('apiVersion: cri-resize-shim.io/v1alpha1\nkind: ShimConfiguration\n')).toEqual(defaults);
   });
 
-  it.each(settings)('%s is set by %s=%s', async (key, flag, text, value) => {
+  test.each(settings)('%s is set by %s=%s', async (key, flag, text, value) => {
     expect(await load(`${flag}=${text}`)).toEqual({ ...defaults, [key]: value });
     expect(await load(flag, text)).toEqual({ ...defaults, [key]: value });
   });
 
-  it.each(settings)('%s is set in the file, and %s=%s goes before it', async (key, flag, text, value) => {
+  test.each(settings)('%s is set in the file, and %s=%s goes before it', async (key, flag, text, value) => {
     expect(await loadFile(`${key}: ${text}\n`)).toEqual({ ...defaults, [key]: value });
     const other = settings.find(([, name, otherText]) => name === flag && otherText !== text);
     const fallback =
@@ -106,18 +106,18 @@ describe('settings', () => {
     expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);
   });
 
-  it('the resize API may be turned off', async () => {
+  test('the resize API may be turned off', async () => {
     expect((await load('--resize-listen=')).resizeListen).toBe('');
     expect((await load('--resize-listen', '')).resizeListen).toBe('');
     expect((await loadFile('resizeListen: ""')).resizeListen).toBe('');
   });
 
-  it('Kubernetes may be turned off again, and the node be named by its host', async () => {
+  test('Kubernetes may be turned off again, and the node be named by its host', async () => {
     expect((await loadFile('kubeconfig: /a', '--kubeconfig=')).kubeconfig).toBe('');
     expect((await loadFile('nodeName: a', '--node-name=')).nodeName).toBe('');
   });
 
-  it.each([
+  test.each([
     ['0660', 0o660],
     ['600', 0o600],
     ['0777', 0o777],
@@ -126,30 +126,30 @@ describe('settings', () => {
     expect((await loadFile(`resizeSocketMode: "${text}"`)).resizeSocketMode).toBe(mode);
   });
 
-  it('metrics may be served at ::1, and turned off again', async () => {
+  test('metrics may be served at ::1, and turned off again', async () => {
     const bound = { kind: 'tcp', host: '::1', port: 65_535 };
     expect((await load('--metrics-bind=[::1]:65535')).metricsBind).toEqual(bound);
     expect((await loadFile('metricsBind: "[::1]:65535"')).metricsBind).toEqual(bound);
     expect((await loadFile('metricsBind: 127.0.0.1:1', '--metrics-bind=')).metricsBind).toEqual({ kind: 'none' });
   });
 
-  it('a switch alone is true, also where the file says false', async () => {
+  test('a switch alone is true, also where the file says false', async () => {
     expect((await loadFile('intercept: false', '--intercept', '--log-level', 'warn')).intercept).toBe(true);
     expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
   });
 
-  it('are the defaults where all of the file is comments, as it is installed', async () => {
+  test('are the defaults where all of the file is comments, as it is installed', async () => {
     expect(await loadFile(configurationExample({ isCommentedOut: true }))).toEqual(defaults);
   });
 
-  it('a file may be JSON, have comments and anchors', async () => {
+  test('a file may be JSON, have comments and anchors', async () => {
     expect((await loadFile('{"intercept": false, "logLevel": "warn"}')).logLevel).toBe('warn');
     expect((await loadFile('# out\ncgroupRoot: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
   });
 });
 
 describe('a bad command line', () => {
-  it.each([
+  test.each([
     [['--log-level', 'loud'], '--log-level: "loud" must be one of trace, debug, info, warn, error'],
     [['--intercept=no'], '--intercept: "no" must be true or false'],
     [['--kubeconfig', 'kube/config'], /^--kubeconfig: "kube\/config" must be an absolute path, in-cluster/],
@@ -208,13 +208,13 @@ describe('a bad command line', () => {
     expect(lines).toEqual([typeof text === 'string' ? text : expect.stringMatching(text)]);
   });
 
-  it('reports every problem', async () => {
+  test('reports every problem', async () => {
     expect((await problems(load('--log-level=x', '--intercept=y'))).lines).toHaveLength(2);
   });
 });
 
 describe('a bad file', () => {
-  it.each([
+  test.each([
     ['logLevel: loud', '/config.yaml:1:1: logLevel: "loud" must be one of trace, debug, info, warn, error'],
     ['# x\n\nintercept: no', '/config.yaml:3:1: intercept: "no" must be true or false'],
     ['intercept: "true"', '/config.yaml:1:1: intercept: "true" must be true or false'],
@@ -223,10 +223,7 @@ describe('a bad file', () => {
     ['resizeListen:', /^\/config.yaml:1:1: resizeListen: an empty value must be a unix:/],
     ['listen:', /^\/config.yaml:1:1: listen: an empty value must be a unix:/],
     ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
-    [
-      'kubletRoot: /x',
-      /^\/config.yaml:1:1: kubletRoot: unknown key; allowed keys: .*kubeletRoot.*cgroupRoot/,
-    ],
+    ['kubletRoot: /x', /^\/config.yaml:1:1: kubletRoot: unknown key; allowed keys: .*kubeletRoot.*cgroupRoot/],
     ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
     ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed keys:/],
     ['__proto__: {intercept: false}', /^\/config.yaml:1:1: __proto__: unknown key/],
@@ -244,37 +241,37 @@ describe('a bad file', () => {
     expect(lines).toEqual([typeof expected === 'string' ? expected : expect.stringMatching(expected)]);
   });
 
-  it('reports every problem, in the order of the file', async () => {
+  test('reports every problem, in the order of the file', async () => {
     const { lines } = await problems(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
     expect(lines.map((line) => line.split(': ')[0])).toEqual([1, 2, 3].map((line) => `/config.yaml:${line}:1`));
   });
 
-  it('is at its line after comments, however they stand', async () => {
+  test('is at its line after comments, however they stand', async () => {
     const text = '# one\n#two: 2\n\nlisten: unix:///run/a.sock # three\n  # four\n#five\nlisten2: 6\n';
     expect(await problems(loadFile(text))).toMatchObject({
       lines: [expect.stringMatching(/^\/config.yaml:7:1: listen2/)],
     });
   });
 
-  it('is one where a text goes on in the first column, as a comment does', async () => {
+  test('is one where a text goes on in the first column, as a comment does', async () => {
     for (const text of ['listen: "unix:///run/a\n#b"\n', 'listen: |-\n#b\n  unix:///run/a\n']) {
       const { lines } = await problems(loadFile(text));
       expect(lines[0]).toMatch(/^\/config.yaml:/);
     }
   });
 
-  it('is one even where a flag goes before the value', async () => {
+  test('is one even where a flag goes before the value', async () => {
     expect((await problems(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
   });
 
-  it('says what is wrong with the file itself', async () => {
+  test('says what is wrong with the file itself', async () => {
     expect((await problems(load('--config=/none/x.yaml'))).lines).toEqual([
       '/none/x.yaml: no such file; --config expects an existing YAML file',
     ]);
     expect((await problems(load('--config', folder))).lines[0]).toMatch(/is a folder/);
   });
 
-  it('cannot grow without bound by aliases', async () => {
+  test('cannot grow without bound by aliases', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, level) => `l${level + 1}: &l${level + 1} [*l${level}, *l${level}, *l${level}]`,
@@ -285,7 +282,7 @@ describe('a bad file', () => {
 });
 
 describe('--help and --version', () => {
-  it('print', async () => {
+  test('print', async () => {
     expect(await loadConfig(['--version'])).toEqual({ ask: 'print', text: `${version}\n` });
     expect(version).toMatch(/^\d+\.\d+\.\d+/);
     const help = await loadConfig(['--help']);
@@ -295,7 +292,7 @@ describe('--help and --version', () => {
   });
 });
 
-it('docs/configuration.md matches the schema', () => {
+test('docs/configuration.md matches the schema', () => {
   const page = new URL('../../docs/configuration.md', import.meta.url);
   if (process.env['UPDATE_DOCS'] === '1') writeFileSync(page, configurationPage());
   expect(readFileSync(page, 'utf8'), 'run the test with UPDATE_DOCS=1 to update it').toBe(configurationPage());

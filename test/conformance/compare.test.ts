@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { compare, focusOn, judge } from './compare.ts';
 import type { Specs } from './compare.ts';
 import type { Outcome } from './report.ts';
@@ -13,7 +13,7 @@ function specs(outcomes: Readonly<Record<string, Outcome>>): Specs {
 }
 
 describe('comparing the two sides', () => {
-  it('finds nothing when both sides fare alike, whatever fails on both', () => {
+  test('finds nothing when both sides fare alike, whatever fails on both', () => {
     const side = specs({ a: 'passed', b: 'failed', c: 'skipped' });
     expect(compare(side, side)).toMatchObject({
       specs: 3,
@@ -25,7 +25,7 @@ describe('comparing the two sides', () => {
     });
   });
 
-  it('names what passes direct and fails, skips itself or is missing through the shim', () => {
+  test('names what passes direct and fails, skips itself or is missing through the shim', () => {
     const direct = specs({ a: 'passed', b: 'passed', c: 'passed', d: 'passed' });
     const through = specs({ a: 'passed', b: 'failed', c: 'skipped' });
     expect(compare(direct, through).differences).toEqual([
@@ -35,7 +35,7 @@ describe('comparing the two sides', () => {
     ]);
   });
 
-  it('does not blame the shim for what fails direct only', () => {
+  test('does not blame the shim for what fails direct only', () => {
     const result = compare(specs({ a: 'failed' }), specs({ a: 'passed' }));
     expect(result).toMatchObject({ onlyThrough: ['a'], differences: [] });
   });
@@ -44,7 +44,7 @@ describe('comparing the two sides', () => {
 describe('judging specs that differed, after a second run', () => {
   const first = ['real', 'flaky', 'unsteady'].map((name) => ({ name, through: 'failed' as const, reason: 'first' }));
 
-  it('tells the faults of the shim from chance', () => {
+  test('tells the faults of the shim from chance', () => {
     const direct = specs({ real: 'passed', flaky: 'passed', unsteady: 'failed' });
     const through = specs({ real: 'failed', flaky: 'passed', unsteady: 'failed' });
     expect(judge(first, direct, through)).toEqual({
@@ -54,13 +54,13 @@ describe('judging specs that differed, after a second run', () => {
     });
   });
 
-  it('takes a spec that the second run through the shim did not get to as failed', () => {
+  test('takes a spec that the second run through the shim did not get to as failed', () => {
     expect(judge(first.slice(0, 1), specs({ real: 'passed' }), specs({})).real).toHaveLength(1);
   });
 });
 
 describe('the focus of a second run', () => {
-  it('matches exactly the specs named', () => {
+  test('matches exactly the specs named', () => {
     const names = ['[k8s.io] A (Default) says "x|y" [Conformance]', 'B'];
     const focus = new RegExp(focusOn(names));
     for (const name of names) expect(focus.test(`CRI validation ${name}`)).toBe(true);

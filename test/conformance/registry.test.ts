@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { startRegistry } from './registry.ts';
 import type { Registry } from './registry.ts';
@@ -29,11 +29,11 @@ describe('the registry', () => {
   const bytesOf = async (answer: Response): Promise<Uint8Array> => new Uint8Array(await answer.arrayBuffer());
   const sha256 = (bytes: Uint8Array): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
-  it('answers that it is one', async () => {
+  test('answers that it is one', async () => {
     expect((await ask('/v2/')).status).toBe(200);
   });
 
-  it('gives a manifest by tag and by digest, whatever registry it stands for', async () => {
+  test('gives a manifest by tag and by digest, whatever registry it stands for', async () => {
     const byTag = await ask('/v2/tests/one/manifests/latest?ns=registry.example');
     const bytes = await bytesOf(byTag);
     expect(byTag.headers.get('content-type')).toBe('application/vnd.oci.image.manifest.v1+json');
@@ -42,7 +42,7 @@ describe('the registry', () => {
     expect(await bytesOf(byDigest)).toEqual(bytes);
   });
 
-  it('gives blobs that are what the manifest says, with one digest for a layer that images share', async () => {
+  test('gives blobs that are what the manifest says, with one digest for a layer that images share', async () => {
     const manifests = await Promise.all(
       ['one/manifests/latest', 'two/manifests/1'].map(async (path) =>
         manifestShape.parse(await (await ask(`/v2/tests/${path}`)).json()),
@@ -56,14 +56,14 @@ describe('the registry', () => {
     expect(manifests[0]!.config.digest).not.toBe(manifests[1]!.config.digest);
   });
 
-  it('says the size and nothing else to HEAD', async () => {
+  test('says the size and nothing else to HEAD', async () => {
     const whole = await bytesOf(await ask('/v2/tests/two/manifests/1'));
     const head = await ask('/v2/tests/two/manifests/1', 'HEAD');
     expect(head.headers.get('content-length')).toBe(String(whole.length));
     expect((await bytesOf(head)).length).toBe(0);
   });
 
-  it.each([
+  test.each([
     '/v2/tests/one/manifests/2',
     '/v2/tests/three/manifests/latest',
     `/v2/tests/one/blobs/sha256:${'0'.repeat(64)}`,
@@ -72,7 +72,7 @@ describe('the registry', () => {
     expect((await ask(path)).status).toBe(404);
   });
 
-  it('takes nothing', async () => {
+  test('takes nothing', async () => {
     expect((await ask('/v2/tests/one/blobs/uploads/', 'POST')).status).toBe(405);
   });
 });

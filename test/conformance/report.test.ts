@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readReport } from './report.ts';
 
 interface Entry {
@@ -21,7 +21,7 @@ function report(...entries: readonly Entry[]): string {
 }
 
 describe("reading ginkgo's report", () => {
-  it('names specs in full, with what became of them', () => {
+  test('names specs in full, with what became of them', () => {
     const specs = readReport(
       report(
         { type: 'BeforeSuite', text: '', state: 'passed' },
@@ -40,16 +40,16 @@ describe("reading ginkgo's report", () => {
     expect(specs.get('[k8s.io] Container log is kept')?.seconds).toBe(1.5);
   });
 
-  it('leaves out what a focus left out', () => {
+  test('leaves out what a focus left out', () => {
     expect(readReport(report({ text: 'other', state: 'skipped' })).size).toBe(0);
   });
 
-  it('does not take a suite that could not start for one without failures', () => {
+  test('does not take a suite that could not start for one without failures', () => {
     const text = report({ type: 'BeforeSuite', text: '', state: 'failed', message: 'no images file' });
     expect(() => readReport(text)).toThrow("critest's BeforeSuite failed: no images file");
   });
 
-  it('refuses what is no report', () => {
+  test('refuses what is no report', () => {
     expect(() => readReport('{}')).toThrow();
   });
 });

@@ -2,10 +2,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { setuidProbe } from './setuid-probe.ts';
 
-it.runIf(process.platform === 'linux' && process.arch === 'x64')('the probe says whom it runs as', async () => {
+test.runIf(process.platform === 'linux' && process.arch === 'x64')('the probe says whom it runs as', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'setuid-probe-'));
   try {
     const file = join(folder, 'probe');

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { CampaignResult } from './campaign.ts';
 import { render, succeeded, table } from './table.ts';
 
@@ -20,32 +20,32 @@ const good: CampaignResult = {
 };
 
 describe('the result', () => {
-  it('is good when nothing differs, whatever fails on both sides', () => {
+  test('is good when nothing differs, whatever fails on both sides', () => {
     expect(succeeded([good])).toBe(true);
     expect(render([good])).toContain('needs iptables\n    refused');
   });
 
-  it('is bad, and says why, when a spec passes direct only', () => {
+  test('is bad, and says why, when a spec passes direct only', () => {
     const difference = { name: 'exec works', through: 'failed' as const, reason: 'Unavailable' };
     const bad = { ...good, verdict: { ...good.verdict, real: [difference] } };
     expect(succeeded([good, bad])).toBe(false);
     expect(render([bad])).toContain('exec works\n    Unavailable');
   });
 
-  it('is bad, and says why, when a client does not get what it should', () => {
+  test('is bad, and says why, when a client does not get what it should', () => {
     const bad = { ...good, checks: [{ name: 'ctr events', ms: 1, failure: 'said nothing' }] };
     expect(succeeded([bad])).toBe(false);
     expect(render([bad])).toContain('ctr events\n    said nothing');
   });
 
-  it('is good, and still told, when a spec differed by chance', () => {
+  test('is good, and still told, when a spec differed by chance', () => {
     const difference = { name: 'stats', through: 'failed' as const, reason: 'too early' };
     const lucky = { ...good, verdict: { ...good.verdict, flaky: [difference] } };
     expect(succeeded([lucky])).toBe(true);
     expect(render([lucky])).toContain('passed through the shim when run alone\n  stats');
   });
 
-  it('is a table in columns', () => {
+  test('is a table in columns', () => {
     expect(table(['a', 'bb'], [['long', 1]])).toBe('a     bb\nlong  1');
   });
 });

@@ -49,12 +49,12 @@ export interface Scenario {
   readonly reset?: (stage: Stage) => void | Promise<void>;
 }
 
-export const MI = 1024 * 1024;
+export const MiB = 1024 * 1024;
 export const SLEEP = ['sleep', '1000000'];
 
 /** CPU in thousandths. */
 export const resources = (mebibytes: number, limit: number, request: number) => ({
-  memory_limit_in_bytes: mebibytes * MI,
+  memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: limit * 100,
   cpu_period: 100_000,
   cpu_shares: Math.floor((request * 1024) / 1000),
@@ -66,14 +66,14 @@ export const twoContainers = {
     { name: 'a', command: SLEEP, resources: resources(64, 100, 100), mounts: { cache: '/cache' } },
     { name: 'b', command: SLEEP, resources: resources(128, 200, 200) },
   ],
-  volumes: [{ name: 'cache', size: 192 * MI }],
+  volumes: [{ name: 'cache', size: 192 * MiB }],
 } as const satisfies Partial<PodSpec>;
 
 export const withoutVolume = {
   containers: twoContainers.containers.map(({ name, command, resources }) => ({ name, command, resources })),
 };
 
-export const mebibytes = (count: number): string => String(count * MI);
+export const mebibytes = (count: number): string => String(count * MiB);
 
 /** Asks for a whole pod's resize. */
 export const resizePod = ({ shim, pod }: Stage, request: object): Promise<Answer> =>

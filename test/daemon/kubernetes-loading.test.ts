@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 
 // As it is shipped: tools/build.mjs, in a folder of its own.
 let folder: string;
@@ -24,7 +24,7 @@ function readAtStart(name = 'cri-resize-shim.js', found = new Set<string>()): Se
   return found;
 }
 
-it('the client of the Kubernetes API is in a file that is read with --kubeconfig alone', () => {
+test('the client of the Kubernetes API is in a file that is read with --kubeconfig alone', () => {
   const atStart = [...readAtStart()];
   expect(atStart.length).toBeGreaterThan(1);
   const withClient = readdirSync(join(folder, 'chunks'))
@@ -36,7 +36,7 @@ it('the client of the Kubernetes API is in a file that is read with --kubeconfig
   expect(atStart.filter((name) => /loadFromCluster|events\.k8s\.io/.test(text(name)))).toEqual([]);
 });
 
-it('what serves metrics, health and the page is in files that are read with --metrics-bind alone', () => {
+test('what serves metrics, health and the page is in files that are read with --metrics-bind alone', () => {
   const words = /readyz check|<!doctype html>|# TYPE/;
   const files = readdirSync(join(folder, 'chunks')).filter((name) => name.endsWith('.js'));
   const withThem = files.map((name) => `chunks/${name}`).filter((name) => words.test(text(name)));
@@ -45,11 +45,11 @@ it('what serves metrics, health and the page is in files that are read with --me
   expect(withThem.filter((name) => atStart.has(name))).toEqual([]);
 });
 
-it('the manual page lies beside resizectl', () => {
+test('the manual page lies beside resizectl', () => {
   expect(text('resizectl.1')).toMatch(/^\.TH RESIZECTL 1 /);
 });
 
-it('V8 is told how much memory to hold by what is read at each start', () => {
+test('V8 is told how much memory to hold by what is read at each start', () => {
   const telling = [...readAtStart()].filter((name) => text(name).includes('--semi-space-growth-factor=1'));
   expect(telling).toEqual(['cri-resize-shim.js']);
 });

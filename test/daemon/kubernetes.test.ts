@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { FakeBackend, RawClient } from '../support/fake-backend.ts';
 import { Program, buildProgram } from '../support/daemon-program.ts';
 import { ApiServer } from '../support/fake-api-server.ts';
@@ -54,7 +54,7 @@ async function answers(): Promise<void> {
 }
 
 describe('the program with --kubeconfig', () => {
-  it('watches the pods of the node that the host name names, and says so', async () => {
+  test('watches the pods of the node that the host name names, and says so', async () => {
     server.kubeconfig(kubeconfig);
     const node = hostname().toLowerCase();
     const line = await withKubernetes().logged('watch of pod annotations started');
@@ -62,13 +62,13 @@ describe('the program with --kubeconfig', () => {
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe(`spec.nodeName=${node}`);
   });
 
-  it('asks for the node that --node-name names', async () => {
+  test('asks for the node that --node-name names', async () => {
     server.kubeconfig(kubeconfig);
     await withKubernetes('--node-name', 'node-7').logged('watch of pod annotations started');
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
   });
 
-  it('that is refused (401): one line, no token in it, and calls pass', async () => {
+  test('that is refused (401): one line, no token in it, and calls pass', async () => {
     server.kubeconfig(kubeconfig, { token: 'hunter2-wrong' });
     const program = withKubernetes('--log-level=trace');
     expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
@@ -83,7 +83,7 @@ describe('the program with --kubeconfig', () => {
     expect(program.stderr).not.toContain('hunter2');
   });
 
-  it('that cannot be read yet keeps nobody waiting, and is read when it is there', async () => {
+  test('that cannot be read yet keeps nobody waiting, and is read when it is there', async () => {
     const program = withKubernetes();
     expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
       error: `kubeconfig ${kubeconfig}: cannot be read (ENOENT)`,
@@ -93,7 +93,7 @@ describe('the program with --kubeconfig', () => {
     await program.logged('watch of pod annotations started');
   });
 
-  it('whose server takes connections and never answers: it starts, serves and stops at once', async () => {
+  test('whose server takes connections and never answers: it starts, serves and stops at once', async () => {
     const silent = createServer().listen(0, '127.0.0.1');
     await once(silent, 'listening');
     open.push(() => silent.close());
@@ -118,7 +118,7 @@ describe('the program with --kubeconfig', () => {
   });
 });
 
-it('without it the program asks no API server, wherever one may be', async () => {
+test('without it the program asks no API server, wherever one may be', async () => {
   server.kubeconfig(kubeconfig);
   const program = start();
   await program.logged('registry compared with the backend');

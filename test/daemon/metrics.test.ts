@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { FakeBackend, RawClient } from '../support/fake-backend.ts';
 import { Program, buildProgram } from '../support/daemon-program.ts';
 import { type ScrapedFamily, readMetrics } from '../support/metrics-text.ts';
@@ -77,7 +77,7 @@ function documented(): { name: string; type: string; labels: string[]; help: str
 }
 
 describe('a program with --metrics-bind', () => {
-  it('tells what docs/metrics.md says, no less and no more', async () => {
+  test('tells what docs/metrics.md says, no less and no more', async () => {
     const place = await placeOf(await start('--metrics-bind', '127.0.0.1:0'));
     await call('/runtime.v1.RuntimeService/Status');
     await call('/runtime.v1.RuntimeService/RuntimeConfig');
@@ -102,7 +102,7 @@ describe('a program with --metrics-bind', () => {
     expect(count('call_added_seconds', { method: status.method })).toBe(1);
   });
 
-  it('is ready once the backend is there, and not without it', async () => {
+  test('is ready once the backend is there, and not without it', async () => {
     const program = await start('--metrics-bind', '[::1]:0');
     const place = await placeOf(program);
     await expect.poll(() => get(place, '/readyz')).toMatchObject({ status: 200, body: 'ok' });
@@ -112,7 +112,7 @@ describe('a program with --metrics-bind', () => {
     expect((await get(place, '/livez')).status).toBe(200);
   });
 
-  it('serves at a unix socket that is for its own user, beside its others', async () => {
+  test('serves at a unix socket that is for its own user, beside its others', async () => {
     const socketPath = join(folder, 'shim/metrics.sock');
     const program = await start('--metrics-bind', `unix://${socketPath}`, '--intercept=false');
     expect(await program.logged('metrics are served')).toMatchObject({ address: `unix://${socketPath}` });
@@ -127,7 +127,7 @@ describe('a program with --metrics-bind', () => {
     expect(lstatSync(socketPath, { throwIfNoEntry: false })).toBeUndefined();
   });
 
-  it('serves calls where the address is taken, and says so', async () => {
+  test('serves calls where the address is taken, and says so', async () => {
     const taken = createServer().listen({ host: '127.0.0.1', port: 0 });
     await once(taken, 'listening');
     open.push(() => taken.close());
@@ -142,14 +142,14 @@ describe('a program with --metrics-bind', () => {
     expect(program.log.at(-1)).toMatchObject({ msg: 'stopped', passedCalls: 1 });
   });
 
-  it('refuses to be seen from elsewhere', async () => {
+  test('refuses to be seen from elsewhere', async () => {
     const program = await start('--metrics-bind', '0.0.0.0:9467');
     expect(await program.exited).toMatchObject({ code: 2 });
     expect(program.stderr).toMatch(/--metrics-bind: "0\.0\.0\.0:9467" is not a loopback address/);
   });
 });
 
-it('without --metrics-bind nothing listens but its sockets', async () => {
+test('without --metrics-bind nothing listens but its sockets', async () => {
   const program = await start();
   await program.logged('serving');
   expect(program.log.map(({ msg }) => msg).filter((msg) => msg.includes('metrics'))).toEqual([]);

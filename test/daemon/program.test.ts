@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Metadata, status } from '@grpc/grpc-js';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { version } from '../../src/config/index.ts';
 import { FakeBackend, RawClient } from '../support/fake-backend.ts';
 import { Program, buildProgram } from '../support/daemon-program.ts';
@@ -75,7 +75,7 @@ function connect(): RawClient {
 }
 
 describe('the program', () => {
-  it('serves: calls of any service reach the backend, and the socket has its rights', async () => {
+  test('serves: calls of any service reach the backend, and the socket has its rights', async () => {
     await startBackend();
     chmodSync(backendPath, 0o660);
     if (isRoot) chownSync(backendPath, 0, 1234);
@@ -88,14 +88,14 @@ describe('the program', () => {
     expect(program.stdout).toBe('');
   });
 
-  it('with --intercept=false serves as well', async () => {
+  test('with --intercept=false serves as well', async () => {
     await startBackend();
     const program = start('--intercept=false');
     expect(await program.logged('serving')).toMatchObject({ intercept: false });
     expect(await connect().call('/s/Echo', 'hello')).toBe('hello');
   });
 
-  it('starts without a backend: UNAVAILABLE until it is there, its rights when it is', async () => {
+  test('starts without a backend: UNAVAILABLE until it is there, its rights when it is', async () => {
     const program = start();
     await program.logged('serving');
     const client = connect();
@@ -107,7 +107,7 @@ describe('the program', () => {
     await vi.waitFor(() => expect((lstatSync(listen).mode & 0o777).toString(8)).toBe('666'), { timeout: 10_000 });
   });
 
-  it('says nothing secret in its log, even when asked to say all', async () => {
+  test('says nothing secret in its log, even when asked to say all', async () => {
     await startBackend();
     const program = start('--log-level=trace', '--log-passed-calls');
     await program.logged('serving');
@@ -119,7 +119,7 @@ describe('the program', () => {
     expect(program.stderr).not.toContain('hunter2');
   });
 
-  it('goes on when nobody reads its log any more', async () => {
+  test('goes on when nobody reads its log any more', async () => {
     await startBackend();
     const program = start('--log-level=trace', '--log-passed-calls');
     await program.logged('serving');
@@ -132,7 +132,7 @@ describe('the program', () => {
 });
 
 describe('SIGTERM', () => {
-  it('lets running calls and streams end, takes no new ones, leaves no socket, and exits 0', async () => {
+  test('lets running calls and streams end, takes no new ones, leaves no socket, and exits 0', async () => {
     const backend = await startBackend();
     const program = start();
     await program.logged('serving');
@@ -160,7 +160,7 @@ describe('SIGTERM', () => {
     expect(program.log.filter(({ level, cut }) => level === 'warn' && cut !== undefined)).toEqual([]);
   });
 
-  it('with idle clients ends at once', async () => {
+  test('with idle clients ends at once', async () => {
     await startBackend();
     const program = start();
     await program.logged('serving');
@@ -169,7 +169,7 @@ describe('SIGTERM', () => {
     expect(await program.exited).toEqual({ code: 0, signal: null });
   });
 
-  it('cuts what runs longer than the shutdown timeout, says how many, and exits 0', async () => {
+  test('cuts what runs longer than the shutdown timeout, says how many, and exits 0', async () => {
     const backend = await startBackend();
     const program = start('--shutdown-timeout=200ms');
     await program.logged('serving');
@@ -186,7 +186,7 @@ describe('SIGTERM', () => {
     for (const code of await Promise.all(codes)) expect(code).toBe(status.UNAVAILABLE);
   });
 
-  it.each([
+  test.each([
     ['SIGTERM', 143],
     ['SIGINT', 130],
   ] as const)('twice (then %s) ends it at once with code %i', async (signal, code) => {
@@ -206,7 +206,7 @@ describe('SIGTERM', () => {
 });
 
 describe('the socket', () => {
-  it('of a running shim is not taken: exit code 1, and one line that says who has it', async () => {
+  test('of a running shim is not taken: exit code 1, and one line that says who has it', async () => {
     await startBackend();
     const first = start();
     await first.logged('serving');
@@ -218,7 +218,7 @@ describe('the socket', () => {
     expect(await connect().call('/s/Echo', 'x')).toBe('x');
   });
 
-  it('of a killed shim is taken, by one of several that start at once', async () => {
+  test('of a killed shim is taken, by one of several that start at once', async () => {
     await startBackend();
     const killed = start();
     await killed.logged('serving');
@@ -238,7 +238,7 @@ describe('the socket', () => {
     expect(await connect().call('/s/Echo', 'x')).toBe('x');
   });
 
-  it.runIf(isRoot)('in a folder without the right to write: exit code 1 and one line', async () => {
+  test.runIf(isRoot)('in a folder without the right to write: exit code 1 and one line', async () => {
     const program = startWith({ uid: 65_534 }, '--listen', join(folder, 'x.sock'));
     expect(await program.exited).toEqual({ code: 1, signal: null });
     expect(program.stderr).toBe(
@@ -248,7 +248,7 @@ describe('the socket', () => {
 });
 
 describe('the command line', () => {
-  it('--version and --help print to stdout and exit 0', async () => {
+  test('--version and --help print to stdout and exit 0', async () => {
     const printed = startWith({}, '--version');
     expect(await printed.exited).toEqual({ code: 0, signal: null });
     expect([printed.stdout, printed.stderr]).toEqual([`${version}\n`, '']);
@@ -257,7 +257,7 @@ describe('the command line', () => {
     expect(help.stdout).toContain('--container-runtime-endpoint <ADDRESS>');
   });
 
-  it('that is wrong: exit code 2, a line, and where to look', async () => {
+  test('that is wrong: exit code 2, a line, and where to look', async () => {
     const program = start('--log-level=loud');
     expect(await program.exited).toEqual({ code: 2, signal: null });
     expect(program.stderr).toBe(
@@ -265,7 +265,7 @@ describe('the command line', () => {
     );
   });
 
-  it('with a wrong file: exit code 1, and a line for each fault', async () => {
+  test('with a wrong file: exit code 1, and a line for each fault', async () => {
     const config = join(folder, 'config.yaml');
     writeFileSync(config, 'intercept: true\nlogLevel: loud\nshutdownTimeout: 3\n');
     const program = start('--config', config);
@@ -279,7 +279,7 @@ describe('the command line', () => {
     ]);
   });
 
-  it('with a right file: its settings hold', async () => {
+  test('with a right file: its settings hold', async () => {
     await startBackend();
     const config = join(folder, 'config.yaml');
     writeFileSync(config, `listen: unix://${listen}\ncontainerRuntimeEndpoint: ${backendPath}\nlogLevel: warn\n`);

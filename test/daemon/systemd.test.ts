@@ -4,7 +4,7 @@ import { type Server, createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { FakeBackend, RawClient } from '../support/fake-backend.ts';
 import { Program, buildProgram } from '../support/daemon-program.ts';
 import { HeldSocket, SocketType, passOn } from '../support/held-socket.ts';
@@ -69,7 +69,7 @@ const rightsOf = (path: string) => {
 };
 
 describe('sockets that systemd has passed', () => {
-  it('are served as they are: neither their rights nor their folder change, and they stay when the shim goes', async () => {
+  test('are served as they are: neither their rights nor their folder change, and they stay when the shim goes', async () => {
     await startBackend();
     const sockets = [hold(cri), hold(resize)] as const;
     const before = [cri, resize, join(folder, 'run')].map(rightsOf);
@@ -85,7 +85,7 @@ describe('sockets that systemd has passed', () => {
     expect([cri, resize, join(folder, 'run')].map(rightsOf)).toEqual(before);
   });
 
-  it('keep who calls while no shim is there: the next one answers', async () => {
+  test('keep who calls while no shim is there: the next one answers', async () => {
     await startBackend();
     const { descriptor } = hold(cri);
     const first = start([['cri', descriptor]]);
@@ -98,7 +98,7 @@ describe('sockets that systemd has passed', () => {
     expect(second.log.map(({ msg }) => msg)).toContain('serving');
   });
 
-  it('of the resize API: who connects is sent away where resizes are off, not left waiting', async () => {
+  test('of the resize API: who connects is sent away where resizes are off, not left waiting', async () => {
     await startBackend();
     const sockets: Named = [
       ['cri', hold(cri).descriptor],
@@ -111,7 +111,7 @@ describe('sockets that systemd has passed', () => {
     expect(connection.bytesRead).toBe(0);
   });
 
-  it('that were meant for another process are not taken', async () => {
+  test('that were meant for another process are not taken', async () => {
     await startBackend();
     const { descriptor } = hold(cri);
     const program = new Program(
@@ -134,13 +134,13 @@ describe('what systemd has passed and cannot be used ends the start', () => {
     return program.stderr;
   };
 
-  it('an unknown name', async () => {
+  test('an unknown name', async () => {
     expect(await refused([['http', hold(cri).descriptor]])).toBe(
       'cri-resize-shim: LISTEN_FDNAMES: "http" is not known; FileDescriptorName= of a socket unit is one of cri, resize\n',
     );
   });
 
-  it('one name twice', async () => {
+  test('one name twice', async () => {
     const sockets: Named = [
       ['cri', hold(cri).descriptor],
       ['cri', hold(resize).descriptor],
@@ -150,20 +150,20 @@ describe('what systemd has passed and cannot be used ends the start', () => {
     );
   });
 
-  it('more sockets than names', async () => {
+  test('more sockets than names', async () => {
     expect(await refused([['cri', hold(cri).descriptor]], { LISTEN_FDS: '2' })).toBe(
       'cri-resize-shim: LISTEN_FDS is 2, and LISTEN_FDNAMES has 1 names; give each socket unit a FileDescriptorName=\n',
     );
   });
 
-  it('a number that is none', async () => {
+  test('a number that is none', async () => {
     expect(await refused([], { LISTEN_FDS: 'two' })).toBe('cri-resize-shim: LISTEN_FDS is "two", which is no number\n');
   });
 
   const wrong = (what: string): string =>
     `cri-resize-shim: the socket cri that systemd has passed (descriptor 3) ${what}; its unit has to have ListenStream= with an absolute path\n`;
 
-  it.each([
+  test.each([
     ['a datagram socket', { type: SocketType.datagram, listens: false }, 'is no stream socket'],
     ['a socket of packets', { type: SocketType.seqpacket }, 'is no stream socket'],
     ['a socket that does not listen', { listens: false }, 'does not listen'],
@@ -171,13 +171,13 @@ describe('what systemd has passed and cannot be used ends the start', () => {
     expect(await refused([['cri', hold(cri, options).descriptor]])).toBe(wrong(what));
   });
 
-  it('a file', async () => {
+  test('a file', async () => {
     const descriptor = openSync(file, 'r');
     open.push(() => closeSync(descriptor));
     expect(await refused([['cri', descriptor]])).toBe(wrong('is no socket'));
   });
 
-  it('a TCP socket', async () => {
+  test('a TCP socket', async () => {
     const server: Server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     open.push(() => server.close());
@@ -189,7 +189,7 @@ describe('what systemd has passed and cannot be used ends the start', () => {
 const descriptorOf = (server: Server): number => (server as unknown as { _handle: { fd: number } })._handle.fd;
 
 describe('what systemd hears', () => {
-  it('READY once calls are answered, a sign of life all the time, STOPPING with the time that running calls may take', async () => {
+  test('READY once calls are answered, a sign of life all the time, STOPPING with the time that running calls may take', async () => {
     await startBackend();
     const systemd = new NotifySocket(join(folder, 'notify.sock'));
     open.push(() => systemd.close());

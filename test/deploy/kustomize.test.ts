@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writ
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { execa } from 'execa';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { version } from '../../src/config/index.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
@@ -34,7 +34,7 @@ const named = (kind: string, namespace = ''): Manifest =>
   manifests.find((manifest) => manifest.kind === kind && (manifest.metadata.namespace ?? '') === namespace)!;
 
 describe('deploy/kustomize', () => {
-  it('renders these objects, and no others, each of a version that Kubernetes 1.27 and later serve', () => {
+  test('renders these objects, and no others, each of a version that Kubernetes 1.27 and later serve', () => {
     const apiVersions: Readonly<Record<string, string>> = {
       ...{ Namespace: 'v1', ServiceAccount: 'v1', ConfigMap: 'v1', DaemonSet: 'apps/v1' },
       ...Object.fromEntries(
@@ -59,11 +59,11 @@ describe('deploy/kustomize', () => {
     for (const { kind, apiVersion } of manifests) expect(apiVersion, kind).toBe(apiVersions[kind]);
   });
 
-  it('lets what needs all rights of the host into its namespace', () => {
+  test('lets what needs all rights of the host into its namespace', () => {
     expect(named('Namespace').metadata.labels).toEqual({ 'pod-security.kubernetes.io/enforce': 'privileged' });
   });
 
-  it('the DaemonSet selects its own pods, which go to labelled nodes whatever is wrong with them', () => {
+  test('the DaemonSet selects its own pods, which go to labelled nodes whatever is wrong with them', () => {
     const { selector, template, updateStrategy } = set.spec;
     expect(template.metadata.labels).toEqual(selector.matchLabels);
     expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } });
@@ -74,7 +74,7 @@ describe('deploy/kustomize', () => {
     expect(installer().image).toBe(`cri-resize-shim:${version}`);
   });
 
-  it('has of the host its processes and one folder, and no socket of a runtime', () => {
+  test('has of the host its processes and one folder, and no socket of a runtime', () => {
     const { hostPID, hostNetwork, hostIPC, volumes } = pod();
     expect([hostPID, hostNetwork, hostIPC]).toEqual([true, undefined, undefined]);
     expect(volumes.flatMap(({ hostPath }) => (hostPath === undefined ? [] : [hostPath]))).toEqual([
@@ -89,7 +89,7 @@ describe('deploy/kustomize', () => {
     expect(JSON.stringify(manifests)).not.toMatch(/containerd|docker|\.sock/);
   });
 
-  it('starts the installer of the image, with flags that it takes and that say what the manifest says', () => {
+  test('starts the installer of the image, with flags that it takes and that say what the manifest says', () => {
     const { command, args, env, readinessProbe, volumeMounts } = installer();
     const [, entry = ''] = /COPY --from=build \/build\/dist\/(\S+) /.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
     expect(command).toEqual(['node', `/usr/local/lib/cri-resize-shim/dist/${entry}`]);
@@ -108,7 +108,7 @@ describe('deploy/kustomize', () => {
     expect(folders).not.toContain('/');
   });
 
-  it('the configuration says nothing until an overlay does, and pods are replaced when it changes', async () => {
+  test('the configuration says nothing until an overlay does, and pods are replaced when it changes', async () => {
     const { data } = named('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
     expect(parse(data['config.yaml']!)).toBeNull();
     const [base, overlay] = [join(folder, 'base'), join(folder, 'overlay')];
@@ -134,7 +134,7 @@ describe('deploy/kustomize', () => {
     expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.2.0');
   });
 
-  it('every file of the folder is rendered', () => {
+  test('every file of the folder is rendered', () => {
     const { resources } = parse(readFileSync('deploy/kustomize/kustomization.yaml', 'utf8')) as { resources: string[] };
     expect(readdirSync(resolve('deploy/kustomize')).toSorted()).toEqual(
       [...resources, 'config.yaml', 'kustomization.yaml'].toSorted(),
@@ -159,7 +159,7 @@ describe('its rights', () => {
     (resourceNames === undefined || resourceNames.includes(call.name ?? '')) &&
     namespace === (call.namespace ?? '');
 
-  it('are bound to its account alone, each in its own namespace', () => {
+  test('are bound to its account alone, each in its own namespace', () => {
     const bindings = manifests.filter(({ kind }) => kind.endsWith('Binding'));
     expect(bindings).toHaveLength(3);
     for (const { kind, metadata, roleRef, subjects } of bindings) {
@@ -172,7 +172,7 @@ describe('its rights', () => {
     }
   });
 
-  it('are those that it makes use of, and no more', async () => {
+  test('are those that it makes use of, and no more', async () => {
     const cluster = await new PaperCluster().start();
     const bad = { code: 3, lines: ['failed: x'] };
     const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { execa } from 'execa';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { families } from '../../src/observe/families.ts';
 import type { Description } from '../../src/observe/family.ts';
@@ -85,11 +85,11 @@ async function complaints(...args: string[]): Promise<string> {
 }
 
 describe('deploy/alerts.yaml', () => {
-  it('is what Prometheus takes', async () => {
+  test('is what Prometheus takes', async () => {
     expect(await complaints('check', 'rules', 'deploy/alerts.yaml')).toBe('');
   });
 
-  it.each(rules)('$alert is of metrics that there are, and says what to do and where that is written', (rule) => {
+  test.each(rules)('$alert is of metrics that there are, and says what to do and where that is written', (rule) => {
     expectKnown(rule.expr);
     const { summary = '', description = '', runbook = '' } = rule.annotations;
     expect(['critical', 'warning', 'info']).toContain(rule.labels['severity']);
@@ -100,7 +100,7 @@ describe('deploy/alerts.yaml', () => {
     expect(anchors(page)).toContain(anchor);
   });
 
-  it('each alert fires when it shall, and not before', async () => {
+  test('each alert fires when it shall, and not before', async () => {
     expect(alertCases.map(({ alert }) => alert)).toEqual(rules.map(({ alert }) => alert));
     const tests = alertCases.map(({ alert, series, calm, fires, labels }) => ({
       name: alert,
@@ -133,16 +133,16 @@ const ruleLabels = (alert: string): Readonly<Record<string, string>> =>
   rules.find((rule) => rule.alert === alert)?.labels ?? {};
 
 describe('deploy/grafana.json', () => {
-  it('is of expressions that Prometheus takes', async () => {
+  test('is of expressions that Prometheus takes', async () => {
     const file = resolve(folder, 'dashboard.yaml');
     const recorded = expressions.map(({ expr }, index) => ({ record: `panel:${index}`, expr }));
     writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }));
     expect(await complaints('check', 'rules', file)).toBe('');
   });
 
-  it.each(expressions)('$title: $expr', ({ expr }) => expectKnown(expr));
+  test.each(expressions)('$title: $expr', ({ expr }) => expectKnown(expr));
 
-  it('shows every metric that there is', () => {
+  test('shows every metric that there is', () => {
     const shown = new Set(
       expressions.flatMap(({ expr }) => namesIn(expr).metrics.map((name) => known.get(name)?.name)),
     );
@@ -152,7 +152,7 @@ describe('deploy/grafana.json', () => {
     expect(missing, 'put them into a panel of deploy/grafana.json').toEqual([]);
   });
 
-  it('has panels with a unit and a sentence each, none over another', () => {
+  test('has panels with a unit and a sentence each, none over another', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     const taken = new Set<string>();
     for (const { title, gridPos } of dashboard.panels)

@@ -23,11 +23,11 @@ type Report =
   | { readonly kind: 'finding'; readonly index: number; readonly message: string; readonly stack: string }
   | { readonly kind: 'done'; readonly growthMiB: number };
 
-const MIB = 1_048_576;
+const MiB = 1024 * 1024;
 /** Memory is looked at every so many inputs; the first look comes after everything is warm. */
 const LOOK = 20_000;
 /** More live memory than at the first look, after collection. One input keeps a few KiB: a leak of any shows. */
-const GROWTH_LIMIT = 8 * MIB;
+const GROWTH_LIMIT = 8 * MiB;
 const HANG_SECONDS = 20;
 
 async function work({ seed, runs, only, progress }: Job): Promise<void> {
@@ -61,19 +61,19 @@ async function work({ seed, runs, only, progress }: Job): Promise<void> {
     const now = await live();
     first ??= now;
     growth = now - first;
-    tell({ kind: 'tally', tally, heapMiB: now / MIB });
+    tell({ kind: 'tally', tally, heapMiB: now / MiB });
     if (growth > GROWTH_LIMIT) {
       tell({
         kind: 'finding',
         index,
-        message: `${(growth / MIB).toFixed(1)} MiB more live memory than at first`,
+        message: `${(growth / MiB).toFixed(1)} MiB more live memory than at first`,
         stack: '',
       });
       return;
     }
   }
-  tell({ kind: 'tally', tally, heapMiB: (await live()) / MIB });
-  tell({ kind: 'done', growthMiB: growth / MIB });
+  tell({ kind: 'tally', tally, heapMiB: (await live()) / MiB });
+  tell({ kind: 'done', growthMiB: growth / MiB });
 }
 
 function main(): void {

@@ -11,7 +11,7 @@ import { type LocalServer, createLocalServer } from '../../src/server/handlers/l
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../support/fake-runtime.ts';
 
 // kubelet restarts, crictl is stopped with Ctrl-C: a resize that has begun ends one way or the other.
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const identity = (bytes: Buffer): Buffer => bytes;
 
 let runtime: FakeRuntime;
@@ -21,7 +21,7 @@ const closing: (() => unknown)[] = [];
 
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.obeys();
   const interceptors = createInterceptors(runtime.context, runtime.backend, {
     version: '0',
@@ -65,7 +65,7 @@ async function giveUp(goOn: Promise<void>, outcome: 'done' | 'failed'): Promise<
     if (outcome === 'failed') throw new RuntimeFailure(status.INTERNAL, 'runc was killed');
     return answer;
   });
-  const linux = { memory_limit_in_bytes: BigInt(150 * MI), cpu_quota: 20_000n, cpu_period: 100_000n };
+  const linux = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 20_000n, cpu_period: 100_000n };
   const request = encode('UpdateContainerResourcesRequest', { container_id: containerId(0), linux });
   const error = await new Promise<ServiceError | null>((resolve) => {
     const call = client.makeUnaryRequest(
@@ -86,8 +86,8 @@ const found = (): string[] => [
 ];
 
 test.each([
-  ['finished', 'done', [String(350 * MI), String(150 * MI), '30000 100000', '20000 100000']],
-  ['undone', 'failed', [String(300 * MI), String(100 * MI), '20000 100000', '10000 100000']],
+  ['finished', 'done', [String(350 * MiB), String(150 * MiB), '30000 100000', '20000 100000']],
+  ['undone', 'failed', [String(300 * MiB), String(100 * MiB), '20000 100000', '10000 100000']],
 ] as const)('a caller that goes away: its resize is %s', async (_how, outcome, values) => {
   let release = (): void => undefined;
   await giveUp(new Promise<void>((resolve) => (release = resolve)), outcome);

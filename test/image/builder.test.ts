@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { builderAtHand } from './builder.ts';
 
 let folder: string;
@@ -12,7 +12,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const put = (program: string, code: number): void =>
   writeFileSync(join(folder, program), `#!/bin/sh\nexit ${code}\n`, { mode: 0o755 });
 
-it('the first builder that works is taken, with its own words for an archive as docker save writes it', async () => {
+test('the first builder that works is taken, with its own words for an archive as docker save writes it', async () => {
   put('docker', 1);
   put('buildah', 0);
   const buildah = await builderAtHand(`/nowhere:${folder}`);
@@ -30,7 +30,7 @@ it('the first builder that works is taken, with its own words for an archive as 
   expect((await builderAtHand(folder)).save('shim:1', '/a.tar')).toContain('docker-archive');
 });
 
-it('without one it says what was looked for, and where', async () => {
+test('without one it says what was looked for, and where', async () => {
   put('docker', 1);
   await expect(builderAtHand(folder)).rejects.toThrow(
     `no builder of images is at hand: "version" of each of docker, podman, buildah fails, by PATH=${folder}`,

@@ -4,7 +4,7 @@ import { readCheckpoint } from '../../src/kubelet/checkpoint.ts';
 import { cases } from '../support/property-cases.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 const readPods = (text: string): object => {
   const read = readCheckpoint(text);
@@ -23,7 +23,7 @@ describe('a file as kubelet writes it', () => {
     expect(readPods(text)).toEqual({
       pods: {
         '0f6f8ba3-0d0f-4f7f-9d62-2d4b5b3f0d11': {
-          containers: { c1: { memory: 64 * MI, milliCpu: 200 } },
+          containers: { c1: { memory: 64 * MiB, milliCpu: 200 } },
           pod: undefined,
         },
       },
@@ -37,7 +37,9 @@ describe('a file as kubelet writes it', () => {
       PodLevelResources: { limits: { cpu: '2', memory: '2Gi' }, requests: {} },
     };
     expect(readPods(checkpointText({ u: pod }))).toEqual({
-      pods: { u: { containers: { web: {}, side: { memory: 1536 * MI } }, pod: { memory: 2048 * MI, milliCpu: 2000 } } },
+      pods: {
+        u: { containers: { web: {}, side: { memory: 1536 * MiB } }, pod: { memory: 2048 * MiB, milliCpu: 2000 } },
+      },
       unrecognized: 0,
     });
   });
@@ -59,7 +61,7 @@ describe('a file as kubelet writes it', () => {
     const data = JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }) } });
     for (const checksum of [undefined, null, 'sha256:00', -1, {}, 1e300])
       expect(readPods(JSON.stringify({ data, checksum })), typeof checksum).toMatchObject({
-        pods: { u: { containers: { a: { memory: 64 * MI } } } },
+        pods: { u: { containers: { a: { memory: 64 * MiB } } } },
       });
   });
 });
@@ -126,8 +128,8 @@ describe('what is not understood', () => {
     const text = JSON.stringify({ data: JSON.stringify({ entries }), checksum: 1 });
     expect(readPods(text)).toEqual({
       pods: {
-        good: { containers: { a: { memory: 64 * MI } }, pod: undefined },
-        containers: { containers: { b: { memory: 32 * MI } }, pod: undefined, isComplete: false },
+        good: { containers: { a: { memory: 64 * MiB } }, pod: undefined },
+        containers: { containers: { b: { memory: 32 * MiB } }, pod: undefined, isComplete: false },
         amounts: { containers: {}, pod: undefined, isComplete: false },
         level: { containers: {}, pod: undefined, isComplete: false },
       },
@@ -161,7 +163,7 @@ test('whatever the text: no error, and what was cut off says so', () => {
       const read = readCheckpoint(
         JSON.stringify({ data: JSON.stringify({ entries: { u: value, v: withMemory({ a: '1Gi' }) } }) }),
       );
-      expect(read.kind === 'read' && read.pods.get('v')?.containers.get('a')?.memory).toBe(1024 * MI);
+      expect(read.kind === 'read' && read.pods.get('v')?.containers.get('a')?.memory).toBe(1024 * MiB);
     }),
     cases(500),
   );

@@ -9,7 +9,7 @@ import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 import { systemClock } from '../../src/core/concurrency/clock.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 let parent: string;
 let root: string;
@@ -70,7 +70,7 @@ test('files that are there at the start, each by itself', async () => {
   write({ u: withMemory({ a: '128Mi' }) }, 'actuated_pods_state');
   files.begin();
   expect(changes).toBe(1);
-  expect([memory(), files.actuated('u')?.containers.get('a')?.memory]).toEqual([64 * MI, 128 * MI]);
+  expect([memory(), files.actuated('u')?.containers.get('a')?.memory]).toEqual([64 * MiB, 128 * MiB]);
   expect(files.isPresent).toBe(true);
   await delay(10);
   expect(changes).toBe(1);
@@ -80,11 +80,11 @@ test('a file that is replaced is told of, once; and is known at once to who asks
   makeRoot();
   files.begin();
   write({ u: withMemory({ a: '64Mi' }) });
-  expect(memory()).toBe(64 * MI);
+  expect(memory()).toBe(64 * MiB);
   await changed(1);
   write({ u: withMemory({ a: '32Mi' }) });
   await changed(2);
-  expect(memory()).toBe(32 * MI);
+  expect(memory()).toBe(32 * MiB);
   writeFileSync(join(root, 'cpu_manager_state'), 'x');
   await delay(120);
   expect(changes).toBe(2);
@@ -95,7 +95,7 @@ test('a folder that comes later, goes, and comes again; a file that is removed',
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
   await changed(1);
-  expect(memory()).toBe(64 * MI);
+  expect(memory()).toBe(64 * MiB);
   rmSync(join(root, 'allocated_pods_state'));
   await changed(2);
   expect(memory()).toBeUndefined();
@@ -110,7 +110,7 @@ test('a folder that comes later, goes, and comes again; a file that is removed',
   makeRoot();
   write({ u: withMemory({ a: '8Mi' }) });
   await changed(5);
-  expect(memory()).toBe(8 * MI);
+  expect(memory()).toBe(8 * MiB);
   expect(lines).toEqual([]);
 });
 
@@ -125,7 +125,7 @@ test('what is not understood is as good as not there: one line, a count each tim
   }
   write({ u: withMemory({ a: '32Mi' }) });
   await changed(5);
-  expect(memory()).toBe(32 * MI);
+  expect(memory()).toBe(32 * MiB);
   expect(lines).toEqual([
     expect.objectContaining({ file: 'allocated_pods_state', msg: 'kubelet checkpoint not understood' }),
     { file: 'allocated_pods_state', msg: 'kubelet checkpoint readable again' },
@@ -137,7 +137,7 @@ test('a part that is not understood is said, and the rest is known', () => {
   makeRoot();
   replace(JSON.stringify({ data: JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }), v: 1 } }) }));
   files.begin();
-  expect(memory()).toBe(64 * MI);
+  expect(memory()).toBe(64 * MiB);
   expect(lines).toMatchObject([{ error: '1 values of an unknown shape' }]);
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { equal } from './amounts.ts';
 import type { MatrixContainer } from './cases.ts';
-import { MI, podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';
+import { MiB, podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';
 
 const app = (name: string): MatrixContainer => ({ name, role: 'app' });
 
@@ -40,13 +40,13 @@ describe("a pod's own values", () => {
   test('guaranteed: all of them', () => {
     const amounts = { a: full, b: full };
     expect(qosClass(both, amounts)).toBe('guaranteed');
-    expect(podValues(both, amounts, 'guaranteed')).toEqual({ memory: 128 * MI, quota: 20_000, shares: 204 });
+    expect(podValues(both, amounts, 'guaranteed')).toEqual({ memory: 128 * MiB, quota: 20_000, shares: 204 });
   });
 
   test('burstable: only limits that every container has', () => {
     const amounts = { a: full, b: { memory: equal(32) } };
     expect(qosClass(both, amounts)).toBe('burstable');
-    expect(podValues(both, amounts, 'burstable')).toEqual({ memory: 96 * MI, quota: undefined, shares: 102 });
+    expect(podValues(both, amounts, 'burstable')).toEqual({ memory: 96 * MiB, quota: undefined, shares: 102 });
   });
 
   test('best effort: the least shares, whatever its containers have got since', () => {
@@ -65,6 +65,6 @@ describe("a pod's own values", () => {
       app('a'),
     ];
     const amounts = { sidecar: full, init: { cpu: equal(300), memory: equal(32) }, a: full };
-    expect(podValues(containers, amounts, 'guaranteed')).toEqual({ memory: 128 * MI, quota: 40_000, shares: 409 });
+    expect(podValues(containers, amounts, 'guaranteed')).toEqual({ memory: 128 * MiB, quota: 40_000, shares: 409 });
   });
 });

@@ -7,7 +7,7 @@ import type { MatrixContainer } from './cases.ts';
 
 /** The numbers that kubelet makes of a pod's manifest: pkg/kubelet/cm/helpers_linux.go and kuberuntime, 1.33 to 1.36. */
 
-export const MI = 1024 * 1024;
+export const MiB = 1024 * 1024;
 /** Microseconds; kubelet's default. */
 export const PERIOD = 100_000;
 const MIN_SHARES = 2;
@@ -50,8 +50,8 @@ export function containerResources({ cpu, memory }: Amounts, qos: QosClass): Res
     cpu_period: PERIOD,
     cpu_quota: quotaOf(cpu?.limit ?? 0),
     cpu_shares: sharesOf(cpu?.request ?? 0),
-    memory_limit_in_bytes: (memory?.limit ?? 0) * MI,
-    unified: { 'memory.oom.group': '1', [reservationFile(qos)]: String((memory?.request ?? 0) * MI) },
+    memory_limit_in_bytes: (memory?.limit ?? 0) * MiB,
+    unified: { 'memory.oom.group': '1', [reservationFile(qos)]: String((memory?.request ?? 0) * MiB) },
   };
 }
 
@@ -73,7 +73,7 @@ export function podValues(containers: readonly MatrixContainer[], amounts: PodAm
   const quota = total(containers, (name) => amountsOf(amounts, name).cpu?.limit);
   const requests = total(containers, (name) => amountsOf(amounts, name).cpu?.request ?? 0);
   return {
-    memory: memory === undefined ? undefined : memory * MI,
+    memory: memory === undefined ? undefined : memory * MiB,
     quota: quota === undefined ? undefined : quotaOf(quota),
     shares: sharesOf(requests ?? 0),
   };

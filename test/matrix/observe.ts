@@ -2,7 +2,7 @@ import { weightOfShares } from '../../src/cgroups/index.ts';
 import type { WeightFormula } from '../../src/cgroups/index.ts';
 import { cpuShares } from '../../src/core/quantities/index.ts';
 import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
-import { MI, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
+import { MiB, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';
 
 /** What can be seen of a pod: in the kernel's files and by ContainerStatus, in the kernel's own words. */
@@ -129,7 +129,7 @@ function expectedContainer(
   processes: string,
   formula: WeightFormula,
 ): Observed {
-  const bytes = (memory?.limit ?? 0) * MI;
+  const bytes = (memory?.limit ?? 0) * MiB;
   const quota = quotaOf(cpu?.limit ?? 0);
   const shares = sharesOf(cpu?.request ?? 0);
   return {
@@ -137,7 +137,7 @@ function expectedContainer(
       'memory.max': bytes === 0 ? 'max' : String(bytes),
       'cpu.max': `${quota === 0 ? 'max' : quota} ${PERIOD}`,
       'cpu.weight': String(weightOfShares(cpuShares(shares), formula)),
-      reserved: String(reserved * MI),
+      reserved: String(reserved * MiB),
     },
     reported: { memory: bytes, quota, period: PERIOD, shares },
     running: true,

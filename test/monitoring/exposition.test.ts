@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { expositionOf } from '../../src/monitoring/exposition.ts';
 import { Counter, Histogram, Reading } from '../../src/observe/family.ts';
 
@@ -8,7 +8,7 @@ const described = <const Labels extends readonly string[]>(
   labels: Labels,
 ) => ({ type, name, labels, help: `What ${name} is.` });
 
-it('counters and readings are one line each, with their labels escaped', () => {
+test('counters and readings are one line each, with their labels escaped', () => {
   const counter = new Counter(described('counter', 'a_total', ['one', 'two']));
   counter.add(['x', 'y']);
   counter.add(['x', 'y'], 2);
@@ -24,7 +24,7 @@ b 1.5
 `);
 });
 
-it('a histogram adds up its buckets, and ends with all', () => {
+test('a histogram adds up its buckets, and ends with all', () => {
   const histogram = new Histogram(described('histogram', 'c_seconds', ['kind']));
   for (const seconds of [0.0001, 0.00011, 0.3, 29, 31]) histogram.observe(['x'], seconds);
   const lines = expositionOf([histogram]).split('\n');
@@ -49,13 +49,13 @@ it('a histogram adds up its buckets, and ends with all', () => {
   ]);
 });
 
-it('what has no labels begins at 0, what has some where it is met', () => {
+test('what has no labels begins at 0, what has some where it is met', () => {
   const one = new Counter(described('counter', 'a_total', []));
   const other = new Counter(described('counter', 'b_total', ['label']));
   expect(expositionOf([one, other]).match(/^[^#].*/gm)).toEqual(['a_total 0']);
 });
 
-it('labels that are too many or too long are taken together', () => {
+test('labels that are too many or too long are taken together', () => {
   const counter = new Counter(described('counter', 'a_total', ['method', 'code']));
   for (let index = 0; index < 2000; index += 1) counter.add([`/m/${index}`, `${index}`]);
   counter.add(['x'.repeat(129), '0']);

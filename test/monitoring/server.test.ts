@@ -1,7 +1,7 @@
 import { type AddressInfo, createConnection } from 'node:net';
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
@@ -60,7 +60,7 @@ async function get(path: string, headers: Record<string, string> = {}, method = 
 }
 
 describe('/metrics', () => {
-  it('has what was counted and what is the case now, as Prometheus reads it', async () => {
+  test('has what was counted and what is the case now, as Prometheus reads it', async () => {
     counters.interceptedCall('/runtime.v1.RuntimeService/UpdateContainerResources', 9, 12, 10);
     counters.passedCall('/runtime.v1.RuntimeService/ListContainers', 'answered');
     counters.resize('Deferred', 'down');
@@ -96,7 +96,7 @@ describe('/metrics', () => {
     expect(started?.value).toBeGreaterThan(Date.now() / 1000 - 3600);
   });
 
-  it('says how late the event loop is', async () => {
+  test('says how late the event loop is', async () => {
     const lag = async (): Promise<number> => {
       const family = readMetrics((await get('/metrics')).body).get('cri_resize_shim_event_loop_lag_seconds');
       return family?.samples.find(({ name }) => name.endsWith('_sum'))?.value ?? 0;
@@ -110,7 +110,7 @@ describe('/metrics', () => {
     expect(await blocked()).toBeGreaterThan(0.15);
   });
 
-  it('a fault of ours is 500, with its place and not its words in the log', async () => {
+  test('a fault of ours is 500, with its place and not its words in the log', async () => {
     readiness = () => Promise.reject(new TypeError('PASSWORD=hunter2'));
     const { status, body } = await get('/metrics');
     expect([status, body]).toEqual([500, 'internal error in cri-resize-shim; see its log\n']);
@@ -120,7 +120,7 @@ describe('/metrics', () => {
 });
 
 describe('the page at /', () => {
-  it('comes with its policy; without a backend it says so', async () => {
+  test('comes with its policy; without a backend it says so', async () => {
     const { status, headers, body } = await get('/');
     expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
     expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-/);
@@ -140,13 +140,13 @@ describe('health', () => {
     ],
   };
 
-  it.each(['/healthz', '/livez', '/readyz'])('%s is ok, in words with ?verbose', async (path) => {
+  test.each(['/healthz', '/livez', '/readyz'])('%s is ok, in words with ?verbose', async (path) => {
     expect(await get(path)).toMatchObject({ status: 200, body: 'ok' });
     const lines = (await get(`${path}?verbose`)).body.split('\n');
     expect([lines[0], lines.at(-2)]).toEqual(['[+]ping ok', `${path.slice(1)} check passed`]);
   });
 
-  it('/readyz fails with the resizes, and says why; the process lives on', async () => {
+  test('/readyz fails with the resizes, and says why; the process lives on', async () => {
     readiness = () => Promise.resolve(failing);
     const body = '[+]ping ok\n[+]backend ok\n[-]journal failed: resizes are rejected: EROFS\nreadyz check failed\n';
     expect(await get('/readyz')).toMatchObject({ status: 500, body });
@@ -155,7 +155,7 @@ describe('health', () => {
     expect((await get('/healthz')).status).toBe(200);
   });
 
-  it('checks can be left out, and what does not count is told all the same', async () => {
+  test('checks can be left out, and what does not count is told all the same', async () => {
     readiness = () => Promise.resolve(failing);
     expect(await get('/readyz?verbose&exclude=journal&exclude=moon')).toMatchObject({
       status: 200,
@@ -171,7 +171,7 @@ describe('health', () => {
 });
 
 describe('what is asked from elsewhere', () => {
-  it.each([
+  test.each([
     'rebound.example.org',
     'rebound.example.org:9467',
     '127.0.0.1.example.org',
@@ -185,21 +185,21 @@ describe('what is asked from elsewhere', () => {
     expect(body).not.toContain('cri_resize_shim');
   });
 
-  it.each(['localhost', 'LOCALHOST:1', '127.0.0.1:9467', '127.8.8.8', '[::1]:9467'])(
+  test.each(['localhost', 'LOCALHOST:1', '127.0.0.1:9467', '127.8.8.8', '[::1]:9467'])(
     'Host: %s is served',
     async (host) => {
       expect((await get('/metrics', { host })).status).toBe(200);
     },
   );
 
-  it('nothing is changed here', async () => {
+  test('nothing is changed here', async () => {
     expect(await get('/metrics', {}, 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
     expect(await get('/metrics', {}, 'HEAD')).toMatchObject({ status: 200, body: '' });
     const { status, body } = await get('/constructor');
     expect([status, body]).toEqual([404, expect.stringContaining('/metrics')]);
   });
 
-  it('who says nothing is not waited for without end, and many are not served at once', async () => {
+  test('who says nothing is not waited for without end, and many are not served at once', async () => {
     const silent = Array.from({ length: 40 }, () => createConnection({ port, host: '127.0.0.1' }));
     const ended = await Promise.all(
       silent.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])),

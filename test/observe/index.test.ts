@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { countersFields, createCounters } from '../../src/observe/counters.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
@@ -15,7 +15,7 @@ describe('the log', () => {
     return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   };
 
-  it('is one JSON object a line, with level by name and time in ISO 8601', () => {
+  test('is one JSON object a line, with level by name and time in ISO 8601', () => {
     const [first, second] = write('debug');
     expect(first).toEqual({ level: 'debug', time: first?.['time'], a: 1, msg: 'one' });
     expect(second).toEqual({ level: 'info', time: second?.['time'], b: 'x', list: ['p', 'q'], msg: 'two' });
@@ -23,13 +23,13 @@ describe('the log', () => {
     expect(lines.every((line) => line.endsWith('\n') && line.indexOf('\n') === line.length - 1)).toBe(true);
   });
 
-  it('leaves out what is below its level', () => {
+  test('leaves out what is below its level', () => {
     expect(write('warn').map(({ msg }) => msg)).toEqual(['three', 'four']);
   });
 });
 
 describe('counters', () => {
-  it('count by label', () => {
+  test('count by label', () => {
     const counters = createCounters();
     counters.failOpen('unknown_pod');
     counters.failOpen('unknown_pod');
@@ -80,7 +80,7 @@ describe('counters', () => {
     });
   });
 
-  it('start at 0 for what alerts use, so that the first event is an increase', () => {
+  test('start at 0 for what alerts use, so that the first event is an increase', () => {
     const begun = createCounters().families.flatMap((family) =>
       [...family.series()].map(({ labels }) =>
         [family.description.name.replace('cri_resize_shim_', ''), ...labels].join(' '),
@@ -99,7 +99,7 @@ describe('counters', () => {
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);
   });
 
-  it('stay small when labels do not', () => {
+  test('stay small when labels do not', () => {
     const counters = createCounters();
     for (let index = 0; index < 10_000; index += 1) {
       counters.protocolError(`E${index}`);
@@ -114,12 +114,12 @@ describe('counters', () => {
 });
 
 describe('once per key', () => {
-  it('is true the first time', () => {
+  test('is true the first time', () => {
     const first = oncePerKey();
     expect(['a', 'b', 'a', 'b', 'c'].map((key) => first(key))).toEqual([true, true, false, false, true]);
   });
 
-  it('remembers the keys met last', () => {
+  test('remembers the keys met last', () => {
     const first = oncePerKey(2);
     expect(['a', 'b', 'a', 'c', 'a', 'b'].map((key) => first(key))).toEqual([true, true, false, true, false, true]);
   });

@@ -14,7 +14,7 @@ import { Cluster, NODE, until } from './cluster.ts';
  * kubelet, a pod is resized through it, and it takes it off again. Pods are made here as the DaemonSet's controller makes them.
  */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const NAMESPACE = 'cri-resize-shim';
 const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
 const WEB = '/api/v1/namespaces/default/pods/web';
@@ -134,12 +134,12 @@ test('the label comes: the shim is installed beneath kubelet, and a pod that was
   await cluster.api.patch(`${WEB}/resize`, { spec: { containers: [{ name: 'app', resources: { limits } }] } });
   const folder = podCgroupFolder(uid, 'burstable');
   const read = (file: string): string => readFileSync(join(folder, file), 'utf8').trim();
-  await until(() => read('memory.max') === String(192 * MI), 'the pod has its new memory limit');
+  await until(() => read('memory.max') === String(192 * MiB), 'the pod has its new memory limit');
   // kubelet takes CPU after memory.
   await until(() => read('cpu.max') === '30000 100000', 'the pod has its new CPU limit');
   await until(() => {
     const { blocks, bsize } = statfsSync(`/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`);
-    return blocks * bsize === 192 * MI;
+    return blocks * bsize === 192 * MiB;
   }, 'its volume has grown with it');
 }, 300_000);
 

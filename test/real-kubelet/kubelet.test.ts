@@ -14,7 +14,7 @@ import { Cluster, until } from './cluster.ts';
  * writes its files, sizes volumes, refuses decreases, and calls in its own order.
  */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const STATE = '/var/lib/cri-resize-shim';
 const PODS = '/api/v1/namespaces/default/pods';
 
@@ -89,7 +89,7 @@ const waitsForNothing = (): Promise<void> =>
 const sizes = async (): Promise<readonly number[]> => {
   const [a, b] = [await idOf('a'), await idOf('b')];
   const files = [read('memory.max'), read(a, 'memory.max'), read(b, 'memory.max'), sizeOf()];
-  return files.map((value) => Number(value) / MI);
+  return files.map((value) => Number(value) / MiB);
 };
 
 const container = (name: string, memory: string): object => ({
@@ -162,7 +162,7 @@ test('the pod as kubelet has made it: its volume as large as its limit', async (
 test('raised and lowered: pod, container and volume', async () => {
   await resize('a', '320Mi', '300m');
   await done('a', '320Mi', '300m');
-  await until(() => sizeOf() === 448 * MI, 'the volume has grown');
+  await until(() => sizeOf() === 448 * MiB, 'the volume has grown');
   expect(await sizes()).toEqual([448, 320, 128, 448]);
   expect(read('cpu.max')).toBe('50000 100000');
 
@@ -176,13 +176,13 @@ test('raised and lowered: pod, container and volume', async () => {
 test('a volume that is in use refuses a decrease, with nothing changed; done once there is room', async () => {
   await resize('a', '192Mi', '100m');
   await done('a', '192Mi', '100m');
-  await until(() => sizeOf() === 320 * MI, 'the volume has grown');
-  writeFileSync(join(volume(), 'file'), Buffer.alloc(250 * MI, 'x'));
+  await until(() => sizeOf() === 320 * MiB, 'the volume has grown');
+  writeFileSync(join(volume(), 'file'), Buffer.alloc(250 * MiB, 'x'));
   await waitsForNothing();
   await resize('a', '96Mi', '100m');
   await until(async () => (await waitsFor()) !== '', 'kubelet says what it waits for');
   expect(await sizes()).toEqual([320, 192, 128, 320]);
-  expect(readFileSync(join(volume(), 'file')).equals(Buffer.alloc(250 * MI, 'x'))).toBe(true);
+  expect(readFileSync(join(volume(), 'file')).equals(Buffer.alloc(250 * MiB, 'x'))).toBe(true);
   rmSync(join(volume(), 'file'));
   await done('a', '96Mi', '100m', 110);
   expect(await sizes()).toEqual([224, 96, 128, 224]);
@@ -198,10 +198,10 @@ describe('page cache in the way of a decrease', () => {
     await stopShim();
     await startShim('--foresight=false');
     writeFileSync(big, '');
-    truncateSync(big, 150 * MI);
+    truncateSync(big, 150 * MiB);
     const tenant = await Tenant.in(join(folder(), await idOf('a')));
     await tenant.tell('read', big);
-    expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MI);
+    expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MiB);
     await waitsForNothing();
     await resize('a', '96Mi', '200m');
     await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet refuses');
@@ -240,7 +240,7 @@ test('an annotation resizes the volume, and says so in an event', async () => {
   await cluster.api.patch(`${PODS}/web`, {
     metadata: { annotations: { 'volume.cri-resize-shim.io/cache': '48Mi' } },
   });
-  await until(() => sizeOf() === 48 * MI, 'the volume has its new size');
+  await until(() => sizeOf() === 48 * MiB, 'the volume has its new size');
   await until(async () => {
     const { items } = await cluster.api.get<{
       items: { reason: string; message: string; involvedObject: { name: string } }[];

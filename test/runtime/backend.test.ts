@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { Backend, isUnimplemented } from '../../src/runtime/index.ts';
 
 /** A gRPC server without any method: each call is answered Unimplemented. */
@@ -14,7 +14,7 @@ async function serve(address: string): Promise<Server> {
   return server;
 }
 
-it('what a backend does not have is known until there is another backend', async () => {
+test('what a backend does not have is known until there is another backend', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backend-'));
   const address = `unix://${join(folder, 'cri.sock')}`;
   const first = await serve(address);

@@ -1,5 +1,5 @@
 import { Metadata, type ServiceError, status } from '@grpc/grpc-js';
-import { beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { type Backend, BackendCgroupDriver, askCgroupDriver } from '../../src/runtime/index.ts';
 
 /** What the backend answers to each of its calls; an error is thrown. */
@@ -25,7 +25,7 @@ beforeEach(() => {
   answers = { RuntimeConfig: config(0) };
 });
 
-it.each([
+test.each([
   [0, 'SYSTEMD'],
   [1, 'CGROUPFS'],
   [7, undefined],
@@ -34,7 +34,7 @@ it.each([
   expect(await askCgroupDriver(backend)).toBe(name);
 });
 
-it.each([
+test.each([
   [true, 'SYSTEMD'],
   [false, 'CGROUPFS'],
 ])('without RuntimeConfig its configuration tells: SystemdCgroup %s is %s', async (systemd, name) => {
@@ -42,13 +42,13 @@ it.each([
   expect(await askCgroupDriver(backend)).toBe(name);
 });
 
-it('another error is not taken for an answer', async () => {
+test('another error is not taken for an answer', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   await expect(askCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
   expect(calls).toEqual(['RuntimeConfig']);
 });
 
-it('is asked once for each connection, and kept while nobody answers', async () => {
+test('is asked once for each connection, and kept while nobody answers', async () => {
   const driver = new BackendCgroupDriver(backend);
   expect(await Promise.all([driver.name(), driver.name()])).toEqual(['SYSTEMD', 'SYSTEMD']);
   expect(calls).toHaveLength(1);
@@ -60,7 +60,7 @@ it('is asked once for each connection, and kept while nobody answers', async () 
   expect(calls).toHaveLength(3);
 });
 
-it('is not known as long as the backend has never answered', async () => {
+test('is not known as long as the backend has never answered', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   expect(await new BackendCgroupDriver(backend).name()).toBeUndefined();
 });

@@ -4,7 +4,7 @@ import { Socket, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { type ConnectionOptions, openFrontDoor } from '../../src/server/front-door.ts';
 import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
 import {
@@ -55,7 +55,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
 }
 
 describe('shutting down', () => {
-  it('waits for running streams', async () => {
+  test('waits for running streams', async () => {
     const { door, connections } = open([0, 2]);
     let isDone = false;
     const done = door.shutdown(60_000).finally(() => (isDone = true));
@@ -67,7 +67,7 @@ describe('shutting down', () => {
     expect(door.connections).toBe(0);
   });
 
-  it('cuts off the rest after the timeout, and counts the streams', async () => {
+  test('cuts off the rest after the timeout, and counts the streams', async () => {
     const { door, connections } = open([0, 2, 3]);
     expect(await door.shutdown(10)).toBe(5);
     expect(connections.map(({ events }) => events.join())).toEqual([
@@ -77,11 +77,11 @@ describe('shutting down', () => {
     ]);
   });
 
-  it('ends at once without connections', async () => {
+  test('ends at once without connections', async () => {
     expect(await open([]).door.shutdown(60_000)).toBe(0);
   });
 
-  it('shuts down later connections too', async () => {
+  test('shuts down later connections too', async () => {
     const { door, connections } = open([1]);
     const done = door.shutdown(60_000);
     door.accept(new Socket());
@@ -92,7 +92,7 @@ describe('shutting down', () => {
   });
 });
 
-it('opens a backend connection for each client connection, and reports when it is established', async () => {
+test('opens a backend connection for each client connection, and reports when it is established', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'door-'));
   const server = createServer((socket) => socket.destroy());
   server.listen(join(folder, 'b.sock'));
@@ -131,7 +131,7 @@ describe('the table of interceptors', () => {
     { log, counters: noCounters, debug: true },
   );
 
-  it('routes by path and forwards everything else', () => {
+  test('routes by path and forwards everything else', () => {
     expect(
       ['/a/Handled', '/a/Amended', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
         interception.route(path),
@@ -142,7 +142,7 @@ describe('the table of interceptors', () => {
     );
   });
 
-  it('amends by path', async () => {
+  test('amends by path', async () => {
     const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2), backendMs: 1.5 };
     expect(await interception.amend({ path: '/a/Amended', ...exchange })).toEqual(Uint8Array.of(2, 1));
     expect(await interception.amend({ path: '/a/Other', ...exchange })).toBeUndefined();

@@ -1,4 +1,4 @@
-import { beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Log } from '../../src/observe/index.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
@@ -20,7 +20,7 @@ function report(logPassedCalls = false) {
   return proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
 }
 
-it('logs forwarded calls only if configured, and handled calls elsewhere', () => {
+test('logs forwarded calls only if configured, and handled calls elsewhere', () => {
   report().streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   expect(lines).toEqual([]);
   const asked = report(true);
@@ -42,7 +42,7 @@ it('logs forwarded calls only if configured, and handled calls elsewhere', () =>
   ]);
 });
 
-it('logs an amended call that fails as intercepted; the interceptor logs one that succeeds', () => {
+test('logs an amended call that fails as intercepted; the interceptor logs one that succeeds', () => {
   report().streamClosed('/a/RunPod', 'amend', 'answered', 2, 7.5);
   report().streamClosed('/a/RunPod', 'amend', 'answered', 0, 7.5);
   expect(lines).toEqual([
@@ -51,7 +51,7 @@ it('logs an amended call that fails as intercepted; the interceptor logs one tha
   expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 'UNKNOWN', count: 1 }]);
 });
 
-it('counts forwarded calls by outcome, and no others', () => {
+test('counts forwarded calls by outcome, and no others', () => {
   const observer = report();
   observer.streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   observer.streamClosed('/a/B', 'pass', 'cancelled', undefined, 1);
@@ -60,7 +60,7 @@ it('counts forwarded calls by outcome, and no others', () => {
   expect(counters.snapshot().passedCalls).toBe(2);
 });
 
-it('logs two lines for a backend outage, however many clients retry', () => {
+test('logs two lines for a backend outage, however many clients retry', () => {
   const observer = report();
   observer.connected();
   for (let attempt = 0; attempt < 100; attempt += 1) observer.backendLost('connect ECONNREFUSED');
@@ -74,7 +74,7 @@ it('logs two lines for a backend outage, however many clients retry', () => {
   ]);
 });
 
-it('counts protocol errors by the name of the error code', () => {
+test('counts protocol errors by the name of the error code', () => {
   const observer = report();
   observer.protocolError('client', 1, 'bad frame');
   observer.protocolError('backend', 9, 'bad block');
@@ -83,7 +83,7 @@ it('counts protocol errors by the name of the error code', () => {
   expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
 });
 
-it('counts all responses that could not be amended and logs them once, without the error message', () => {
+test('counts all responses that could not be amended and logs them once, without the error message', () => {
   const observer = report();
   for (let call = 0; call < 3; call += 1) observer.amendSkipped('/a/B', 'failed', new TypeError('PASSWORD=hunter2'));
   observer.amendSkipped('/a/B', 'slow', undefined);

@@ -5,7 +5,7 @@ import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrea
 import { DecreaseReclaimer } from '../../src/resize/foresight/decrease-reclaimer.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 import { FakeMemory } from './fake-memory.ts';
-import { MI } from './resize/pods.ts';
+import { MiB } from './resize/pods.ts';
 import { FakeClock } from './resize/fake-resizes.ts';
 
 /** A fake node: memory of cgroups by path, a clock that tests advance, and the limits that kubelet admits. */
@@ -39,7 +39,9 @@ export class FakeKubeletNode {
         const admitted = this.admitted.get(uid);
         const list = Object.entries(admitted ?? {}).flatMap(([cgroup, to]): Decrease[] => {
           const from = this.limits.get(cgroup) ?? 0;
-          return to < from ? [{ text: `container ${cgroup}`, cgroup, from: bytes(from * MI), to: bytes(to * MI) }] : [];
+          return to < from
+            ? [{ text: `container ${cgroup}`, cgroup, from: bytes(from * MiB), to: bytes(to * MiB) }]
+            : [];
         });
         return Promise.resolve(admitted && { admitted: JSON.stringify(admitted), list });
       },
@@ -57,7 +59,7 @@ export class FakeKubeletNode {
     uid: string,
     { limit, anon, cache, stuck = 0 }: Record<'limit' | 'anon' | 'cache', number> & { stuck?: number },
   ): FakeMemory {
-    const memory = new FakeMemory(anon * MI, cache * MI, stuck * MI);
+    const memory = new FakeMemory(anon * MiB, cache * MiB, stuck * MiB);
     this.cgroups.set(uid, memory);
     this.limits.set(uid, limit);
     return memory;
@@ -72,7 +74,7 @@ export class FakeKubeletNode {
   /** kubelet lowers the limit, if its rule allows. */
   kubeletTries(uid: string): boolean {
     const wanted = this.admitted.get(uid)?.[uid] ?? 0;
-    if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MI) return false;
+    if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MiB) return false;
     this.limits.set(uid, wanted);
     return true;
   }

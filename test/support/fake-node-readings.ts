@@ -6,8 +6,8 @@ import type { Step } from '../../src/resize/model/step.ts';
 
 /** A node on paper: pods of every look that the page has, and resizes of every end. */
 
-const MI = 2 ** 20;
-const mi = (amount: number): Bytes => bytes(Math.round(amount * MI));
+const MiB = 1024 * 1024;
+const mi = (amount: number): Bytes => bytes(Math.round(amount * MiB));
 const noCpu = { quota: 'max' as const, period: microseconds(100_000) };
 
 const limitsOf = (memory: number | 'max', used: number, milli: number | 'max' = 'max'): LiveLimits => ({

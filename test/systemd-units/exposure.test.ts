@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { type Analysis, analysisOf, compare, withPoints } from './exposure.ts';
 
 const empty = 'Exposure: **0**, of 10.\n\n| open | exposure | why |\n|---|---|---|\n\nThe end.\n';
@@ -15,14 +15,14 @@ const page = withPoints(empty, analysis)
   .replace('| 0.2 |  |', '| 0.2 | fspick. |');
 
 describe('the page with the exposure of the service', () => {
-  it('is right when it has the exposure, and a reason for each open point', () => {
+  test('is right when it has the exposure, and a reason for each open point', () => {
     expect(compare(page, analysis)).toEqual([]);
     // Nothing is lost when it is written anew.
     expect(withPoints(page, analysis)).toBe(page);
     expect(page).toContain('\n\nThe end.\n');
   });
 
-  it('is wrong when the exposure has risen, or has fallen and nobody has said so', () => {
+  test('is wrong when the exposure has risen, or has fallen and nobody has said so', () => {
     expect(compare(page, { ...analysis, exposure: 3.2 })).toEqual(['the exposure is 3.2, and docs/units.md says 3.1']);
     expect(compare(page, { ...analysis, exposure: 3 })).toEqual([
       'the exposure has fallen to 3: docs/units.md still says 3.1',
@@ -30,7 +30,7 @@ describe('the page with the exposure of the service', () => {
     expect(compare(empty.replace('**0**', ''), { exposure: 0, open: [] })).toHaveLength(1);
   });
 
-  it('is wrong when a point is open without a reason, or is not open any more', () => {
+  test('is wrong when a point is open without a reason, or is not open any more', () => {
     expect(compare(withPoints(empty, analysis), analysis)).toEqual([
       'docs/units.md has no reason why PrivateNetwork= stays open (Service has access)',
       'docs/units.md has no reason why SystemCallFilter=~@mount stays open (mount is included)',
@@ -40,7 +40,7 @@ describe('the page with the exposure of the service', () => {
     ]);
   });
 
-  it('is made of what systemd-analyze prints', () => {
+  test('is made of what systemd-analyze prints', () => {
     const list = JSON.stringify([
       { set: true, name: 'A=', json_field: 'A', description: 'shut', exposure: null },
       { set: false, name: 'B=', json_field: 'B', description: 'open', exposure: '0.2' },
@@ -54,7 +54,7 @@ describe('the page with the exposure of the service', () => {
   });
 });
 
-it('the units keep what kubelet depends on', () => {
+test('the units keep what kubelet depends on', () => {
   const service = readFileSync('systemd/cri-resize-shim.service', 'utf8').split('\n');
   for (const line of [
     'Type=notify',

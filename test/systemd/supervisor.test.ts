@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../src/systemd/supervisor.ts';
@@ -45,7 +45,7 @@ function supervised(env: NodeJS.ProcessEnv) {
 }
 
 describe('what systemd is told', () => {
-  it.each([
+  test.each([
     ['at a path', () => join(folder, 'notify.sock')],
     ['at an abstract name', () => `@cri-resize-shim-test/${process.pid}`],
   ])('%s: that we serve, and that we go and for how long', async (_, name) => {
@@ -61,7 +61,7 @@ describe('what systemd is told', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('that we are alive: at half the time that the watchdog waits, again and again, once we serve', async () => {
+  test('that we are alive: at half the time that the watchdog waits, again and again, once we serve', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
     const start = performance.now();
@@ -73,7 +73,7 @@ describe('what systemd is told', () => {
     expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
   });
 
-  it('nothing of being alive while the event loop stands still', async () => {
+  test('nothing of being alive while the event loop stands still', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
@@ -86,7 +86,7 @@ describe('what systemd is told', () => {
     expect(systemd.messages.length - past).toBeLessThan(5);
   });
 
-  it('nothing of being alive while the workers that read and write files stand still', async () => {
+  test('nothing of being alive while the workers that read and write files stand still', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'), 'when asked');
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
@@ -97,7 +97,7 @@ describe('what systemd is told', () => {
     await expect.poll(() => systemd.drain()).toContain('WATCHDOG=1');
   });
 
-  it('nothing, where the socket is not to be had: that is said and counted once, and nothing fails', async () => {
+  test('nothing, where the socket is not to be had: that is said and counted once, and nothing fails', async () => {
     const { supervisor, warnings, faults } = supervised({
       NOTIFY_SOCKET: join(folder, 'nobody.sock'),
       WATCHDOG_USEC: '2000',
@@ -113,7 +113,7 @@ describe('what systemd is told', () => {
     expect(faults()).toEqual([{ kind: 'number', labels: [], value: 1 }]);
   });
 
-  it.each([
+  test.each([
     ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
     [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is too long for a socket name`],
   ])('nothing at %s: it is no such socket', async (name, error) => {
@@ -124,13 +124,13 @@ describe('what systemd is told', () => {
 });
 
 describe('the variables', () => {
-  it('are gone once they are read: children are not meant', () => {
+  test('are gone once they are read: children are not meant', () => {
     const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
     expect(env).toEqual({ PATH: '/bin' });
   });
 
-  it.each<{ what: string; env: NodeJS.ProcessEnv }>([
+  test.each<{ what: string; env: NodeJS.ProcessEnv }>([
     {
       what: 'another process is watched',
       env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '41' },
@@ -142,7 +142,7 @@ describe('the variables', () => {
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
   });
 
-  it.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])('%j: nobody asks', (env: NodeJS.ProcessEnv) => {
+  test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])('%j: nobody asks', (env: NodeJS.ProcessEnv) => {
     expect(takeSupervisorVariables(env, 42)).toBeUndefined();
   });
 });

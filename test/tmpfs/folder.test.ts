@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MemoryVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 
@@ -28,7 +28,7 @@ const expectRefusal = async (error: object): Promise<void> => {
 };
 
 describe('the folder of a volume', () => {
-  it('that is not there, or not mounted, is an unknown volume', async () => {
+  test('that is not there, or not mounted, is an unknown volume', async () => {
     const error = { code: 3, reason: 'UNKNOWN_VOLUME' };
     await expectRefusal(error);
     mkdirSync(place);
@@ -36,7 +36,7 @@ describe('the folder of a volume', () => {
     expect(volumes.list()).toEqual([]);
   });
 
-  it('that a symbolic link stands for, or leads to, is refused, even when it leads to a tmpfs', async () => {
+  test('that a symbolic link stands for, or leads to, is refused, even when it leads to a tmpfs', async () => {
     const error = {
       code: 9,
       reason: 'VOLUME_NOT_ELIGIBLE',
@@ -57,7 +57,7 @@ describe('the folder of a volume', () => {
     }
   });
 
-  it('is the table of mounts of the process that is named', () => {
+  test('is the table of mounts of the process that is named', () => {
     const through = new MemoryVolumes({ kubeletRoot, throughPid: 2 ** 30 });
     expect(() => through.list()).toThrow(
       expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE', context: { errno: 'ENOENT' } }),

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { optionOf, parseMountinfo } from '../../src/tmpfs/mountinfo.ts';
 
 describe('mountinfo', () => {
-  it('is read field by field, with any number of optional fields', () => {
+  test('is read field by field, with any number of optional fields', () => {
     const [plain, shared] = parseMountinfo(
       '36 35 98:0 / /mnt rw,noatime - tmpfs tmpfs rw,size=65536k,noswap\n' +
         '37 36 0:42 /sub /mnt/a rw shared:7 master:1 propagate_from:2 unbindable - ext4 /dev/vda1 ro,errors=continue\n',
@@ -28,14 +28,14 @@ describe('mountinfo', () => {
     });
   });
 
-  it('has blanks, tabs, newlines and backslashes in names', () => {
+  test('has blanks, tabs, newlines and backslashes in names', () => {
     const [mount] = parseMountinfo(String.raw`1 2 0:3 /a\040b /m\011n\012o\134p\043q rw - tmpfs my\040tmpfs rw`);
     expect(mount).toMatchObject({ root: '/a b', mountPoint: '/m\tn\no\\p#q', source: 'my tmpfs' });
     // what was a backslash is not read as the beginning of another escape
     expect(parseMountinfo(String.raw`1 2 0:3 / /x\134040y rw - tmpfs t rw`)[0]?.mountPoint).toBe(String.raw`/x\040y`);
   });
 
-  it('finds its way past a folder that is called like the separator', () => {
+  test('finds its way past a folder that is called like the separator', () => {
     expect(parseMountinfo('1 2 0:3 - - rw shared:1 - tmpfs - rw')[0]).toMatchObject({
       mountPoint: '-',
       fsType: 'tmpfs',
@@ -43,14 +43,14 @@ describe('mountinfo', () => {
     });
   });
 
-  it('may have an empty source', () => {
+  test('may have an empty source', () => {
     expect(parseMountinfo('1 2 0:3 / /x rw - tmpfs  rw,size=1k')[0]).toMatchObject({
       source: '',
       superOptions: ['rw', 'size=1k'],
     });
   });
 
-  it('comes back as it went, whatever the names are', () => {
+  test('comes back as it went, whatever the names are', () => {
     const escape = (name: string): string =>
       name.replaceAll(/[ \t\n\\#]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, '0')}`);
     const name = fc
@@ -69,7 +69,7 @@ describe('mountinfo', () => {
     );
   });
 
-  it.each([
+  test.each([
     '1 2 0:3 / /x rw shared:1 tmpfs tmpfs rw',
     'x 2 0:3 / /x rw - tmpfs t rw',
     '1 x 0:3 / /x rw - tmpfs t rw',
@@ -82,23 +82,23 @@ describe('mountinfo', () => {
     expect(parseMountinfo(line, '0:3')).toEqual([]);
   });
 
-  it('may have no options', () => {
+  test('may have no options', () => {
     expect(parseMountinfo('1 2 0:3 / /x  - tmpfs t')[0]).toMatchObject({ mountOptions: [], superOptions: [] });
   });
 
-  it('of one file system has no mount that only names it', () => {
+  test('of one file system has no mount that only names it', () => {
     const text = '4 1 0:33 / /x rw - tmpfs 0:3 rw\n5 1 0:3 / /x rw - tmpfs t rw';
     expect(parseMountinfo(text, '0:3').map(({ id }) => id)).toEqual([5]);
   });
 
-  it('leaves out what is no mount, and never throws', () => {
+  test('leaves out what is no mount, and never throws', () => {
     expect(
       parseMountinfo('\n1 2 0:3 / /x rw tmpfs tmpfs rw\nx y 0:3 / /x rw - tmpfs t rw\n1 2 0:3 / /x rw - tmpfs\n'),
     ).toEqual([]);
     fc.assert(fc.property(fc.string(), (text) => void parseMountinfo(text)));
   });
 
-  it('is the whole table, or the mounts of one file system', () => {
+  test('is the whole table, or the mounts of one file system', () => {
     const text = [
       '1 0 0:3 / / rw - ext4 /dev/vda rw',
       '2 1 0:33 / /a rw - tmpfs t rw',
@@ -110,7 +110,7 @@ describe('mountinfo', () => {
     expect(parseMountinfo(text, '0:33').map(({ id }) => id)).toEqual([2, 4]);
   });
 
-  it("of this machine has every line, and proc's own entry", () => {
+  test("of this machine has every line, and proc's own entry", () => {
     const text = readFileSync('/proc/self/mountinfo', 'utf8');
     const mounts = parseMountinfo(text);
     expect(mounts).toHaveLength(text.trim().split('\n').length);
@@ -119,7 +119,7 @@ describe('mountinfo', () => {
 });
 
 describe('an option', () => {
-  it('has the value after its own name', () => {
+  test('has the value after its own name', () => {
     const options = ['rw', 'size=64k', 'nr_inodes=10', 'mpol=bind:0', 'noswap'];
     expect(optionOf(options, 'size')).toBe('64k');
     expect(optionOf(options, 'inodes')).toBeUndefined();

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { VolumePolicy } from '../../src/tmpfs/index.ts';
 import {
   VOLUME_ANNOTATION,
@@ -17,7 +17,7 @@ const key = `${VOLUME_ANNOTATION}cache`;
 const none = new Map<string, Limit<Bytes>>();
 
 describe('the annotation of a volume', () => {
-  it.each<[string, VolumePolicy]>([
+  test.each<[string, VolumePolicy]>([
     ['256Mi', { kind: 'absolute', size: bytes(256 * MiB) }],
     ['1.5G', { kind: 'absolute', size: bytes(1_500_000_000) }],
     ['50%', { kind: 'share', hundredths: 5000 }],
@@ -31,7 +31,7 @@ describe('the annotation of a volume', () => {
     expect(parseVolumeAnnotation(key, value)).toEqual({ volume: 'cache', policy });
   });
 
-  it.each([
+  test.each([
     '',
     '0',
     '0Mi',
@@ -68,7 +68,7 @@ describe('the annotation of a volume', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['much', '"much": want 256Mi, 50%, 50%/<container>, follow or fixed'],
     ['0', '"0": a volume cannot have no size'],
     ['x%', '"x%": a share is a number with at most two decimals, and %'],
@@ -78,18 +78,18 @@ describe('the annotation of a volume', () => {
     expect(() => parseVolumeAnnotation(key, value)).toThrow(`annotation ${key}: ${why}`);
   });
 
-  it('has a key that is about a volume, whose name may be one letter', () => {
+  test('has a key that is about a volume, whose name may be one letter', () => {
     expect(parseVolumeAnnotation(`${VOLUME_ANNOTATION}a`, 'fixed').volume).toBe('a');
     expect(() => parseVolumeAnnotation('cache', 'fixed')).toThrow('the key does not end in the name of a volume');
   });
 
-  it.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('refuses the volume name %j', (name) => {
+  test.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('refuses the volume name %j', (name) => {
     expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
       expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),
     );
   });
 
-  it('is read among all of a pod, bad ones apart, others left alone', () => {
+  test('is read among all of a pod, bad ones apart, others left alone', () => {
     const { policies, errors } = readVolumeAnnotations({
       [`${VOLUME_ANNOTATION}cache`]: '50%',
       [`${VOLUME_ANNOTATION}scratch`]: 'much',
@@ -108,12 +108,12 @@ describe('the annotation of a volume', () => {
 describe('the size that a policy comes to', () => {
   const share = (hundredths: number): VolumePolicy => ({ kind: 'share', hundredths });
 
-  it('is absolute, whatever the limits', () => {
+  test('is absolute, whatever the limits', () => {
     const policy: VolumePolicy = { kind: 'absolute', size: bytes(5) };
     for (const limit of [undefined, 'max', bytes(1)] as const) expect(targetSize(policy, limit, none)).toBe(5);
   });
 
-  it('is none when fixed, or when there is no limit to count from', () => {
+  test('is none when fixed, or when there is no limit to count from', () => {
     expect(targetSize({ kind: 'fixed' }, bytes(MiB), none)).toBeUndefined();
     for (const policy of [share(5000), { kind: 'follow' }] as const) {
       expect(targetSize(policy, 'max', none)).toBeUndefined();
@@ -124,7 +124,7 @@ describe('the size that a policy comes to', () => {
     expect(targetSize(ofWeb, bytes(MiB), new Map([['web', 'max']]))).toBeUndefined();
   });
 
-  it('counts from the pod, or from one container', () => {
+  test('counts from the pod, or from one container', () => {
     const limits = new Map([['web', bytes(100 * MiB)]]);
     expect(targetSize(share(5000), bytes(256 * MiB), limits)).toBe(128 * MiB);
     expect(targetSize(share(15_000), bytes(256 * MiB), limits)).toBe(384 * MiB);
@@ -133,7 +133,7 @@ describe('the size that a policy comes to', () => {
     expect(targetSize({ kind: 'follow' }, bytes(256 * MiB), limits)).toBe(256 * MiB);
   });
 
-  it('of a share is whole pages, no more than the share, at least one page, and exact for any limit', () => {
+  test('of a share is whole pages, no more than the share, at least one page, and exact for any limit', () => {
     const anyLimit = fc.oneof(fc.maxSafeNat(), fc.nat({ max: 1e6 }));
     const anyPage = fc.constantFrom(4096, 16_384, 65_536);
     fc.assert(
@@ -153,13 +153,13 @@ describe('the size that a policy comes to', () => {
 });
 
 describe('a volume without annotation', () => {
-  it('follows when it is as large as the pod may be, to the page', () => {
+  test('follows when it is as large as the pod may be, to the page', () => {
     expect(policyAtFirstSight(bytes(256 * MiB), bytes(256 * MiB))).toEqual({ kind: 'follow' });
     // 100M: the kernel has the volume rounded up to a page, and memory.max rounded down
     expect(policyAtFirstSight(bytes(100_003_840), bytes(99_999_744))).toEqual({ kind: 'follow' });
   });
 
-  it.each<[number, Limit<Bytes> | undefined]>([
+  test.each<[number, Limit<Bytes> | undefined]>([
     [256 * MiB, bytes(512 * MiB)],
     [256 * MiB + 8192, bytes(256 * MiB)],
     [256 * MiB, 'max'],
@@ -168,7 +168,7 @@ describe('a volume without annotation', () => {
     expect(policyAtFirstSight(bytes(mounted), limit)).toEqual({ kind: 'fixed' });
   });
 
-  it('has the size that was asked when only a page is not full', () => {
+  test('has the size that was asked when only a page is not full', () => {
     expect(isSameSize(bytes(1), bytes(4096))).toBe(true);
     expect(isSameSize(bytes(4097), bytes(4096))).toBe(false);
     expect(isSameSize(bytes(4096), bytes(8192))).toBe(false);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Mount } from '../../src/tmpfs/mountinfo.ts';
 import { surveyVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
 
@@ -25,12 +25,12 @@ const names = (mounts: readonly Mount[], root = kubeletRoot): string[] =>
   surveyVolumes(mounts, root).volumes.map(({ name }) => name);
 
 describe('the place of a volume', () => {
-  it('is where kubelet mounts it', () => {
+  test('is where kubelet mounts it', () => {
     expect(place).toBe(`/var/lib/kubelet/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
     expect(volumeMountPoint('/', cache)).toBe(`/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
   });
 
-  it.each([
+  test.each([
     ['..', 'cache'],
     ['.', 'cache'],
     ['', 'cache'],
@@ -51,13 +51,13 @@ describe('the place of a volume', () => {
     );
   });
 
-  it('may be that of a static pod, whose uid is a hash', () => {
+  test('may be that of a static pod, whose uid is a hash', () => {
     expect(volumeMountPoint('/k', { podUid: '0123456789abcdef0123456789abcdef', name: 'a' })).toContain('/pods/0123');
   });
 });
 
 describe('a survey of the mounts', () => {
-  it('finds the volumes, with pod, name, place and file system', () => {
+  test('finds the volumes, with pod, name, place and file system', () => {
     const one = mount(place, { device: '0:77' });
     expect(surveyVolumes([mount('/'), one], kubeletRoot)).toEqual({
       volumes: [{ ...cache, mountPoint: place, device: '0:77' }],
@@ -65,7 +65,7 @@ describe('a survey of the mounts', () => {
     });
   });
 
-  it.each([
+  test.each([
     ['a secret', `${pods}/volumes/kubernetes.io~secret/cache`],
     ['a projected volume', `${pods}/volumes/kubernetes.io~projected/cache`],
     ['a folder in a volume', `${place}/inner`],
@@ -79,7 +79,7 @@ describe('a survey of the mounts', () => {
     expect(surveyVolumes([mount(mountPoint)], kubeletRoot)).toEqual({ volumes: [], refused: [] });
   });
 
-  it.each<[string, Partial<Mount>, RegExp]>([
+  test.each<[string, Partial<Mount>, RegExp]>([
     ['another file system', { fsType: 'ext4' }, /ext4/],
     ['a folder of a tmpfs', { root: '/inner' }, /inner/],
     ['a tmpfs without a size', { superOptions: ['rw', 'size=0k'] }, /no size/],
@@ -90,11 +90,11 @@ describe('a survey of the mounts', () => {
     });
   });
 
-  it('takes a tmpfs of the default size, which the kernel does not print', () => {
+  test('takes a tmpfs of the default size, which the kernel does not print', () => {
     expect(names([mount(place, { superOptions: ['rw'] })])).toEqual(['cache']);
   });
 
-  it('counts the top-most of mounts on top of each other', () => {
+  test('counts the top-most of mounts on top of each other', () => {
     const under = mount(place);
     expect(surveyVolumes([under, mount(place, { parentId: under.id, device: '0:99' })], kubeletRoot)).toMatchObject({
       volumes: [{ device: '0:99' }],
@@ -104,25 +104,25 @@ describe('a survey of the mounts', () => {
     expect(names([cover, mount(place, { parentId: cover.id })])).toEqual(['cache']);
   });
 
-  it('refuses when two file systems are there and neither is on top', () => {
+  test('refuses when two file systems are there and neither is on top', () => {
     expect(surveyVolumes([mount(place), mount(place)], kubeletRoot)).toMatchObject({ volumes: [], refused: [cache] });
   });
 
-  it('takes shared peers of one tmpfs for one volume, at both ends', () => {
+  test('takes shared peers of one tmpfs for one volume, at both ends', () => {
     const peer = mount(place, { device: '0:9', parentId: 50 });
     const copies = [mount(place, { device: '0:9', parentId: 51 }), mount(`/host${place}`, { device: '0:9' })];
     expect(surveyVolumes([peer, ...copies], kubeletRoot)).toMatchObject({ volumes: [cache], refused: [] });
     expect(names([...copies, peer])).toEqual(['cache']);
   });
 
-  it("takes a volume's own subPath mounts for what they are", () => {
+  test("takes a volume's own subPath mounts for what they are", () => {
     const own = mount(place, { device: '0:9' });
     expect(names([own, mount(`${pods}/volume-subpaths/cache/web/0`, { device: '0:9', root: '/a' })])).toEqual([
       'cache',
     ]);
   });
 
-  it.each([
+  test.each([
     ['a secret', `${pods}/volumes/kubernetes.io~secret/password`],
     ['a token of another pod', `${kubeletRoot}/pods/other/volumes/kubernetes.io~projected/kube-api-access-x`],
     ['another volume', `${pods}/volumes/kubernetes.io~empty-dir/other`],
@@ -135,13 +135,13 @@ describe('a survey of the mounts', () => {
     expect(refused).toContainEqual({ ...cache, mountPoint: place, why: `it is the tmpfs of ${elsewhere}` });
   });
 
-  it('does not mind where a volume is bound to later, outside of other volumes', () => {
+  test('does not mind where a volume is bound to later, outside of other volumes', () => {
     const own = mount(place, { device: '0:9' });
     expect(names([own, mount('/run/containerd/x/rootfs/data', { device: '0:9' })])).toEqual(['cache']);
     expect(names([own, mount(`${pods}/volumes/kubernetes.io~secret/s`, { device: '0:9' })])).toEqual([]);
   });
 
-  it('works where the kubelet root is the root', () => {
+  test('works where the kubelet root is the root', () => {
     expect(names([mount(volumeMountPoint('/', cache))], '/')).toEqual(['cache']);
   });
 });

@@ -1,8 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { BackendTime } from '../../../bench/fake/backend-time.ts';
 
 describe('the time that calls are with a backend', () => {
-  it('goes from the bytes of the request to the last bytes of the answer', () => {
+  test('goes from the bytes of the request to the last bytes of the answer', () => {
     const time = new BackendTime();
     time.arrived(100);
     time.begin();
@@ -12,7 +12,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(40);
   });
 
-  it('counts calls side by side once', () => {
+  test('counts calls side by side once', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();
@@ -25,7 +25,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(50);
   });
 
-  it('adds calls that come one after the other, and nothing between them', () => {
+  test('adds calls that come one after the other, and nothing between them', () => {
     const time = new BackendTime();
     for (const start of [0, 1000]) {
       time.arrived(start);
@@ -36,7 +36,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(10);
   });
 
-  it('leaves out what is exchanged while there is no call, settings and pings', () => {
+  test('leaves out what is exchanged while there is no call, settings and pings', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();
@@ -52,7 +52,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(6);
   });
 
-  it('does not count a call before its answer has gone', () => {
+  test('does not count a call before its answer has gone', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();

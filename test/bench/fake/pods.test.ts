@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type FakePod, amountsAtStart, assertFiles, cgroupOf, makeNode, writePods } from '../../../bench/fake/pods.ts';
 import { podsRuntime } from '../../../bench/fake/pods-runtime.ts';
 import {
@@ -41,7 +41,7 @@ afterEach(() => rmSync(root, { recursive: true }));
 const start = () => [0, 1, 2].map(amountsAtStart);
 
 describe('the fake runtime of pods', () => {
-  it('tells of its pods and containers what the shim reads', () => {
+  test('tells of its pods and containers what the shim reads', () => {
     const [{ pod, containers }] = pods as [FakePod];
     expect(ask('ListPodSandbox', {}).items.map(({ id }) => id)).toEqual(pods.map((one) => one.pod.id));
     expect(ask('ListContainers', {}).containers).toHaveLength(6);
@@ -55,7 +55,7 @@ describe('the fake runtime of pods', () => {
     expect(container?.resources?.memory_limit_in_bytes).toBe(192n * 1024n * 1024n);
   });
 
-  it('writes what it is asked for to the cgroup, keeps the rest, and says so', () => {
+  test('writes what it is asked for to the cgroup, keeps the rest, and says so', () => {
     const [pod] = pods as [FakePod];
     const [first] = pod.containers;
     update({ container_id: first!.id, linux: { memory_limit_in_bytes: 1048576n, cpu_shares: 512n } });
@@ -70,7 +70,7 @@ describe('the fake runtime of pods', () => {
     });
   });
 
-  it('is found out when a file is not what it has to be', () => {
+  test('is found out when a file is not what it has to be', () => {
     const [pod] = pods as [FakePod];
     assertFiles(root, pod, start());
     writeFileSync(join(root, pod.pod.cgroupParent, 'memory.max'), 'max\n');

@@ -1,7 +1,7 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { resultOf } from '../../../bench/work/result.ts';
 
-it('gives the median, and the 99th percentile where there are enough for it', () => {
+test('gives the median, and the 99th percentile where there are enough for it', () => {
   const hundred = Array.from({ length: 100 }, (_, index) => 100 - index);
   expect(resultOf('work', 'us', hundred)).toEqual({ work: 'work', unit: 'us', p50: 50, p99: 99, samples: 100 });
   expect(resultOf('work', 'ms', [3, 1, 2])).toEqual({ work: 'work', unit: 'ms', p50: 2, samples: 3 });

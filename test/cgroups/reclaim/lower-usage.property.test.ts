@@ -1,13 +1,13 @@
 import fc from 'fast-check';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { isCgroupVanished, lowerUsage } from '../../../src/cgroups/index.ts';
 import { type ErrorContext, ShimError } from '../../../src/core/errors/index.ts';
 import { hasEnoughMargin } from '../../../src/cgroups/reclaim/pace.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 
-const MI = 1024 * 1024;
-const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MI);
+const MiB = 1024 * 1024;
+const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MiB);
 
 /** What happens at one look at the cgroup. */
 const event = fc.oneof(
@@ -29,16 +29,16 @@ const scenario = fc.record({
   anon: megabytes(100),
   cache: megabytes(300),
   stuck: megabytes(100),
-  target: fc.integer({ min: 1, max: 200 }).map((amount) => amount * MI),
+  target: fc.integer({ min: 1, max: 200 }).map((amount) => amount * MiB),
   high: fc.oneof(
     fc.constant('max' as const),
-    fc.integer({ min: 1, max: 400 }).map((amount) => bytes(amount * MI)),
+    fc.integer({ min: 1, max: 400 }).map((amount) => bytes(amount * MiB)),
   ),
   hasReclaim: fc.boolean(),
   events: fc.array(event, { maxLength: 8 }),
 });
 
-it('whatever happens: memory.high as it was, and either use under the target or an error that says why not', async () => {
+test('whatever happens: memory.high as it was, and either use under the target or an error that says why not', async () => {
   const seen = new Map<string, number>();
   await fc.assert(
     fc.asyncProperty(scenario, async ({ anon, cache, stuck, target, high, hasReclaim, events }) => {

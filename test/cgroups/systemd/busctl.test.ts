@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Busctl } from '../../../src/cgroups/index.ts';
 
 // A script stands for busctl: what it is called with, and what it says. The real one is in test/e2e/systemd/systemd.test.ts.
@@ -21,7 +21,7 @@ function says(script: string): void {
 
 const called = (): string[] => readFileSync(join(folder, 'called'), 'utf8').trimEnd().split('\n');
 
-it('reads where the unit is, and its properties, however large', async () => {
+test('reads where the unit is, and its properties, however large', async () => {
   says(`echo '{"type":"s","data":"/a.slice/a-b.slice"}
 {"type":"t","data":268435456}
 {"type":"t","data":18446744073709551615}'`);
@@ -39,7 +39,7 @@ it('reads where the unit is, and its properties, however large', async () => {
   ]);
 });
 
-it('sets all properties by one call, for this run of the machine', async () => {
+test('sets all properties by one call, for this run of the machine', async () => {
   says('');
   await busctl.set('-b.slice', [
     { name: 'CPUQuotaPerSecUSec', value: 500_000n },
@@ -52,7 +52,7 @@ it('sets all properties by one call, for this run of the machine', async () => {
   ]);
 });
 
-it.each([
+test.each([
   ['D-Bus is away', 'echo "Failed to connect to bus: Connection refused" >&2; exit 1', 'Connection refused'],
   ['it is refused', 'echo "Call failed: Access denied" >&2; exit 1', 'Access denied'],
   ['it says nothing', 'exit 1', 'exit code 1'],
@@ -64,7 +64,7 @@ it.each([
   await expect(busctl.set('a.slice', [{ name: 'MemoryMax', value: 1n }])).rejects.toMatchObject(error);
 });
 
-it.each([
+test.each([
   ['nothing', 'true'],
   ['another type', `echo '{"type":"b","data":true}'`],
   ['too little', `echo '{"type":"s","data":"/a.slice"}'`],
@@ -75,12 +75,12 @@ it.each([
   await expect(busctl.read('a.slice', ['MemoryMax'])).rejects.toMatchObject(error);
 });
 
-it('SYSTEMD_UNAVAILABLE when there is no busctl', async () => {
+test('SYSTEMD_UNAVAILABLE when there is no busctl', async () => {
   const message = expect.stringContaining('is not installed') as string;
   await expect(busctl.read('a.slice', [])).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE', message });
 });
 
-it('UNIT_UNAVAILABLE when systemd does not know the unit', async () => {
+test('UNIT_UNAVAILABLE when systemd does not know the unit', async () => {
   says('echo "Call failed: Unit a.slice not loaded." >&2; exit 1');
   const setting = busctl.set('a.slice', [{ name: 'MemoryMax', value: 1n }]);
   await expect(setting).rejects.toMatchObject({ code: 9, reason: 'UNIT_UNAVAILABLE' });

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   type CgroupDriverName,
   type CgroupWrite,
@@ -81,30 +81,30 @@ const cpuMax = (quota: number): CgroupWrite => ({
 });
 
 describe('a limit of a unit', () => {
-  it('is set on the unit, and found in the file', async () => {
+  test('is set on the unit, and found in the file', async () => {
     expect(await tree.write(POD, memory)).toEqual({ outcome: 'written', found: '8192' });
     expect(systemd.sets).toEqual([[{ name: 'MemoryMax', value: 8192n }]]);
     expect(content('memory.max')).toBe('8192');
   });
 
-  it('that is there already is not set again', async () => {
+  test('that is there already is not set again', async () => {
     expect(await tree.write(POD, { file: 'cpu.weight', value: cpuWeight(39) })).toMatchObject({ outcome: 'unchanged' });
     expect(systemd.sets).toEqual([]);
   });
 
-  it('that only the file has is set on the unit', async () => {
+  test('that only the file has is set on the unit', async () => {
     put('memory.max', '8192');
     await tree.write(POD, memory);
     expect(systemd.unit.get('MemoryMax')).toBe(8192n);
   });
 
-  it('that only the unit has is written to the file', async () => {
+  test('that only the unit has is written to the file', async () => {
     systemd.unit.set('MemoryMax', 8192n);
     expect(await tree.write(POD, memory)).toMatchObject({ outcome: 'written' });
     expect([systemd.sets, content('memory.max')]).toEqual([[], '8192']);
   });
 
-  it('a quota is exact in the file, and stays so when another limit is set', async () => {
+  test('a quota is exact in the file, and stays so when another limit is set', async () => {
     await tree.write(POD, cpuMax(34_560));
     expect(systemd.unit.get('CPUQuotaPerSecUSec')).toBe(350_000n);
     expect(content('cpu.max')).toBe('34560 100000');
@@ -113,7 +113,7 @@ describe('a limit of a unit', () => {
     expect([content('cpu.max'), content('memory.oom.group')]).toEqual(['34560 100000', '1']);
   });
 
-  it('a quota that somebody else sets meanwhile stays theirs', async () => {
+  test('a quota that somebody else sets meanwhile stays theirs', async () => {
     await tree.write(POD, cpuMax(34_560));
     systemd.onSet = () => {
       systemd.unit.set('CPUQuotaPerSecUSec', 990_000n);
@@ -123,7 +123,7 @@ describe('a limit of a unit', () => {
     expect(content('cpu.max')).toBe('99000 100000');
   });
 
-  it.each([
+  test.each([
     ['with the other driver', POD, 'cgroupfs'],
     ['in a cgroup that is no unit by its name', '/kubepods/podx', 'systemd'],
   ] as const)('%s is the affair of the file alone', async (_what, cgroup, name) => {
@@ -135,7 +135,7 @@ describe('a limit of a unit', () => {
     expect(systemd.sets).toEqual([]);
   });
 
-  it('memory.high that is held for a while is not the unit’s', async () => {
+  test('memory.high that is held for a while is not the unit’s', async () => {
     put('memory.high', 'max');
     await tree.write(POD, { file: 'memory.high', value: bytes(4096) });
     expect([systemd.sets, content('memory.high')]).toEqual([[], '4096']);
@@ -148,14 +148,14 @@ describe('what fails', () => {
     expect(systemd.unit.get('MemoryMax')).toBe(4096n);
   };
 
-  it('without D-Bus: nothing is changed; what is there already is fine', async () => {
+  test('without D-Bus: nothing is changed; what is there already is fine', async () => {
     systemd.isAway = true;
     await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
     unchanged();
     expect(await tree.write(POD, { file: 'memory.max', value: bytes(4096) })).toMatchObject({ outcome: 'unchanged' });
   });
 
-  it.each([
+  test.each([
     ['that is not there', '', 'no active unit'],
     ['of another cgroup', '/other.slice', '/other.slice'],
   ])('a unit %s: nothing is changed', async (_what, cgroup, words) => {
@@ -165,14 +165,14 @@ describe('what fails', () => {
     unchanged();
   });
 
-  it('a cgroup that goes meanwhile has gone', async () => {
+  test('a cgroup that goes meanwhile has gone', async () => {
     systemd.onRead = () => rmSync(join(root, POD), { recursive: true, force: true });
     systemd.cgroup = '';
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
   });
 
-  it('an answer that does not come, though it was set: put back', async () => {
+  test('an answer that does not come, though it was set: put back', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       throw unavailable();
@@ -181,7 +181,7 @@ describe('what fails', () => {
     unchanged();
   });
 
-  it('a value that somebody else sets at the same time stays theirs', async () => {
+  test('a value that somebody else sets at the same time stays theirs', async () => {
     systemd.onSet = () => {
       systemd.unit.set('MemoryMax', 12_288n);
       systemd.writeAll();
@@ -191,7 +191,7 @@ describe('what fails', () => {
     expect([content('memory.max'), systemd.unit.get('MemoryMax')]).toEqual(['12288', 12_288n]);
   });
 
-  it('a file that cannot be written: the unit is put back', async () => {
+  test('a file that cannot be written: the unit is put back', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       rmSync(join(root, POD, 'memory.max'));
@@ -200,7 +200,7 @@ describe('what fails', () => {
     unchanged();
   });
 
-  it('and cannot be put back: UNDO_FAILED with both errors', async () => {
+  test('and cannot be put back: UNDO_FAILED with both errors', async () => {
     let reads = 0;
     systemd.onRead = () => (systemd.isAway = (reads += 1) > 2);
     systemd.onSet = () => rmSync(join(root, POD, 'memory.max'));

@@ -1,10 +1,10 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { Slots } from '../../../src/core/concurrency/slots.ts';
 
 const forever = new AbortController().signal;
 const turns = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-it('runs so many at a time, in the order in which they came, also after failures', async () => {
+test('runs so many at a time, in the order in which they came, also after failures', async () => {
   const slots = new Slots(2);
   const started: number[] = [];
   const ends: (() => void)[] = [];
@@ -29,7 +29,7 @@ it('runs so many at a time, in the order in which they came, also after failures
   expect((await results).map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-it('who leaves the queue is not run, and takes no slot', async () => {
+test('who leaves the queue is not run, and takes no slot', async () => {
   const slots = new Slots(1);
   let end = (): void => undefined;
   const first = slots.run(() => new Promise<void>((resolve) => (end = resolve)), forever);

@@ -12,7 +12,7 @@ import {
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { crashPoint, crashPoints } from '../../../src/core/crash-points/index.ts';
 import { Program } from '../../support/daemon-program.ts';
 
@@ -40,7 +40,7 @@ const shipped = (): string[] => [
 const crashing = (): string => join(built, 'tools/cri-resize-shim-crash.js');
 
 describe('crash points', () => {
-  it('are in the test build, and not a word of them in the one that is shipped', () => {
+  test('are in the test build, and not a word of them in the one that is shipped', () => {
     expect(readFileSync(crashing(), 'utf8')).toContain(VARIABLE);
     const names = crashPoints.filter((point) => point !== 'serving');
     expect(shipped().length).toBeGreaterThan(1);
@@ -50,7 +50,7 @@ describe('crash points', () => {
       );
   });
 
-  it.each([
+  test.each([
     ['the test build ends at one', () => crashing(), 'SIGKILL', ['serving']],
     ['the shipped build does not', () => shipped()[0]!, 'SIGTERM', undefined],
   ])('%s', async (_, file, end, passed) => {
@@ -81,7 +81,7 @@ describe('crash points', () => {
     expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
   });
 
-  it('do nothing where nobody has said which build this is', () => {
+  test('do nothing where nobody has said which build this is', () => {
     const log = join(built, 'under-vitest');
     appendFileSync(log, '');
     vi.stubEnv(VARIABLE, log);

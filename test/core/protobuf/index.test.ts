@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   contentsOf,
   createWriter,
@@ -13,7 +13,7 @@ import {
 } from '../../../src/core/protobuf/index.ts';
 
 describe('reading fields', () => {
-  it('returns what was written, in order, and skips the rest', () => {
+  test('returns what was written, in order, and skips the rest', () => {
     const inner = writeMapEntry(createWriter(), 3, 'key', 'välue').finish();
     const message = writeString(createWriter().uint32(varintKey(1)).int64(-1), 2, 'text')
       .uint32(delimitedKey(16))
@@ -31,12 +31,12 @@ describe('reading fields', () => {
     expect([1, 2, 3].map((field) => textOf(contentsOf(entry, field)[0]))).toEqual(['key', 'välue', '']);
   });
 
-  it('returns each occurrence of a field', () => {
+  test('returns each occurrence of a field', () => {
     const message = writeString(writeString(writeString(createWriter(), 1, 'a'), 2, 'b'), 1, 'c').finish();
     expect(contentsOf(message, 1).map(textOf)).toEqual(['a', 'c']);
   });
 
-  it('rejects groups and sub-messages that end past their parent', () => {
+  test('rejects groups and sub-messages that end past their parent', () => {
     expect(() => contentsOf(Buffer.from([(1 << 3) | 3, (1 << 3) | 4]), 1)).toThrow(/wire type 3 at byte 1/);
     const nested = Buffer.from([delimitedKey(1), 2, delimitedKey(1), 3, 0, 0, 0]);
     const read = (): void =>
@@ -47,12 +47,12 @@ describe('reading fields', () => {
     expect(read).toThrow(/a field ends at byte 7, past 4/);
   });
 
-  it('rejects varints of more than ten bytes with RangeError', () => {
+  test('rejects varints of more than ten bytes with RangeError', () => {
     for (const head of [[], [delimitedKey(1)]])
       expect(() => contentsOf(Buffer.from([...head, ...Array<number>(11).fill(0xff), 1]), 1)).toThrow(RangeError);
   });
 
-  it('rejects any other bytes with RangeError, and never reads past their end', () => {
+  test('rejects any other bytes with RangeError, and never reads past their end', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
         try {

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseMilli, parseQuantity } from '../../../src/core/quantities/kubernetes.ts';
 
 describe('a Kubernetes quantity', () => {
-  it.each([
+  test.each([
     ['0', 0],
     ['1', 1],
     ['256Mi', 268435456],
@@ -35,7 +35,7 @@ describe('a Kubernetes quantity', () => {
     expect(parseQuantity(text)).toBe(size);
   });
 
-  it.each([
+  test.each([
     ['1m', 1],
     ['1001m', 2],
     ['1u', 1],
@@ -50,7 +50,7 @@ describe('a Kubernetes quantity', () => {
     expect(parseQuantity(text)).toBe(size);
   });
 
-  it.each([
+  test.each([
     '',
     ' ',
     'Mi',
@@ -81,11 +81,11 @@ describe('a Kubernetes quantity', () => {
     expect(parseQuantity(text)).toBeUndefined();
   });
 
-  it.each(['8Pi', '1E', '1Ei', '9007199254740992', '1e64'])('%s is more than can be told exactly', (text) => {
+  test.each(['8Pi', '1E', '1Ei', '9007199254740992', '1e64'])('%s is more than can be told exactly', (text) => {
     expect(parseQuantity(text)).toBeUndefined();
   });
 
-  it('is the number times the unit, to the byte', () => {
+  test('is the number times the unit, to the byte', () => {
     const units = { Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, k: 1000, M: 1e6, G: 1e9, '': 1, e3: 1000, E6: 1e6 };
     fc.assert(
       fc.property(
@@ -98,7 +98,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  it('with a fraction is rounded up, never down, never by a whole byte', () => {
+  test('with a fraction is rounded up, never down, never by a whole byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 0, max: 999 }), (whole, thousandths) => {
         const text = `${whole}.${String(thousandths).padStart(3, '0')}`;
@@ -108,7 +108,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  it('is a safe size or none, whatever is asked', () => {
+  test('is a safe size or none, whatever is asked', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9.]{0,8}[a-zA-Z]{0,2}[0-9+-]{0,4}$/)), (text) => {
         const size = parseQuantity(text);
@@ -119,7 +119,7 @@ describe('a Kubernetes quantity', () => {
 });
 
 describe('a quantity of CPUs', () => {
-  it.each([
+  test.each([
     ['500m', 500],
     ['2', 2000],
     ['1.5', 1500],
@@ -131,11 +131,11 @@ describe('a quantity of CPUs', () => {
     expect(parseMilli(text)).toBe(milli);
   });
 
-  it.each(['', '-1', '1c', '500mm', '1e64'])('%j is none', (text) => {
+  test.each(['', '-1', '1c', '500mm', '1e64'])('%j is none', (text) => {
     expect(parseMilli(text)).toBeUndefined();
   });
 
-  it('in thousandths is itself, whatever the number', () => {
+  test('in thousandths is itself, whatever the number', () => {
     fc.assert(
       fc.property(fc.nat(), (milli) => {
         expect(parseMilli(`${milli}m`)).toBe(milli);

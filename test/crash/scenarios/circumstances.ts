@@ -4,7 +4,7 @@ import type { RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 import type { Record } from '../crashing-shim.ts';
-import { MI, type Stage } from '../scenario.ts';
+import { MiB, type Stage } from '../scenario.ts';
 
 /** What a pod is in when it is resized. */
 
@@ -47,7 +47,7 @@ export const holdPageCache =
   (mebibytes: number): Preparation =>
   async ({ pod }) => {
     if (!existsSync(file)) closeSync(openSync(file, 'w'));
-    truncateSync(file, mebibytes * MI);
+    truncateSync(file, mebibytes * MiB);
     await tenants.get(pod.uid)?.tell('read', file);
     return undefined;
   };

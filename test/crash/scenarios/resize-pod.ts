@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import {
-  MI,
+  MiB,
   SLEEP,
   type Scenario,
   mebibytes,
@@ -29,7 +29,7 @@ const limits = (memory: string, cpu: string, request?: string) => ({
 
 const volumes = (...sizes: readonly number[]) => ({
   ...withoutVolume,
-  volumes: sizes.map((size, index) => ({ name: `v${index}`, size: size * MI })),
+  volumes: sizes.map((size, index) => ({ name: `v${index}`, size: size * MiB })),
 });
 
 /** A caller that asks for the volumes back as they were. */
@@ -116,7 +116,7 @@ export const wholePod: readonly Scenario[] = [
     pod: volumes(32, 48),
     act: (stage) => resizePod(stage, { volumes: { v0: '64Mi', v1: '80Mi' } }),
     target: { 'volume v0': mebibytes(64), 'volume v1': mebibytes(80) },
-    allocated: { v0: 64 * MI, v1: 80 * MI },
+    allocated: { v0: 64 * MiB, v1: 80 * MiB },
     reset: volumesBack(32, 48),
   },
   {
@@ -124,7 +124,7 @@ export const wholePod: readonly Scenario[] = [
     pod: volumes(32, 48),
     act: (stage) => resizePod(stage, { volumes: { v0: '16Mi', v1: '24Mi' } }),
     target: { 'volume v0': mebibytes(16), 'volume v1': mebibytes(24) },
-    allocated: { v0: 16 * MI, v1: 24 * MI },
+    allocated: { v0: 16 * MiB, v1: 24 * MiB },
     reset: volumesBack(32, 48),
   },
   {
@@ -138,7 +138,7 @@ export const wholePod: readonly Scenario[] = [
       'volume v0': mebibytes(64),
       'volume v1': mebibytes(24),
     },
-    allocated: { v0: 64 * MI, v1: 24 * MI },
+    allocated: { v0: 64 * MiB, v1: 24 * MiB },
     reset: volumesBack(32, 48),
   },
   {
@@ -179,7 +179,7 @@ export const wholePod: readonly Scenario[] = [
     },
     act: async (stage) => {
       const { shim, pod } = stage;
-      const fill = (): void => writeFileSync(join(pod.volumePath('v1'), 'written'), Buffer.alloc(26 * MI));
+      const fill = (): void => writeFileSync(join(pod.volumePath('v1'), 'written'), Buffer.alloc(26 * MiB));
       await Promise.all([
         resizePod(stage, { containers: { b: limits('96Mi', '100m') }, volumes: { v0: '16Mi', v1: '24Mi' } }),
         shim.halt('journal-write-after', fill),

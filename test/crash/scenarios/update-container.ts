@@ -1,4 +1,12 @@
-import { type Scenario, mebibytes, resources, twoContainers, updateContainer, withoutVolume, MI } from '../scenario.ts';
+import {
+  type Scenario,
+  mebibytes,
+  resources,
+  twoContainers,
+  updateContainer,
+  withoutVolume,
+  MiB,
+} from '../scenario.ts';
 import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 
 const raised = { 'a memory.max': mebibytes(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
@@ -40,7 +48,7 @@ const calls: readonly Scenario[] = [
   },
   {
     name: 'UpdateContainerResources up, past a loose pod limit',
-    pod: { ...withoutVolume, podMemory: 224 * MI, podCpu: '40000 100000' },
+    pod: { ...withoutVolume, podMemory: 224 * MiB, podCpu: '40000 100000' },
     act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
     target: { ...raised, 'pod memory.max': mebibytes(256) },
   },
@@ -68,7 +76,7 @@ const calls: readonly Scenario[] = [
     setUp: cachedFile('a'),
     tearDown: endTenant,
     prepare: holdPageCache(48),
-    act: (stage) => updateContainer(stage, 'a', { memory_limit_in_bytes: 32 * MI }),
+    act: (stage) => updateContainer(stage, 'a', { memory_limit_in_bytes: 32 * MiB }),
     target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
   },
   {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
-  MI,
+  MiB,
   type Scenario,
   type Stage,
   mebibytes,
@@ -16,7 +16,7 @@ const updatePod = ({ shim, pod }: Stage, linux: object): Promise<object> => shim
 /** Half as large as the pod's limit, as its annotation says. */
 const percentVolume = {
   ...twoContainers,
-  volumes: [{ name: 'cache', size: 96 * MI }],
+  volumes: [{ name: 'cache', size: 96 * MiB }],
   annotations: { 'volume.cri-resize-shim.io/cache': '50%' },
 };
 
@@ -79,7 +79,7 @@ const calls: readonly Scenario[] = [
     pod: withoutVolume,
     act: (stage) =>
       updatePod(stage, {
-        memory_limit_in_bytes: 256 * MI,
+        memory_limit_in_bytes: 256 * MiB,
         unified: { 'memory.low': mebibytes(32), 'memory.min': mebibytes(16) },
       }),
     target: {

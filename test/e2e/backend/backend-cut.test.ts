@@ -7,7 +7,7 @@ import { PodWatcher } from '../../watch/watcher.ts';
 
 /** containerd is killed while a resize is half-way: the shim is halted there. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 /** The first container has its new limits by then, the second one has not. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';
@@ -24,7 +24,7 @@ afterEach(async () => {
 afterAll(() => shim.stop());
 
 const limits = (mebibytes: number, quota: number) => ({
-  memory_limit_in_bytes: mebibytes * MI,
+  memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: quota,
   cpu_period: 100_000,
 });
@@ -36,7 +36,7 @@ async function pod(): Promise<RunningPod> {
       { name: 'a', command: SLEEP, resources: limits(64, 10_000), mounts: { cache: '/cache' } },
       { name: 'b', command: SLEEP, resources: limits(128, 20_000) },
     ],
-    volumes: [{ name: 'cache', size: 64 * MI }],
+    volumes: [{ name: 'cache', size: 64 * MiB }],
   });
   pods.push(running);
   return running;

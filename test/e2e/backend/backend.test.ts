@@ -9,7 +9,7 @@ import { ShimProcess } from '../../support/cri/shim.ts';
 
 /** What clients see when containerd goes and comes back. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/backend-test/cri.sock';
 const BACKEND = '/run/containerd/containerd.sock';
 const UNAVAILABLE = 14;
@@ -36,7 +36,7 @@ const codeOf = (promise: Promise<unknown>): Promise<number> =>
 const makePod = (): Promise<RunningPod> =>
   runPod(cri, {
     name: 'survivor',
-    containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 64 * MI } }],
+    containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 64 * MiB } }],
   });
 
 test('socket and folder have the rights of the backend', () => {
@@ -63,9 +63,9 @@ test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, 
   expect((await cri.version()).runtime_name).toBe('containerd');
   // The registry has been compared with the new backend, and the pod of before is resized as any other.
   await compared(2);
-  await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
-  expect(pod.read('memory.max')).toBe(String(96 * MI));
-  expect(pod.read('memory.max', 'a')).toBe(String(96 * MI));
+  await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MiB });
+  expect(pod.read('memory.max')).toBe(String(96 * MiB));
+  expect(pod.read('memory.max', 'a')).toBe(String(96 * MiB));
   expect(await cri.pidOf(pod.id('a'))).toBe(pid);
   await pod.remove();
 });

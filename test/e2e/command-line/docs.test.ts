@@ -14,7 +14,7 @@ import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
 /** Runs the commands of README and docs/ on a node that has everything they need, and compares their output. */
 
-const MI = 2 ** 20;
+const MiB = 1024 * 1024;
 
 const documented = pages.flatMap(commandsOf);
 let folder: string;
@@ -76,7 +76,7 @@ describe('with a shim', () => {
     const resize = ['--resize-listen', 'unix:///run/cri-resize-shim/resize.sock'];
     shim = await ShimProcess.start({ args: [...resize, '--state-folder', state, '--metrics-bind', '127.0.0.1:9467'] });
     cri = new CriClient(shim.address);
-    const resources = { memory_limit_in_bytes: 256 * MI, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
+    const resources = { memory_limit_in_bytes: 256 * MiB, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
     const sleep = { command: ['sleep', '1000000'], resources };
     web = await runPod(cri, {
       name: 'web',
@@ -84,7 +84,7 @@ describe('with a shim', () => {
         { name: 'app', ...sleep, mounts: { cache: '/cache' } },
         { name: 'web', ...sleep },
       ],
-      volumes: [{ name: 'cache', size: 256 * MI }],
+      volumes: [{ name: 'cache', size: 256 * MiB }],
     });
   });
   afterAll(async () => {
@@ -96,13 +96,13 @@ describe('with a shim', () => {
 
   test('a pod that runs', async () => {
     await expectPrinted('a pod that runs');
-    expect(web.read('memory.max', 'app')).toBe(String(1024 * MI));
-    expect(web.read('memory.max', 'web')).toBe(String(512 * MI));
-    expect(web.volume('cache').size).toBe(768 * MI);
+    expect(web.read('memory.max', 'app')).toBe(String(1024 * MiB));
+    expect(web.read('memory.max', 'web')).toBe(String(512 * MiB));
+    expect(web.volume('cache').size).toBe(768 * MiB);
   });
 
   test('more in use than asked for', async () => {
-    const size = 256 * MI;
+    const size = 256 * MiB;
     await run('resizectl resize web app.memory=256Mi volume.cache=256Mi');
     expect([web.read('memory.max', 'app'), web.volume('cache').size]).toEqual([String(size), size]);
     await cri.exec(web.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=100');

@@ -13,7 +13,7 @@ import { readMetrics } from '../../support/metrics-text.ts';
 
 /** resizectl as it is shipped, on real pods; and what Prometheus is told of it all. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const RESIZE = '/run/resizectl-test/resize.sock';
 const METRICS = '/run/resizectl-test/metrics.sock';
 const PROGRAM = 'dist/resizectl.js';
@@ -25,14 +25,14 @@ let web: RunningPod;
 let db: RunningPod;
 
 async function run(name: string): Promise<RunningPod> {
-  const resources = { memory_limit_in_bytes: 64 * MI, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
+  const resources = { memory_limit_in_bytes: 64 * MiB, cpu_quota: 20_000, cpu_period: 100_000, cpu_shares: 102 };
   return runPod(cri, {
     name,
     containers: [
       { name: 'app', command: ['sleep', '1000000'], resources, mounts: { cache: '/cache' } },
       { name: 'side', command: ['sleep', '1000000'], resources },
     ],
-    volumes: [{ name: 'cache', size: 32 * MI }],
+    volumes: [{ name: 'cache', size: 32 * MiB }],
   });
 }
 
@@ -187,7 +187,7 @@ describe('resizectl resize', () => {
     expect(plan.code).toBe(0);
     expect(plan.out).toMatch(/^1\. {3}pod memory\.max 128Mi -> 160Mi$/m);
     expect(plan.out).toMatch(/^\d\. {3}volume cache 32Mi -> 80Mi$/m);
-    expect(web.read('memory.max', 'app')).toBe(String(64 * MI));
+    expect(web.read('memory.max', 'app')).toBe(String(64 * MiB));
     const done = await resizectl('resize', 'web', ...changes);
     expect([done.code, done.err]).toEqual([0, '']);
     const steps = [...done.out.matchAll(/ step {2}(.*?) {2}\(/g)].map(([, step]) => step);
@@ -197,9 +197,9 @@ describe('resizectl resize', () => {
     expect(done.out).toMatch(/^resize [-0-9a-f]{36} of default\/web: Completed: \d steps$/m);
     expect(done.out).toMatch(/^container app memory {3,}64Mi {3,}96Mi$/m);
     expect(done.out).toMatch(/^volume cache {3,}32Mi {3,}80Mi$/m);
-    expect(web.read('memory.max', 'app')).toBe(String(96 * MI));
+    expect(web.read('memory.max', 'app')).toBe(String(96 * MiB));
     expect(web.read('cpu.max', 'app')).toBe('30000 100000');
-    expect(web.volume('cache').size).toBe(80 * MI);
+    expect(web.volume('cache').size).toBe(80 * MiB);
     const described = await resizectl('describe', 'pod', 'web');
     expect(described.out).toMatch(/^Last resize: {3,}[-0-9a-f]{36} Completed$/m);
     expect(described.out).toContain('Last admitted:\n');
@@ -215,10 +215,10 @@ describe('resizectl resize', () => {
       /^resize .* of default\/db: Canceled: VOLUME_IN_USE: .*; the request does not allow a retry \(defer\)/m,
     );
     expect(err).toContain(
-      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MI} to ${16 * MI} bytes: ${24 * MI}`,
+      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MiB} to ${16 * MiB} bytes: ${24 * MiB}`,
     );
     expect(err).toContain('resizectl: what to do: remove files, or ask for more than found');
-    expect(db.volume('cache').size).toBe(32 * MI);
+    expect(db.volume('cache').size).toBe(32 * MiB);
     const planned = await resizectl('plan', 'db', 'volume.cache=16Mi');
     expect([planned.code, planned.out]).toEqual([3, '']);
     const json = await resizectl('resize', 'db', 'volume.cache=16Mi', '-o', 'json');
@@ -301,7 +301,7 @@ test('Prometheus is told of it: directions, states, steps; no name of a pod', as
   expect([0, 1]).toContain(value('resizes_total', { state: 'Deferred', direction: 'down' }) - states('Deferred'));
   expect(value('step_duration_seconds', { kind: 'volume', le: '+Inf' })).toBe(1);
   expect(value('volumes', {})).toBe(2);
-  expect(value('volumes_size_bytes', {})).toBe((80 + 32) * MI);
+  expect(value('volumes_size_bytes', {})).toBe((80 + 32) * MiB);
   expect(value('pods', {})).toBeGreaterThanOrEqual(2);
   expect(stdout).not.toMatch(new RegExp(`${web.uid}|${web.sandboxId}|default/`));
   expect(scraped.get('cri_resize_shim_event_loop_lag_seconds')?.samples.at(-1)?.value).toBeGreaterThan(0);

@@ -8,7 +8,7 @@ import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.
 
 /** kubelet's calls one by one, of which the shim knows where they lead: volumes and the pod's limit go there straight. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 
 let shim: ShimProcess;
@@ -43,10 +43,10 @@ async function makePod(
     containers: Object.entries(memory).map(([name, limit]) => ({
       name,
       command: SLEEP,
-      resources: { memory_limit_in_bytes: limit * MI },
+      resources: { memory_limit_in_bytes: limit * MiB },
       mounts: { cache: '/cache' },
     })),
-    volumes: [{ name: 'cache', size: cache * MI }],
+    volumes: [{ name: 'cache', size: cache * MiB }],
     ...(policy !== undefined && { annotations: { 'volume.cri-resize-shim.io/cache': policy } }),
     ...more,
   });
@@ -56,18 +56,18 @@ async function makePod(
 }
 
 const to = (containers: Sizes): PodMemory => ({ containers });
-const sizeOf = (pod: RunningPod): number => pod.volume('cache').size / MI;
+const sizeOf = (pod: RunningPod): number => pod.volume('cache').size / MiB;
 const fill = (pod: RunningPod, mebibytes: number): Promise<string> =>
   cri.exec(pod.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/stored', 'bs=1M', `count=${mebibytes}`);
 /** What one of them was, one after the other, in mebibytes: `volume cache`, `pod memory.max`. */
 const valuesOf = ({ states }: PodReport, what: string): number[] =>
-  states.map((state) => Number(state[what]) / MI).filter((value, at, all) => value !== all[at - 1]);
+  states.map((state) => Number(state[what]) / MiB).filter((value, at, all) => value !== all[at - 1]);
 /** The first state in which one of them had that value. */
 const firstWith = ({ states }: PodReport, what: string, mebibytes: number): number =>
-  states.findIndex((state) => state[what] === String(mebibytes * MI));
+  states.findIndex((state) => state[what] === String(mebibytes * MiB));
 /** Of each of the pod's containers and the pod. */
 const limitsOf = (pod: RunningPod): number[] =>
-  [undefined, ...pod.containers.keys()].map((name) => Number(pod.read('memory.max', name)) / MI);
+  [undefined, ...pod.containers.keys()].map((name) => Number(pod.read('memory.max', name)) / MiB);
 
 describe('with foresight', () => {
   let kubelet: Kubelet;
@@ -121,7 +121,7 @@ describe('with foresight', () => {
     // kubelet has just had its last answer.
     expect(sizeOf(pod)).toBe(64);
     // Looser than its containers need, on purpose: nothing but the record tells that this was the last one.
-    await cri.updatePod(pod.sandboxId, { memory_limit_in_bytes: 512 * MI }, { overhead: {} });
+    await cri.updatePod(pod.sandboxId, { memory_limit_in_bytes: 512 * MiB }, { overhead: {} });
     await kubelet.resize(pod, { containers: { a: 192, b: 96 }, level: 512 }, 5000);
     expect(sizeOf(pod)).toBe(96);
   });
@@ -133,7 +133,7 @@ describe('with foresight', () => {
     // a comes first, and the volume goes by b.
     await expect(kubelet.resize(pod, to({ a: 96, b: 64 }), 300)).rejects.toMatchObject({
       code: 9,
-      details: expect.stringContaining(`${40 * MI} are stored in it`) as string,
+      details: expect.stringContaining(`${40 * MiB} are stored in it`) as string,
     });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual(before);
     await cri.exec(pod.id('a'), 'rm', '/cache/stored');
@@ -155,14 +155,14 @@ describe('with foresight', () => {
   test('a call of somebody else is no part of it: volumes go by what is', async () => {
     const pod = await makePod(kubelet, { a: 128 }, { cache: 64, policy: '50%' });
     kubelet.admit(pod, to({ a: 64 }));
-    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 160 * MI });
+    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 160 * MiB });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 160], 80]);
   });
 
   test('a shim that is started anew in the middle knows where it leads', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     kubelet.admit(pod, to({ a: 64, b: 48 }));
-    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 64 * MI });
+    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 64 * MiB });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 64, 128], 112]);
     const first = cri;
     expect(await shim.stop()).toBe(0);

@@ -11,7 +11,7 @@ import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 
 /** Memory limits that kubelet has admitted and refuses to lower, since more is in use: with the shim's help and without. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 // A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
 /** How long kubelet tries, with the shim's help and without. */
@@ -53,11 +53,11 @@ afterEach(async () => {
 
 /** A pod with one container, `a`; kubelet knows of it. */
 async function makePod(mebibytes = 192, level?: number): Promise<RunningPod> {
-  const resources = level === undefined ? { memory_limit_in_bytes: mebibytes * MI } : {};
+  const resources = level === undefined ? { memory_limit_in_bytes: mebibytes * MiB } : {};
   const pod = await runPod(cri, {
     name: 'web',
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources }],
-    ...(level !== undefined && { podMemory: level * MI }),
+    ...(level !== undefined && { podMemory: level * MiB }),
   });
   pods.push(pod);
   kubelet.runs(pod, { containers: { a: level === undefined ? mebibytes : undefined }, ...(level && { level }) });
@@ -75,7 +75,7 @@ let made = 0;
 function bigFile(mebibytes: number): string {
   const file = join(outside, `foresight-${(made += 1)}`);
   closeSync(openSync(file, 'w'));
-  truncateSync(file, mebibytes * MI);
+  truncateSync(file, mebibytes * MiB);
   files.push(file);
   return file;
 }
@@ -89,7 +89,7 @@ function newFile(folder: string): string {
 
 const useOf = (pod: RunningPod): number => Number(pod.read('memory.current', 'a'));
 const limitsOf = (pod: RunningPod): string[] => [pod.read('memory.max'), pod.read('memory.max', 'a')];
-const both = (mebibytes: number): string[] => [String(mebibytes * MI), String(mebibytes * MI)];
+const both = (mebibytes: number): string[] => [String(mebibytes * MiB), String(mebibytes * MiB)];
 const unheld = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
 
 /** What a verbose status says of the pod. */
@@ -116,17 +116,17 @@ const CASES: {
   { what: 'page cache', fill: (tenant) => tenant.tell('read', bigFile(100)), canShrink: true },
   {
     what: 'page cache that is to be written back',
-    fill: (tenant) => tenant.tell('dirty', newFile(outside), 100 * MI),
+    fill: (tenant) => tenant.tell('dirty', newFile(outside), 100 * MiB),
     canShrink: true,
   },
-  { what: 'shared memory', fill: (tenant) => tenant.tell('dirty', newFile('/tmp'), 100 * MI), canShrink: false },
-  { what: 'anonymous memory', fill: (tenant) => tenant.tell('hold', 100 * MI), canShrink: false },
+  { what: 'shared memory', fill: (tenant) => tenant.tell('dirty', newFile('/tmp'), 100 * MiB), canShrink: false },
+  { what: 'anonymous memory', fill: (tenant) => tenant.tell('hold', 100 * MiB), canShrink: false },
   {
     what: 'some of each, little enough',
     fill: async (tenant) => {
-      await tenant.tell('hold', 16 * MI);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MI);
-      await tenant.tell('dirty', newFile(outside), 30 * MI);
+      await tenant.tell('hold', 16 * MiB);
+      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
+      await tenant.tell('dirty', newFile(outside), 30 * MiB);
       await tenant.tell('read', bigFile(60));
     },
     canShrink: true,
@@ -134,8 +134,8 @@ const CASES: {
   {
     what: 'some of each, too much',
     fill: async (tenant) => {
-      await tenant.tell('hold', 40 * MI);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MI);
+      await tenant.tell('hold', 40 * MiB);
+      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
       await tenant.tell('read', bigFile(60));
     },
     canShrink: false,
@@ -171,7 +171,7 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     await fill(await tenantIn(pod));
     const before = useOf(pod);
     await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
-    expect(useOf(pod)).toBeGreaterThan(before - 8 * MI);
+    expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
     expect((await statusOf(pod)).containers['a']?.kubeletWants).toBeUndefined();
   });
@@ -181,7 +181,7 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
     await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MI);
+    await tenant.tell('churn', file, 16 * MiB);
     await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
     await tenant.tell('nothing');
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
@@ -202,7 +202,7 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     await (await tenantIn(pod)).tell('read', bigFile(100));
     const lowered = kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, ALONE_MS);
     await expect(lowered).rejects.toThrow(/below current usage/);
-    expect([limitsOf(pod), pod.oomKills()]).toEqual([[String(192 * MI), 'max'], 0]);
+    expect([limitsOf(pod), pod.oomKills()]).toEqual([[String(192 * MiB), 'max'], 0]);
   });
 });
 
@@ -219,7 +219,7 @@ describe('with foresight', () => {
       await fill(tenant);
       const before = useOf(pod);
       const said = shim.log.length;
-      expect(before).toBeGreaterThan(96 * MI);
+      expect(before).toBeGreaterThan(96 * MiB);
       const { ms, tries } = await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
       console.log(`${what}: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
       expect(limitsOf(pod)).toEqual(both(64));
@@ -231,9 +231,9 @@ describe('with foresight', () => {
         (line) => line.msg === CARRIED_OUT && line['uid'] === pod.uid && shim.log.indexOf(line) >= said,
       );
       const sum = Number(end['reclaimed']);
-      expect(sum).toBeGreaterThan(before - 64 * MI - 2 * MI);
+      expect(sum).toBeGreaterThan(before - 64 * MiB - 2 * MiB);
       // What is above the limit, and the margin of 8 MiB.
-      expect(sum).toBeLessThanOrEqual(before - 56 * MI + 2 * MI);
+      expect(sum).toBeLessThanOrEqual(before - 56 * MiB + 2 * MiB);
       const over = await statusOf(pod);
       expect([over.state, over.decrease, over.containers['a']?.kubeletWants]).toEqual([
         'Completed',
@@ -252,24 +252,24 @@ describe('with foresight', () => {
         await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
         expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([both(192), ['max', 'max'], 0]);
         // What would not help is left.
-        expect(useOf(pod)).toBeGreaterThan(before - 8 * MI);
+        expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
         const status = await statusOf(pod);
         expect(status).toMatchObject({
           state: 'Deferred',
           lastError: { reason: 'MEMORY_NOT_RECLAIMABLE' },
           decrease: { state: 'Deferred', reclaimedBytes: 0 },
-          pod: { kubeletWants: { 'memory.max': String(64 * MI) }, actual: { 'memory.max': String(192 * MI) } },
-          containers: { a: { kubeletWants: { 'memory.max': String(64 * MI) } } },
+          pod: { kubeletWants: { 'memory.max': String(64 * MiB) }, actual: { 'memory.max': String(192 * MiB) } },
+          containers: { a: { kubeletWants: { 'memory.max': String(64 * MiB) } } },
         });
         const found = Number(
           /(\d+) bytes are in use that cannot be reclaimed/.exec(status.lastError?.message ?? '')?.[1],
         );
-        expect(found).toBeGreaterThan(56 * MI);
+        expect(found).toBeGreaterThan(56 * MiB);
         const { pod: reported } = await api.call('GetPod', { pod: { uid: pod.uid } });
         expect((reported as Answer)['kubelet']).toMatchObject({
           state: 'DEFERRED',
           reason: 'MEMORY_NOT_RECLAIMABLE',
-          values: { pod: { memory_max: String(64 * MI) } },
+          values: { pod: { memory_max: String(64 * MiB) } },
         });
         await tenant.end();
         for (const file of files.splice(0)) rmSync(file, { force: true });
@@ -284,7 +284,7 @@ describe('with foresight', () => {
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
     await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MI);
+    await tenant.tell('churn', file, 16 * MiB);
     const climbing = await kubelet.resize(pod, { containers: { a: 64 } }, 4000).then(
       () => true,
       () => false,
@@ -311,12 +311,12 @@ describe('with foresight', () => {
     await (await tenantIn(pod)).tell('read', bigFile(100));
     const { ms, tries } = await kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, HELPED_MS);
     console.log(`pod-level resources: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
-    expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([[String(64 * MI), 'max'], ['max', 'max'], 0]);
+    expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([[String(64 * MiB), 'max'], ['max', 'max'], 0]);
   });
 
   test('a pod that is removed in the middle: the shim goes on', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MI);
+    await (await tenantIn(pod)).tell('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     await shim.waitForLog(({ msg, uid }) => msg === 'memory decrease admitted by kubelet deferred' && uid === pod.uid);
     for (const tenant of tenants.splice(0)) await tenant.end();
@@ -331,10 +331,10 @@ describe('with foresight', () => {
 
   test('a file that is removed, cut off, or there before the shim: what is admitted holds as long as it is there', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MI);
+    await (await tenantIn(pod)).tell('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     const wants = async (): Promise<object | undefined> => (await statusOf(pod)).containers['a']?.kubeletWants;
-    const wanted = { 'memory.max': String(64 * MI) };
+    const wanted = { 'memory.max': String(64 * MiB) };
     await expect.poll(wants).toEqual(wanted);
     for (const spoil of [
       () => rmSync(join(KUBELET_ROOT, 'allocated_pods_state')),

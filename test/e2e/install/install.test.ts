@@ -37,7 +37,7 @@ import {
 // On a node where systemd is the first process: npm run node -- --init systemd
 // kubelet is a stand-in: what is seen is whether its calls go on while the runtime changes beneath it.
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const COMMAND = '/usr/local/bin/resizectl';
 
 let direct: CriClient;
@@ -47,7 +47,7 @@ beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
   await removePackage();
   direct = new CriClient(CONTAINERD);
-  const resources = { memory_limit_in_bytes: 64 * MI, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+  const resources = { memory_limit_in_bytes: 64 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
   const command = ['sleep', '1000000'];
   pod = await runPod(direct, {
     name: 'web',
@@ -129,9 +129,9 @@ describe('install and uninstall', () => {
     expect((await resizectl('doctor')).text).toMatch(/^kubelet +ok +uses the shim/m);
 
     const cri = new CriClient(OURS);
-    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MI });
+    await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MiB });
     cri.close();
-    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MI), String(160 * MI)]);
+    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MiB), String(160 * MiB)]);
 
     const [there, mainPids] = [
       files(),
@@ -151,7 +151,7 @@ describe('install and uninstall', () => {
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
     expect(processes()).toEqual(pids);
     expect(failedCalls().length).toBeLessThanOrEqual(1);
-    expect(pod.read('memory.max', 'a')).toBe(String(96 * MI));
+    expect(pod.read('memory.max', 'a')).toBe(String(96 * MiB));
     for (const path of [SETTINGS, FLAGS]) rmSync(path);
     rmSync(dirname(SETTINGS), { recursive: true });
     expect(files()).toEqual(before);

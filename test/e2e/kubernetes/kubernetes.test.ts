@@ -11,7 +11,7 @@ import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
 /** Annotations of pods in Kubernetes, with a server of the test's own in the place of the API server. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/kubernetes-test/cri.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 
@@ -58,11 +58,11 @@ async function run(spec: PodSpec): Promise<RunningPod> {
 
 /** A pod as kubelet makes it: by CRI, and as the API server has it. */
 async function pod(annotations: PodSpec['annotations'] = {}): Promise<RunningPod> {
-  const resources = { memory_limit_in_bytes: 128 * MI, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+  const resources = { memory_limit_in_bytes: 128 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
   const running = await run({
     name: 'web',
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources, mounts: { cache: '/cache' } }],
-    volumes: [{ name: 'cache', size: 64 * MI }],
+    volumes: [{ name: 'cache', size: 64 * MiB }],
     annotations,
   });
   server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations });
@@ -112,7 +112,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     await cri.exec(running.id('a'), 'sh', '-c', 'echo kept > /cache/file');
     annotate(running, '96Mi');
     const event = await server.event('VolumeResized');
-    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(running.volume('cache').size).toBe(96 * MiB);
     expect(event).toMatchObject({
       type: 'Normal',
       note: 'volume cache: 64Mi -> 96Mi, as requested (96Mi)',
@@ -122,13 +122,13 @@ describe('an annotation that is changed in Kubernetes', () => {
     });
     annotate(running, '25%');
     expect((await server.event('VolumeResized', 2)).note).toBe('volume cache: 96Mi -> 32Mi, as requested (25%)');
-    expect(running.volume('cache').size).toBe(32 * MI);
+    expect(running.volume('cache').size).toBe(32 * MiB);
     // From now on it is a quarter of the pod's limit.
-    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 256 * MI });
-    await expect.poll(() => running.volume('cache').size).toBe(64 * MI);
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 256 * MiB });
+    await expect.poll(() => running.volume('cache').size).toBe(64 * MiB);
     annotate(running, undefined);
     expect(await cri.exec(running.id('a'), 'cat', '/cache/file')).toBe('kept\n');
-    expect(running.volume('cache').size).toBe(64 * MI);
+    expect(running.volume('cache').size).toBe(64 * MiB);
     expect(server.events).toHaveLength(2);
   });
 
@@ -138,9 +138,9 @@ describe('an annotation that is changed in Kubernetes', () => {
     annotate(running, '16Mi');
     const event = await server.event('VolumeResizeDeferred');
     expect(event.type).toBe('Warning');
-    expect(event.note).toContain('asked: 16Mi');
-    expect(event.note).toContain(`cannot shrink from ${64 * MI} to ${16 * MI} bytes: ${24 * MI} are stored in it`);
-    expect(running.volume('cache').size).toBe(64 * MI);
+    expect(event.note).toContain('requested: 16Mi');
+    expect(event.note).toContain(`cannot shrink from ${64 * MiB} to ${16 * MiB} bytes: ${24 * MiB} are stored in it`);
+    expect(running.volume('cache').size).toBe(64 * MiB);
     // It is tried again meanwhile, and no more is said.
     const retried = (count: number): Promise<unknown> =>
       expect
@@ -152,7 +152,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(server.events).toHaveLength(1);
     await cri.exec(running.id('a'), 'rm', '/cache/file');
     expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 16Mi, as requested (16Mi)');
-    expect(running.volume('cache').size).toBe(16 * MI);
+    expect(running.volume('cache').size).toBe(16 * MiB);
   });
 
   test('to more than the memory limit is carried out, with a warning; nonsense is refused with the reason', async () => {
@@ -161,12 +161,12 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect((await server.event('VolumeSizeExceedsMemoryLimit')).note).toMatch(
       /^volume cache has 160Mi, more than the memory limit of the pod, 128Mi/,
     );
-    expect(running.volume('cache').size).toBe(160 * MI);
+    expect(running.volume('cache').size).toBe(160 * MiB);
     annotate(running, 'plenty');
     expect((await server.event('VolumeResizeInfeasible')).note).toContain('INVALID_ANNOTATION');
     server.annotate(running.uid, { 'volume.cri-resize-shim.io/none': '8Mi' });
     expect((await server.event('VolumeResizeInfeasible', 2)).note).toContain('UNKNOWN_VOLUME');
-    expect(running.volume('cache').size).toBe(160 * MI);
+    expect(running.volume('cache').size).toBe(160 * MiB);
   });
 
   test('while the shim is away is carried out at its start; what is so already is not asked for again', async () => {
@@ -185,7 +185,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     annotate(running, '48Mi');
     await start(join(folder, 'kubeconfig'));
     expect((await server.event('VolumeResized', 3)).note).toBe('volume cache: 96Mi -> 48Mi, as requested (48Mi)');
-    expect(running.volume('cache').size).toBe(48 * MI);
+    expect(running.volume('cache').size).toBe(48 * MiB);
     expect(server.events).toHaveLength(3);
   });
 
@@ -196,11 +196,11 @@ describe('an annotation that is changed in Kubernetes', () => {
     const running = await run({
       uid,
       name: 'web',
-      containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 128 * MI } }],
-      volumes: [{ name: 'cache', size: 64 * MI }],
+      containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 128 * MiB } }],
+      volumes: [{ name: 'cache', size: 64 * MiB }],
     });
     await server.event('VolumeResized');
-    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
   test('an API server that goes and comes back changes nothing else', async () => {
@@ -209,12 +209,12 @@ describe('an annotation that is changed in Kubernetes', () => {
     await server.stop();
     await expect.poll(async () => (await kubernetesCheck())?.says).toMatch(/^pods are not watched: ECONN/);
     expect((await readiness()).ready).toBe(true);
-    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MI });
-    expect(running.read('memory.max')).toBe(String(160 * MI));
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MiB });
+    expect(running.read('memory.max')).toBe(String(160 * MiB));
     annotate(running, '96Mi');
     await server.start();
     await server.event('VolumeResized');
-    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(running.volume('cache').size).toBe(96 * MiB);
     expect(shim.log.filter(({ msg }) => msg.startsWith('watch of pod annotations failed')).length).toBe(1);
   });
 });
@@ -233,7 +233,7 @@ test('in a cluster: the service account of the pod that the shim runs in, over T
     const running = await pod();
     annotate(running, '96Mi');
     await server.event('VolumeResized');
-    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(running.volume('cache').size).toBe(96 * MiB);
   } finally {
     delete process.env['KUBERNETES_SERVICE_HOST'];
     delete process.env['KUBERNETES_SERVICE_PORT'];

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { CgroupWrite } from '../../../src/cgroups/index.ts';
 import {
   CGROUP_ROOT,
@@ -90,7 +90,7 @@ afterEach(async () => {
 });
 
 describe('limits on the kernel', () => {
-  it('are read as a fresh cgroup has them', async () => {
+  test('are read as a fresh cgroup has them', async () => {
     expect(await tree.readLimits(pod)).toEqual({
       memoryMax: 'max',
       cpuMax: { quota: 'max', period: 100_000 },
@@ -100,7 +100,7 @@ describe('limits on the kernel', () => {
     expect(tree.readSwapMax(pod)).toBe(swap);
   });
 
-  it('come back as they were written, memory rounded down to a page', async () => {
+  test('come back as they were written, memory rounded down to a page', async () => {
     const step = { file: 'memory.max', value: bytes(100_000_000) } as const;
     expect(await tree.write(pod, step)).toEqual({ outcome: 'written', found: '99999744' });
     expect(kernelSays('memory.max')).toBe('99999744');
@@ -114,12 +114,12 @@ describe('limits on the kernel', () => {
     expect(kernelSays('memory.max')).toBe('max');
   });
 
-  it.each(['memory.high', 'memory.low', 'memory.min'] as const)('%s: the same', async (file) => {
+  test.each(['memory.high', 'memory.low', 'memory.min'] as const)('%s: the same', async (file) => {
     await tree.write(pod, { file, value: bytes(64 * MiB) });
     expect(kernelSays(file)).toBe(String(64 * MiB));
   });
 
-  it('cpu.max: quota, period and none', async () => {
+  test('cpu.max: quota, period and none', async () => {
     for (const [quota, period, found] of [
       [microseconds(50_000), 100_000, '50000 100000'],
       [microseconds(1000), 1_000_000, '1000 1000000'],
@@ -133,7 +133,7 @@ describe('limits on the kernel', () => {
     }
   });
 
-  it('cpu.weight: every weight that shares give comes back', async () => {
+  test('cpu.weight: every weight that shares give comes back', async () => {
     const shares = [2, 3, 10, 102, 512, 1000, 1024, 2048, 4096, 10240, 65536, 262143, 262144].map(cpuShares);
     const weights = shares.flatMap((value) => [weightOfShares(value, 'old'), weightOfShares(value, 'new')]);
     for (const weight of [...weights, ...[1, 2, 99, 101, 9999].map(cpuWeight)]) {
@@ -142,14 +142,14 @@ describe('limits on the kernel', () => {
     }
   });
 
-  it('cpu.weight of an idle cgroup is the least that this kernel prints: 0, or 1 in newer ones', async () => {
+  test('cpu.weight of an idle cgroup is the least that this kernel prints: 0, or 1 in newer ones', async () => {
     await tree.write(pod, { file: 'unified', key: 'cpu.idle', value: '1' });
     const { cpuWeight: weight } = await tree.readLimits(pod);
     expect(weight).toBe(Number(kernelSays('cpu.weight')));
     expect(weight).toBeLessThanOrEqual(1);
   });
 
-  it('unified: written, read back as the kernel prints it', async () => {
+  test('unified: written, read back as the kernel prints it', async () => {
     const group = { file: 'unified', key: 'memory.oom.group', value: '1' } as const;
     expect(await tree.write(pod, group)).toEqual({ outcome: 'written', found: '1' });
     expect(await tree.write(pod, group)).toEqual({ outcome: 'unchanged', found: '1' });
@@ -159,7 +159,7 @@ describe('limits on the kernel', () => {
 });
 
 describe('what the kernel refuses', () => {
-  it.each<[CgroupWrite, object]>([
+  test.each<[CgroupWrite, object]>([
     [
       { file: 'unified', key: 'memory.high', value: 'plenty' },
       { code: 3, context: { errno: 'EINVAL', asked: 'plenty' } },
@@ -183,14 +183,14 @@ describe('what the kernel refuses', () => {
     expect(kernelSays(file)).toBe(before);
   });
 
-  it('a file that this kernel does not have is missing, with the cgroup there', async () => {
+  test('a file that this kernel does not have is missing, with the cgroup there', async () => {
     const step = { file: 'unified', key: 'memory.no.such.thing', value: '1' } as const;
     await expect(tree.write(pod, step)).rejects.toSatisfy(isFileMissing);
   });
 });
 
 describe('a cgroup that goes', () => {
-  it('is not there afterwards, and everything says so', async () => {
+  test('is not there afterwards, and everything says so', async () => {
     rmdirSync(inRoot(pod));
     expect(tree.exists(pod)).toBe(false);
     await expect(tree.readLimits(pod)).rejects.toSatisfy(isCgroupVanished);
@@ -199,7 +199,7 @@ describe('a cgroup that goes', () => {
     expect(() => tree.children(pod)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
   });
 
-  it('in the middle of any call ends it well or as vanished, never otherwise', async () => {
+  test('in the middle of any call ends it well or as vanished, never otherwise', async () => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 60; round += 1) {
       if (!tree.exists(pod)) mkdirSync(inRoot(pod));
@@ -230,7 +230,7 @@ describe('memory in use', () => {
     expect(found).toBeLessThan(expected + 3 * MiB);
   };
 
-  it('tells what cannot be reclaimed from what can', async () => {
+  test('tells what cannot be reclaimed from what can', async () => {
     const tenant = tenantIn(pod);
     await tenant.tell('warm up');
     const start = await tree.readMemoryUse(pod);
@@ -260,7 +260,7 @@ describe('memory in use', () => {
     expect(cached.unreclaimable).toBeLessThanOrEqual(cached.current);
   });
 
-  it('the figure is what decides: a limit just over it kills nobody, one under it does', async () => {
+  test('the figure is what decides: a limit just over it kills nobody, one under it does', async () => {
     const tenant = tenantIn(pod);
     await tenant.tell(`hold ${40 * MiB}`);
     const { unreclaimable, oomKills } = await tree.readMemoryUse(pod);
@@ -274,7 +274,7 @@ describe('memory in use', () => {
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(1);
   });
 
-  it('a write under what is in use kills nobody by itself on this kernel, and returns at once', async () => {
+  test('a write under what is in use kills nobody by itself on this kernel, and returns at once', async () => {
     const tenant = tenantIn(pod);
     await tenant.tell(`hold ${40 * MiB}`);
     const step = { file: 'memory.max', value: bytes(8 * MiB) } as const;
@@ -288,7 +288,7 @@ describe('memory in use', () => {
 });
 
 describe('the cgroup of a process', () => {
-  it('is where the kernel has it, until it has ended', async () => {
+  test('is where the kernel has it, until it has ended', async () => {
     const tenant = tenantIn(pod);
     await tenant.tell('be there');
     expect(await cgroupOfPid(tenant.pid)).toBe(pod);
@@ -297,7 +297,7 @@ describe('the cgroup of a process', () => {
     expect(await cgroupOfPid(pid)).toBeUndefined();
   });
 
-  it('lies in a version 2 file system, with its siblings', async () => {
+  test('lies in a version 2 file system, with its siblings', async () => {
     expect(await cgroupVersion()).toBe(2);
     expect(await cgroupVersion('/proc')).toBe(1);
     mkdirSync(inRoot(`${parent}/pod2`));

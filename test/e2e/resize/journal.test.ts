@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 
@@ -38,7 +38,7 @@ afterEach(async () => {
 });
 
 describe('a full disk', () => {
-  it('refuses a record and keeps the one before; with room again all goes on', async () => {
+  test('refuses a record and keeps the one before; with room again all goes on', async () => {
     writeFileSync(path('other-peoples-files'), Buffer.alloc(8192));
     const before = readFileSync(path(`${podUid}.json`));
     for (let attempt = 0; attempt < 3; attempt += 1)
@@ -63,7 +63,7 @@ describe('a full disk', () => {
     expect(await journal.load()).toEqual([now(5)]);
   });
 
-  it('of which half a record would fit keeps no half', async () => {
+  test('of which half a record would fit keeps no half', async () => {
     writeFileSync(path('other-peoples-files'), Buffer.alloc(4096));
     const large = { ...numbered(2), resizes: ['x'.repeat(6000)] };
     await expect(journal.write(large)).rejects.toMatchObject(unavailable('ENOSPC'));
@@ -75,7 +75,7 @@ describe('a full disk', () => {
 });
 
 describe('a read-only disk', () => {
-  it('refuses records and removals, gives what it has, and is caught up with once it is writable', async () => {
+  test('refuses records and removals, gives what it has, and is caught up with once it is writable', async () => {
     remount('ro');
     await expect(journal.write(numbered(2))).rejects.toMatchObject(unavailable('EROFS'));
     await expect(journal.remove(podUid)).rejects.toMatchObject(unavailable('EROFS'));
@@ -90,7 +90,7 @@ describe('a read-only disk', () => {
     expect(await journal.load()).toEqual([now(3)]);
   });
 
-  it('with a bad record on it is read past it, and the record stays where it is', async () => {
+  test('with a bad record on it is read past it, and the record stays where it is', async () => {
     writeFileSync(path(`${other}.json`), '{');
     remount('ro');
     expect(await journal.load()).toEqual([now(1)]);

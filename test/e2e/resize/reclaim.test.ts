@@ -6,7 +6,7 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 // A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
 const big = join(outside, 'big');
@@ -20,7 +20,7 @@ const tenants: Tenant[] = [];
 beforeAll(async () => {
   // All holes: takes no room outside, and as much page cache as any other.
   closeSync(openSync(big, 'w'));
-  truncateSync(big, 200 * MI);
+  truncateSync(big, 200 * MiB);
   shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
   cri = new CriClient(shim.address);
 });
@@ -36,7 +36,7 @@ afterAll(async () => {
   for (const file of [big, written]) rmSync(file, { force: true });
 });
 
-const memory = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MI });
+const memory = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MiB });
 
 async function makePod(mebibytes: number): Promise<RunningPod> {
   const pod = await runPod(cri, {
@@ -80,9 +80,9 @@ const stateOf = (pod: RunningPod): Record<string, string> =>
   );
 
 const lowered = (mebibytes: number): Record<string, string> => ({
-  'pod memory.max': String(mebibytes * MI),
+  'pod memory.max': String(mebibytes * MiB),
   'pod memory.high': 'max',
-  'container memory.max': String(mebibytes * MI),
+  'container memory.max': String(mebibytes * MiB),
   'container memory.high': 'max',
 });
 
@@ -92,25 +92,25 @@ test('200 MiB of page cache and 40 MiB of anonymous memory: from 256 to 64 MiB, 
   const pod = await makePod(256);
   const pid = await cri.pidOf(pod.id('a'));
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 40 * MI);
+  await tenant.tell('hold', 40 * MiB);
   await tenant.tell('read', big);
-  expect(useOf(pod)).toBeGreaterThan(220 * MI);
+  expect(useOf(pod)).toBeGreaterThan(220 * MiB);
 
-  const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MI;
+  const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MiB;
   const earlier = shim.log.filter(isReclaimed).length;
   await cri.updateContainer(pod.id('a'), memory(64));
   expect(stateOf(pod)).toEqual(lowered(64));
-  expect(useOf(pod)).toBeLessThan(64 * MI);
+  expect(useOf(pod)).toBeLessThan(64 * MiB);
   expect(pod.oomKills()).toBe(0);
   const line = await shim.waitForLog(isReclaimed, earlier + 1);
-  expect(line).toMatchObject({ container: 'a', target: 64 * MI });
+  expect(line).toMatchObject({ container: 'a', target: 64 * MiB });
 
   const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(32)));
   expect(refusal?.code).toBe(9);
-  expect(refusal?.details).toContain(String(32 * MI));
+  expect(refusal?.details).toContain(String(32 * MiB));
   const found = Number(/(\d+) bytes are in use that cannot be reclaimed/.exec(refusal?.details ?? '')?.[1]);
-  expect(found).toBeGreaterThan(40 * MI);
-  expect(found).toBeLessThan(64 * MI);
+  expect(found).toBeGreaterThan(40 * MiB);
+  expect(found).toBeLessThan(64 * MiB);
   expect(stateOf(pod)).toEqual(lowered(64));
   expect(pod.oomKills()).toBe(0);
   expect(await cri.pidOf(pod.id('a'))).toBe(pid);
@@ -121,7 +121,7 @@ describe('a process that allocates fast meanwhile', () => {
   test('page cache, and memory that it gives back: lowered, in every round', async () => {
     const pod = await makePod(256);
     const tenant = await tenantIn(pod);
-    await tenant.tell('churn', big, 24 * MI);
+    await tenant.tell('churn', big, 24 * MiB);
     for (let round = 0; round < 3; round += 1) {
       await cri.updateContainer(pod.id('a'), memory(64));
       expect(stateOf(pod)).toEqual(lowered(64));
@@ -149,7 +149,7 @@ describe('a process that allocates fast meanwhile', () => {
       if (beside !== undefined) await tenant.tell('read', beside);
       // How far it has come when the limit is lowered differs from round to round.
       await tenant.tell('grow');
-      while (Number(/^anon (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1]) < head * MI)
+      while (Number(/^anon (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1]) < head * MiB)
         await new Promise((resolve) => setImmediate(resolve));
       const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(96)));
       expect(refusal === undefined || [4, 9].includes(refusal.code), refusal?.details).toBe(true);
@@ -165,15 +165,15 @@ describe('a process that allocates fast meanwhile', () => {
 test('page cache that is to be written back first', async () => {
   const pod = await makePod(256);
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 20 * MI);
-  await tenant.tell('dirty', written, 150 * MI);
-  expect(Number(/^file (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1])).toBeGreaterThan(100 * MI);
+  await tenant.tell('hold', 20 * MiB);
+  await tenant.tell('dirty', written, 150 * MiB);
+  expect(Number(/^file (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1])).toBeGreaterThan(100 * MiB);
   await cri.updateContainer(pod.id('a'), memory(64));
   expect(stateOf(pod)).toEqual(lowered(64));
   expect(pod.oomKills()).toBe(0);
   const content = readFileSync(written);
-  expect(content.length).toBe(150 * MI);
-  expect(content.equals(Buffer.alloc(150 * MI, 'd'))).toBe(true);
+  expect(content.length).toBe(150 * MiB);
+  expect(content.equals(Buffer.alloc(150 * MiB, 'd'))).toBe(true);
 });
 
 test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are answered meanwhile', async () => {
@@ -181,7 +181,7 @@ test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are 
   const tenant = await tenantIn(busy);
   await tenant.tell('read', big);
   // Page cache that could be reclaimed by its kind, and that the kernel spares as long as reclaim begins at the pod.
-  writeFileSync(join(cgroupOf(busy.cgroup, busy.id('a')), 'memory.min'), String(220 * MI));
+  writeFileSync(join(cgroupOf(busy.cgroup, busy.id('a')), 'memory.min'), String(220 * MiB));
   const before = stateOf(busy);
   const request = { pod_sandbox_id: busy.sandboxId, resources: memory(64) };
   const over = new AbortController();
@@ -202,7 +202,7 @@ test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are 
   await elsewhere;
   expect(refusal?.code).toBe(4);
   // Our own answer, with both figures, before the caller's time was up.
-  expect(refusal?.details).toContain(`could not be lowered below ${64 * MI} bytes`);
+  expect(refusal?.details).toContain(`could not be lowered below ${64 * MiB} bytes`);
   expect(refusal?.details).toMatch(/: 2\d{8} bytes are in use/);
   expect(took).toBeGreaterThan(4000);
   expect(stateOf(busy)).toEqual(before);

@@ -7,7 +7,7 @@ import { type PodSpec, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';
 
 let shim: ShimProcess;
@@ -32,7 +32,7 @@ afterAll(async () => {
 });
 
 const limits = (mebibytes: number, quota: number, shares = 102): Resources => ({
-  memory_limit_in_bytes: mebibytes * MI,
+  memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: quota,
   cpu_period: 100_000,
   cpu_shares: shares,
@@ -47,7 +47,7 @@ async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
       { name: 'a', command: SLEEP, resources: limits(64, 10_000), mounts: { cache: '/cache' } },
       { name: 'b', command: SLEEP, resources: limits(128, 20_000) },
     ],
-    volumes: [{ name: 'cache', size: 192 * MI }],
+    volumes: [{ name: 'cache', size: 192 * MiB }],
     ...spec,
   });
   pods.push(running);
@@ -83,21 +83,21 @@ describe('UpdateContainerResources', () => {
     const watcher = await PodWatcher.watch(running);
     for (let round = 0; round < 10; round += 1) {
       await cri.updateContainer(running.id('a'), limits(256, 30_000));
-      expect(running.read('memory.max')).toBe(String((256 + 128) * MI));
+      expect(running.read('memory.max')).toBe(String((256 + 128) * MiB));
       expect(running.read('cpu.max')).toBe('50000 100000');
-      expect(running.read('memory.max', 'a')).toBe(String(256 * MI));
+      expect(running.read('memory.max', 'a')).toBe(String(256 * MiB));
       expect(running.read('cpu.max', 'a')).toBe('30000 100000');
       await cri.updateContainer(running.id('a'), limits(64, 10_000));
-      expect(running.read('memory.max')).toBe(String((64 + 128) * MI));
+      expect(running.read('memory.max')).toBe(String((64 + 128) * MiB));
       expect(running.read('cpu.max')).toBe('30000 100000');
-      expect(running.read('memory.max', 'a')).toBe(String(64 * MI));
+      expect(running.read('memory.max', 'a')).toBe(String(64 * MiB));
     }
     const report = await watcher.report();
     expect(report.violations).toEqual([]);
     expect(report.readings).toBeGreaterThan(100);
     // Both ends of each resize were seen, so the watcher did look while they happened.
-    expect(report.seen).toContain(`memory: containers ${384 * MI}, pod ${384 * MI}`);
-    expect(report.seen).toContain(`memory: containers ${192 * MI}, pod ${192 * MI}`);
+    expect(report.seen).toContain(`memory: containers ${384 * MiB}, pod ${384 * MiB}`);
+    expect(report.seen).toContain(`memory: containers ${192 * MiB}, pod ${192 * MiB}`);
     expect(running.oomKills()).toBe(0);
     expect(await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))))).toEqual(pids);
   });
@@ -114,40 +114,40 @@ describe('UpdateContainerResources', () => {
   test('one goes up while the other goes down', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(96, 5000));
-    expect(running.read('memory.max')).toBe(String((96 + 128) * MI));
+    expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
     expect(running.read('cpu.max')).toBe('25000 100000');
     expect(await stepsOf(running)).toEqual([
-      `pod memory.max ${192 * MI} -> ${224 * MI}`,
+      `pod memory.max ${192 * MiB} -> ${224 * MiB}`,
       'runtime',
       'pod cpu.max 30000 100000 -> 25000 100000',
-      `volume cache ${192 * MI} -> ${224 * MI}`,
+      `volume cache ${192 * MiB} -> ${224 * MiB}`,
     ]);
   });
 
   test('a looser pod limit stays until the sum passes it, and max stays max', async () => {
-    const running = await pod({ podMemory: 512 * MI, podCpu: 'max 100000' });
+    const running = await pod({ podMemory: 512 * MiB, podCpu: 'max 100000' });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
-    expect(running.read('memory.max')).toBe(String(512 * MI));
+    expect(running.read('memory.max')).toBe(String(512 * MiB));
     await cri.updateContainer(running.id('a'), limits(448, 30_000));
-    expect(running.read('memory.max')).toBe(String((448 + 128) * MI));
+    expect(running.read('memory.max')).toBe(String((448 + 128) * MiB));
     expect(running.read('cpu.max')).toBe('max 100000');
   });
 
   test('kubelet in the lead: it raises the pod first, lowers it last, and finds nothing undone', async () => {
     const running = await pod();
-    writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MI));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MiB));
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
-    expect(running.read('memory.max')).toBe(String(256 * MI));
+    expect(running.read('memory.max')).toBe(String(256 * MiB));
     await cri.updateContainer(running.id('a'), limits(64, 10_000));
-    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MI));
-    expect(running.read('memory.max')).toBe(String(192 * MI));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MiB));
+    expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
   test('a truncated id', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a').slice(0, 13), limits(96, 10_000));
-    expect(running.read('memory.max', 'a')).toBe(String(96 * MI));
-    expect(running.read('memory.max')).toBe(String((96 + 128) * MI));
+    expect(running.read('memory.max', 'a')).toBe(String(96 * MiB));
+    expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
   });
 
   test('an unknown id: the backend answers, as it does without us', async () => {
@@ -163,7 +163,7 @@ describe('UpdateContainerResources', () => {
     const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')]);
     const error = await refusal(cri.updateContainer(running.id('b'), limits(32, 20_000)));
     expect(error.code).toBe(9);
-    expect(error.details).toContain(String(32 * MI));
+    expect(error.details).toContain(String(32 * MiB));
     expect(error.details).toMatch(/\d+ bytes are in use that cannot be reclaimed/);
     expect(['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')])).toEqual(before);
     expect(running.oomKills()).toBe(0);
@@ -185,7 +185,7 @@ describe('UpdateContainerResources', () => {
     const running = await pod();
     await cri.call('StopContainer', { container_id: running.id('a'), timeout: 0 });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
-    expect(running.read('memory.max')).toBe(String(192 * MI));
+    expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
   test('a request that cannot be understood is forwarded as it came', async () => {
@@ -197,7 +197,7 @@ describe('UpdateContainerResources', () => {
 
 describe('UpdatePodSandboxResources', () => {
   const podLimits: Resources = {
-    memory_limit_in_bytes: 512 * MI,
+    memory_limit_in_bytes: 512 * MiB,
     cpu_quota: 80_000,
     cpu_period: 100_000,
     cpu_shares: 1024,
@@ -206,7 +206,7 @@ describe('UpdatePodSandboxResources', () => {
   test('is applied to the pod cgroup, answered, and does nothing the second time', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits);
-    expect(running.read('memory.max')).toBe(String(512 * MI));
+    expect(running.read('memory.max')).toBe(String(512 * MiB));
     expect(running.read('cpu.max')).toBe('80000 100000');
     expect(running.read('cpu.weight')).toBe('39');
     await stepsOf(running);
@@ -221,15 +221,15 @@ describe('UpdatePodSandboxResources', () => {
   test('overhead is added', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits, {
-      overhead: { memory_limit_in_bytes: 16 * MI, cpu_quota: 5000, cpu_period: 100_000 },
+      overhead: { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 },
     });
-    expect(running.read('memory.max')).toBe(String(528 * MI));
+    expect(running.read('memory.max')).toBe(String(528 * MiB));
     expect(running.read('cpu.max')).toBe('85000 100000');
   });
 
   test('a runtime that has the call gets it too, and only what was admitted', async () => {
     const running = await pod();
-    const overhead = { memory_limit_in_bytes: 16 * MI, cpu_quota: 5000, cpu_period: 100_000 };
+    const overhead = { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 };
     await cri.updatePod(running.sandboxId, podLimits, { overhead });
     const stored = await storedBy(direct, running.sandboxId);
     // Before containerd 2.3 the call is not there, and nothing keeps what it says.
@@ -239,7 +239,7 @@ describe('UpdatePodSandboxResources', () => {
     );
     expect(stored).toEqual(isKept ? { resources: { linux: podLimits }, overhead: { linux: overhead } } : {});
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
-    await refusal(cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MI }));
+    await refusal(cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MiB }));
     expect(await storedBy(direct, running.sandboxId)).toEqual(stored);
   });
 
@@ -247,10 +247,10 @@ describe('UpdatePodSandboxResources', () => {
     const running = await pod();
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     const error = await refusal(
-      cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MI, cpu_quota: 80_000 }),
+      cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MiB, cpu_quota: 80_000 }),
     );
     expect(error.code).toBe(9);
-    expect(running.read('memory.max')).toBe(String(192 * MI));
+    expect(running.read('memory.max')).toBe(String(192 * MiB));
     expect(running.read('cpu.max')).toBe('30000 100000');
   });
 });
@@ -261,11 +261,11 @@ describe('ContainerStatus', () => {
     const reported = async (client: CriClient) => (await client.containerStatus(running.id('a'))).resources!.linux!;
     const untouched = await reported(cri);
     expect(untouched).toEqual(await reported(direct));
-    expect(untouched).toMatchObject({ cpu_shares: 102, cpu_quota: 10_000, memory_limit_in_bytes: 64 * MI });
-    writeFileSync(join(running.cgroup, running.id('a'), 'memory.max'), String(48 * MI));
+    expect(untouched).toMatchObject({ cpu_shares: 102, cpu_quota: 10_000, memory_limit_in_bytes: 64 * MiB });
+    writeFileSync(join(running.cgroup, running.id('a'), 'memory.max'), String(48 * MiB));
     writeFileSync(join(running.cgroup, running.id('a'), 'cpu.max'), 'max 100000');
     const changed = await reported(cri);
-    expect(changed).toMatchObject({ cpu_shares: 102, cpu_quota: -1, memory_limit_in_bytes: 48 * MI });
+    expect(changed).toMatchObject({ cpu_shares: 102, cpu_quota: -1, memory_limit_in_bytes: 48 * MiB });
     expect(changed.oom_score_adj).toBe(untouched.oom_score_adj);
     expect(await reported(direct)).toEqual(untouched);
   });
@@ -281,20 +281,20 @@ describe('volumes', () => {
   test('one that follows the pod limit shrinks before and grows after', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
-    expect(running.volume('cache').size).toBe(256 * MI);
+    expect(running.volume('cache').size).toBe(256 * MiB);
     expect((await stepsOf(running)).map((step) => step.split(' ')[0])).toEqual(['pod', 'runtime', 'volume']);
     await cri.updateContainer(running.id('a'), limits(64, 10_000));
-    expect(running.volume('cache').size).toBe(192 * MI);
+    expect(running.volume('cache').size).toBe(192 * MiB);
     expect((await stepsOf(running, 2)).map((step) => step.split(' ')[0])).toEqual(['volume', 'runtime', 'pod']);
     expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s192\s/);
   });
 
   test.each([
-    ['64Mi', 64 * MI],
-    ['50%', 128 * MI],
-    ['50%/a', 64 * MI],
-    ['follow', 256 * MI],
-    ['fixed', 192 * MI],
+    ['64Mi', 64 * MiB],
+    ['50%', 128 * MiB],
+    ['50%/a', 64 * MiB],
+    ['follow', 256 * MiB],
+    ['fixed', 192 * MiB],
   ])('annotation %s', async (value, size) => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': value } });
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
@@ -303,7 +303,7 @@ describe('volumes', () => {
 
   test('an annotation holds from the start of the pod', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%' } });
-    expect(running.volume('cache').size).toBe(96 * MI);
+    expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
   test('shrinking below what is stored: refused with the figures, nothing changed', async () => {
@@ -317,14 +317,14 @@ describe('volumes', () => {
       cri.updatePod(running.sandboxId, {}, { annotations: { 'volume.cri-resize-shim.io/cache': '32Mi' } }),
     );
     expect(error.code).toBe(9);
-    expect(error.details).toContain(String(32 * MI));
-    expect(error.details).toContain(String(40 * MI));
+    expect(error.details).toContain(String(32 * MiB));
+    expect(error.details).toContain(String(40 * MiB));
     expect([running.read('memory.max'), running.volume('cache').size]).toEqual(before);
   });
 
   test('every other option and flag of the mount stays', async () => {
     const running = await pod({
-      volumes: [{ name: 'cache', size: 192 * MI, options: 'mode=0750,nr_inodes=1234,nosuid,noexec' }],
+      volumes: [{ name: 'cache', size: 192 * MiB, options: 'mode=0750,nr_inodes=1234,nosuid,noexec' }],
     });
     const mounts = (): Promise<string> => cri.exec(running.id('a'), 'grep', '/cache', '/proc/self/mounts');
     const before = await mounts();
@@ -340,8 +340,8 @@ describe('the shim comes later or anew', () => {
     const client = new CriClient(second.address);
     try {
       await client.updateContainer(running.id('a').slice(0, 10), limits(96, 10_000));
-      expect(running.read('memory.max')).toBe(String(224 * MI));
-      expect(running.volume('cache').size).toBe(224 * MI);
+      expect(running.read('memory.max')).toBe(String(224 * MiB));
+      expect(running.volume('cache').size).toBe(224 * MiB);
     } finally {
       client.close();
       expect(await second.stop()).toBe(0);
@@ -354,8 +354,8 @@ describe('the shim comes later or anew', () => {
     const client = new CriClient(plain.address);
     try {
       await client.updateContainer(running.id('a'), limits(96, 10_000));
-      expect(running.read('memory.max', 'a')).toBe(String(96 * MI));
-      expect(running.read('memory.max')).toBe(String(192 * MI));
+      expect(running.read('memory.max', 'a')).toBe(String(96 * MiB));
+      expect(running.read('memory.max')).toBe(String(192 * MiB));
     } finally {
       client.close();
       expect(await plain.stop()).toBe(0);

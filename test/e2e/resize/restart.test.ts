@@ -11,7 +11,7 @@ import { Served } from '../../support/e2e/served.ts';
 
 /** What of a pod outlives the shim, and the machine's own start. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/restart-test/cri.sock';
 
 let state: string;
@@ -44,12 +44,12 @@ const spec: PodSpec = {
     {
       name: 'a',
       command: ['sleep', '1000000'],
-      resources: { memory_limit_in_bytes: 128 * MI },
+      resources: { memory_limit_in_bytes: 128 * MiB },
       mounts: { cache: '/cache' },
     },
   ],
   // kubelet's own size for it: the pod's limit.
-  volumes: [{ name: 'cache', size: 128 * MI }],
+  volumes: [{ name: 'cache', size: 128 * MiB }],
 };
 const recordOf = (running: RunningPod): string => join(state, `${running.uid}.json`);
 const toSize = (running: RunningPod, cache: string) =>
@@ -58,12 +58,12 @@ const toSize = (running: RunningPod, cache: string) =>
 test('an allocated size of a volume holds over a restart, and over a reboot when the volume is mounted anew', async () => {
   const running = await runPod(cri, spec);
   await toSize(running, '48Mi');
-  expect(running.volume('cache').size).toBe(48 * MI);
+  expect(running.volume('cache').size).toBe(48 * MiB);
   await stop();
   await start();
   // The limit goes up: a volume that follows would go with it.
-  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MI });
-  expect(running.volume('cache').size).toBe(48 * MI);
+  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MiB });
+  expect(running.volume('cache').size).toBe(48 * MiB);
   expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
     pod: { values: { volumes: [{ name: 'cache', policy: '48Mi' }] } },
   });
@@ -77,7 +77,7 @@ test('an allocated size of a volume holds over a restart, and over a reboot when
   writeFileSync(recordOf(running), JSON.stringify({ ...record, bootId: 'another' }));
   await start();
   const again = await runPod(cri, { ...spec, uid: running.uid });
-  expect(again.volume('cache').size).toBe(48 * MI);
+  expect(again.volume('cache').size).toBe(48 * MiB);
   await again.remove();
 });
 
@@ -85,8 +85,8 @@ test('a size that a volume has already is kept like any other, and written once'
   const running = await runPod(cri, spec);
   expect(await toSize(running, '128Mi')).not.toMatchObject({ resize: { steps: [{}] } });
   const record = JSON.parse(readFileSync(recordOf(running), 'utf8')) as { volumes: object; transaction?: object };
-  const policy = { kind: 'absolute', size: 128 * MI };
-  expect(record.volumes).toMatchObject({ cache: { policy, source: 'asked', mount: { size: 128 * MI } } });
+  const policy = { kind: 'absolute', size: 128 * MiB };
+  expect(record.volumes).toMatchObject({ cache: { policy, source: 'asked', mount: { size: 128 * MiB } } });
   expect(record.transaction).toBeUndefined();
   const { ino } = statSync(recordOf(running));
   await toSize(running, '128Mi');

@@ -6,7 +6,7 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const RESIZE = '/run/status-test/resize.sock';
 const STATE = '/run/status-test-state';
 const KEY = 'cri-resize-shim';
@@ -37,11 +37,11 @@ afterAll(async () => {
 });
 
 async function pod(): Promise<RunningPod> {
-  const resources = { memory_limit_in_bytes: 64 * MI, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+  const resources = { memory_limit_in_bytes: 64 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
   const running = await runPod(cri, {
     name: 'web',
     containers: [{ name: 'a', command: SLEEP, resources, mounts: { cache: '/cache' } }],
-    volumes: [{ name: 'cache', size: 32 * MI }],
+    volumes: [{ name: 'cache', size: 32 * MiB }],
   });
   pods.push(running);
   return running;
@@ -62,7 +62,7 @@ const statusInfo = async (): Promise<StatusInfo> => {
   const { info } = await cri.call<{ info: Info }>('Status', { verbose: true });
   return JSON.parse(info[KEY]!) as StatusInfo;
 };
-const memory = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MI) });
+const memory = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 const four = (mebibytes: number) => ({
   desired: memory(mebibytes),
   allocated: memory(mebibytes),
@@ -79,13 +79,13 @@ describe('a verbose PodSandboxStatus', () => {
     // containerd 2.3 has an empty one here, those before none.
     expect(await infoOf(cri, running, false)).toEqual(await infoOf(direct, running, false));
 
-    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 96 * MI });
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 96 * MiB });
     expect(await ownInfo(running)).toMatchObject({
       state: 'Completed',
       // Tight, so it follows.
       pod: { allocated: memory(96), actuated: memory(96), actual: { ...memory(96), 'cpu.weight': '4' } },
       containers: { a: { id: running.id('a'), ...four(96) } },
-      volumes: { cache: { actual: 32 * MI, used: 0, policy: 'fixed' } },
+      volumes: { cache: { actual: 32 * MiB, used: 0, policy: 'fixed' } },
     });
 
     const containers = { a: { limits: { memory: '128Mi', cpu: '200m' } } };
@@ -94,7 +94,7 @@ describe('a verbose PodSandboxStatus', () => {
     const both = { ...memory(128), ...cpu };
     expect(await ownInfo(running)).toMatchObject({
       containers: { a: { desired: both, allocated: both, actuated: both, actual: both } },
-      volumes: { cache: { desired: '50%', allocated: 64 * MI, actuated: 64 * MI, actual: 64 * MI, policy: '50%' } },
+      volumes: { cache: { desired: '50%', allocated: 64 * MiB, actuated: 64 * MiB, actual: 64 * MiB, policy: '50%' } },
     });
   });
 
@@ -105,12 +105,12 @@ describe('a verbose PodSandboxStatus', () => {
     await refusal(api.call('ResizePod', refused));
     expect(await ownInfo(running)).toMatchObject({
       state: 'Deferred',
-      lastError: { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MI)) as string },
-      volumes: { cache: { desired: '16Mi', actual: 32 * MI, used: 24 * MI, policy: 'fixed' } },
+      lastError: { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MiB)) as string },
+      volumes: { cache: { desired: '16Mi', actual: 32 * MiB, used: 24 * MiB, policy: 'fixed' } },
     });
     await cri.exec(running.id('a'), 'rm', '/cache/file');
     await api.call('ResizePod', refused);
-    expect(await ownInfo(running)).toMatchObject({ state: 'Completed', volumes: { cache: { actual: 16 * MI } } });
+    expect(await ownInfo(running)).toMatchObject({ state: 'Completed', volumes: { cache: { actual: 16 * MiB } } });
     expect(await ownInfo(running)).not.toHaveProperty('lastError');
   });
 });
@@ -139,9 +139,12 @@ describe('a journal that cannot be written', () => {
       expect((await statusInfo()).ready).toBe(false);
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };
       expect(await refusal(api.call('ResizePod', resize))).toMatchObject({ code: 9, reason: 'JOURNAL_UNAVAILABLE' });
-      const update = cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MI });
+      const update = cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MiB });
       expect(await refusal(update)).toMatchObject({ code: 9, reason: 'JOURNAL_UNAVAILABLE' });
-      expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([String(64 * MI), String(64 * MI)]);
+      expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([
+        String(64 * MiB),
+        String(64 * MiB),
+      ]);
       expect((await cri.version()).runtime_name).toBe('containerd');
       expect(await cri.exec(running.id('a'), 'echo', 'here')).toBe('here\n');
       expect((await statusInfo()).ready).toBe(false);
@@ -150,7 +153,7 @@ describe('a journal that cannot be written', () => {
     }
     // Without a resize: it looks again by itself, every ten seconds.
     await expect.poll(async () => (await statusInfo()).ready, { timeout: 30_000, interval: 500 }).toBe(true);
-    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MI });
-    expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([String(80 * MI), String(80 * MI)]);
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MiB });
+    expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([String(80 * MiB), String(80 * MiB)]);
   });
 });

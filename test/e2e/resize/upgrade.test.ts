@@ -12,7 +12,7 @@ import { HeldSocket, passOn } from '../../support/held-socket.ts';
 
 /** Upgrades under load. This process is in systemd's place: it holds the sockets and starts one shim after the other with them. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const UPGRADES = 10;
 const CALLS_A_SECOND = 50;
 
@@ -36,11 +36,11 @@ beforeEach(async () => {
       {
         name: 'app',
         command: ['sleep', '1000000'],
-        resources: { memory_limit_in_bytes: 128 * MI, cpu_quota: 50_000, cpu_period: 100_000 },
+        resources: { memory_limit_in_bytes: 128 * MiB, cpu_quota: 50_000, cpu_period: 100_000 },
         mounts: { cache: '/cache' },
       },
     ],
-    volumes: [{ name: 'cache', size: 64 * MI }],
+    volumes: [{ name: 'cache', size: 64 * MiB }],
   });
 });
 afterEach(async () => {
@@ -99,7 +99,7 @@ test('ten upgrades under load: no call fails, and each resize is completed or cl
   ];
   const calls = load(CALLS_A_SECOND, (number) => unary[number % unary.length]!());
   const resizes = load(1, async (number) => {
-    const memory = (128 + (number % 8) * 8) * MI;
+    const memory = (128 + (number % 8) * 8) * MiB;
     if (number % 2 === 0) await cri.updateContainer(app, { memory_limit_in_bytes: memory });
     else
       await api.call('ResizePod', {

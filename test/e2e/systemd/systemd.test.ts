@@ -13,7 +13,7 @@ import { Tenant } from '../../support/e2e/tenant.ts';
 
 // On a node where systemd is the first process, and the runtime makes its cgroups by it: npm run node -- --init systemd
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const NO_LIMIT = String(2n ** 64n - 1n);
 
@@ -43,7 +43,7 @@ afterAll(async () => {
 });
 
 const limits = (mebibytes: number, quota: number, shares = 102): Resources => ({
-  memory_limit_in_bytes: mebibytes * MI,
+  memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: quota,
   cpu_period: 100_000,
   cpu_shares: shares,
@@ -102,9 +102,9 @@ describe('limits of a pod', () => {
   test('are set on its unit and found in its files', async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, limits(256, 40_000, 512));
-    expect(files(pod)).toEqual({ memory: String(256 * MI), cpu: '40000 100000', weight: '20' });
+    expect(files(pod)).toEqual({ memory: String(256 * MiB), cpu: '40000 100000', weight: '20' });
     expect(await unit(pod)).toEqual({
-      MemoryMax: String(256 * MI),
+      MemoryMax: String(256 * MiB),
       CPUQuotaPerSecUSec: '400000',
       CPUWeight: '20',
     });
@@ -116,12 +116,12 @@ describe('limits of a pod', () => {
   test('follow their containers, on the unit too', async () => {
     const pod = await makePod();
     await cri.updateContainer(pod.id('a'), limits(128, 20_000));
-    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
-    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MI), CPUQuotaPerSecUSec: '400000' });
-    expect(pod.read('memory.max', 'a')).toBe(String(128 * MI));
+    expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MiB), CPUQuotaPerSecUSec: '400000' });
+    expect(pod.read('memory.max', 'a')).toBe(String(128 * MiB));
     await cri.updateContainer(pod.id('a'), limits(64, 10_000));
-    expect(files(pod)).toMatchObject({ memory: String(192 * MI), cpu: '30000 100000' });
-    expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MI), CPUQuotaPerSecUSec: '300000' });
+    expect(files(pod)).toMatchObject({ memory: String(192 * MiB), cpu: '30000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MiB), CPUQuotaPerSecUSec: '300000' });
   });
 
   test('survive a daemon-reload, and a property that somebody else sets', async () => {
@@ -130,11 +130,11 @@ describe('limits of a pod', () => {
     await execa('systemctl', ['daemon-reload']);
     setAnother(pod, 1000);
     await settled(pod);
-    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
     await cri.updatePod(pod.sandboxId, limits(320, 50_000));
     await execa('systemctl', ['daemon-reload']);
-    expect(files(pod)).toMatchObject({ memory: String(320 * MI), cpu: '50000 100000' });
-    expect(await unit(pod)).toMatchObject({ MemoryMax: String(320 * MI), CPUQuotaPerSecUSec: '500000' });
+    expect(files(pod)).toMatchObject({ memory: String(320 * MiB), cpu: '50000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(320 * MiB), CPUQuotaPerSecUSec: '500000' });
   });
 
   test('written to the files alone, as --cgroup-driver=cgroupfs has it, they do not', async () => {
@@ -146,11 +146,11 @@ describe('limits of a pod', () => {
     try {
       const pod = await makePod();
       await client.updatePod(pod.sandboxId, limits(256, 40_000));
-      expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
-      expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MI) });
+      expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
+      expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MiB) });
       setAnother(pod, 1000);
       await settled(pod);
-      expect(files(pod)).toMatchObject({ memory: String(192 * MI), cpu: '30000 100000' });
+      expect(files(pod)).toMatchObject({ memory: String(192 * MiB), cpu: '30000 100000' });
     } finally {
       client.close();
       expect(await other.stop()).toBe(0);
@@ -199,11 +199,11 @@ describe('limits of a pod', () => {
 
   test('unified keys: a property where systemd has one, else the file', async () => {
     const pod = await makePod();
-    const unified = { 'memory.high': String(100 * MI), 'memory.oom.group': '1', 'pids.max': '500' };
+    const unified = { 'memory.high': String(100 * MiB), 'memory.oom.group': '1', 'pids.max': '500' };
     await cri.updatePod(pod.sandboxId, { unified });
-    expect(await unit(pod, 'MemoryHigh', 'TasksMax')).toEqual({ MemoryHigh: String(100 * MI), TasksMax: '500' });
+    expect(await unit(pod, 'MemoryHigh', 'TasksMax')).toEqual({ MemoryHigh: String(100 * MiB), TasksMax: '500' });
     expect([pod.read('memory.high'), pod.read('memory.oom.group'), pod.read('pids.max')]).toEqual([
-      ...[String(100 * MI), '1', '500'],
+      ...[String(100 * MiB), '1', '500'],
     ]);
   });
 });
@@ -216,7 +216,7 @@ describe('what goes wrong', () => {
     // The runtime's own answer.
     await expect(update).rejects.toMatchObject({ code: 2 });
     expect([files(pod), await unit(pod)]).toEqual(before);
-    expect(pod.read('memory.max', 'a')).toBe(String(64 * MI));
+    expect(pod.read('memory.max', 'a')).toBe(String(64 * MiB));
   });
 
   test('D-Bus away: refused with a reason, nothing changed, and the shim goes on once it is back', async () => {
@@ -233,7 +233,7 @@ describe('what goes wrong', () => {
     }
     expect(await unit(pod)).toEqual(before[1]);
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
-    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
+    expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
   });
 
   test('a cgroup without its unit: refused with a reason, and nothing is kept for a unit to come', async () => {
@@ -242,7 +242,7 @@ describe('what goes wrong', () => {
     const cgroup = join(dirname(beside.cgroup), 'kubepods-burstable-podnone.slice').slice(CGROUP_ROOT.length);
     mkdirSync(join(CGROUP_ROOT, cgroup));
     try {
-      const write = driverTree().write(cgroup, { file: 'memory.max', value: bytes(256 * MI) });
+      const write = driverTree().write(cgroup, { file: 'memory.max', value: bytes(256 * MiB) });
       await expect(write).rejects.toMatchObject({ reason: 'UNIT_UNAVAILABLE' });
       expect(readFileSync(join(CGROUP_ROOT, cgroup, 'memory.max'), 'utf8')).toBe('max\n');
       const { stdout } = await execa('systemctl', ['show', '--property=MemoryMax', unitOf(cgroup)]);
@@ -285,8 +285,8 @@ describe('the shim as its own units have it', () => {
     await execa('systemctl', ['start', 'cri-resize-shim.service']);
     await cri.ready(30_000);
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
-    expect(files(pod)).toMatchObject({ memory: String(256 * MI), cpu: '40000 100000' });
-    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MI), CPUQuotaPerSecUSec: '400000' });
+    expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MiB), CPUQuotaPerSecUSec: '400000' });
   });
 });
 
@@ -295,7 +295,7 @@ describe('memory that is reclaimed for a lower limit', () => {
   const big = join(process.env['NODE_OUT'] ?? '', 'big-under-systemd');
   beforeAll(() => {
     closeSync(openSync(big, 'w'));
-    truncateSync(big, 200 * MI);
+    truncateSync(big, 200 * MiB);
   });
   afterAll(() => rmSync(big));
 
@@ -305,9 +305,9 @@ describe('memory that is reclaimed for a lower limit', () => {
     });
     const tenant = await Tenant.in(pod.containerCgroup('a'));
     tenants.push(tenant);
-    await tenant.tell('hold', 20 * MI);
+    await tenant.tell('hold', 20 * MiB);
     await tenant.tell('read', big);
-    expect(Number(pod.read('memory.current', 'a'))).toBeGreaterThan(200 * MI);
+    expect(Number(pod.read('memory.current', 'a'))).toBeGreaterThan(200 * MiB);
     const scope = unitOf(pod.containerCgroup('a'));
     const over = new AbortController();
     const others = (async () => {
@@ -323,9 +323,9 @@ describe('memory that is reclaimed for a lower limit', () => {
       over.abort();
       await others;
     }
-    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MI), String(96 * MI)]);
+    expect([pod.read('memory.max', 'a'), pod.read('memory.max')]).toEqual([String(96 * MiB), String(96 * MiB)]);
     expect([pod.read('memory.high', 'a'), pod.read('memory.high')]).toEqual(['max', 'max']);
-    expect(await unit(pod)).toMatchObject({ MemoryMax: String(96 * MI) });
+    expect(await unit(pod)).toMatchObject({ MemoryMax: String(96 * MiB) });
     expect(tenant.isAlive).toBe(true);
     expect(pod.oomKills()).toBe(0);
   });

@@ -11,7 +11,7 @@ import { Served } from '../../support/e2e/served.ts';
 
 /** Volumes that somebody else remounts (mount(8) here, as a kubelet of 1.37 does it), and shims that come in the middle. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/remount-test/cri.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 
@@ -41,19 +41,19 @@ afterEach(async () => {
 });
 afterAll(() => direct.close());
 
-const limit = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MI });
+const limit = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MiB });
 /** Made by way of the shim; removed past it, whichever shim there is by then. */
 async function pod(volume: number, annotations: PodSpec['annotations'] = {}, again?: string): Promise<RunningPod> {
   const { uid, sandboxId, containers, volumes } = await runPod(cri, {
     ...(again !== undefined && { uid: again }),
     name: 'web',
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources: limit(128), mounts: { cache: '/cache' } }],
-    volumes: [{ name: 'cache', size: volume * MI }],
+    volumes: [{ name: 'cache', size: volume * MiB }],
     annotations,
   });
   return new RunningPod(direct, uid, sandboxId, containers, volumes);
 }
-const sizeOf = (running: RunningPod): number => running.volume('cache').size / MI;
+const sizeOf = (running: RunningPod): number => running.volume('cache').size / MiB;
 const remount = (running: RunningPod, mebibytes: number): Promise<unknown> =>
   execa('mount', ['-o', `remount,size=${mebibytes}m`, running.volumePath('cache')]);
 const toSize = (running: RunningPod, cache: string): Promise<unknown> =>
@@ -73,10 +73,10 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
   test('knows that a volume follows the limit, though the two differ by then', async () => {
     const running = await pod(128);
     // Up, as kubelet 1.33 to 1.35 does it: the pod's cgroup by itself, then the container.
-    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MI));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MiB));
     await stop();
     await start();
-    expect(await told(running)).toMatchObject({ actual: 128 * MI, policy: 'follow' });
+    expect(await told(running)).toMatchObject({ actual: 128 * MiB, policy: 'follow' });
     await cri.updateContainer(running.id('a'), limit(192));
     expect(sizeOf(running)).toBe(192);
     // Down: the container, then the pod's cgroup.
@@ -84,7 +84,7 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
     expect(sizeOf(running)).toBe(96);
     await stop();
     await start();
-    writeFileSync(join(running.cgroup, 'memory.max'), String(96 * MI));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(96 * MiB));
     await cri.updateContainer(running.id('a'), limit(128));
     expect(sizeOf(running)).toBe(128);
     await running.remove();
@@ -129,12 +129,12 @@ test.each([
   await stop();
   await remount(running, found);
   const file = join(state, `${running.uid}.json`);
-  const step = { kind: 'volume', volume: 'cache', from: 128 * MI, to: 96 * MI };
+  const step = { kind: 'volume', volume: 'cache', from: 128 * MiB, to: 96 * MiB };
   const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
   writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
   await start();
   await shim.waitForLog(({ msg }) => msg === 'unfinished resize recovered');
-  expect(await told(running)).toMatchObject({ actual: found * MI, policy });
+  expect(await told(running)).toMatchObject({ actual: found * MiB, policy });
   await cri.updateContainer(running.id('a'), limit(160));
   expect(sizeOf(running)).toBe(policy === 'follow' ? 160 : found);
   await running.remove();
@@ -152,13 +152,13 @@ describe('a volume that somebody else remounts', () => {
     await before(running);
     await remount(running, 48);
     // As soon as it is looked at.
-    expect(await told(running)).toMatchObject({ allocated: 48 * MI, actual: 48 * MI, policy: '48Mi' });
+    expect(await told(running)).toMatchObject({ allocated: 48 * MiB, actual: 48 * MiB, policy: '48Mi' });
     await cri.updateContainer(running.id('a'), limit(160));
-    expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MI), 48]);
+    expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MiB), 48]);
     const line = await shim.waitForLog(
       ({ msg, pod: id }) => msg.startsWith('volume remounted by another program') && id === running.sandboxId,
     );
-    expect(line).toMatchObject({ volume: 'cache', to: 48 * MI });
+    expect(line).toMatchObject({ volume: 'cache', to: 48 * MiB });
 
     // The registry is compared with a containerd that has been started anew.
     await execa('node-containerd', ['kill']);
@@ -174,7 +174,7 @@ describe('a volume that somebody else remounts', () => {
     await start();
     await cri.updateContainer(running.id('a'), limit(160));
     expect(sizeOf(running)).toBe(56);
-    expect(await told(running)).toMatchObject({ allocated: 56 * MI, policy: '56Mi' });
+    expect(await told(running)).toMatchObject({ allocated: 56 * MiB, policy: '56Mi' });
     // What we are asked for afterwards is newer.
     await toSize(running, '40Mi');
     expect(sizeOf(running)).toBe(40);

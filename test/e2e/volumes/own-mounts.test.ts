@@ -9,7 +9,7 @@ import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
 
 /** A shim in a mount namespace of its own, as in a container, into which volumes that are mounted later do not come. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const RESIZE = '/run/own-mounts-test/resize.sock';
 
 let shim: ShimProcess;
@@ -44,12 +44,12 @@ async function pod(): Promise<RunningPod> {
       {
         name: 'a',
         command: ['sleep', '1000000'],
-        resources: { memory_limit_in_bytes: 128 * MI },
+        resources: { memory_limit_in_bytes: 128 * MiB },
         mounts: { cache: '/cache' },
       },
     ],
     // As large as the pod's limit: it follows.
-    volumes: [{ name: 'cache', size: 128 * MI }],
+    volumes: [{ name: 'cache', size: 128 * MiB }],
   });
   pods.push(running);
   return running;
@@ -63,13 +63,13 @@ test('with a process that has them, volumes are found, follow and are resized, w
   const running = await pod();
   const file = join(running.volumePath('cache'), 'file');
   writeFileSync(file, 'kept');
-  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 192 * MI });
-  expect(running.volume('cache').size).toBe(192 * MI);
+  await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 192 * MiB });
+  expect(running.volume('cache').size).toBe(192 * MiB);
   expect(await resize(running, '64Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
-  expect(running.volume('cache').size).toBe(64 * MI);
+  expect(running.volume('cache').size).toBe(64 * MiB);
   expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s64\s/);
   expect(readFileSync(file, 'utf8')).toBe('kept');
-  writeFileSync(join(running.volumePath('cache'), 'more'), Buffer.alloc(48 * MI));
+  writeFileSync(join(running.volumePath('cache'), 'more'), Buffer.alloc(48 * MiB));
   expect(await refusal(resize(running, '32Mi'))).toMatchObject({ reason: 'VOLUME_IN_USE' });
 });
 
@@ -77,5 +77,5 @@ test('without one, they are not seen', async () => {
   await start();
   const running = await pod();
   expect(await refusal(resize(running, '64Mi'))).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
-  expect(running.volume('cache').size).toBe(128 * MI);
+  expect(running.volume('cache').size).toBe(128 * MiB);
 });

@@ -15,7 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import koffi from 'koffi';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RemountMethod } from '../../../src/tmpfs/index.ts';
 import { MemoryVolumes, chooseRemountMethod } from '../../../src/tmpfs/index.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
@@ -77,7 +77,7 @@ function shell(script: string): { next(): Promise<string>; end(): Promise<void>;
 const systemCalls = await chooseRemountMethod();
 const mountCommand: RemountMethod = { kind: 'mount', because: 'the test says so' };
 
-it('this kernel remounts by system calls', async () => {
+test('this kernel remounts by system calls', async () => {
   expect(systemCalls.kind).toBe('syscalls');
   expect((await volumes.method()).kind).toBe('syscalls');
 });
@@ -90,7 +90,7 @@ describe.each([
     volumes = new MemoryVolumes({ kubeletRoot: kubelet.root }, method);
   });
 
-  it.for(MOUNT_OPTIONS)('changes the size, and nothing else of a volume mounted with %s', async (options) => {
+  test.for(MOUNT_OPTIONS)('changes the size, and nothing else of a volume mounted with %s', async (options) => {
     const folder = kubelet.mountVolume('cache', `size=64m,${options}`);
     const before = optionsAt(folder);
     for (const size of [128 * MiB, 32 * MiB, 100_000_001]) {
@@ -102,14 +102,14 @@ describe.each([
     }
   });
 
-  it('to the size that it has, to the byte or within the page, is none', async () => {
+  test('to the size that it has, to the byte or within the page, is none', async () => {
     kubelet.mountVolume('cache', 'size=64m');
     expect(await volumes.remount(cache, bytes(64 * MiB))).toMatchObject({ outcome: 'unchanged' });
     expect(await volumes.remount(cache, bytes(64 * MiB - 4095))).toMatchObject({ outcome: 'unchanged' });
     expect(await volumes.remount(cache, bytes(64 * MiB - 4096))).toMatchObject({ outcome: 'remounted' });
   });
 
-  it('below what is stored is refused with both figures, and nothing has changed', async () => {
+  test('below what is stored is refused with both figures, and nothing has changed', async () => {
     const folder = kubelet.mountVolume('cache');
     const content = randomBytes(20 * MiB);
     writeFileSync(join(folder, 'data'), content);
@@ -133,13 +133,13 @@ describe.each([
     expect(await volumes.remount(cache, bytes(MiB))).toMatchObject({ after: { size: MiB, used: 0 } });
   });
 
-  it.each([0, 1, 4095])('to %i bytes is refused: less than a page, or no limit at all', async (size) => {
+  test.each([0, 1, 4095])('to %i bytes is refused: less than a page, or no limit at all', async (size) => {
     const folder = kubelet.mountVolume('cache');
     await expect(volumes.remount(cache, bytes(size))).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  it('of a mount point that alone is read-only keeps it so, or is refused', async () => {
+  test('of a mount point that alone is read-only keeps it so, or is refused', async () => {
     const folder = kubelet.mountVolume('cache');
     execFileSync('mount', ['-o', 'remount,bind,ro,nosuid', folder]);
     const before = optionsAt(folder);
@@ -156,7 +156,7 @@ describe.each([
 });
 
 describe('who uses the volume meanwhile', () => {
-  it('loses no byte: a writer at ENOSPC goes on with the same descriptor', async () => {
+  test('loses no byte: a writer at ENOSPC goes on with the same descriptor', async () => {
     const folder = kubelet.mountVolume('cache', 'size=1m,noswap');
     const content = randomBytes(3 * MiB);
     const descriptor = openSync(join(folder, 'data'), 'w+');
@@ -176,7 +176,7 @@ describe('who uses the volume meanwhile', () => {
     expect(sum(readFileSync(join(folder, 'data')))).toBe(sum(content));
   });
 
-  it('keeps its mappings: what is written through them is in the file, before and after', async () => {
+  test('keeps its mappings: what is written through them is in the file, before and after', async () => {
     const folder = kubelet.mountVolume('cache');
     const descriptor = openSync(join(folder, 'data'), 'w+');
     writeSync(descriptor, Buffer.alloc(8192));
@@ -194,7 +194,7 @@ describe('who uses the volume meanwhile', () => {
     libc.func('int munmap(void *address, size_t length)')(mapping, 8192);
   });
 
-  it('sees the new size through a bind mount in another mount namespace', async () => {
+  test('sees the new size through a bind mount in another mount namespace', async () => {
     const folder = kubelet.mountVolume('cache');
     const inside = kubelet.beside('container');
     const container = shell(`mount --bind ${folder} ${inside}; while read line; do stat -f -c '%b %S' ${inside}; done`);
@@ -204,7 +204,7 @@ describe('who uses the volume meanwhile', () => {
     await container.end();
   });
 
-  it('may be in a mount namespace that is not ours, reached through a process', async () => {
+  test('may be in a mount namespace that is not ours, reached through a process', async () => {
     const folder = join(kubelet.root, 'pods', podUid, 'volumes/kubernetes.io~empty-dir/cache');
     const host = shell(
       `mkdir -p ${folder}; mount -t tmpfs -o size=64m,nosuid tmpfs ${folder}
@@ -227,7 +227,7 @@ describe('who uses the volume meanwhile', () => {
 });
 
 describe('the volumes of a node', () => {
-  it('are the tmpfs at the places of emptyDirs, with size and use, and no other tmpfs', async () => {
+  test('are the tmpfs at the places of emptyDirs, with size and use, and no other tmpfs', async () => {
     const folder = kubelet.mountVolume('cache', 'size=64m');
     kubelet.mountVolume('scratch', 'size=8m');
     kubelet.mountVolume('cache', 'size=16m', 'another-pod');
@@ -269,7 +269,7 @@ describe('the volumes of a node', () => {
     expect(others.map((other) => sizeAt(other).size)).toEqual(before);
   });
 
-  it('are none without kubelet, without a mount, and after it has gone', async () => {
+  test('are none without kubelet, without a mount, and after it has gone', async () => {
     expect(new MemoryVolumes({ kubeletRoot: join(kubelet.root, 'nothing') }).list()).toEqual([]);
     const folder = kubelet.mountVolume('cache');
     mkdirSync(join(dirname(folder), 'on-disk'));
@@ -282,7 +282,7 @@ describe('the volumes of a node', () => {
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
   });
 
-  it('are found where the kubelet root is a symbolic link', async () => {
+  test('are found where the kubelet root is a symbolic link', async () => {
     const folder = kubelet.mountVolume('cache');
     const link = join(kubelet.beside('links'), 'kubelet');
     symlinkSync(kubelet.root, link);
@@ -292,7 +292,7 @@ describe('the volumes of a node', () => {
     expect(sizeAt(folder).size).toBe(MiB);
   });
 
-  it('are found where the kubelet root is a shared mount on itself, so that each is mounted twice', async () => {
+  test('are found where the kubelet root is a shared mount on itself, so that each is mounted twice', async () => {
     bind(kubelet.root, kubelet.root);
     execFileSync('mount', ['--make-shared', kubelet.root]);
     const again = kubelet.beside('again');
@@ -304,14 +304,14 @@ describe('the volumes of a node', () => {
     expect(sizeAt(folder.replace(kubelet.root, again)).size).toBe(MiB);
   });
 
-  it('with no size are not touched: their use is not known, and they take no limit', async () => {
+  test('with no size are not touched: their use is not known, and they take no limit', async () => {
     kubelet.mountVolume('cache', 'size=0');
     expect(volumes.survey()).toMatchObject({ volumes: [], refused: [cache] });
     expect(() => volumes.measure(cache)).toThrow(expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE' }));
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'VOLUME_NOT_ELIGIBLE' });
   });
 
-  it('are two hundred, listed at once and resized side by side', async () => {
+  test('are two hundred, listed at once and resized side by side', async () => {
     const names = Array.from({ length: 200 }, (_, index) => `v${index}`);
     kubelet.mountVolumes(names, 'size=4m');
     expect(
@@ -330,7 +330,7 @@ describe('the volumes of a node', () => {
 describe('hostile', () => {
   const refused = { code: 9, reason: 'VOLUME_NOT_ELIGIBLE' };
 
-  it.each(['cache', '.'])('a symbolic link to a secret in the place of the folder (%s) is refused', async (which) => {
+  test.each(['cache', '.'])('a symbolic link to a secret in the place of the folder (%s) is refused', async (which) => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache');
     const folder = kubelet.mountVolume('cache');
     expect(volumes.ofPod(podUid)).toHaveLength(1);
@@ -347,7 +347,7 @@ describe('hostile', () => {
     expect(sizeAt(secret).size).toBe(4 * MiB);
   });
 
-  it('exchanging the folder for a link to a secret, again and again, never reaches the secret', async () => {
+  test('exchanging the folder for a link to a secret, again and again, never reaches the secret', async () => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache', 'size=4m');
     const folder = kubelet.mountVolume('cache');
     const place = dirname(folder);
@@ -381,7 +381,7 @@ describe('hostile', () => {
     expect(seen('VOLUME_NOT_ELIGIBLE')).toBeGreaterThan(0);
   });
 
-  it("another tmpfs bound over the place is refused: a secret's, a host's, a folder of the volume itself", async () => {
+  test("another tmpfs bound over the place is refused: a secret's, a host's, a folder of the volume itself", async () => {
     const folder = kubelet.mountVolume('cache');
     mkdirSync(join(folder, 'inner'));
     const secret = kubelet.mountOther('kubernetes.io~secret', 'password');
@@ -399,7 +399,7 @@ describe('hostile', () => {
     expect(sizeAt(folder).size).toBe(8 * MiB);
   });
 
-  it('another file system mounted over the place is refused', async () => {
+  test('another file system mounted over the place is refused', async () => {
     const folder = kubelet.mountVolume('cache');
     execFileSync('mount', ['-t', 'proc', 'proc', folder]);
     expect(volumes.survey()).toMatchObject({
@@ -411,7 +411,7 @@ describe('hostile', () => {
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  it('a volume bound over another volume is refused; of two tmpfs mounted there the upper counts', async () => {
+  test('a volume bound over another volume is refused; of two tmpfs mounted there the upper counts', async () => {
     const folder = kubelet.mountVolume('cache');
     const other = kubelet.mountVolume('other', 'size=16m');
     bind(other, folder);

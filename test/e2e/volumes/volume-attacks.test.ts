@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
-import { CACHE, MI, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Names, links and mounts that would lead a remount to what is no volume of the pod. */
 
@@ -36,7 +36,7 @@ async function mountSecret(running: RunningPod): Promise<string> {
 const megabytesAt = async (folder: string): Promise<number> => {
   const { stdout } = await execa('stat', ['-f', '-c', '%b %S', folder]);
   const [blocks, size] = stdout.split(' ').map(Number);
-  return (blocks! * size!) / MI;
+  return (blocks! * size!) / MiB;
 };
 
 test('the volumes’ folder exchanged for a link to the secrets’, again and again, through whole resizes', async () => {
@@ -63,7 +63,7 @@ test('the volumes’ folder exchanged for a link to the secrets’, again and ag
       const limits = [running.read('memory.max'), running.read('memory.max', 'a')];
       // All of it or nothing.
       expect(limits[0]).toBe(limits[1]);
-      if (outcome === 'done') expect(limits[0]).toBe(String(to * MI));
+      if (outcome === 'done') expect(limits[0]).toBe(String(to * MiB));
       expect(await megabytesAt(secret)).toBe(4);
     }
   } finally {
@@ -99,7 +99,7 @@ test('names that lead elsewhere, and the volume of another pod', async () => {
   const running = await stage.pod();
   const other = await stage.pod({
     name: 'other',
-    volumes: [{ name: 'theirs', size: 32 * MI }],
+    volumes: [{ name: 'theirs', size: 32 * MiB }],
     containers: [{ name: 'a', command: SLEEP, resources: limit(32) }],
   });
   const secret = await mountSecret(running);

@@ -8,7 +8,7 @@ import { KUBELET_ROOT, type RunningPod, createContainer } from '../../support/cr
 import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
 import { isKnownOption } from '../../support/kubelet-folder.ts';
-import { CACHE, MI, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** The rules of volumes one by one (design of KEP-6030, docs/volumes.md), on a real kernel, through the shim. */
 
@@ -31,7 +31,7 @@ afterAll(async () => {
 });
 
 const setPod = (running: RunningPod, mebibytes: number): void =>
-  writeFileSync(join(running.cgroup, 'memory.max'), String(mebibytes * MI));
+  writeFileSync(join(running.cgroup, 'memory.max'), String(mebibytes * MiB));
 
 interface VolumeInfo {
   readonly policy?: string;
@@ -67,7 +67,7 @@ test('annotations that make no sense: told in the status and once in the log, an
   );
   expect(new Set(logged.map(({ error }) => error))).toEqual(new Set(annotationErrors));
   expect(logged).toHaveLength(4);
-  expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MI), 64]);
+  expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MiB), 64]);
 });
 
 describe('every other option and flag', () => {
@@ -85,7 +85,7 @@ describe('every other option and flag', () => {
   ].filter(isKnownOption);
 
   test(`stays on the node and in the containers: ${options.join(' ')}`, async () => {
-    const volumes = options.map((option, index) => ({ name: `v${index}`, size: 16 * MI, options: option }));
+    const volumes = options.map((option, index) => ({ name: `v${index}`, size: 16 * MiB, options: option }));
     const mounts = Object.fromEntries(volumes.map(({ name }) => [name, `/volumes/${name}`]));
     const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(128), mounts }],
@@ -121,7 +121,7 @@ test('a volume that is larger than the limit: allowed, with a warning in the sta
     pod: { values: { volumes: [{ warning: expect.stringContaining(warning) as string }] } },
   });
   expect(await warned(1)).toMatchObject({
-    ...{ level: 'warn', volume: 'cache', size: 160 * MI, memoryLimit: 128 * MI },
+    ...{ level: 'warn', volume: 'cache', size: 160 * MiB, memoryLimit: 128 * MiB },
   });
   // The limit that goes below a volume is as good a reason, and one that goes past it none.
   await cri.updateContainer(running.id('a'), limit(96));
@@ -135,7 +135,7 @@ test('what went wrong last is told of the volume, until it is asked for anew', a
   const running = await stage.pod();
   await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
   expect(await refusal(stage.resize(running, { cache: '16Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
-  const lastError = { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MI)) as string };
+  const lastError = { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MiB)) as string };
   expect((await info(running)).volumes['cache']).toMatchObject({ lastError });
   // What is done for the rest of the pod does not take it away.
   await cri.updateContainer(running.id('a'), limit(96));
@@ -183,9 +183,9 @@ test('a volume alone by UpdatePodSandboxResources: grown, shrunk, refused with b
   expect(sizeOf(running)).toBe(24);
   await expect(to('16Mi')).rejects.toMatchObject({
     code: 9,
-    details: expect.stringMatching(new RegExp(`${16 * MI}.*${20 * MI}`)) as string,
+    details: expect.stringMatching(new RegExp(`${16 * MiB}.*${20 * MiB}`)) as string,
   });
-  expect([sizeOf(running), running.read('memory.max')]).toEqual([24, String(128 * MI)]);
+  expect([sizeOf(running), running.read('memory.max')]).toEqual([24, String(128 * MiB)]);
   expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/file')).toBe(sum);
 });
 
@@ -194,7 +194,7 @@ describe('in kubelet’s flow', () => {
     stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(64) })),
       // As large as the pod's limit: it follows.
-      volumes: [{ name: 'cache', size: 128 * MI }],
+      volumes: [{ name: 'cache', size: 128 * MiB }],
     });
 
   test('a volume grows when the pod is tight again, after the last of its containers', async () => {
@@ -224,17 +224,17 @@ describe('in kubelet’s flow', () => {
   test('a volume shrinks before the container update that lowers, and a shrink that files forbid refuses it', async () => {
     const running = await two();
     await cri.updateContainer(running.id('a'), limit(32));
-    expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MI)]);
+    expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MiB)]);
     const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId);
     const steps = (line['steps'] as { step: string }[]).map(({ step }) => step.split(' ')[0]);
     expect(steps).toEqual(['volume', 'runtime', 'pod']);
-    writeFileSync(join(running.volumePath('cache'), 'file'), Buffer.alloc(80 * MI));
+    writeFileSync(join(running.volumePath('cache'), 'file'), Buffer.alloc(80 * MiB));
     await expect(cri.updateContainer(running.id('b'), limit(32))).rejects.toMatchObject({
       code: 9,
-      details: expect.stringContaining(`${80 * MI} are stored in it`) as string,
+      details: expect.stringContaining(`${80 * MiB} are stored in it`) as string,
     });
     const limits = [running.read('memory.max'), running.read('memory.max', 'b')];
-    expect([sizeOf(running), ...limits]).toEqual([96, String(96 * MI), String(64 * MI)]);
+    expect([sizeOf(running), ...limits]).toEqual([96, String(96 * MiB), String(64 * MiB)]);
   });
 });
 
@@ -261,7 +261,7 @@ test('two hundred volumes of a node, resized at once', async () => {
       stage.pod({
         name,
         containers: [{ name: 'a', command: SLEEP, resources: limit(64) }],
-        volumes: names.map((volume) => ({ name: volume, size: 4 * MI })),
+        volumes: names.map((volume) => ({ name: volume, size: 4 * MiB })),
       }),
     ),
   );

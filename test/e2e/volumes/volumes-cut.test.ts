@@ -6,7 +6,7 @@ import { type Answer, refusal } from '../../support/resize-api-client.ts';
 
 /** What happens to a volume or a pod while a resize is half-way: the shim is halted there. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 /** The container's limit is lowered by then; the pod's, and the volume's growth, are to come. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';
 
@@ -28,11 +28,11 @@ async function pod(): Promise<RunningPod> {
       {
         name: 'a',
         command: ['sleep', '1000000'],
-        resources: { memory_limit_in_bytes: 256 * MI },
+        resources: { memory_limit_in_bytes: 256 * MiB },
         mounts: { cache: '/cache' },
       },
     ],
-    volumes: [{ name: 'cache', size: 64 * MI }],
+    volumes: [{ name: 'cache', size: 64 * MiB }],
   });
   pods.push(running);
   return running;
@@ -51,12 +51,12 @@ test('a volume that is unmounted: the resize fails, and all that was done is und
   const running = await pod();
   const answer = refusal(resize(running, '96Mi', '64Mi'));
   await shim.halt(HALF_WAY, () => {
-    expect(limitsOf(running)).toEqual([String(256 * MI), String(64 * MI)]);
+    expect(limitsOf(running)).toEqual([String(256 * MiB), String(64 * MiB)]);
     execFileSync('umount', ['-l', running.volumePath('cache')]);
   });
   expect(await answer).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
-  expect(limitsOf(running)).toEqual([String(256 * MI), String(256 * MI)]);
-  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${64 * MI}`, 'tmpfs', running.volumePath('cache')]);
+  expect(limitsOf(running)).toEqual([String(256 * MiB), String(256 * MiB)]);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${64 * MiB}`, 'tmpfs', running.volumePath('cache')]);
   expect(await resize(running, '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
 });
 

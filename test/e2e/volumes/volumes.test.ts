@@ -5,7 +5,7 @@ import type { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import { type Answer, type ResizeClient, refusal } from '../../support/resize-api-client.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
-import { MI, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+import { MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
 
@@ -70,11 +70,11 @@ describe('the order of volume and limit', () => {
     const seen = states.map((now) => `${now['pod memory.max']},${now['a memory.max']} ${now['volume cache']}`);
     expect(stepsOf(answer)).toEqual(steps);
     const state = (pod: number, container: number, volume: number): string =>
-      `${pod * MI},${container * MI} ${volume * MI}`;
+      `${pod * MiB},${container * MiB} ${volume * MiB}`;
     expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
     // Never the second thing with the first one as it was: between them lies a call to the runtime.
     const [early, late] =
-      first === 'limit' ? [`${256 * MI} ${cache * MI}`, 'volume'] : [`${memory * MI} ${64 * MI}`, 'limit'];
+      first === 'limit' ? [`${256 * MiB} ${cache * MiB}`, 'volume'] : [`${memory * MiB} ${64 * MiB}`, 'limit'];
     if (memory !== 256 && cache !== 64)
       expect(
         seen.filter((line) => line.endsWith(`,${early}`)),
@@ -87,7 +87,7 @@ describe('the order of volume and limit', () => {
     const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
     const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(256), mounts }],
-      volumes: names.map((name) => ({ name, size: 64 * MI })),
+      volumes: names.map((name) => ({ name, size: 64 * MiB })),
     });
     const answer = await api.call('ResizePod', {
       pod: { sandbox_id: running.sandboxId },
@@ -105,7 +105,7 @@ describe('the order of volume and limit', () => {
 
 describe('a volume in use', () => {
   test('is shrunk above what it stores, its files intact; below it refused, or done once files are removed', async () => {
-    const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MI }] });
+    const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MiB }] });
     const store = async (name: string, mebibytes: number): Promise<string> => {
       await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
       return cri.exec(running.id('a'), 'sha256sum', `/cache/${name}`);
@@ -119,8 +119,8 @@ describe('a volume in use', () => {
     const other = await store('second', 136);
     const refused = await refusal(resize(running, { cache: '128Mi' }));
     expect(refused).toMatchObject({ code: 9, reason: 'VOLUME_IN_USE' });
-    expect(refused.about).toMatchObject({ asked: String(128 * MI), found: String(200 * MI) });
-    expect(running.volume('cache')).toMatchObject({ size: 256 * MI, used: 200 * MI });
+    expect(refused.about).toMatchObject({ asked: String(128 * MiB), found: String(200 * MiB) });
+    expect(running.volume('cache')).toMatchObject({ size: 256 * MiB, used: 200 * MiB });
     expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first', '/cache/second')).toBe(`${sum}${other}`);
 
     const { resize: deferred } = await resize(running, { cache: '128Mi', defer: true });
@@ -129,7 +129,7 @@ describe('a volume in use', () => {
     // By now it waits as long as it ever does from one try to the next: 5 s at most.
     const tries = async (): Promise<unknown> => (await api.call('GetResize', { id }))['resize']?.['tries'];
     await expect.poll(tries, { timeout: 30_000, interval: 100 }).toBe(4);
-    expect(running.volume('cache')).toMatchObject({ size: 256 * MI, used: 200 * MI });
+    expect(running.volume('cache')).toMatchObject({ size: 256 * MiB, used: 200 * MiB });
     await cri.exec(running.id('a'), 'rm', '/cache/second');
     const removed = Date.now();
     await expect.poll(() => sizeOf(running), { timeout: 20_000, interval: 100 }).toBe(128);
@@ -150,7 +150,7 @@ describe('a volume in use', () => {
     });
     for (let size = 96; size <= 256; size += 32) {
       // Full, or nearly: what comes next needs the room.
-      const full = (): boolean => running.volume('cache').used > (size - 40) * MI;
+      const full = (): boolean => running.volume('cache').used > (size - 40) * MiB;
       await expect.poll(full, { timeout: 60_000, interval: 50 }).toBe(true);
       await resize(running, { cache: `${size}Mi` });
     }
@@ -186,10 +186,10 @@ test('what an init container has left in a volume counts when the pod is lowered
       },
       { name: 'a', command: SLEEP, resources: limit(128), mounts },
     ],
-    podMemory: 128 * MI,
+    podMemory: 128 * MiB,
   });
   // Its pages are the pod's by now: the container that runs has none of them.
-  expect(Number(running.read('memory.current', 'a'))).toBeLessThan(24 * MI);
+  expect(Number(running.read('memory.current', 'a'))).toBeLessThan(24 * MiB);
   const lower = api.call('ResizePod', {
     pod: { sandbox_id: running.sandboxId },
     resources: { limits: { memory: '40Mi' } },
@@ -197,15 +197,15 @@ test('what an init container has left in a volume counts when the pod is lowered
   });
   const refused = await refusal(lower);
   expect(refused).toMatchObject({ code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' });
-  expect(Number(refused.about['found'])).toBeGreaterThan(48 * MI);
-  expect(limitsOf(running)).toEqual([String(128 * MI), String(128 * MI)]);
+  expect(Number(refused.about['found'])).toBeGreaterThan(48 * MiB);
+  expect(limitsOf(running)).toEqual([String(128 * MiB), String(128 * MiB)]);
   await resize(running, { memory: '96Mi' });
   expect(running.oomKills()).toBe(0);
 });
 
 test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
   const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
-  const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MI }] });
+  const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MiB }] });
   const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
     container_id: running.id('a'),
     cmd: ['sh', '-c', WORKER],
@@ -219,8 +219,8 @@ test('half of the limit, through fifty resizes up and down in kubelet’s order,
     const to = 96 + 4 * Math.floor(next() * 60);
     await asKubelet(running, memory, to);
     memory = to;
-    expect(sizeOf(running), `${round}: ${to} MiB`).toBe((Math.floor((to * MI) / 2 / 4096) * 4096) / MI);
-    expect(limitsOf(running)).toEqual([String(to * MI), String(to * MI)]);
+    expect(sizeOf(running), `${round}: ${to} MiB`).toBe((Math.floor((to * MiB) / 2 / 4096) * 4096) / MiB);
+    expect(limitsOf(running)).toEqual([String(to * MiB), String(to * MiB)]);
   }
   await cri.exec(running.id('a'), 'touch', '/tmp/enough');
   const { stdout, exit_code } = await working;
@@ -232,7 +232,7 @@ test('half of the limit, through fifty resizes up and down in kubelet’s order,
 async function asKubelet(running: RunningPod, from: number, to: number): Promise<void> {
   const setPod = async (): Promise<void> => {
     await cri.updatePod(running.sandboxId, limit(to), { overhead: {} });
-    writeFileSync(join(running.cgroup, 'memory.max'), String(to * MI));
+    writeFileSync(join(running.cgroup, 'memory.max'), String(to * MiB));
   };
   if (to > from) await setPod();
   await cri.updateContainer(running.id('a'), limit(to));

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { type Change, carryOut, together } from '../../../src/install/node/change.ts';
 
 const never = new AbortController().signal;
@@ -25,14 +25,14 @@ async function carriedOut(changes: readonly Change[], signal = never) {
   return { ended, told };
 }
 
-it('all in their order; what was kept for undoing goes last', async () => {
+test('all in their order; what was kept for undoing goes last', async () => {
   const { ended, told } = await carriedOut([change('a'), change('b')]);
   expect(ended).toBe('done');
   expect(told).toEqual(['done: a', 'done: b']);
   expect(did).toEqual(['do a', 'do b', 'forget a', 'forget b']);
 });
 
-it('one fails: it and those before it are undone in reverse, those after it are not touched', async () => {
+test('one fails: it and those before it are undone in reverse, those after it are not touched', async () => {
   const { ended, told } = await carriedOut([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
   expect(ended).toBe('undone');
   expect(told).toEqual([
@@ -46,14 +46,14 @@ it('one fails: it and those before it are undone in reverse, those after it are 
   expect(did).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
 });
 
-it('one that cannot be undone is said, and what it builds upon stays', async () => {
+test('one that cannot be undone is said, and what it builds upon stays', async () => {
   const { ended, told } = await carriedOut([change('a'), change('b', { undo: 'gone' }), change('c', { do: 'no' })]);
   expect(ended).toBe('undo failed');
   expect(told.slice(2)).toEqual(['failed: c: no', 'rolled back: c', 'NOT rolled back: b: gone', 'left in place: a']);
   expect(did.slice(-2)).toEqual(['undo c', 'undo b']);
 });
 
-it('interrupted between two: the next is not begun, and what is done is undone', async () => {
+test('interrupted between two: the next is not begun, and what is done is undone', async () => {
   const ending = new AbortController();
   const first: Change = {
     ...change('a'),
@@ -65,12 +65,12 @@ it('interrupted between two: the next is not begun, and what is done is undone',
   expect(did).toEqual(['undo a']);
 });
 
-it('what takes longer than a second is said when it begins', async () => {
+test('what takes longer than a second is said when it begins', async () => {
   const { told } = await carriedOut([{ ...change('a'), do: () => delay(1200) }]);
   expect(told).toEqual(['a ...', 'done: a']);
 });
 
-it('several as one: only what was begun is undone, and what follows them follows that too', async () => {
+test('several as one: only what was begun is undone, and what follows them follows that too', async () => {
   const settled = () => {
     did.push('settle');
     return Promise.resolve();

@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose, worstOf } from '../../../src/install/node/index.ts';
 import { doctorText } from '../../../src/resizectl/commands/doctor.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
@@ -15,7 +15,7 @@ async function found(check: string, change: Partial<Node> = {}): Promise<Finding
   return all.find((finding) => finding.check === check)!;
 }
 
-it.each([
+test.each([
   ['user', { uid: 0 }, 'ok', 'root'],
   ['user', { uid: 1000 }, 'failed', 'uid 1000'],
   ['node', { nodeVersion: '24.0.0' }, 'ok', 'Node 24.0.0'],
@@ -40,7 +40,7 @@ it.each([
   expect(finding.remedy === '').toBe(result === 'ok');
 });
 
-it('kubelet goes to containerd, or through the shim', async () => {
+test('kubelet goes to containerd, or through the shim', async () => {
   paper.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
@@ -57,7 +57,7 @@ it('kubelet goes to containerd, or through the shim', async () => {
   expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'no unit kubelet.service' });
 });
 
-it('what is left of a shim on its socket does not answer', async () => {
+test('what is left of a shim on its socket does not answer', async () => {
   writeFileSync(paper.node.listen, '');
   expect(await found('shim')).toMatchObject({
     result: 'warning',
@@ -65,7 +65,7 @@ it('what is left of a shim on its socket does not answer', async () => {
   });
 });
 
-it('a state folder that others may write to, or of somebody else, is not the journal’s', async () => {
+test('a state folder that others may write to, or of somebody else, is not the journal’s', async () => {
   const folder = join(paper.folder, 'state');
   mkdirSync(folder);
   chmodSync(folder, 0o777);
@@ -81,7 +81,7 @@ it('a state folder that others may write to, or of somebody else, is not the jou
   );
 });
 
-it('as a whole it is as well as the worst, and what to do comes last', () => {
+test('as a whole it is as well as the worst, and what to do comes last', () => {
   const finding = (check: string, result: Finding['result'], remedy = ''): Finding => ({
     check,
     result,

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { removing, writing } from '../../../src/install/node/files.ts';
 import { isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
 import type { Program } from '../../../src/install/node/programs.ts';
@@ -23,7 +23,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
 
-it('a file that is there keeps its mode, and comes back as it was', async () => {
+test('a file that is there keeps its mode, and comes back as it was', async () => {
   const file = join(folder, 'a.yaml');
   writeFileSync(file, 'old');
   chmodSync(file, 0o640);
@@ -35,7 +35,7 @@ it('a file that is there keeps its mode, and comes back as it was', async () => 
   expect(readdirSync(folder)).toEqual(['a.yaml']);
 });
 
-it('a new one goes again, with the folders that were made for it, unless there is more in them', async () => {
+test('a new one goes again, with the folders that were made for it, unless there is more in them', async () => {
   const change = writing(join(folder, 'b/c/d'), 'new');
   await change.do();
   expect(statSync(join(folder, 'b/c/d')).mode & 0o777).toBe(0o644);
@@ -47,7 +47,7 @@ it('a new one goes again, with the folders that were made for it, unless there i
   expect(readdirSync(join(folder, 'b'))).toEqual(['else']);
 });
 
-it('one that cannot be written leaves what was there, and its undoing has nothing to do', async () => {
+test('one that cannot be written leaves what was there, and its undoing has nothing to do', async () => {
   mkdirSync(join(folder, 'a'));
   const change = writing(join(folder, 'a'), 'new');
   await expect(change.do()).rejects.toThrow('EISDIR');
@@ -55,7 +55,7 @@ it('one that cannot be written leaves what was there, and its undoing has nothin
   expect(readdirSync(folder)).toEqual(['a']);
 });
 
-it('what is removed comes back', async () => {
+test('what is removed comes back', async () => {
   writeFileSync(join(folder, 'a'), 'old');
   const change = removing(join(folder, 'a'));
   await change.do();
@@ -83,7 +83,7 @@ function program(name: string, content: string): string {
   return root;
 }
 
-it('the program: swapped in, back, and for good', async () => {
+test('the program: swapped in, back, and for good', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   const places = { program: ofFolder(from), to };
   expect(await isInPlace(places)).toBe(false);
@@ -104,7 +104,7 @@ it('the program: swapped in, back, and for good', async () => {
   expect(text('there/dist/resizectl.js')).toBe('two');
 });
 
-it('the program with a Node that its folder has elsewhere', async () => {
+test('the program with a Node that its folder has elsewhere', async () => {
   const nodeFrom = join(program('new', 'two'), 'package.json');
   const to = join(folder, 'there');
   const places = { program: { ...ofFolder(join(folder, 'new')), node: join(to, 'bin/node'), nodeFrom }, to } as const;
@@ -113,7 +113,7 @@ it('the program with a Node that its folder has elsewhere', async () => {
   expect(await isInPlace(places)).toBe(true);
 });
 
-it('one that is not whole is not installed, and what is there stays', async () => {
+test('one that is not whole is not installed, and what is there stays', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   rmSync(join(from, 'dist/cri-resize-shim.js'));
   const change = placing({ program: ofFolder(from), to });
@@ -123,7 +123,7 @@ it('one that is not whole is not installed, and what is there stays', async () =
   expect(readdirSync(folder).toSorted()).toEqual(['new', 'there']);
 });
 
-it('what an installation that was killed has set aside is the program', async () => {
+test('what an installation that was killed has set aside is the program', async () => {
   const from = program('new', 'two');
   program('there.old', 'one');
   const change = placing({ program: ofFolder(from), to: join(folder, 'there') });
@@ -132,7 +132,7 @@ it('what an installation that was killed has set aside is the program', async ()
   expect(text('there/dist/resizectl.js')).toBe('one');
 });
 
-it('the single executable takes the place of the folder, and the folder that of the executable', async () => {
+test('the single executable takes the place of the folder, and the folder that of the executable', async () => {
   const [from, to] = [program('new', 'two'), join(folder, 'there')];
   const file = join(folder, 'downloaded');
   // More than is compared at once.

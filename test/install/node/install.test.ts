@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { commandText, planCommand, removingCommand } from '../../../src/install/node/command.ts';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
 import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
@@ -46,7 +46,7 @@ esac
 const says = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
   (await plan).changes.map((change) => change.says);
 
-it('of a package the program and the units are left alone', async () => {
+test('of a package the program and the units are left alone', async () => {
   node(`unix://${paper.node.containerd}`);
   paper.put('from/dist/resizectl.js', '');
   const plan = planInstall(site());
@@ -59,7 +59,7 @@ it('of a package the program and the units are left alone', async () => {
   expect((await plan).already).toEqual([`the program at ${at('from')} and its units belong to a package`]);
 });
 
-it('a kubelet that has another runtime is not taken from it', async () => {
+test('a kubelet that has another runtime is not taken from it', async () => {
   node('unix:///run/other/containerd.sock');
   await expect(planInstall(site())).rejects.toMatchObject({
     name: 'Refusal',
@@ -68,7 +68,7 @@ it('a kubelet that has another runtime is not taken from it', async () => {
   });
 });
 
-it('without systemd, or with a kubelet that does not run, nothing is planned', async () => {
+test('without systemd, or with a kubelet that does not run, nothing is planned', async () => {
   const elsewhere = { ...paper.node, systemdFolder: '/nowhere' };
   await expect(planInstall(site({ node: elsewhere }))).rejects.toThrow('systemd is not the init system of this node');
   paper.unit({ state: 'failed' });
@@ -77,7 +77,7 @@ it('without systemd, or with a kubelet that does not run, nothing is planned', a
   await expect(planInstall(site())).rejects.toThrow('no unit kubelet.service');
 });
 
-it('resizectl in PATH is ours to write and to take away, and nobody else’s', async () => {
+test('resizectl in PATH is ours to write and to take away, and nobody else’s', async () => {
   const command = at('bin/resizectl');
   const program: Program = { kind: 'folder', folder: '/from', node: "/opt/it's/node", arch: 'x64' };
   const text = commandText(program, '/to');
@@ -102,7 +102,7 @@ it('resizectl in PATH is ours to write and to take away, and nobody else’s', a
   expect(await removingCommand(place)).toEqual([]);
 });
 
-it('uninstalling begins with kubelet and ends with the program', async () => {
+test('uninstalling begins with kubelet and ends with the program', async () => {
   node(`unix://${paper.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   paper.put('units/cri-resize-shim.service', '');
   paper.put('to/dist/resizectl.js', '');
@@ -114,7 +114,7 @@ it('uninstalling begins with kubelet and ends with the program', async () => {
   ]);
 });
 
-it('a configuration that is there stays, unless another one is given', async () => {
+test('a configuration that is there stays, unless another one is given', async () => {
   node(`unix://${paper.node.containerd}`);
   paper.put('from/dist/resizectl.js', '');
   paper.put('etc/config.yaml', 'logLevel: debug\n');
@@ -126,7 +126,7 @@ it('a configuration that is there stays, unless another one is given', async () 
   expect(await says(same)).not.toContain(write);
 });
 
-it('a program that brings its own Node takes it along and is started with it', async () => {
+test('a program that brings its own Node takes it along and is started with it', async () => {
   paper.put('from/dist/resizectl.js', '');
   const places = {
     program: { kind: 'folder', folder: at('from'), node: at('to/bin/node'), arch: 'x64' },
@@ -150,13 +150,13 @@ it('a program that brings its own Node takes it along and is started with it', a
   expect(await isInPlace(places)).toBe(false);
 });
 
-it('a checkout takes along the Node that npm has installed into it, if that one runs here', () => {
+test('a checkout takes along the Node that npm has installed into it, if that one runs here', () => {
   const pinned = at(`from/node_modules/node-linux-${process.arch}/bin/node`);
   expect(nodeProgramOf(at('from'), at('to'), pinned)).toEqual({ node: at('to/bin/node'), nodeFrom: pinned });
   expect(nodeProgramOf(at('from'), at('to'), '/usr/bin/node')).toEqual({ node: '/usr/bin/node' });
 });
 
-it('units start the Node that runs here, or the single executable', () => {
+test('units start the Node that runs here, or the single executable', () => {
   const shipped = 'ExecStart=/usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS\n';
   const text = (program: Program): string => unitText(shipped, { program, to: '/usr/local/lib/cri-resize-shim' });
   const by = (node: string): string => text({ kind: 'folder', folder: '/anywhere', node, arch: 'x64' });

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settingOf } from '../../../src/install/node/kubelet-files.ts';
 import type { EndpointSource } from '../../../src/install/node/kubelet.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
@@ -26,7 +26,7 @@ END`);
 const setting = (source: EndpointSource) =>
   settingOf(paper.node, { endpoint: CONTAINERD, source }, 'unix:///ours.sock');
 
-it.each([
+test.each([
   ['unit', 'kubelet.service', true],
   ['dropIn', 'kubelet.conf', true],
   ['environment', 'flags.env', false],
@@ -38,7 +38,7 @@ it.each([
   expect(found.endpointOf(found.text)).toBe(CONTAINERD);
 });
 
-it('in several files, in none, or with another value: refused, with the files and what to do', async () => {
+test('in several files, in none, or with another value: refused, with the files and what to do', async () => {
   unit({ unit: FLAG, environment: FLAG });
   await expect(setting({ kind: 'flag' })).rejects.toMatchObject({
     message: expect.stringMatching(/several places of kubelet.service: .*kubelet\.service, .*flags\.env$/) as string,
@@ -52,7 +52,7 @@ it('in several files, in none, or with another value: refused, with the files an
   );
 });
 
-it('a default with neither flag nor file, or a relative file, is refused', async () => {
+test('a default with neither flag nor file, or a relative file, is refused', async () => {
   await expect(setting({ kind: 'default' })).rejects.toThrow('kubelet.service has neither --config nor');
   await expect(setting({ kind: 'config', file: 'kubelet.yaml' })).rejects.toThrow('has a relative path');
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { flagsIn, withEndpoint, withFlag } from '../../../src/install/node/kubelet-setting.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
@@ -14,7 +14,7 @@ evictionHard: {memory.available:  100Mi}
 `;
 
 describe('the endpoint in a KubeletConfiguration', () => {
-  it.each([
+  test.each([
     [`containerRuntimeEndpoint: ${CONTAINERD} # by hand\n`, `containerRuntimeEndpoint: ${OURS} # by hand\n`],
     [`containerRuntimeEndpoint: "${CONTAINERD}"\n`, `containerRuntimeEndpoint: ${OURS}\n`],
     ['containerRuntimeEndpoint: ""\n', `containerRuntimeEndpoint: ${OURS}\n`],
@@ -24,12 +24,12 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(withEndpoint(config(before), OURS, 'f')).toBe(config(after));
   });
 
-  it('goes again, with its line', () => {
+  test('goes again, with its line', () => {
     expect(withEndpoint(config(`containerRuntimeEndpoint: ${OURS}\n`), undefined, 'f')).toBe(config(''));
     expect(withEndpoint(config(''), undefined, 'f')).toBe(config(''));
   });
 
-  it('a file that ends without a line end, and one in JSON', () => {
+  test('a file that ends without a line end, and one in JSON', () => {
     expect(withEndpoint('kind: KubeletConfiguration', OURS, 'f')).toBe(
       `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${OURS}\n`,
     );
@@ -43,17 +43,17 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(() => withEndpoint(json, undefined, 'f')).toThrow('unsupported layout, expected lines');
   });
 
-  it('what would be read as something else is not written', () => {
+  test('what would be read as something else is not written', () => {
     expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('cannot be written without quotes');
   });
 
-  it.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('%j is refused', (text) => {
+  test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('%j is refused', (text) => {
     expect(() => withEndpoint(text, OURS, 'f')).toThrow(/^f( |:)/);
   });
 });
 
 describe('the flag in files of a unit', () => {
-  it.each([
+  test.each([
     `ExecStart=/usr/bin/kubelet ${FLAG}=@ --v=2\n`,
     `ExecStart=/usr/bin/kubelet ${FLAG} @\n`,
     `ExecStart=/usr/bin/kubelet "${FLAG}=@" --v=2\n`,
@@ -67,7 +67,7 @@ describe('the flag in files of a unit', () => {
     expect(withFlag(before, OURS, 'f')).toBe(form.replace('@', OURS));
   });
 
-  it('none, or several, are refused', () => {
+  test('none, or several, are refused', () => {
     expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('is missing');
     const twice = `A=${FLAG}=${CONTAINERD}\nB=${FLAG}=${CONTAINERD}\n`;
     expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} occurs more than once`);

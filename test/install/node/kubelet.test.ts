@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { endpointIn, findKubelet, flagOf } from '../../../src/install/node/kubelet.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
 
@@ -10,7 +10,7 @@ const config = (endpoint: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${endpoint}`;
 
 describe('where kubelet has the runtime’s socket from', () => {
-  it('a flag, which wins over the file', async () => {
+  test('a flag, which wins over the file', async () => {
     paper.put('proc/42/root/var/lib/kubelet/config.yaml', config('containerRuntimeEndpoint: unix:///file.sock\n'));
     const commandLine = ['/usr/bin/kubelet', '--config=/var/lib/kubelet/config.yaml'];
     paper.unit({ commandLine: [...commandLine, '--container-runtime-endpoint', 'unix:///flag.sock', '--v=2'] });
@@ -21,7 +21,7 @@ describe('where kubelet has the runtime’s socket from', () => {
     });
   });
 
-  it('the file, as its process sees it', async () => {
+  test('the file, as its process sees it', async () => {
     paper.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: "unix:///file.sock"\n'));
     paper.put('proc/42/cwd/kubelet.yaml', config('containerRuntimeEndpoint: unix:///beside.sock\n'));
     for (const [file, endpoint] of [
@@ -37,7 +37,7 @@ describe('where kubelet has the runtime’s socket from', () => {
     }
   });
 
-  it('neither: its own default', async () => {
+  test('neither: its own default', async () => {
     paper.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: ""\n'));
     for (const [commandLine, source] of [
       [['kubelet', '--config=/etc/kubelet.yaml'], { kind: 'default', file: '/etc/kubelet.yaml' }],
@@ -52,7 +52,7 @@ describe('where kubelet has the runtime’s socket from', () => {
     }
   });
 
-  it('cannot be told: the file is gone, or none of kubelet’s', async () => {
+  test('cannot be told: the file is gone, or none of kubelet’s', async () => {
     paper.unit({ commandLine: ['kubelet', '--config=/etc/kubelet.yaml'] });
     expect(await findKubelet(paper.node)).toMatchObject({
       kind: 'unclear',
@@ -68,25 +68,25 @@ describe('where kubelet has the runtime’s socket from', () => {
   });
 });
 
-it('kubelet does not run, or has no unit of this name', async () => {
+test('kubelet does not run, or has no unit of this name', async () => {
   paper.unit({ state: 'failed' });
   expect(await findKubelet(paper.node)).toEqual({ kind: 'stopped', state: 'failed' });
   paper.unit(undefined);
   expect(await findKubelet(paper.node)).toEqual({ kind: 'no unit' });
 });
 
-it('systemd that cannot be asked is said', async () => {
+test('systemd that cannot be asked is said', async () => {
   paper.systemctl('echo "Failed to connect to bus" >&2; exit 1');
   await expect(findKubelet(paper.node)).rejects.toThrow('systemctl: Failed to connect to bus');
 });
 
-it('of a flag the last one counts', () => {
+test('of a flag the last one counts', () => {
   expect(flagOf(['kubelet', '--a=1', '--a', '2', '--ab=3'], '--a')).toBe('2');
   expect(flagOf(['kubelet', '--a=x=y'], '--a')).toBe('x=y');
   expect(flagOf(['kubelet', '--a'], '--a')).toBeUndefined();
 });
 
-it('a file that is no YAML is an error', () => {
+test('a file that is no YAML is an error', () => {
   expect(() => endpointIn('kind: [', 'f')).toThrow();
   expect(() => endpointIn('', 'f')).toThrow('f is not a KubeletConfiguration');
 });

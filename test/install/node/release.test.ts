@@ -1,13 +1,13 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { isAtLeast, numbersOf } from '../../../src/install/node/release.ts';
 
-it('a release is the numbers that it begins with', () => {
+test('a release is the numbers that it begins with', () => {
   expect(numbersOf('6.1.0-18-amd64')).toEqual([6, 1, 0]);
   expect(numbersOf('1.7.24~ds1')).toEqual([1, 7, 24]);
   expect(numbersOf('unknown')).toEqual([]);
 });
 
-it.each([
+test.each([
   ['5.19', '5.19', true],
   ['5.19.0', '5.19', true],
   ['5.4.0-200-generic', '5.19', false],

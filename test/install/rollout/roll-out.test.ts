@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
 import { PaperCluster, type PaperNode, done } from '../../support/fake-nodes.ts';
 
@@ -20,7 +20,7 @@ const held = (holder: string): void =>
 const failed = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no', 'rolled back: write'] };
 
 describe('installing', () => {
-  it('three nodes at once: one after the other, each told, the Lease free in the end', async () => {
+  test('three nodes at once: one after the other, each told, the Lease free in the end', async () => {
     const slowly = { install: () => delay(200, done) };
     const nodes = ['a', 'b', 'c'].map((name) => cluster.node(name, slowly).start());
     await installed(...nodes);
@@ -32,7 +32,7 @@ describe('installing', () => {
     expect(cluster.api.lease?.spec.holderIdentity).toBeUndefined();
   });
 
-  it('what is in place already asks for no turn, and waits for nobody: also while all others are halted', async () => {
+  test('what is in place already asks for no turn, and waits for nobody: also while all others are halted', async () => {
     cluster.api.writeLease(({ metadata, spec }) => ({
       metadata: { ...metadata, annotations: { [HALTED]: 'b: x' } },
       spec,
@@ -44,7 +44,7 @@ describe('installing', () => {
     expect(cluster.api.calls.map(({ verb, resource }) => `${verb} ${resource}`)).toEqual(['get leases']);
   });
 
-  it('a failure halts the nodes after it, until an operator says that it may go on', async () => {
+  test('a failure halts the nodes after it, until an operator says that it may go on', async () => {
     let isBad = true;
     const first = cluster.node('a', { install: () => (isBad ? failed : done) }).start();
     await until(() => haltedBy() !== undefined);
@@ -63,7 +63,7 @@ describe('installing', () => {
     expect(haltedBy()).toBeUndefined();
   });
 
-  it('a node that is not fit is told why, holds up nobody, and is not touched', async () => {
+  test('a node that is not fit is told why, holds up nobody, and is not touched', async () => {
     const look = { code: 2, lines: ['CHECK RESULT', 'resizectl: nothing was changed: cgroup v1; what to do: boot'] };
     const unfit = cluster.node('a', { look }).start();
     await until(() => cluster.api.events.length > 0);
@@ -74,7 +74,7 @@ describe('installing', () => {
     expect([unfit.isReady, haltedBy()]).toEqual([false, undefined]);
   });
 
-  it('a node that is not Ready is not begun with; it is once it is', async () => {
+  test('a node that is not Ready is not begun with; it is once it is', async () => {
     const node = cluster.node('a');
     cluster.api.set('a', { ready: 'False' });
     node.start();
@@ -84,7 +84,7 @@ describe('installing', () => {
     await installed(node);
   });
 
-  it.each([
+  test.each([
     ['is not Ready again', { ready: 'False' }, 'this node is not Ready again after 2 s'],
     // What the kubelet before has said stays in the API for a while.
     [
@@ -101,7 +101,7 @@ describe('installing', () => {
     await until(() => cluster.api.eventReasons().includes('a: ShimInstallFailed'));
   });
 
-  it('an API server that goes away in the middle: its turn ends when it is back', async () => {
+  test('an API server that goes away in the middle: its turn ends when it is back', async () => {
     const node = cluster.node('a', { install: () => (cluster.api.away(true), done) }).start();
     await until(() => node.said.some((line) => /cannot be read: .*; trying again/.test(line)));
     expect(node.isReady).toBe(false);
@@ -112,7 +112,7 @@ describe('installing', () => {
 });
 
 describe('a turn', () => {
-  it('is given signs of life for as long as it takes: nobody else comes in between', async () => {
+  test('is given signs of life for as long as it takes: nobody else comes in between', async () => {
     // More than twice what the Lease is for.
     const first = cluster.node('a', { install: () => delay(4500, done) }).start();
     await until(() => cluster.work.length === 1);
@@ -121,13 +121,13 @@ describe('a turn', () => {
     expect(cluster.work).toEqual(['a: install', 'a: install 0', 'b: install', 'b: install 0']);
   });
 
-  it('of a node whose pod was killed goes on with that node, at once', async () => {
+  test('of a node whose pod was killed goes on with that node, at once', async () => {
     cluster.node('a');
     held('a');
     await installed(cluster.nodes[0]!.start());
   });
 
-  it('of a node whose pod was killed when all was done ends as soon as there is a pod again', async () => {
+  test('of a node whose pod was killed when all was done ends as soon as there is a pod again', async () => {
     const node = cluster.node('a');
     node.isInstalled = true;
     held('a');
@@ -136,7 +136,7 @@ describe('a turn', () => {
     expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled']);
   });
 
-  it('that is lost passes on, when the node that had it is Ready, or has left', async () => {
+  test('that is lost passes on, when the node that had it is Ready, or has left', async () => {
     cluster.api.set('gone-silent');
     held('gone-silent');
     await installed(cluster.node('a').start());
@@ -145,7 +145,7 @@ describe('a turn', () => {
     expect(haltedBy()).toBeUndefined();
   });
 
-  it('that is lost with its node halts the others', async () => {
+  test('that is lost with its node halts the others', async () => {
     cluster.api.set('broken', { ready: 'Unknown' });
     held('broken');
     const node = cluster.node('a').start();
@@ -163,14 +163,14 @@ describe('at the end of its pod', () => {
     return node;
   };
 
-  it('a node that has the label keeps the shim', async () => {
+  test('a node that has the label keeps the shim', async () => {
     const node = await start();
     await node.terminate();
     expect([node.isInstalled, cluster.work]).toEqual([true, []]);
     expect(node.said.at(-1)).toBe('this node has the label: the shim stays installed');
   });
 
-  it.each([{}, { 'cri-resize-shim.io/install': 'false' }])(
+  test.each([{}, { 'cri-resize-shim.io/install': 'false' }])(
     'a node that has lost it (%j) loses the shim',
     async (labels) => {
       const node = await start();
@@ -182,7 +182,7 @@ describe('at the end of its pod', () => {
     },
   );
 
-  it('a node that leaves the cluster keeps it', async () => {
+  test('a node that leaves the cluster keeps it', async () => {
     const node = await start();
     cluster.api.set('a', { labels: {}, deletionTimestamp: '2026-01-01T00:00:00Z' });
     await node.terminate();
@@ -191,7 +191,7 @@ describe('at the end of its pod', () => {
     expect(cluster.work).toEqual([]);
   });
 
-  it('without an answer from the API server the shim stays, and that is said', async () => {
+  test('without an answer from the API server the shim stays, and that is said', async () => {
     const node = await start();
     cluster.api.set('a', { labels: {} });
     cluster.api.away(true);
@@ -200,7 +200,7 @@ describe('at the end of its pod', () => {
     expect(node.said.at(-1)).toBe('the API server did not return the labels of this node: the shim stays installed');
   });
 
-  it('two at once: one after the other, also when installing is halted', async () => {
+  test('two at once: one after the other, also when installing is halted', async () => {
     const nodes = [await start('a'), await start('b')];
     cluster.api.writeLease(({ metadata, spec }) => ({
       metadata: { ...metadata, annotations: { [HALTED]: 'c: x' } },
@@ -212,14 +212,14 @@ describe('at the end of its pod', () => {
     expect(haltedBy()).toBe('c: x');
   });
 
-  it('taking off that fails is told, and halts what installs', async () => {
+  test('taking off that fails is told, and halts what installs', async () => {
     const node = await start('a', { uninstall: () => ({ code: 3, lines: ['failed: set x: no'] }) });
     cluster.api.set('a', { labels: {} });
     await node.terminate();
     expect([cluster.api.eventReasons(), haltedBy()]).toEqual([['a: ShimUninstallFailed'], 'a: failed: set x: no']);
   });
 
-  it('that has no more time before its turn, the shim stays, and the node is told', async () => {
+  test('that has no more time before its turn, the shim stays, and the node is told', async () => {
     const [a, b] = [await start('a'), await start('b', { uninstall: () => done })];
     held('a');
     // Its holder gives signs of life.
@@ -242,7 +242,7 @@ describe('at the end of its pod', () => {
     expect(a.isInstalled).toBe(true);
   });
 
-  it('in the middle of its turn that is brought to its end first, and then the label is asked for', async () => {
+  test('in the middle of its turn that is brought to its end first, and then the label is asked for', async () => {
     const node = cluster.node('a', { install: () => delay(500, done) }).start();
     await until(() => cluster.work.length === 1);
     cluster.api.set('a', { labels: {} });
@@ -250,7 +250,7 @@ describe('at the end of its pod', () => {
     expect(cluster.work).toEqual(['a: install', 'a: install 0', 'a: uninstall', 'a: uninstall 0']);
   });
 
-  it('where nothing is installed there is no turn to wait for', async () => {
+  test('where nothing is installed there is no turn to wait for', async () => {
     const node = cluster.node('a');
     cluster.api.set('a', { ready: 'False', labels: {} });
     node.start();

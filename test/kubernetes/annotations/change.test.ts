@@ -1,9 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { type Baseline, firstChange } from '../../../src/kubernetes/annotations/change.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
 
-const MI = 1024 ** 2;
+const MiB = 1024 * 1024;
 const baseline = (parts: Partial<Omit<Baseline, 'policy'>> & { policy?: VolumePolicy } = {}): Baseline => ({
   made: parts.made ?? {},
   asked: parts.asked ?? {},
@@ -11,14 +11,14 @@ const baseline = (parts: Partial<Omit<Baseline, 'policy'>> & { policy?: VolumePo
 });
 
 describe('an annotation', () => {
-  it.each<[string, Record<string, string>, Baseline, unknown]>([
+  test.each<[string, Record<string, string>, Baseline, unknown]>([
     ['that the pod was made with is no change', { a: '50%' }, baseline({ made: { a: '50%' } }), undefined],
     ['that is new is one', { a: '50%' }, baseline(), { volume: 'a', text: '50%' }],
     ['that is another is one', { a: '60%' }, baseline({ made: { a: '50%' } }), { volume: 'a', text: '60%' }],
     [
       'that was asked for last is none, whatever the pod was made with and holds now',
       { a: '60%' },
-      baseline({ made: { a: '50%' }, asked: { a: '60%' }, policy: { kind: 'absolute', size: bytes(MI) } }),
+      baseline({ made: { a: '50%' }, asked: { a: '60%' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       undefined,
     ],
     [
@@ -30,13 +30,13 @@ describe('an annotation', () => {
     [
       'that is in force already is none, as long as nothing was asked for',
       { a: '1024Ki' },
-      baseline({ made: { a: '50%' }, policy: { kind: 'absolute', size: bytes(MI) } }),
+      baseline({ made: { a: '50%' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       undefined,
     ],
     [
       'that is in force, but not what was asked for last, is one: the other may still wait',
       { a: '1Mi' },
-      baseline({ asked: { a: '2Mi' }, policy: { kind: 'absolute', size: bytes(MI) } }),
+      baseline({ asked: { a: '2Mi' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       { volume: 'a', text: '1Mi' },
     ],
     ['that makes no sense is one', { a: 'huge' }, baseline(), { volume: 'a', text: 'huge' }],

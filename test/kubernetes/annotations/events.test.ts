@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { EventPoster } from '../../../src/kubernetes/annotations/event-poster.ts';
@@ -18,7 +18,7 @@ const event = (note: string, name = 'web'): PodEvent => ({
 });
 
 describe('an event', () => {
-  it('is one of events.k8s.io/v1 about the pod', () => {
+  test('is one of events.k8s.io/v1 about the pod', () => {
     const body = eventBody(event('volume cache stays'), 'node-1') as PostedEvent;
     expect(body).toEqual({
       apiVersion: 'events.k8s.io/v1',
@@ -35,12 +35,12 @@ describe('an event', () => {
     });
   });
 
-  it('about memory that kubelet does not lower is a warning of another action', () => {
+  test('about memory that kubelet does not lower is a warning of another action', () => {
     const body = eventBody({ ...event('in use'), reason: 'MemoryDecreaseDeferred' }, 'node-1') as PostedEvent;
     expect(body).toMatchObject({ action: 'LowerMemory', type: 'Warning', reason: 'MemoryDecreaseDeferred' });
   });
 
-  it.each([`${'a'.repeat(219)}-${'b'.repeat(33)}`, 'a'.repeat(253), 'a.b'])(
+  test.each([`${'a'.repeat(219)}-${'b'.repeat(33)}`, 'a'.repeat(253), 'a.b'])(
     'of a pod named %s has a name that is legal',
     (name) => {
       const { metadata } = eventBody(event('', name), 'node-1') as PostedEvent;
@@ -49,7 +49,7 @@ describe('an event', () => {
     },
   );
 
-  it('has a note of at most 1024 bytes, without half a character', () => {
+  test('has a note of at most 1024 bytes, without half a character', () => {
     const { note } = eventBody(event('ä'.repeat(1000)), 'node-1') as PostedEvent;
     expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
     expect(note).toMatch(/^ä{500,}\.\.\.$/);
@@ -88,7 +88,7 @@ describe('posting', () => {
 
   const arrived = (): string[] => server.events.map(({ note }) => note);
 
-  it('keeps their order, and what was said while the server was away', async () => {
+  test('keeps their order, and what was said while the server was away', async () => {
     for (const note of ['a', 'b']) poster.post(event(note));
     await server.start();
     await server.until(() => server.events.length === 2);
@@ -99,7 +99,7 @@ describe('posting', () => {
     expect(log).toEqual([]);
   });
 
-  it.each([401, 429, 503])('is tried again after %i', async (status) => {
+  test.each([401, 429, 503])('is tried again after %i', async (status) => {
     server.refuse('event', status, 3);
     await server.start();
     poster.post(event('a'));
@@ -107,7 +107,7 @@ describe('posting', () => {
     expect(server.of('event')).toHaveLength(4);
   });
 
-  it('drops what is refused for good (403), says so once, and goes on', async () => {
+  test('drops what is refused for good (403), says so once, and goes on', async () => {
     await server.start();
     server.refuse('event', 403, 2);
     for (const note of ['a', 'b', 'c']) poster.post(event(note));
@@ -116,7 +116,7 @@ describe('posting', () => {
     expect(log).toEqual(['pod events dropped HTTP 403: refused with 403']);
   });
 
-  it('keeps no more than a bounded number of them, the newest', async () => {
+  test('keeps no more than a bounded number of them, the newest', async () => {
     for (let number = 0; number < 1000; number += 1) poster.post(event(String(number)));
     await server.start();
     await server.until(() => server.events.length === 256);
@@ -124,7 +124,7 @@ describe('posting', () => {
     expect(log).toEqual(['pod events dropped too many pending events']);
   });
 
-  it('ends at once with events that wait', async () => {
+  test('ends at once with events that wait', async () => {
     poster.post(event('a'));
     await eventually(() => true);
     stop.abort();

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { type PodAudience, feedPods } from '../../../src/kubernetes/annotations/feed.ts';
@@ -89,7 +89,7 @@ async function watched(): Promise<void> {
 }
 
 describe('pods of a node', () => {
-  it('are listed in pages, as metadata, of this node alone; then watched from there', async () => {
+  test('are listed in pages, as metadata, of this node alone; then watched from there', async () => {
     await server.start();
     for (let index = 0; index < 120; index += 1) server.set(pod(`web-${index}`));
     server.set(pod('elsewhere', { nodeName: 'node-2' }));
@@ -119,7 +119,7 @@ describe('pods of a node', () => {
     });
   });
 
-  it('are kept as no more than who they are and our annotations', async () => {
+  test('are kept as no more than who they are and our annotations', async () => {
     await server.start();
     const annotations = { [`${KEY}cache`]: '50%', 'kubectl.kubernetes.io/last-applied-configuration': 'long' };
     server.set(pod('web', { annotations }));
@@ -145,7 +145,7 @@ describe('a watch', () => {
     await watched();
   });
 
-  it('goes on after a cut where it was, and hears what happened meanwhile', async () => {
+  test('goes on after a cut where it was, and hears what happened meanwhile', async () => {
     server.set(pod('before'));
     await hears('present before');
     server.cut();
@@ -158,7 +158,7 @@ describe('a watch', () => {
     expect(clock.waits).toEqual([500]);
   });
 
-  it('goes on at once when its time is up, from the last bookmark', async () => {
+  test('goes on at once when its time is up, from the last bookmark', async () => {
     server.bookmark();
     clock.pass(300_000);
     server.endWatches();
@@ -167,7 +167,7 @@ describe('a watch', () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it.each(['status', 'event'] as const)(
+  test.each(['status', 'event'] as const)(
     'that is too old (410 as %s) begins with a list, which is no trouble',
     async (by) => {
       server.expire(by);
@@ -181,7 +181,7 @@ describe('a watch', () => {
     },
   );
 
-  it('of which each ends as soon as it has begun is tried less and less often', async () => {
+  test('of which each ends as soon as it has begun is tried less and less often', async () => {
     for (let round = 0; round < 4; round += 1) {
       await watched();
       server.endWatches();
@@ -191,7 +191,7 @@ describe('a watch', () => {
     expect(clock.waits).toEqual([500, 1000, 2000, 4000]);
   });
 
-  it('in which something else than pods comes is begun anew, and nothing of it is repeated', async () => {
+  test('in which something else than pods comes is begun anew, and nothing of it is repeated', async () => {
     server.write('{"type":"ADDED","object":{"secret":"hunter2"}}\n');
     await eventually(() => log.length === 3);
     expect(log).toContain('watch of pod annotations failed; retrying the response is not a list or watch of pods');
@@ -200,7 +200,7 @@ describe('a watch', () => {
 });
 
 describe('an API server in trouble', () => {
-  it('that is not there yet: one line in the log, tries with more and more time between them, and then it goes', async () => {
+  test('that is not there yet: one line in the log, tries with more and more time between them, and then it goes', async () => {
     feed();
     await eventually(() => clock.waits.length >= 8);
     expect(clock.waits.slice(0, 8)).toEqual([500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
@@ -212,7 +212,7 @@ describe('an API server in trouble', () => {
     expect(log).toEqual(['watch of pod annotations failed; retrying ECONNREFUSED', 'watch of pod annotations started']);
   });
 
-  it('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
+  test('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
     await server.start();
     server.set(pod('web'));
     feed();
@@ -232,7 +232,7 @@ describe('an API server in trouble', () => {
     ]);
   });
 
-  it.each([401, 403, 500])(
+  test.each([401, 403, 500])(
     'that answers %i: one line, what it says for whoever asks, and it goes on when that is over',
     async (status) => {
       await server.start();
@@ -251,7 +251,7 @@ describe('an API server in trouble', () => {
     },
   );
 
-  it('that asks for time gets it', async () => {
+  test('that asks for time gets it', async () => {
     await server.start();
     server.refuse('list', 429, 1, { 'retry-after': '7' });
     feed();
@@ -259,7 +259,7 @@ describe('an API server in trouble', () => {
     expect(clock.waits).toEqual([7000]);
   });
 
-  it('whose pages are too old by the next one: listed from the start', async () => {
+  test('whose pages are too old by the next one: listed from the start', async () => {
     await server.start();
     for (let index = 0; index < 60; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 1);
@@ -269,7 +269,7 @@ describe('an API server in trouble', () => {
     expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, true]);
   });
 
-  it('that hangs keeps nobody from stopping', async () => {
+  test('that hangs keeps nobody from stopping', async () => {
     await server.start();
     feed();
     await watched();

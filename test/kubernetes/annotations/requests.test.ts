@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { followResizes } from '../../../src/kubernetes/annotations/follow.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
@@ -13,7 +13,7 @@ import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts'
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
 
-const MI = 1024 ** 2;
+const MiB = 1024 * 1024;
 const KEY = 'volume.cri-resize-shim.io/';
 let core: FakeCore;
 let clock: FakeClock;
@@ -80,7 +80,7 @@ const seen = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): void
 const told = (): string[] => events.map(({ reason, note }) => `${reason}: ${note}`);
 const wanted = ({ desired }: Awaited<ReturnType<FakeCore['next']>>): Record<string, VolumePolicy> =>
   Object.fromEntries(desired.volumes);
-const size = (mebibytes: number): VolumePolicy => ({ kind: 'absolute', size: bytes(mebibytes * MI) });
+const size = (mebibytes: number): VolumePolicy => ({ kind: 'absolute', size: bytes(mebibytes * MiB) });
 const hasTold = (count: number): Promise<void> =>
   eventually(
     () => events.length >= count,
@@ -92,7 +92,7 @@ async function quiet(): Promise<void> {
 }
 
 describe('a changed annotation', () => {
-  it('is a request for that volume, told of on the pod, and not made again', async () => {
+  test('is a request for that volume, told of on the pod, and not made again', async () => {
     seen({ cache: '64Mi' });
     const call = await core.next();
     expect(wanted(call)).toEqual({ cache: size(64) });
@@ -109,7 +109,7 @@ describe('a changed annotation', () => {
     expect(events[0]?.pod).toEqual(web);
   });
 
-  it('is not asked for again after a restart, but a newer one is', async () => {
+  test('is not asked for again after a restart, but a newer one is', async () => {
     seen({ cache: '64Mi' });
     (await core.next()).succeed();
     await hasTold(1);
@@ -123,7 +123,7 @@ describe('a changed annotation', () => {
     expect(wanted(await core.next())).toEqual({ cache: size(32) });
   });
 
-  it('that the pod was made with is no request', async () => {
+  test('that the pod was made with is no request', async () => {
     running.set(web.uid, { identity: web, annotations: { [`${KEY}cache`]: '50%', other: 'x' } });
     seen({ cache: '50%' });
     await quiet();
@@ -131,7 +131,7 @@ describe('a changed annotation', () => {
     expect(store.records.size).toBe(0);
   });
 
-  it('that has gone keeps the size; put back, it is asked for again', async () => {
+  test('that has gone keeps the size; put back, it is asked for again', async () => {
     seen({ cache: '64Mi' });
     (await core.next()).succeed();
     await hasTold(1);
@@ -148,7 +148,7 @@ describe('a changed annotation', () => {
     expect(wanted(await core.next())).toEqual({ cache: size(64) });
   });
 
-  it('of a pod that does not run here yet is looked at when it does', async () => {
+  test('of a pod that does not run here yet is looked at when it does', async () => {
     running.clear();
     seen({ cache: '64Mi' });
     await quiet();
@@ -158,7 +158,7 @@ describe('a changed annotation', () => {
     expect(wanted(await core.next())).toEqual({ cache: size(64) });
   });
 
-  it('of a pod that is being deleted, or that has been, begins nothing', async () => {
+  test('of a pod that is being deleted, or that has been, begins nothing', async () => {
     seen({ cache: '64Mi' }, { isEnding: true });
     await quiet();
     requests.gone(web.uid);
@@ -167,7 +167,7 @@ describe('a changed annotation', () => {
     expect(core.waiting).toBe(0);
   });
 
-  it('while another is under way waits for its end', async () => {
+  test('while another is under way waits for its end', async () => {
     seen({ cache: '64Mi' });
     const first = await core.next();
     seen({ cache: '32Mi' });
@@ -181,11 +181,11 @@ describe('a changed annotation', () => {
     await hasTold(2);
   });
 
-  it('past the memory limit of the pod is carried out with a warning', async () => {
+  test('past the memory limit of the pod is carried out with a warning', async () => {
     seen({ cache: '256Mi' });
     const larger: ResizeOutcome = {
       ...outcome,
-      after: { ...outcome.after, volumes: [{ name: 'cache', size: bytes(256 * MI) }] },
+      after: { ...outcome.after, volumes: [{ name: 'cache', size: bytes(256 * MiB) }] },
     };
     (await core.next()).succeed(larger);
     await hasTold(2);
@@ -203,7 +203,7 @@ describe('what does not fit yet', () => {
     await hasTold(1);
   });
 
-  it('is told once with the figures, however often it is tried, and once more when it is done', async () => {
+  test('is told once with the figures, however often it is tried, and once more when it is done', async () => {
     for (let retry = 0; retry < 5; retry += 1) {
       clock.pass(60_000);
       (await core.next()).fail(inUse);
@@ -218,7 +218,7 @@ describe('what does not fit yet', () => {
     ]);
   });
 
-  it('waits after a restart, and is told of when it is done', async () => {
+  test('waits after a restart, and is told of when it is done', async () => {
     await restart();
     seen({ cache: '64Mi' });
     await quiet();
@@ -229,7 +229,7 @@ describe('what does not fit yet', () => {
     expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
   });
 
-  it('is superseded by a newer value, and no more is heard of it', async () => {
+  test('is superseded by a newer value, and no more is heard of it', async () => {
     seen({ cache: '96Mi' });
     (await core.next()).succeed();
     await hasTold(2);
@@ -240,7 +240,7 @@ describe('what does not fit yet', () => {
     expect(events).toHaveLength(2);
   });
 
-  it('goes along with what is asked for another volume, so that neither is lost', async () => {
+  test('goes along with what is asked for another volume, so that neither is lost', async () => {
     seen({ cache: '64Mi', logs: '8Mi' });
     const both = await core.next();
     expect(wanted(both)).toEqual({ cache: size(64), logs: size(8) });
@@ -258,7 +258,7 @@ describe('what does not fit yet', () => {
     ]);
   });
 
-  it('still waits when what is asked for another volume is refused', async () => {
+  test('still waits when what is asked for another volume is refused', async () => {
     seen({ cache: '64Mi', none: '8Mi' });
     (await core.next()).fail(unknownVolume);
     await hasTold(2);
@@ -273,7 +273,7 @@ describe('what does not fit yet', () => {
     expect(events).toHaveLength(3);
   });
 
-  it('is no longer waited for when its annotation is taken away', async () => {
+  test('is no longer waited for when its annotation is taken away', async () => {
     seen({});
     await hasTold(2);
     expect(told()[1]).toBe(
@@ -290,7 +290,7 @@ describe('what does not fit yet', () => {
     expect(core.waiting).toBe(0);
   });
 
-  it('of two, the other still is', async () => {
+  test('of two, the other still is', async () => {
     seen({ cache: '64Mi', logs: '8Mi' });
     (await core.next()).fail(inUse);
     await hasTold(2);
@@ -307,7 +307,7 @@ describe('what does not fit yet', () => {
     ).toEqual(['VolumeResizeCanceled cache', 'VolumeResized logs']);
   });
 
-  it('is told of when another caller has taken its place', async () => {
+  test('is told of when another caller has taken its place', async () => {
     const other = {
       pod: { limits: { cpu: '1', memory: '' }, requests: { cpu: '', memory: '' } },
       containers: {},
@@ -322,7 +322,7 @@ describe('what does not fit yet', () => {
     );
   });
 
-  it('goes with its pod, without a word', async () => {
+  test('goes with its pod, without a word', async () => {
     running.clear();
     resizes.podRemoved(web.sandboxId);
     requests.gone(web.uid);
@@ -335,7 +335,7 @@ describe('what does not fit yet', () => {
 });
 
 describe('what is refused', () => {
-  it.each([
+  test.each([
     ['huge', 'INVALID_ANNOTATION'],
     ['x'.repeat(256), 'INVALID_ANNOTATION'],
     ['0', 'INVALID_ANNOTATION'],
@@ -352,7 +352,7 @@ describe('what is refused', () => {
     expect(core.waiting).toBe(0);
   });
 
-  it('by the node: told, and not tried again', async () => {
+  test('by the node: told, and not tried again', async () => {
     seen({ none: '8Mi' });
     (await core.next()).fail(unknownVolume);
     await hasTold(1);
@@ -363,7 +363,7 @@ describe('what is refused', () => {
     expect(events).toHaveLength(1);
   });
 
-  it.each([noBackend, noJournal])(
+  test.each([noBackend, noJournal])(
     'for a time ($reason) is asked for until it goes, and told of once',
     async (passing) => {
       seen({ cache: '64Mi' });

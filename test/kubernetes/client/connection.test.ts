@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf, readText } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { wordsOf } from '../../../src/kubernetes/client/errors.ts';
@@ -37,14 +37,14 @@ const complaint = async (): Promise<string> =>
 const LIST = 'PartialObjectMetadataList';
 
 describe('a kubeconfig', () => {
-  it('with a token', async () => {
+  test('with a token', async () => {
     server.kubeconfig(config);
     expect(await list()).toBe(LIST);
     server.kubeconfig(config, { token: 'wrong' });
     expect(await complaint()).toBe('HTTP 401: Unauthorized');
   });
 
-  it('with a token file: read anew each time, line break or not', async () => {
+  test('with a token file: read anew each time, line break or not', async () => {
     const file = join(folder, 'token');
     writeFileSync(file, 'old\n');
     server.kubeconfig(config, { 'auth-provider': { name: 'tokenFile', config: { tokenFile: file } } });
@@ -55,7 +55,7 @@ describe('a kubeconfig', () => {
     expect(await list()).toBe(LIST);
   });
 
-  it('that does not exist yet, or is none, or names no server: what is wrong, and nothing of what is in it', async () => {
+  test('that does not exist yet, or is none, or names no server: what is wrong, and nothing of what is in it', async () => {
     expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (ENOENT)`);
     writeFileSync(config, 'users: [{name: a, user: {token: hunter2}\n');
     expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
@@ -65,7 +65,7 @@ describe('a kubeconfig', () => {
     expect(await complaint()).toBe(`kubeconfig ${config}: its server or user settings are invalid (ENOENT)`);
   });
 
-  it('whose user is a program: it is not run', async () => {
+  test('whose user is a program: it is not run', async () => {
     const program = join(folder, 'program');
     writeFileSync(program, `#!/bin/sh\ntouch ${folder}/was-run\n`);
     chmodSync(program, 0o755);
@@ -80,7 +80,7 @@ describe('a kubeconfig', () => {
 describe('TLS', () => {
   const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
 
-  it('to the server that the kubeconfig trusts, and to no other', async () => {
+  test('to the server that the kubeconfig trusts, and to no other', async () => {
     const secure = await new ApiServer({ server: ours! }).start();
     secure.kubeconfig(config);
     expect(await list()).toBe(LIST);
@@ -92,7 +92,7 @@ describe('TLS', () => {
     await secure.stop();
   });
 
-  it('with a certificate of our own', async () => {
+  test('with a certificate of our own', async () => {
     const secure = await new ApiServer({ server: ours!, client: client! }).start();
     const file = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);

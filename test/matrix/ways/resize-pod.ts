@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { Answer } from '../../support/resize-api-client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
-import { MI, PERIOD, type PodValues, podWeight, quotaOf, sharesOf } from '../kubelet-values.ts';
+import { MiB, PERIOD, type PodValues, podWeight, quotaOf, sharesOf } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';
 import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
 import type { Way } from './way.ts';
@@ -34,7 +34,7 @@ export const resizePod: Way = {
       [...pod.running.containers.keys()].reduce((total, name) => total + of(amountsOf(to, name)), 0);
     const finite = (total: number): number | undefined => (Number.isFinite(total) ? total : undefined);
     return {
-      memory: before.memory === undefined ? undefined : finite(sum(({ memory }) => (memory?.limit ?? Infinity) * MI)),
+      memory: before.memory === undefined ? undefined : finite(sum(({ memory }) => (memory?.limit ?? Infinity) * MiB)),
       quota: before.quota === undefined ? undefined : finite(sum(({ cpu }) => quotaOf(cpu?.limit ?? Infinity))),
       // A resize does not change the class of a pod, and those of BestEffort have the least.
       shares: pod.qos === 'besteffort' ? before.shares : sum(({ cpu }) => sharesOf(cpu?.request ?? 0)),
@@ -82,7 +82,7 @@ function valuesOf(pod: MatrixPod, amounts: PodAmounts, { memory, quota, shares }
   ]);
   for (const name of pod.running.containers.keys()) {
     const { memory, cpu } = amountsOf(amounts, name);
-    values.set(`${name} memory.max`, memory?.limit === undefined ? 'max' : String(memory.limit * MI));
+    values.set(`${name} memory.max`, memory?.limit === undefined ? 'max' : String(memory.limit * MiB));
     values.set(`${name} cpu.max`, `${cpu?.limit === undefined ? 'max' : quotaOf(cpu.limit)} ${PERIOD}`);
     values.set(`${name} cpu shares`, String(sharesOf(cpu?.request ?? 0)));
   }

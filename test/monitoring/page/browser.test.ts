@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Browser, type Page, chromium } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createCounters } from '../../../src/observe/counters.ts';
 import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
@@ -97,7 +97,7 @@ const looks: readonly Look[] = [
 ];
 
 describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
-  it('a busy node: nothing is cut off, too faint, asked for elsewhere or complained of', async () => {
+  test('a busy node: nothing is cut off, too faint, asked for elsewhere or complained of', async () => {
     [readiness, overview] = [notReady, paperNode];
     const { page, asked, complaints } = await open(look, 'busy');
     expect([asked, complaints]).toEqual([[address], []]);
@@ -106,7 +106,7 @@ describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
     await page.context().close();
   });
 
-  it('an idle node', async () => {
+  test('an idle node', async () => {
     [readiness, overview] = [ready, { pods: [], recent: [] }];
     const { page, asked, complaints } = await open(look, 'idle');
     expect([asked, complaints]).toEqual([[address], []]);
@@ -124,7 +124,7 @@ describe('what is drawn', () => {
     ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
   });
 
-  it('bars are as long as use is of the limit, and red where it is nearly all', async () => {
+  test('bars are as long as use is of the limit, and red where it is nearly all', async () => {
     const bar = async (pod: string, row: string): Promise<{ share: number; colour: string }> => {
       const card = page.locator('article', { has: page.getByRole('heading', { name: pod, exact: true }) });
       const drawn = card.locator(`dt:text-is("${row}") + dd + dd`);
@@ -143,7 +143,7 @@ describe('what is drawn', () => {
     expect([half.colour, full.colour]).toEqual(['rgb(31, 95, 191)', 'rgb(180, 35, 24)']);
   });
 
-  it('a picture of each resize: the limit goes up before the container’s, the volume last', async () => {
+  test('a picture of each resize: the limit goes up before the container’s, the volume last', async () => {
     const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
     const picture = card.getByRole('img', { name: 'memory over the steps' });
     const box = (await picture.boundingBox())!;
@@ -154,7 +154,7 @@ describe('what is drawn', () => {
     expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');
   });
 
-  it('each line of a picture has a colour of its own, and its legend has the same', async () => {
+  test('each line of a picture has a colour of its own, and its legend has the same', async () => {
     const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
     const colours = (place: string): Promise<string[]> =>
       card.locator(`${place} path:not(.area)`).evaluateAll(strokesOf);
@@ -163,7 +163,7 @@ describe('what is drawn', () => {
     expect(await colours('.timeline li')).toEqual(drawn);
   });
 
-  it('a failed one says so where it is seen', async () => {
+  test('a failed one says so where it is seen', async () => {
     const bad = await page.locator('article p.bad').allInnerTexts();
     expect(bad).toContain('undone: task update failed: EBUSY');
     expect(bad.some((text) => text.startsWith('undo failed: '))).toBe(true);

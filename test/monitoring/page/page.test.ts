@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { html } from '../../../src/monitoring/page/html.ts';
 import { pageAnswer } from '../../../src/monitoring/page/page.ts';
 import { stepText } from '../../../src/monitoring/page/step.ts';
@@ -8,11 +8,11 @@ import type { Overview } from '../../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
 const limits = (memory: number, used: number) => ({
-  memory: bytes(memory * MI),
-  memoryUsed: bytes(used * MI),
+  memory: bytes(memory * MiB),
+  memoryUsed: bytes(used * MiB),
   cpu,
   shares: undefined,
   weight: undefined,
@@ -30,27 +30,27 @@ const resize: RecentResize = {
     message: undefined,
   },
   before: {
-    ...{ memory: bytes(100 * MI), cpu, weight: undefined, overhead: { memory: bytes(0), cpu } },
+    ...{ memory: bytes(100 * MiB), cpu, weight: undefined, overhead: { memory: bytes(0), cpu } },
     containers: [{ id: 'c1', memory: 'max', cpu }],
-    volumes: [{ name: 'cache', size: bytes(50 * MI) }],
+    volumes: [{ name: 'cache', size: bytes(50 * MiB) }],
   },
-  usedBefore: bytes(25 * MI),
+  usedBefore: bytes(25 * MiB),
   names: new Map([['c1', 'app']]),
   steps: [
     {
-      step: { kind: 'pod-memory', from: bytes(100 * MI), to: bytes(200 * MI) },
+      step: { kind: 'pod-memory', from: bytes(100 * MiB), to: bytes(200 * MiB) },
       doneAt: 5,
       ms: 5,
-      used: bytes(25 * MI),
+      used: bytes(25 * MiB),
     },
     {
-      step: { kind: 'container', id: 'c1', memory: { from: 'max', to: bytes(150 * MI) } },
+      step: { kind: 'container', id: 'c1', memory: { from: 'max', to: bytes(150 * MiB) } },
       doneAt: 10,
       ms: 5,
-      used: bytes(25 * MI),
+      used: bytes(25 * MiB),
     },
     {
-      step: { kind: 'volume', volume: 'cache', from: bytes(50 * MI), to: bytes(100 * MI) },
+      step: { kind: 'volume', volume: 'cache', from: bytes(50 * MiB), to: bytes(100 * MiB) },
       doneAt: 15,
       ms: 5,
       used: undefined,
@@ -65,7 +65,7 @@ const overview: Overview = {
       view: {
         limits: limits(200, 100),
         containers: [{ id: 'c1', name: 'app', limits: limits(100, 99) }],
-        volumes: [{ name: 'cache', size: bytes(100 * MI), used: bytes(25 * MI), policy: { kind: 'fixed' } }],
+        volumes: [{ name: 'cache', size: bytes(100 * MiB), used: bytes(25 * MiB), policy: { kind: 'fixed' } }],
         outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
         lastError: undefined,
       },
@@ -78,7 +78,7 @@ const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}) =>
   pageAnswer({ version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts });
 
 describe('the page', () => {
-  it('shows pods with limits against use', () => {
+  test('shows pods with limits against use', () => {
     const { status, type, body } = page();
     expect([status, type]).toEqual([200, 'text/html; charset=utf-8']);
     expect(body).toContain('<dt>pod</dt><dd>100 MiB of 200 MiB</dd>');
@@ -87,7 +87,7 @@ describe('the page', () => {
     expect(body).toMatch(/<dt>volume cache<\/dt><dd>25 MiB of 100 MiB<\/dd>.*?width="25"/s);
   });
 
-  it('shows the way of a resize: limits, use and sizes over the steps', () => {
+  test('shows the way of a resize: limits, use and sizes over the steps', () => {
     const { body } = page();
     // Of 200 MiB, 96 of 100 high: the pod's limit goes from the middle to the top after a quarter of the time.
     expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4"/>');
@@ -105,7 +105,7 @@ describe('the page', () => {
     expect(body).toMatch(/<li>pod memory\.max: 100 MiB → 200 MiB <span class="dim">5\.0 ms<\/span><\/li>/);
   });
 
-  it('says what is wrong', () => {
+  test('says what is wrong', () => {
     const { body } = page({
       readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: EROFS' }] },
       overview: {
@@ -122,7 +122,7 @@ describe('the page', () => {
     expect(page({ overview: { pods: [], recent: [] } }).body).toContain('none since the start of the shim');
   });
 
-  it('whatever pods, containers, volumes and errors are called, no markup comes of it', () => {
+  test('whatever pods, containers, volumes and errors are called, no markup comes of it', () => {
     const evil = `"><script>alert('x')</script>&`;
     const wild: Overview = {
       pods: [
@@ -166,7 +166,7 @@ describe('the page', () => {
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);
   });
 
-  it('needs nothing from elsewhere, and the browser is told to take nothing', () => {
+  test('needs nothing from elsewhere, and the browser is told to take nothing', () => {
     const { body, headers = {} } = page();
     expect(body).not.toMatch(/https?:|src=|href=|url\(|@import|style=| on[a-z]+=/);
     const [, style = ''] = /<style>([^]*)<\/style>/.exec(body) ?? [];
@@ -179,14 +179,14 @@ describe('the page', () => {
   });
 });
 
-it('a template escapes what is put in, and only that', () => {
+test('a template escapes what is put in, and only that', () => {
   expect(html`<p title="${`"'<&>`}">${html`<b>${'<i>'}</b>`}${[html`<br>`, html`<hr>`]}${5}</p>`.text).toBe(
     '<p title="&quot;&#39;&lt;&amp;&gt;"><b>&lt;i&gt;</b><br><hr>5</p>',
   );
 });
 
 const half = { quota: microseconds(50_000), period: microseconds(100_000) };
-it.each<[Step, string]>([
+test.each<[Step, string]>([
   [{ kind: 'pod-cpu', from: cpu, to: half }, 'pod cpu.max: no limit → 500m'],
   [{ kind: 'pod-weight', from: cpuWeight(39), to: cpuWeight(100) }, 'pod cpu.weight: 39 → 100'],
   [{ kind: 'pod-unified', key: 'memory.low', from: '0', to: '4096' }, 'pod memory.low: 0 → 4096'],

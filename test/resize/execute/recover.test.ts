@@ -12,14 +12,14 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import type { AskedVolume } from '../../../src/resize/journal/volume-record.ts';
 import { Journal, type JournalOptions, type LoadedRecord } from '../../../src/resize/journal/store.ts';
 
-const MI = 1024 * 1024;
-const mi = (count: number): Bytes => bytes(count * MI);
+const MiB = 1024 * 1024;
+const mi = (count: number): Bytes => bytes(count * MiB);
 const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.obeys();
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
 });
@@ -40,13 +40,13 @@ const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<strin
     ...(asked && { asked }),
   });
 const has = (podMemory: number, ...containers: readonly number[]): void => {
-  runtime.writeFile('/kubepods/pod1', 'memory.max', String(podMemory * MI));
+  runtime.writeFile('/kubepods/pod1', 'memory.max', String(podMemory * MiB));
   for (const [index, memory] of containers.entries())
-    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MI));
+    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MiB));
 };
 const found = (): number[] => [
-  Number(runtime.read('memory.max')) / MI,
-  ...[0, 1].map((index) => runtime.limitOf(index) / MI),
+  Number(runtime.read('memory.max')) / MiB,
+  ...[0, 1].map((index) => runtime.limitOf(index) / MiB),
 ];
 /** What another process finds. */
 const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => {
@@ -133,7 +133,7 @@ describe('a resize that was cut off', () => {
   test('gives memory.high back that was lowered to reclaim', async () => {
     const open = await begin();
     await open.lowersHigh(`/kubepods/pod1/${containerId(1)}`, 'max');
-    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(20 * MI));
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(20 * MiB));
     await recover(runtime.context);
     expect(runtime.read(`${containerId(1)}/memory.high`)).toBe('max');
     expect(found()).toEqual([300, 100, 200]);
@@ -160,10 +160,10 @@ describe('a resize that was cut off', () => {
   test('of which a container has ended is undone for the others', async () => {
     await begin();
     has(400, 150, 250);
-    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(200 * MI));
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(200 * MiB));
     runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
     await recover(runtime.context);
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
     expect(journal()).toEqual([]);
   });
 
@@ -213,11 +213,11 @@ describe('a resize that cannot be undone', () => {
   test('is mended at the next request of its pod, before that is carried out', async () => {
     await recover(runtime.context);
     runtime.obeys();
-    const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MI) });
+    const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MiB) });
     let atCall: number[] = [];
     await updateContainer(runtime.context, request, () => {
       atCall = found();
-      runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(220 * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(220 * MiB));
       return Promise.resolve(Buffer.alloc(0));
     });
     expect(atCall).toEqual([320, 100, 200]);
@@ -228,7 +228,7 @@ describe('a resize that cannot be undone', () => {
   test('is not forgotten by a request that fails as well', async () => {
     await recover(runtime.context);
     // The pod has to be raised for it, so there is another transaction.
-    const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MI) });
+    const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MiB) });
     const failing = updateContainer(runtime.context, request, () => Promise.reject(new Error('no')));
     await expect(failing).rejects.toThrow('no');
     runtime.obeys();
@@ -239,7 +239,7 @@ describe('a resize that cannot be undone', () => {
 
   test('is over once a request has been carried out: its values stay', async () => {
     await recover(runtime.context);
-    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MI) });
+    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
     await updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)));
     runtime.obeys();
     await recover(runtime.context);
@@ -271,7 +271,7 @@ test('a container that uses more by now than it had is not brought back to that:
     runtime.writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
     runtime.writeFile(cgroup, 'memory.current', String(anon));
   };
-  uses(120 * MI);
+  uses(120 * MiB);
   await recover(runtime.context);
   expect(found()).toEqual([400, 150, 200]);
   expect(journal()).toHaveLength(1);
@@ -283,7 +283,7 @@ test('a container that uses more by now than it had is not brought back to that:
 });
 
 test('a unified key is taken back however the kernel prints it', async () => {
-  runtime.writeFile('/kubepods/pod1', 'memory.low', String(32 * MI));
+  runtime.writeFile('/kubepods/pod1', 'memory.low', String(32 * MiB));
   await begin([
     { kind: 'pod-unified', key: 'memory.low', from: '0', to: '32M' },
     { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(150) } },

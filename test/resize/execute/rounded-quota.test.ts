@@ -11,16 +11,16 @@ import { recover } from '../../../src/resize/execute/recover.ts';
 // systemd keeps quotas in whole percents of a processor, and writes them anew when anybody sets a property of a unit.
 const POD = '/kubepods.slice/kubepods-pod1.slice';
 const SCOPE = `${POD}/cri-containerd-${containerId(0)}.scope`;
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.makePod(String(100 * MI), [100 * MI]);
+  runtime.makePod(String(100 * MiB), [100 * MiB]);
   runtime.describePod({ config: { ...podConfig, linux: { ...podConfig.linux, cgroup_parent: POD } } });
   for (const cgroup of [POD, SCOPE])
-    runtime.writeCgroup(cgroup, { 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '39' });
+    runtime.writeCgroup(cgroup, { 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '39' });
   mkdirSync(join(runtime.procRoot, '100'), { recursive: true });
   writeFileSync(join(runtime.procRoot, '100/cgroup'), `0::${SCOPE}\n`);
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
@@ -39,7 +39,7 @@ const containerStep: Extract<Step, { kind: 'container' }> = {
   id: containerId(0),
   cpu: { from: cpu(10_000), to: cpu(34_560) },
 };
-const memoryStep: Step = { kind: 'pod-memory', from: bytes(100 * MI), to: bytes(200 * MI) };
+const memoryStep: Step = { kind: 'pod-memory', from: bytes(100 * MiB), to: bytes(200 * MiB) };
 
 async function cutOff(steps: readonly Step[]): Promise<void> {
   const pod = (await runtime.context.registry.pod(SANDBOX))!;

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { assessDecrease, backoffMs, idleMs, marginOf, restMs } from '../../../src/resize/foresight/decrease-policy.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
-import { MI } from '../../support/resize/pods.ts';
+import { MiB } from '../../support/resize/pods.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
 const MINUTE = 60_000;
@@ -22,16 +22,16 @@ describe('page cache is in the way', () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(5000);
-    expect(memory.current).toBe((64 - 8) * MI);
-    expect(asked()).toBe((120 - 56) * MI);
+    expect(memory.current).toBe((64 - 8) * MiB);
+    expect(asked()).toBe((120 - 56) * MiB);
     expect(memory.asked.length).toBeGreaterThan(1);
     expect(memory.highs).toEqual([]);
-    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress', reclaimed: 64 * MI });
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress', reclaimed: 64 * MiB });
     expect(node.kubeletTries('a')).toBe(true);
     await node.pass(2000);
     expect(node.reclaimer.reportOf('a')).toBeUndefined();
     expect(events()).toEqual({ stuck: 1, unstuck: 1 });
-    expect(node.counters.snapshot().foresightReclaimedBytes).toBe(64 * MI);
+    expect(node.counters.snapshot().foresightReclaimedBytes).toBe(64 * MiB);
     expect(node.clock.next).toBeUndefined();
   });
 
@@ -44,7 +44,7 @@ describe('page cache is in the way', () => {
       const before = memory.asked.length;
       await node.pass(1000);
       if (memory.asked.length > before) rounds.push(Math.round((node.clock.now() - start) / 1000));
-      memory.cache = 100 * MI;
+      memory.cache = 100 * MiB;
     }
     const gaps = rounds.slice(1).map((at, index) => at - (rounds[index] ?? 0));
     expect(gaps.slice(0, 5).every((gap, index) => gap >= 2 ** index)).toBe(true);
@@ -59,10 +59,10 @@ describe('page cache is in the way', () => {
       message: 'given up after 10 minutes: memory usage kept rising again after reclaim',
     });
     // What kubelet admits next is another matter.
-    memory.cache = 30 * MI;
+    memory.cache = 30 * MiB;
     node.admit('a', 48);
     await node.pass(1000);
-    expect(memory.current).toBe(40 * MI);
+    expect(memory.current).toBe(40 * MiB);
     expect(events()).toEqual({ stuck: 2, given_up: 1 });
   });
 
@@ -102,9 +102,9 @@ describe('page cache is in the way', () => {
     expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
     expect(node.reclaimer.reportOf('a')?.message).toContain('reclaim frees no more of the');
     memory.stuck = 0;
-    memory.cache = 90 * MI;
+    memory.cache = 90 * MiB;
     await node.pass(40_000);
-    expect(memory.current).toBe(56 * MI);
+    expect(memory.current).toBe(56 * MiB);
     expect(node.deferred.map(([uid, { reason }]) => [uid, reason])).toEqual([['a', 'RECLAIM_TIMEOUT']]);
   });
 });
@@ -116,17 +116,17 @@ describe('nothing to reclaim', () => {
     await node.pass(30_000);
     expect(memory.asked).toEqual([]);
     const message =
-      `container a: kubelet is to lower memory.max from ${192 * MI} to ${64 * MI}, but ${60 * MI} bytes are in use that ` +
-      `cannot be reclaimed (anon ${60 * MI}, shmem 0, unevictable 0; memory.current ${100 * MI}): expected less than ${56 * MI}`;
+      `container a: kubelet is to lower memory.max from ${192 * MiB} to ${64 * MiB}, but ${60 * MiB} bytes are in use that ` +
+      `cannot be reclaimed (anon ${60 * MiB}, shmem 0, unevictable 0; memory.current ${100 * MiB}): expected less than ${56 * MiB}`;
     expect(node.reclaimer.reportOf('a')).toMatchObject({
       state: 'Deferred',
       reason: 'MEMORY_NOT_RECLAIMABLE',
       message,
     });
     expect(node.deferred).toMatchObject([['a', { message }]]);
-    memory.anon = 30 * MI;
+    memory.anon = 30 * MiB;
     await node.pass(31_000);
-    expect(memory.current).toBe(56 * MI);
+    expect(memory.current).toBe(56 * MiB);
     expect(events()).toEqual({ stuck: 1, deferred: 1 });
   });
 
@@ -137,9 +137,9 @@ describe('nothing to reclaim', () => {
       await node.pass(20);
       node.reclaimer.check();
     }
-    memory.anon = 30 * MI;
+    memory.anon = 30 * MiB;
     await node.pass(3000);
-    expect(memory.current).toBe(56 * MI);
+    expect(memory.current).toBe(56 * MiB);
   });
 
   test('less in use than the limit: kubelet does it by itself, and nothing is said', async () => {
@@ -173,10 +173,10 @@ describe('pods', () => {
       await node.pass(50);
       const total = names.reduce((sum, name) => sum + asked(name), 0);
       // 512 MiB in a second, and a step more.
-      expect(total).toBeLessThanOrEqual(((node.clock.now() - start) / 1000) * 512 * MI + 64 * MI);
-      if (total < 640 * MI) last = node.clock.now();
+      expect(total).toBeLessThanOrEqual(((node.clock.now() - start) / 1000) * 512 * MiB + 64 * MiB);
+      if (total < 640 * MiB) last = node.clock.now();
     }
-    expect(names.map((name) => node.cgroups.get(name)?.current)).toEqual(names.map(() => 56 * MI));
+    expect(names.map((name) => node.cgroups.get(name)?.current)).toEqual(names.map(() => 56 * MiB));
     expect(last - start).toBeLessThan(3000);
   });
 
@@ -210,7 +210,7 @@ describe('pods', () => {
 });
 
 test('the margin is the larger of 5 % and 8 MiB', () => {
-  expect([64, 160, 1000].map((mebibytes) => marginOf(bytes(mebibytes * MI)) / MI)).toEqual([8, 8, 50]);
+  expect([64, 160, 1000].map((mebibytes) => marginOf(bytes(mebibytes * MiB)) / MiB)).toEqual([8, 8, 50]);
 });
 
 test('whatever is in use: reclaimed is what is needed and the margin, and only where that can be had', () => {
@@ -235,5 +235,5 @@ test('whatever is in use: reclaimed is what is needed and the margin, and only w
 test('waits grow to an end', () => {
   expect([1, 2, 3, 5, 6, 100].map(backoffMs)).toEqual([1000, 2000, 4000, 16_000, 30_000, 30_000]);
   expect([1, 2, 5, 8].map(idleMs)).toEqual([50, 100, 800, 800]);
-  expect([restMs(64 * MI, 7), restMs(MI, 40), restMs(0, 0)]).toEqual([125, 120, 0]);
+  expect([restMs(64 * MiB, 7), restMs(MiB, 40), restMs(0, 0)]).toEqual([125, 120, 0]);
 });

@@ -6,7 +6,7 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
@@ -18,7 +18,7 @@ afterEach(async () => {
 });
 
 const entry = (...mebibytes: number[]): PodEntry => ({
-  containers: new Map(mebibytes.map((memory, index) => [`c${index}`, { memory: bytes(memory * MI) }])),
+  containers: new Map(mebibytes.map((memory, index) => [`c${index}`, { memory: bytes(memory * MiB) }])),
   pod: undefined,
   isComplete: true,
 });
@@ -26,8 +26,8 @@ const entry = (...mebibytes: number[]): PodEntry => ({
 /** A pod with these limits in mebibytes, and kubelet's two records of it. */
 async function makePod(limits: readonly number[], wanted: readonly number[]): Promise<void> {
   runtime.makePod(
-    String(limits.reduce((sum, limit) => sum + limit, 0) * MI),
-    limits.map((limit) => limit * MI),
+    String(limits.reduce((sum, limit) => sum + limit, 0) * MiB),
+    limits.map((limit) => limit * MiB),
   );
   runtime.obeys();
   runtime.allocated.set('uid-1', entry(...wanted));
@@ -38,13 +38,13 @@ async function makePod(limits: readonly number[], wanted: readonly number[]): Pr
 }
 
 const update = (index: number, mebibytes: number) => {
-  const request = containerUpdate(containerId(index), { memory_limit_in_bytes: BigInt(mebibytes * MI) });
+  const request = containerUpdate(containerId(index), { memory_limit_in_bytes: BigInt(mebibytes * MiB) });
   return updateContainer(runtime.context, request, () => {
-    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(mebibytes * MI));
+    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(mebibytes * MiB));
     return Promise.resolve(Buffer.alloc(0));
   });
 };
-const podLimit = (): number => Number(runtime.read('memory.max')) / MI;
+const podLimit = (): number => Number(runtime.read('memory.max')) / MiB;
 
 describe('the pod’s limit with a container’s update', () => {
   test('is not lowered on the way to be raised again', async () => {
@@ -75,12 +75,12 @@ describe('the pod’s limit with a container’s update', () => {
 
 describe('what is told of a pod', () => {
   const info = () => podInfo(runtime.context, SANDBOX);
-  const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MI) });
+  const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
   test('what kubelet wants, beside what is', async () => {
     await makePod([192, 64], [96, 64]);
     expect(await info()).toMatchObject({
-      pod: { kubeletWants: wants(160), actual: { 'memory.max': String(256 * MI) } },
+      pod: { kubeletWants: wants(160), actual: { 'memory.max': String(256 * MiB) } },
       containers: { c0: { kubeletWants: wants(96) } },
     });
     expect((await info()).containers['c1']?.kubeletWants).toBeUndefined();
@@ -92,8 +92,12 @@ describe('what is told of a pod', () => {
   test('Deferred with the figures while more is in use than can be reclaimed, and as before when that is over', async () => {
     await makePod([192], [64]);
     const use = (anon: number): void => {
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(anon * MI));
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', `anon ${anon * MI}\nshmem 0\nunevictable 0`);
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(anon * MiB));
+      runtime.writeFile(
+        `/kubepods/pod1/${containerId(0)}`,
+        'memory.stat',
+        `anon ${anon * MiB}\nshmem 0\nunevictable 0`,
+      );
     };
     use(100);
     runtime.context.decreaseReclaimer.check();
@@ -101,7 +105,7 @@ describe('what is told of a pod', () => {
     expect(await info()).toMatchObject({
       lastError: {
         reason: 'MEMORY_NOT_RECLAIMABLE',
-        message: expect.stringContaining(`${100 * MI} bytes are in use`) as string,
+        message: expect.stringContaining(`${100 * MiB} bytes are in use`) as string,
       },
       decrease: { state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE', reclaimedBytes: 0 },
     });

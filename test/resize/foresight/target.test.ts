@@ -12,10 +12,10 @@ import {
 } from '../../../src/resize/foresight/target.ts';
 import { type Bytes, type Limit, bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
-import { MI, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 
-const mi = (mebibytes: number): Bytes => bytes(mebibytes * MI);
+const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
 
 const entry = (memory: Readonly<Record<string, number | undefined>>, more: Partial<PodEntry> = {}): PodEntry => ({
   containers: new Map(
@@ -52,7 +52,7 @@ function foreseen(
 ): { pod: number | undefined; containers: Record<string, number | undefined> } | undefined {
   const found = derivePendingResize(now, { allocated, actuated, names });
   const inMebi = (limit: Limit<Bytes> | undefined): number | undefined =>
-    limit === undefined ? undefined : Number(limit) / MI;
+    limit === undefined ? undefined : Number(limit) / MiB;
   return (
     found && {
       pod: inMebi(found.pod.memory),

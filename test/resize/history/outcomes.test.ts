@@ -7,14 +7,14 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.obeys();
-  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   [0, 1].forEach((index) =>
     runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
   );
@@ -22,16 +22,16 @@ beforeEach(async () => {
 afterEach(() => runtime.close());
 
 const info = (): Promise<PodInfo> => podInfo(runtime.context, SANDBOX);
-const limitOf = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MI) });
+const limitOf = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
 /** As the runtime would: the container has the new limit when it answers. */
 const update = (memory: number, fails?: Error) =>
   updateContainer(
     runtime.context,
-    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MI) }),
+    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(memory * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(memory * MiB));
       return Promise.resolve(ANSWER);
     },
   );
@@ -69,7 +69,7 @@ describe('what is said of a pod', () => {
     let during: unknown;
     await updateContainer(
       runtime.context,
-      containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MI) }),
+      containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) }),
       async () => {
         await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
         during = runtime.context.outcomes.of(SANDBOX).state;
@@ -88,8 +88,8 @@ describe('what is said of a pod', () => {
 
   test('after a refusal: asked, and nothing else, with the reason', async () => {
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
-      ...{ 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
-      ...{ 'memory.stat': `anon ${90 * MI}\n`, 'memory.current': String(90 * MI) },
+      ...{ 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
+      ...{ 'memory.stat': `anon ${90 * MiB}\n`, 'memory.current': String(90 * MiB) },
     });
     await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     const { state, lastError, containers } = await info();
@@ -120,14 +120,14 @@ describe('what is said of a pod', () => {
   test('a pod by itself, and a whole pod at once', async () => {
     const request = encode('UpdatePodSandboxResourcesRequest', {
       pod_sandbox_id: SANDBOX,
-      resources: { memory_limit_in_bytes: BigInt(400 * MI) },
+      resources: { memory_limit_in_bytes: BigInt(400 * MiB) },
     });
     await updatePod(runtime.context, decode('UpdatePodSandboxResourcesRequest', request), () =>
       Promise.resolve(ANSWER),
     );
     const four = { desired: limitOf(400), allocated: limitOf(400), actuated: limitOf(400), actual: limitOf(400) };
     expect((await info()).pod).toMatchObject(four);
-    const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MI) }]]), volumes: new Map() };
+    const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MiB) }]]), volumes: new Map() };
     const options = { deadline: Date.now() + 60_000 };
     await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: true });
     expect((await info()).containers['c1']).not.toHaveProperty('desired');

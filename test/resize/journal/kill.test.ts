@@ -15,7 +15,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { numberIn, numbered, podUid } from '../../support/journal/numbered.ts';
 import { Journal, type LoadedRecord } from '../../../src/resize/journal/store.ts';
 
@@ -94,7 +94,7 @@ const last = (lines: readonly string[], word: string): number =>
   );
 
 describe('a process killed', () => {
-  it('at any moment leaves its last record or the one before, and nothing else', { timeout: 300_000 }, async () => {
+  test('at any moment leaves its last record or the one before, and nothing else', { timeout: 300_000 }, async () => {
     const outcomes = { newer: 0, older: 0, unsaid: 0 };
     let first = 0;
     for (let round = 0; round < 50; round += 1) {
@@ -122,7 +122,7 @@ describe('a process killed', () => {
     expect(outcomes.older + outcomes.newer).toBeGreaterThan(10);
   });
 
-  it.each([
+  test.each([
     ['journal-write-before', [1]],
     ['journal-write-synced', [1]],
     ['journal-write-renamed', [2]],
@@ -148,7 +148,7 @@ describe('a process killed', () => {
     expect(await load()).toEqual([]);
   });
 
-  it('passes every point in this order', async () => {
+  test('passes every point in this order', async () => {
     const passed = join(base, 'passed');
     const writer = start(true, [1, 2], { env: { CRI_RESIZE_SHIM_CRASH_LOG: passed } });
     expect(await writer.ended).toEqual({ code: 0, signal: null });
@@ -157,7 +157,7 @@ describe('a process killed', () => {
     expect(readFileSync(passed, 'utf8').trim().split('\n')).toEqual([...write, ...write, ...remove]);
   });
 
-  it('is not, in a build without crash points, whatever the environment says', async () => {
+  test('is not, in a build without crash points, whatever the environment says', async () => {
     const passed = join(base, 'passed');
     const armed = join(base, 'armed');
     writeFileSync(armed, 'journal-write-before#1');
@@ -176,7 +176,7 @@ describe('a user who may not', () => {
   const failure = (lines: readonly string[]): unknown =>
     JSON.parse(lines.find((line) => line.startsWith('failed '))?.slice('failed '.length) ?? '{}');
 
-  it('reach the folder is told so, with the file and the errno', async () => {
+  test('reach the folder is told so, with the file and the errno', async () => {
     mkdirSync(folder, { mode: 0o700 });
     chmodSync(base, 0o000);
     const writer = start(false, [1, 1], asNobody);
@@ -189,7 +189,7 @@ describe('a user who may not', () => {
     });
   });
 
-  it('own the folder does not write there, though its rights would let it', async () => {
+  test('own the folder does not write there, though its rights would let it', async () => {
     chmodSync(base, 0o777);
     mkdirSync(folder);
     chmodSync(folder, isRoot ? 0o755 : 0o555);

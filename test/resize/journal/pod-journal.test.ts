@@ -4,11 +4,11 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
 });
 afterEach(() => runtime.close());
 
@@ -21,7 +21,7 @@ const written = (): unknown => {
 test('a deferred request stored while a transaction begins does not change its sandbox id', async () => {
   const { journal, registry } = runtime.context;
   const pod = (await registry.pod(SANDBOX))!;
-  const step = { kind: 'pod-memory', from: bytes(300 * MI), to: bytes(400 * MI) } as const;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const kept = { version: 1, kind: 'of a test' };
   const [, open] = await Promise.all([
     journal.setResizes(pod.metadata.uid, [kept]),

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { messageOf } from '../../../src/core/errors/index.ts';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
 import { recordFile } from '../../../src/resize/journal/file-names.ts';
@@ -28,7 +28,7 @@ function faultOf(content: Buffer): string | undefined {
 const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
 
 describe('a record', () => {
-  it('is read as it was written: every number, every max, every text', () => {
+  test('is read as it was written: every number, every max, every text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
         expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 3, bootId, ...record });
@@ -37,7 +37,7 @@ describe('a record', () => {
     );
   });
 
-  it('cut anywhere is none, but for its closing line break', () => {
+  test('cut anywhere is none, but for its closing line break', () => {
     fc.assert(
       fc.property(anyRecord, (record) => {
         const content = encodeRecord(record, 'boot');
@@ -49,13 +49,13 @@ describe('a record', () => {
     );
   });
 
-  it('with zeros for an end, as a file system may leave it, is none', () => {
+  test('with zeros for an end, as a file system may leave it, is none', () => {
     const content = encodeRecord(numbered(1), 'boot');
     const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
     expect([...new Set(faults)]).toEqual(['is not valid JSON, or is truncated']);
   });
 
-  it('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
+  test('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -72,7 +72,7 @@ describe('a record', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['of a later version', (form: object) => ({ ...form, version: 4 }), 'has version 4: this shim reads version 3'],
     ['of an earlier version', (form: object) => ({ ...form, version: 2 }), 'has version 2: this shim reads version 3'],
     ['without a version', (form: object) => ({ ...form, version: undefined }), /^is not a journal record: version: /],
@@ -120,18 +120,18 @@ describe('a record', () => {
     expect(() => decodeRecord(change(edit))).toThrow(message);
   });
 
-  it('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
+  test('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
     const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
     content[content.indexOf(0xc3)] = 0xff;
     expect(() => decodeRecord(content)).toThrow('is not valid JSON');
   });
 
-  it('with several faults is refused with the first of them', () => {
+  test('with several faults is refused with the first of them', () => {
     const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
     expect(() => decodeRecord(broken)).toThrow(/^is not a journal record: bootId: (?!.*podUid)/);
   });
 
-  it('too large to be read again is not written, by one byte as by many', () => {
+  test('too large to be read again is not written, by one byte as by many', () => {
     const withText = (length: number) => ({ ...numbered(1), resizes: ['x'.repeat(length)] });
     const most = MAX_RECORD_BYTES - encodeRecord(withText(0), 'boot').length;
     expect(encodeRecord(withText(most), 'boot')).toHaveLength(MAX_RECORD_BYTES);
@@ -145,7 +145,7 @@ describe('a record', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['__proto__', 'a volume has an invalid name'],
     ['../x', 'is not a journal record: volumes'],
     ['', 'is not a journal record: volumes'],
@@ -164,12 +164,12 @@ describe('a record', () => {
 });
 
 describe('the file of a pod', () => {
-  it('has the name of its uid, when that is one', () => {
+  test('has the name of its uid, when that is one', () => {
     expect(recordFile(podUid)).toBe(`${podUid}.json`);
     expect(recordFile('0123456789ABCDEF0123456789abcdef')).toBe('0123456789ABCDEF0123456789abcdef.json');
   });
 
-  it('is never elsewhere, and never that of another pod', () => {
+  test('is never elsewhere, and never that of another pod', () => {
     const hostile = ['../../etc/x', '', '.', '..', '/', 'a\0b', '........', 'x'.repeat(300), '\ud800', '\ud801'];
     const names = hostile.map(recordFile);
     for (const name of names) expect(name).toMatch(/^sha256-[0-9a-f]{64}\.json$/);

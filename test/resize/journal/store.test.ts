@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ANSWER_MS, Journal, type JournalOptions, RECHECK_MS } from '../../../src/resize/journal/store.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
@@ -76,7 +76,7 @@ const unavailable = (context: object) => ({
 });
 
 describe('the journal', () => {
-  it('gives after a restart what was written, and nothing once it is removed', async () => {
+  test('gives after a restart what was written, and nothing once it is removed', async () => {
     const journal = await open();
     expect(journal.readiness).toEqual({ ready: true });
     expect(await journal.load()).toEqual([]);
@@ -95,7 +95,7 @@ describe('the journal', () => {
     expect(logged).toEqual([]);
   });
 
-  it('keeps any record', async () => {
+  test('keeps any record', async () => {
     const journal = await open();
     await fc.assert(
       fc.asyncProperty(anyRecord, async (record) => {
@@ -108,14 +108,14 @@ describe('the journal', () => {
     );
   });
 
-  it('is for us alone: files 0600, in a folder 0700, made with those above it', async () => {
+  test('is for us alone: files 0600, in a folder 0700, made with those above it', async () => {
     folder = join(base, 'a/b/state');
     const journal = await open();
     await journal.write(numbered(1));
     expect([mode(folder), mode(path(file))]).toEqual(['700', '600']);
   });
 
-  it('reads the boot of the kernel when none is given', async () => {
+  test('reads the boot of the kernel when none is given', async () => {
     const journal = await opening({});
     await journal.write(numbered(1));
     const { bootId } = JSON.parse(readFileSync(path(file), 'utf8')) as { bootId: string };
@@ -123,7 +123,7 @@ describe('the journal', () => {
     expect(await (await opening({})).load()).toEqual([now(numbered(1))]);
   });
 
-  it('writes no file outside its folder, whatever a pod calls itself', async () => {
+  test('writes no file outside its folder, whatever a pod calls itself', async () => {
     const journal = await open();
     const uids = ['../../etc/x', '../x', '/etc/x', '..', '', 'a/b', `${podUid}/../x`, 'x'.repeat(5000)];
     for (const [index, name] of uids.entries()) await journal.write(numbered(index, name));
@@ -134,7 +134,7 @@ describe('the journal', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('leaves files alone that are not its own', async () => {
+  test('leaves files alone that are not its own', async () => {
     const journal = await open();
     for (const name of ['notes.txt', 'config.json', 'x.bad', 'y.json.tmp']) writeFileSync(path(name), '{');
     await journal.write(numbered(1));
@@ -144,7 +144,7 @@ describe('the journal', () => {
 });
 
 describe('writes of one pod', () => {
-  it('come one after the other, and the newest wins', async () => {
+  test('come one after the other, and the newest wins', async () => {
     const journal = await open();
     await Promise.all(Array.from({ length: 50 }, (_, index) => journal.write(numbered(index))));
     expect(await journal.load()).toEqual([now(numbered(49))]);
@@ -159,7 +159,7 @@ describe('writes of one pod', () => {
     expect(await journal.load()).toEqual([now(numbered(71))]);
   });
 
-  it('are those of the moment, whatever becomes of the record afterwards', async () => {
+  test('are those of the moment, whatever becomes of the record afterwards', async () => {
     const journal = await open();
     const volumes = new Map([['cache', volumeOf(1)]]);
     const writing = journal.write({ podUid, sandboxId: 's', volumes });
@@ -168,7 +168,7 @@ describe('writes of one pod', () => {
     expect((await journal.load())[0]?.volumes).toEqual(new Map([['cache', volumeOf(1)]]));
   });
 
-  it('go side by side with those of others, and with reading', async () => {
+  test('go side by side with those of others, and with reading', async () => {
     const journal = await open();
     const writes = Array.from({ length: 400 }, (_, index) => journal.write(numbered(index, uid(index % 40))));
     for (let round = 0; round < 5; round += 1)
@@ -181,7 +181,7 @@ describe('writes of one pod', () => {
 });
 
 describe('after another boot', () => {
-  it('volumes and deferred requests are left, and the rest is dropped', async () => {
+  test('volumes and deferred requests are left, and the rest is dropped', async () => {
     const resizes = [{ id: 'r1', memory: 5 }, null];
     const journal = await open({ bootId: 'boot-1' });
     await journal.write(numbered(1));
@@ -214,7 +214,7 @@ describe('a bad file', () => {
     ['a link to nothing', () => symlinkSync('/nothing', path(file))],
     ['a pipe', () => void execFileSync('mkfifo', [path(file)])],
   ];
-  it.each(bad)('(%s) is moved aside, counted, logged once, and the others are read', async (_, spoil) => {
+  test.each(bad)('(%s) is moved aside, counted, logged once, and the others are read', async (_, spoil) => {
     const journal = await open();
     await journal.write(numbered(1));
     await journal.write(numbered(2, uid(2)));
@@ -242,7 +242,7 @@ describe('a bad file', () => {
     await journal.close();
   });
 
-  it('cut at any byte never makes loading fail, and never gives half a record', async () => {
+  test('cut at any byte never makes loading fail, and never gives half a record', async () => {
     const journal = await open();
     await journal.write(numbered(1));
     const content = readFileSync(path(file));
@@ -255,7 +255,7 @@ describe('a bad file', () => {
     expect(logged).toHaveLength(1);
   });
 
-  it('is kept, the newest sixteen of them', async () => {
+  test('is kept, the newest sixteen of them', async () => {
     const journal = await open();
     for (let index = 0; index < 30; index += 1) {
       writeFileSync(path(`${uid(index)}.json`), `${index}`);
@@ -266,7 +266,7 @@ describe('a bad file', () => {
     expect(readFileSync(path(`${uid(20)}.json.bad`), 'utf8')).toBe('20');
   });
 
-  it('that is a leftover of a crash is removed', async () => {
+  test('that is a leftover of a crash is removed', async () => {
     const journal = await open();
     await journal.write(numbered(1));
     writeFileSync(path(`${file}.tmp`), 'half');
@@ -275,7 +275,7 @@ describe('a bad file', () => {
     expect(readdirSync(folder)).toEqual([file]);
   });
 
-  it("left over from a crash is in nobody's way", async () => {
+  test("left over from a crash is in nobody's way", async () => {
     const journal = await open();
     for (const leave of [
       (name: string) => writeFileSync(name, 'x'.repeat(100_000)),
@@ -291,7 +291,7 @@ describe('a bad file', () => {
 });
 
 describe('a folder', () => {
-  it.each([
+  test.each([
     [
       'in which others may write',
       () => mkdirSync(folder),
@@ -326,7 +326,7 @@ describe('a folder', () => {
     },
   );
 
-  it('that vanishes is made again', async () => {
+  test('that vanishes is made again', async () => {
     const journal = await open();
     await journal.write(numbered(1));
     rmSync(folder, { recursive: true });
@@ -335,7 +335,7 @@ describe('a folder', () => {
     expect(mode(folder)).toBe('700');
   });
 
-  it('that is mended is found out by a check, which also does the removals that failed, and those only', async () => {
+  test('that is mended is found out by a check, which also does the removals that failed, and those only', async () => {
     const journal = await open();
     await journal.write(numbered(1));
     await journal.write(numbered(2, uid(2)));
@@ -357,7 +357,7 @@ describe('a folder', () => {
     expect(readdirSync(folder)).toEqual([`${uid(2)}.json`]);
   });
 
-  it('that is mended is noticed without a request, and then no more looked at', async () => {
+  test('that is mended is noticed without a request, and then no more looked at', async () => {
     writeFileSync(folder, '');
     const clock = new FakeClock();
     const journal = await open({ clock });
@@ -373,7 +373,7 @@ describe('a folder', () => {
     expect(logged.map(({ message }) => message)).toEqual(['journal unavailable', 'journal writable again']);
   });
 
-  it('that was good is looked at anew for who asks, without a request; not again within ten seconds', async () => {
+  test('that was good is looked at anew for who asks, without a request; not again within ten seconds', async () => {
     const clock = new FakeClock();
     const journal = await open({ clock });
     writeFileSync(join(folder, 'kept'), '');
@@ -393,7 +393,7 @@ describe('a folder', () => {
     expect(readdirSync(folder)).toEqual(['kept']);
   });
 
-  it('that hangs is not ready, looked at once for all who ask, and keeps nobody waiting', async () => {
+  test('that hangs is not ready, looked at once for all who ask, and keeps nobody waiting', async () => {
     const clock = new FakeClock();
     const journal = await open({ clock });
     clock.pass(RECHECK_MS);
@@ -413,7 +413,7 @@ describe('a folder', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  it('is left alone once the journal is closed', async () => {
+  test('is left alone once the journal is closed', async () => {
     writeFileSync(folder, '');
     const clock = new FakeClock();
     const journal = await open({ clock });

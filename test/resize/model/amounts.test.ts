@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
 import {
   cpuMaxOf,
@@ -24,7 +24,7 @@ const texts = fc.oneof(
 );
 
 describe('an amount', () => {
-  it.each(Object.entries(readers))(
+  test.each(Object.entries(readers))(
     'that %s reads is a number that can be told exactly, none, or an error with place and value',
     (_, read) => {
       fc.assert(
@@ -46,7 +46,7 @@ describe('an amount', () => {
     },
   );
 
-  it('of CPUs, as it is reported, is read as it was', () => {
+  test('of CPUs, as it is reported, is read as it was', () => {
     fc.assert(
       fc.property(fc.integer({ min: 10, max: 10_000_000 }), (milli) => {
         const cpuMax = cpuMaxOf(milli);
@@ -57,7 +57,7 @@ describe('an amount', () => {
     );
   });
 
-  it('of CPUs is reported as a person writes it', () => {
+  test('of CPUs is reported as a person writes it', () => {
     expect([2000, 500, 1500, 100].map((milli) => formatCpuMax(cpuMaxOf(milli)))).toEqual([
       '2',
       '500m',
@@ -67,7 +67,7 @@ describe('an amount', () => {
     expect([1000, 999, 0].map(formatMilli)).toEqual(['1', '999m', '0']);
   });
 
-  it.each([
+  test.each([
     ['readCpuLimit', '175921860444m', 175_921_860_444],
     ['readMemoryLimit', '4096', 4096],
     ['readMemoryLimit', '4Ki', 4096],
@@ -76,7 +76,7 @@ describe('an amount', () => {
     expect(readers[name](text, 'here')).toBe(value);
   });
 
-  it.each([
+  test.each([
     ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel accepts'],
     ['readCpuLimit', 'one', 'here: "one": expected a CPU quantity such as "500m" or "1.5"'],
     ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
@@ -85,7 +85,7 @@ describe('an amount', () => {
     expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
   });
 
-  it('of CPUs that thousandths do not tell is reported to the millionth', () => {
+  test('of CPUs that thousandths do not tell is reported to the millionth', () => {
     const of = (quota: number, period: number): CpuMax => ({
       quota: microseconds(quota),
       period: microseconds(period),
@@ -95,7 +95,7 @@ describe('an amount', () => {
     expect(formatCpuMax({ quota: 'max', period: microseconds(1000) })).toBe('max');
   });
 
-  it('of a request gives shares that give it back', () => {
+  test('of a request gives shares that give it back', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 256_000 }), (milli) => {
         expect(formatShares(milliCpuToShares(milli))).toBe(formatMilli(milli));
@@ -103,7 +103,7 @@ describe('an amount', () => {
     );
   });
 
-  it('of memory, as it is reported, is read as it was, to the byte', () => {
+  test('of memory, as it is reported, is read as it was, to the byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, 2 ** 20), (count, unit) => {
         const size = Math.min(count * unit, 2 ** 52);

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { directionOf } from '../../../src/resize/model/direction.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
@@ -9,12 +9,12 @@ import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
 /** What Prometheus is told of resizes. */
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.obeys();
-  runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
 });
 afterEach(() => runtime.close());
 
@@ -29,14 +29,14 @@ function counts(name: string): Record<string, number> {
 const update = (mebibytes: number, fails?: Error) =>
   updateContainer(
     runtime.context,
-    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(mebibytes * MI) }),
+    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(mebibytes * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(mebibytes * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(mebibytes * MiB));
       return Promise.resolve(Buffer.alloc(0));
     },
   );
-const memory = (mebibytes: number) => ({ memory: bytes(mebibytes * MI) });
+const memory = (mebibytes: number) => ({ memory: bytes(mebibytes * MiB) });
 const resize = (first: number, second: number, dryRun = false) =>
   resizePod(
     runtime.context,
@@ -53,7 +53,7 @@ const resize = (first: number, second: number, dryRun = false) =>
   );
 
 describe('requests to resize', () => {
-  it('are counted by how they ended, and where they were to go', async () => {
+  test('are counted by how they ended, and where they were to go', async () => {
     await update(150);
     await update(120);
     await update(120);
@@ -73,8 +73,8 @@ describe('requests to resize', () => {
     });
   });
 
-  it('whoever asks: by UpdatePodSandboxResources and ResizePod too; a dry run is none', async () => {
-    const request = { pod_sandbox_id: SANDBOX, resources: { memory_limit_in_bytes: BigInt(400 * MI) } };
+  test('whoever asks: by UpdatePodSandboxResources and ResizePod too; a dry run is none', async () => {
+    const request = { pod_sandbox_id: SANDBOX, resources: { memory_limit_in_bytes: BigInt(400 * MiB) } };
     const asked = decode('UpdatePodSandboxResourcesRequest', encode('UpdatePodSandboxResourcesRequest', request));
     await updatePod(runtime.context, asked, () => Promise.resolve(Buffer.alloc(0)));
     expect(resizes()).toEqual({ 'Completed up': 1 });
@@ -90,16 +90,16 @@ describe('requests to resize', () => {
     expect(resizes()).toEqual({ 'Completed up': 1, 'Completed both': 1 });
   });
 
-  it('their steps are timed, and undoing is counted', async () => {
+  test('their steps are timed, and undoing is counted', async () => {
     await update(150);
     expect(counts('step_duration_seconds')).toEqual({ 'pod-memory': 1, runtime: 1 });
     expect(counts('undos_total')).toEqual({ undone: 0, failed: 0 });
     await expect(update(180, new Error('refused'))).rejects.toThrow('refused');
     expect(counts('undos_total')).toEqual({ undone: 1, failed: 0 });
-    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
-  it('memory that is reclaimed before a limit is lowered is timed by how that ended', async () => {
+  test('memory that is reclaimed before a limit is lowered is timed by how that ended', async () => {
     await update(50);
     expect(counts('reclaim_duration_seconds')).toMatchObject({ done: expect.any(Number) as number });
     expect(counts('oom_kills_total')).toEqual({ '': 0 });
@@ -113,7 +113,7 @@ describe('the direction', () => {
   const containers = (limits: object) => ({ containers: new Map([['a', limits]]) });
   const volumes = (size: number) => ({ volumes: new Map([['v', bytes(size)]]) });
 
-  it.each([
+  test.each([
     ['up', { pod: memory(2) }, { pod: memory(1) }],
     ['up', { pod: { memory: 'max' as const } }, { pod: memory(1) }],
     ['down', containers(cpu(5000)), containers(cpu(10_000))],

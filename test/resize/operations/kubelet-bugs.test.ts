@@ -7,7 +7,7 @@ import { raisePodForRestart } from '../../../src/resize/operations/raise-pod-lim
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 const FORMER = containerId(0);
 const NEW = 'f'.repeat(64);
@@ -23,7 +23,7 @@ const cpuset = (forward: () => Promise<Buffer>) =>
 
 describe('kubernetes 138732: updates of cpusets beside a resize', () => {
   test('do not wait for the resize of their pod', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     let end = (): void => undefined;
     const resize = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (end = resolve)));
     expect(await cpuset(() => Promise.resolve(ANSWER))).toBe(ANSWER);
@@ -32,17 +32,17 @@ describe('kubernetes 138732: updates of cpusets beside a resize', () => {
   });
 
   test('wait for an update of the same container that the runtime is at', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.obeys();
     const events: string[] = [];
-    const memory = { memory_limit_in_bytes: BigInt(150 * MI) };
+    const memory = { memory_limit_in_bytes: BigInt(150 * MiB) };
     let called = (): void => undefined;
     const atRuntime = new Promise<void>((resolve) => (called = resolve));
     const resize = updateContainer(runtime.context, containerUpdate(containerId(0), memory), async () => {
       events.push('resize begins');
       called();
       for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MiB));
       events.push('resize ends');
       return ANSWER;
     });
@@ -53,21 +53,21 @@ describe('kubernetes 138732: updates of cpusets beside a resize', () => {
     });
     await resize;
     expect(events).toEqual(['resize begins', 'resize ends', 'cpuset']);
-    expect(runtime.limitOf(0)).toBe(150 * MI);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
   });
 
   test('that carry old limits with them: what the kernel had is put back', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.obeys();
     const stale = () => {
-      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(30 * MI));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(30 * MiB));
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', '5000 100000');
       return Promise.resolve(ANSWER);
     };
     expect(await cpuset(stale)).toBe(ANSWER);
-    expect(runtime.limitOf(0)).toBe(100 * MI);
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
-    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: `${30 * MI}, 5000 100000` }]);
+    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: `${30 * MiB}, 5000 100000` }]);
   });
 });
 
@@ -76,20 +76,20 @@ describe("the runtime's half-applied update after a deadline", () => {
   const container = `/kubepods/pod1/${containerId(0)}`;
 
   beforeEach(() => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.obeys();
   });
 
   test('is read back and undone: what it has written, and what the pod was given for it', async () => {
-    const both = { memory_limit_in_bytes: BigInt(150 * MI), cpu_quota: 30_000n, cpu_period: 100_000n };
+    const both = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 30_000n, cpu_period: 100_000n };
     const update = updateContainer(runtime.context, containerUpdate(containerId(0), both), () => {
-      runtime.writeFile(container, 'memory.max', String(150 * MI));
+      runtime.writeFile(container, 'memory.max', String(150 * MiB));
       return Promise.reject(late());
     });
     await expect(update).rejects.toMatchObject({ code: 4 });
-    expect([runtime.limitOf(0), runtime.read('memory.max')]).toEqual([100 * MI, String(300 * MI)]);
+    expect([runtime.limitOf(0), runtime.read('memory.max')]).toEqual([100 * MiB, String(300 * MiB)]);
     expect(runtime.read('cpu.max')).toBe('20000 100000');
-    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: String(150 * MI) }]);
+    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: String(150 * MiB) }]);
   });
 
   test('in a resize of the whole pod too, also of the containers before it', async () => {
@@ -108,7 +108,7 @@ describe("the runtime's half-applied update after a deadline", () => {
       runtime.writeFile(`/kubepods/pod1/${container_id}`, 'memory.max', String(linux?.memory_limit_in_bytes));
       throw late();
     });
-    const limits = { memory: bytes(250 * MI), cpu: { quota: microseconds(30_000), period: microseconds(100_000) } };
+    const limits = { memory: bytes(250 * MiB), cpu: { quota: microseconds(30_000), period: microseconds(100_000) } };
     const wanted = {
       pod: {},
       containers: new Map([
@@ -119,8 +119,8 @@ describe("the runtime's half-applied update after a deadline", () => {
     };
     const options = { dryRun: false, deadline: Date.now() + 60_000 };
     await expect(resizePod(runtime.context, SANDBOX, wanted, options)).rejects.toMatchObject({ code: 4 });
-    expect([runtime.limitOf(0), runtime.limitOf(1)]).toEqual([100 * MI, 200 * MI]);
-    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MI), '20000 100000']);
+    expect([runtime.limitOf(0), runtime.limitOf(1)]).toEqual([100 * MiB, 200 * MiB]);
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
   });
 });
 
@@ -149,44 +149,44 @@ describe('kubernetes 138760: a container that restarts with more than its pod ha
     raisePodForRestart(runtime.context, SANDBOX, NEW, 'web', containerUpdate(NEW, stored(memory)).linux);
 
   test('a tight limit is raised by what it has more', async () => {
-    restart(100 * MI, String(300 * MI), [200 * MI]);
-    await made(150 * MI);
-    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
   test('a loose limit is raised only when it does not suffice', async () => {
-    restart(100 * MI, String(400 * MI), [200 * MI]);
-    await made(150 * MI);
-    expect(runtime.read('memory.max')).toBe(String(400 * MI));
-    await made(250 * MI);
-    expect(runtime.read('memory.max')).toBe(String(450 * MI));
+    restart(100 * MiB, String(400 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(400 * MiB));
+    await made(250 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(450 * MiB));
   });
 
   test('a limit under the sum was set on purpose, and stays; so does one that has room, and no limit', async () => {
-    restart(100 * MI, String(200 * MI), [200 * MI]);
-    await made(150 * MI);
-    expect(runtime.read('memory.max')).toBe(String(200 * MI));
-    restart(100 * MI, 'max', [200 * MI]);
-    await made(150 * MI);
+    restart(100 * MiB, String(200 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(200 * MiB));
+    restart(100 * MiB, 'max', [200 * MiB]);
+    await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe('max');
   });
 
   test('one that was made and never started is not what it is compared with', async () => {
-    restart(100 * MI, String(300 * MI), [200 * MI]);
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     const forgotten = 'e'.repeat(64);
     runtime.context.registry.learnContainer({ containerId: forgotten, sandboxId: SANDBOX, name: 'web' });
     runtime.describeContainer(forgotten, {
       metadata: { name: 'web' },
       state: 0,
-      resources: { linux: stored(150 * MI) },
+      resources: { linux: stored(150 * MiB) },
     });
-    await made(150 * MI);
-    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
   test('with less than before nothing changes', async () => {
-    restart(100 * MI, String(300 * MI), [200 * MI]);
-    await made(50 * MI);
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
+    await made(50 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 });

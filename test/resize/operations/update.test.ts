@@ -9,7 +9,7 @@ import { kernelResources } from '../../../src/sandbox/kernel-resources.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;
@@ -23,50 +23,50 @@ const update = (memory: number, forward = () => Promise.resolve(ANSWER), id = co
 
 describe('what cannot be understood is forwarded as it came', () => {
   test('a container that the runtime does not know', async () => {
-    runtime.makePod(String(200 * MI), [100 * MI]);
-    expect(await update(50 * MI, undefined, containerId(7))).toBe(ANSWER);
+    runtime.makePod(String(200 * MiB), [100 * MiB]);
+    expect(await update(50 * MiB, undefined, containerId(7))).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unknown_pod']);
   });
 
   test('a runtime that does not answer', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.on('ContainerStatus');
-    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unknown_pod']);
   });
 
   test('a pod of which the runtime says nothing', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.describePod({ strange: true });
-    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unknown_pod']);
-    expect(runtime.read('memory.max')).toBe(String(100 * MI));
+    expect(runtime.read('memory.max')).toBe(String(100 * MiB));
   });
 
   test('a pod whose cgroup is not there', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     rmSync(join(runtime.cgroupRoot, 'kubepods/pod1/memory.max'));
-    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
   test('a cgroup file with something else in it than the kernel writes', async () => {
-    runtime.makePod('a lot', [100 * MI]);
-    expect(await update(50 * MI)).toBe(ANSWER);
+    runtime.makePod('a lot', [100 * MiB]);
+    expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
   test('a cgroup parent that leads elsewhere', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.describePod({ config: { ...podConfig, linux: { cgroup_parent: '/kubepods/../../etc' } } });
-    expect(await update(50 * MI)).toBe(ANSWER);
+    expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
   test('counted each time, said once', async () => {
-    runtime.makePod('a lot', [100 * MI]);
-    await update(50 * MI);
-    await update(60 * MI);
+    runtime.makePod('a lot', [100 * MiB]);
+    await update(50 * MiB);
+    await update(60 * MiB);
     expect(runtime.failOpens).toHaveLength(2);
     expect(runtime.warnings).toHaveLength(1);
     expect(runtime.warnings[0]).toMatchObject({ reason: 'unreadable_state', id: containerId(0) });
@@ -80,7 +80,7 @@ describe('what has no meaning is refused before it waits for anything', () => {
     );
 
   test('it does not take the place of one that waits', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     let release = (): void => undefined;
     const held = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (release = resolve)));
     const good = asked({ cpu_quota: 20_000n });
@@ -91,7 +91,7 @@ describe('what has no meaning is refused before it waits for anything', () => {
   });
 
   test('both linux and windows', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     await expect(asked({ cpu_quota: 20_000n }, { windows: {} })).rejects.toThrow(
       'container c0 of pod default/web: windows: "set": must not be set together with linux',
     );
@@ -99,107 +99,107 @@ describe('what has no meaning is refused before it waits for anything', () => {
   });
 
   test('an id that nothing can have: nobody is asked for it', async () => {
-    await expect(update(50 * MI, undefined, 'f'.repeat(254))).rejects.toMatchObject({ code: 3 });
+    await expect(update(50 * MiB, undefined, 'f'.repeat(254))).rejects.toMatchObject({ code: 3 });
     expect(runtime.calls).toEqual([]);
   });
 
   test('limits that come to more than can be told', async () => {
-    runtime.makePod(String(100 * MI), [50 * MI, 50 * MI]);
+    runtime.makePod(String(100 * MiB), [50 * MiB, 50 * MiB]);
     await expect(asked({ memory_limit_in_bytes: 2n ** 53n - 4096n })).rejects.toThrow(
       /^pod default\/web: memory.max: /,
     );
     await expect(asked({ cpu_quota: 2n ** 44n - 1n })).rejects.toThrow(/^pod default\/web: cpu.max: /);
-    expect(runtime.read('memory.max')).toBe(String(100 * MI));
+    expect(runtime.read('memory.max')).toBe(String(100 * MiB));
   });
 });
 
 describe('around the call to the runtime', () => {
   const halfDone = () => {
-    const limits = { 'memory.max': String(150 * MI), 'cpu.max': '10000 100000' };
+    const limits = { 'memory.max': String(150 * MiB), 'cpu.max': '10000 100000' };
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, limits);
     return Promise.reject(new Error('deadline exceeded'));
   };
 
   test('the pod is raised when the runtime is called, and the answer is its own', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
-    const answer = await update(150 * MI, () => {
+    const answer = await update(150 * MiB, () => {
       atCall = runtime.read('memory.max');
       return Promise.resolve(ANSWER);
     });
     expect(answer).toBe(ANSWER);
-    expect(atCall).toBe(String(350 * MI));
+    expect(atCall).toBe(String(350 * MiB));
   });
 
   test('the pod is lowered only when the runtime has answered', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
-    await update(50 * MI, () => {
+    await update(50 * MiB, () => {
       atCall = runtime.read('memory.max');
       return Promise.resolve(ANSWER);
     });
-    expect(atCall).toBe(String(300 * MI));
-    expect(runtime.read('memory.max')).toBe(String(250 * MI));
+    expect(atCall).toBe(String(300 * MiB));
+    expect(runtime.read('memory.max')).toBe(String(250 * MiB));
   });
 
   test('a failing runtime: its own error, and the pod is as it was', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const failure = new Error('runc update failed');
-    await expect(update(150 * MI, () => Promise.reject(failure))).rejects.toBe(failure);
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    await expect(update(150 * MiB, () => Promise.reject(failure))).rejects.toBe(failure);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   test('a runtime that fails after it has raised the container: that is taken back, and the pod too', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.obeys();
-    await expect(update(150 * MI, halfDone)).rejects.toThrow('deadline exceeded');
-    expect(runtime.limitOf(0)).toBe(100 * MI);
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline exceeded');
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   test('one that takes nothing back either: the pod stays raised', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
-    await expect(update(150 * MI, halfDone)).rejects.toThrow('deadline');
-    expect(runtime.read('memory.max')).toBe(String(350 * MI));
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline');
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
   test('under use: refused with the figures, and the runtime is not called', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
-      'memory.max': String(100 * MI),
+      'memory.max': String(100 * MiB),
       'cpu.max': '10000 100000',
-      'memory.stat': `anon ${40 * MI}\nshmem ${10 * MI}\nunevictable 0\n`,
-      'memory.current': String(50 * MI),
+      'memory.stat': `anon ${40 * MiB}\nshmem ${10 * MiB}\nunevictable 0\n`,
+      'memory.current': String(50 * MiB),
     });
     let called = false;
-    const refused = update(50 * MI, () => {
+    const refused = update(50 * MiB, () => {
       called = true;
       return Promise.resolve(ANSWER);
     });
     await expect(refused).rejects.toMatchObject({
       code: 9,
       reason: 'MEMORY_NOT_RECLAIMABLE',
-      context: { container: 'c0', pod: 'default/web', asked: String(50 * MI), found: String(50 * MI) },
+      context: { container: 'c0', pod: 'default/web', asked: String(50 * MiB), found: String(50 * MiB) },
     });
     expect(called).toBe(false);
-    expect(runtime.read('memory.max')).toBe(String(100 * MI));
+    expect(runtime.read('memory.max')).toBe(String(100 * MiB));
   });
 
   test('a pod whose use forbids its own lowering: the container is lowered, the pod stays, with a warning', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', {
-      'memory.max': String(300 * MI),
+      'memory.max': String(300 * MiB),
       'cpu.max': '20000 100000',
-      'memory.stat': `anon ${260 * MI}\nshmem 0\nunevictable 0\n`,
-      'memory.current': String(260 * MI),
+      'memory.stat': `anon ${260 * MiB}\nshmem 0\nunevictable 0\n`,
+      'memory.current': String(260 * MiB),
     });
-    expect(await update(50 * MI)).toBe(ANSWER);
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
-    expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MI, unreclaimable: 260 * MI }]);
+    expect(await update(50 * MiB)).toBe(ANSWER);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+    expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MiB, unreclaimable: 260 * MiB }]);
   });
 
   test('two updates of one pod do not mix', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const seen: string[] = [];
     const slowly = (index: number, memory: number) => async () => {
       seen.push(`begin ${index}`);
@@ -212,16 +212,16 @@ describe('around the call to the runtime', () => {
       return ANSWER;
     };
     await Promise.all([
-      update(150 * MI, slowly(0, 150 * MI), containerId(0)),
-      update(250 * MI, slowly(1, 250 * MI), containerId(1)),
+      update(150 * MiB, slowly(0, 150 * MiB), containerId(0)),
+      update(250 * MiB, slowly(1, 250 * MiB), containerId(1)),
     ]);
     expect(seen).toHaveLength(4);
     expect(seen[0]?.replace('begin', 'end')).toBe(seen[1]);
-    expect(runtime.read('memory.max')).toBe(String(400 * MI));
+    expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
 
   test('values without meaning are refused before anything is done', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     await expect(update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
   });
 });
@@ -233,15 +233,15 @@ describe('the pod itself', () => {
   };
 
   test('a failing runtime: everything goes back, shares and unified keys too', async () => {
-    runtime.makePod(String(300 * MI), [100 * MI, 200 * MI]);
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', {
-      'memory.max': String(300 * MI),
+      'memory.max': String(300 * MiB),
       'cpu.max': '20000 100000',
       'cpu.weight': '39',
       'memory.high': 'max',
     });
     const request = podUpdate({
-      memory_limit_in_bytes: BigInt(250 * MI),
+      memory_limit_in_bytes: BigInt(250 * MiB),
       cpu_quota: 50_000n,
       cpu_shares: 2048n,
       unified: { 'memory.high': '200000000' },
@@ -255,28 +255,28 @@ describe('the pod itself', () => {
     };
     await expect(updatePod(runtime.context, request, forward)).rejects.toThrow('says no');
     // 79: the old formula, by which 1024 shares have given the pod its weight of 39.
-    expect(atCall).toEqual([String(250 * MI), '50000 100000', '79', '200000000']);
+    expect(atCall).toEqual([String(250 * MiB), '50000 100000', '79', '200000000']);
     expect(files.map((file) => runtime.read(file))).toEqual(before);
   });
 
   test('the new formula where the live weight came by it', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
     await updatePod(runtime.context, podUpdate({ cpu_shares: 2048n }), () => Promise.resolve(ANSWER));
     expect(runtime.read('cpu.weight')).toBe('174');
   });
 
   test('shares as kubelet reads them from the cgroup leave the weight as it is', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     const weightAfter = async (cpu_shares: bigint, overhead?: bigint): Promise<string> => {
       const more = overhead === undefined ? {} : { overhead: { cpu_shares: overhead } };
-      const limits = { cpu_shares, memory_limit_in_bytes: BigInt(200 * MI) };
+      const limits = { cpu_shares, memory_limit_in_bytes: BigInt(200 * MiB) };
       await updatePod(runtime.context, podUpdate(limits, more), () => Promise.resolve(ANSWER));
       return runtime.read('cpu.weight');
     };
     // 1024 shares, weight 39, are 998 when they are read back, and those would be weight 38.
     expect(await weightAfter(998n)).toBe('39');
-    expect(runtime.read('memory.max')).toBe(String(200 * MI));
+    expect(runtime.read('memory.max')).toBe(String(200 * MiB));
     // Of 975 thousandths of a processor, 100 are overhead.
     expect(await weightAfter(896n, 102n)).toBe('39');
     expect(await weightAfter(997n)).toBe('38');
@@ -285,7 +285,7 @@ describe('the pod itself', () => {
   });
 
   test('an unknown volume and a bad annotation are refused', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     const asked = (value: string) =>
       updatePod(runtime.context, podUpdate({}, { annotations: { 'volume.cri-resize-shim.io/cache': value } }), () =>
         Promise.resolve(ANSWER),
@@ -295,7 +295,7 @@ describe('the pod itself', () => {
   });
 
   test('a key of unified that is no setting is refused, and leads nowhere', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     for (const key of ['../memory.max', 'cgroup.procs', 'memory.reclaim', '/etc/passwd']) {
       const refused = updatePod(runtime.context, podUpdate({ unified: { [key]: '1' } }), () => Promise.resolve(ANSWER));
       await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
@@ -303,16 +303,16 @@ describe('the pod itself', () => {
   });
 
   test('a setting that the cgroup does not have is refused, and nothing is passed on', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
-    const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MI), unified: { 'memory.nonsense': '1' } });
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
+    const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB), unified: { 'memory.nonsense': '1' } });
     const refused = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
     await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     await expect(refused).rejects.toThrow('unified["memory.nonsense"]: "1": there is no such file');
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   test('an empty setting is put back when a later one is refused', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     const pod = { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '39', 'cpuset.cpus': '' };
     runtime.writeCgroup('/kubepods/pod1', pod);
     const request = podUpdate({ unified: { 'cpuset.cpus': '0' } });
@@ -329,24 +329,24 @@ describe('the pod itself', () => {
     ['memory', { memory_limit_in_bytes: 2n ** 53n - 4096n }, { memory_limit_in_bytes: 8192n }],
     ['a quota', { cpu_quota: 2n ** 44n - 1n }, { cpu_quota: 1000n }],
   ])('%s that cannot be told with its overhead is refused', async (_name, resources, overhead) => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     const refused = updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
     await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
-    expect(runtime.read('memory.max')).toBe(String(300 * MI));
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   const lacksTheCall = () =>
     Promise.reject(Object.assign(new Error(), { code: 12, details: 'unknown method', metadata: new Metadata() }));
 
   test('a runtime that lacks the call is answered for, where the cgroup has been written', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     const answer = await updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), lacksTheCall);
     expect(answer).toEqual(Buffer.alloc(0));
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
   test('containerd 2.2 has the call and says that it is not implemented: the same; any other Unknown is its own', async () => {
-    runtime.makePod(String(300 * MI), [300 * MI]);
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
     const says = (details: string) => () =>
       Promise.reject(Object.assign(new Error(details), { code: 2, details, metadata: new Metadata() }));
     const request = podUpdate({ cpu_quota: 50_000n });
@@ -396,56 +396,56 @@ describe('what ContainerStatus has to say', () => {
   test.each([
     [
       'the same',
-      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { memory_limit_in_bytes: BigInt(100 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
       undefined,
     ],
     [
       'shares by the other formula',
-      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 10n },
+      { memory_limit_in_bytes: BigInt(100 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 10n },
       undefined,
     ],
     [
       'rounding to a page',
-      { memory_limit_in_bytes: BigInt(100 * MI + 4000), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { memory_limit_in_bytes: BigInt(100 * MiB + 4000), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
       undefined,
     ],
     [
       'memory',
-      { memory_limit_in_bytes: BigInt(64 * MI), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
-      { memory_limit_in_bytes: 100 * MI },
+      { memory_limit_in_bytes: BigInt(64 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { memory_limit_in_bytes: 100 * MiB },
     ],
     [
       'quota',
-      { memory_limit_in_bytes: BigInt(100 * MI), cpu_quota: 5000n, cpu_period: 100_000n, cpu_shares: 102n },
+      { memory_limit_in_bytes: BigInt(100 * MiB), cpu_quota: 5000n, cpu_period: 100_000n, cpu_shares: 102n },
       { cpu_quota: 10_000, cpu_period: 100_000 },
     ],
   ])('%s', async (_name, reported, expected) => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     expect(await kernelOf(containerId(0), stored(reported))).toEqual(expected);
   });
 
   test('swap counts together with memory, where a limit for it was given', async () => {
-    runtime.makePod(String(100 * MI), [100 * MI]);
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
-    const files = { 'memory.max': String(100 * MI), 'cpu.max': '10000 100000', 'cpu.weight': '4' };
+    const files = { 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '4' };
     const linux = {
-      memory_limit_in_bytes: BigInt(100 * MI),
+      memory_limit_in_bytes: BigInt(100 * MiB),
       cpu_quota: 10_000n,
       cpu_period: 100_000n,
       cpu_shares: 102n,
     };
-    const given = stored({ ...linux, memory_swap_limit_in_bytes: BigInt(100 * MI) });
+    const given = stored({ ...linux, memory_swap_limit_in_bytes: BigInt(100 * MiB) });
     runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': '0' });
     expect(await kernelOf(containerId(0), given)).toBeUndefined();
-    runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': String(28 * MI) });
+    runtime.writeCgroup(cgroup, { ...files, 'memory.swap.max': String(28 * MiB) });
     expect(await kernelOf(containerId(0), given)).toEqual({
-      memory_swap_limit_in_bytes: 128 * MI,
+      memory_swap_limit_in_bytes: 128 * MiB,
     });
     expect(await kernelOf(containerId(0), stored(linux))).toBeUndefined();
   });
 
   test('no limit is -1, and 0 where none was ever given', async () => {
-    runtime.makePod('max', [100 * MI]);
+    runtime.makePod('max', [100 * MiB]);
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
       'memory.max': 'max',
       'cpu.max': 'max 100000',

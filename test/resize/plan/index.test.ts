@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
-import { MI, NO_OVERHEAD, NO_VOLUMES, PERIOD, inPages } from '../../support/resize/pods.ts';
+import { MiB, NO_OVERHEAD, NO_VOLUMES, PERIOD, inPages } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import { compareLimits } from '../../../src/resize/model/compare.ts';
@@ -14,7 +14,7 @@ import {
 
 const container = (id: string, mebibytes: number | 'max', quota: number | 'max' = 'max') => ({
   id,
-  memory: mebibytes === 'max' ? ('max' as const) : bytes(mebibytes * MI),
+  memory: mebibytes === 'max' ? ('max' as const) : bytes(mebibytes * MiB),
   cpu: { quota: quota === 'max' ? ('max' as const) : microseconds(quota), period: PERIOD },
 });
 
@@ -39,12 +39,12 @@ describe('a container is updated', () => {
     const limits = podLimitsFor(state, [
       {
         id: 'a',
-        memory: bytes(150 * MI),
+        memory: bytes(150 * MiB),
         cpu: { quota: microseconds(5000), period: PERIOD },
       },
     ]);
     expect(words(plan(state, { ...limits, call: 'container', volumes: NO_VOLUMES }))).toEqual([
-      `pod memory.max ${300 * MI} -> ${350 * MI}`,
+      `pod memory.max ${300 * MiB} -> ${350 * MiB}`,
       'runtime',
       'pod cpu.max 30000 100000 -> 25000 100000',
     ]);
@@ -52,15 +52,15 @@ describe('a container is updated', () => {
 
   test('a looser limit is raised only when the sum passes it', () => {
     const state = pod(400, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MI) }])).toStrictEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MI) }])).toStrictEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MI) }])).toStrictEqual({ memory: 450 * MI });
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MiB) }])).toStrictEqual({ memory: 450 * MiB });
   });
 
   test('a limit under the sum was set on purpose and stays', () => {
     const state = pod(250, 'max', [container('a', 100), container('b', 200)]);
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MI) }])).toStrictEqual({});
-    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MI) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MiB) }])).toStrictEqual({});
   });
 
   test('a container that loses its limit takes a tight pod limit away', () => {
@@ -176,18 +176,18 @@ describe('a limit that the kernel has rounded', () => {
   });
 
   test('is tight up to a page for each container: the overhead loses one too, the pod only one in all', () => {
-    const odd = 10 * MI + 4095;
+    const odd = 10 * MiB + 4095;
     const state = rounded([odd, odd], 3 * odd, odd);
-    expect(state.memory).toBe(30 * MI + 2 * 4096);
+    expect(state.memory).toBe(30 * MiB + 2 * 4096);
     expect(isMemoryTight(state)).toBe(true);
-    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(8 * MI) }])).toStrictEqual({ memory: 28 * MI + 4095 });
-    const looser = { ...state, memory: bytes(30 * MI + 3 * 4096) };
+    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(8 * MiB) }])).toStrictEqual({ memory: 28 * MiB + 4095 });
+    const looser = { ...state, memory: bytes(30 * MiB + 3 * 4096) };
     expect(isMemoryTight(looser)).toBe(false);
-    expect(podLimitsFor(looser, [{ id: 'c0', memory: bytes(8 * MI) }])).toStrictEqual({});
+    expect(podLimitsFor(looser, [{ id: 'c0', memory: bytes(8 * MiB) }])).toStrictEqual({});
   });
 
   test('and is a little above the sum stays as it is when the sum does', () => {
-    const state = { ...rounded([50 * MI, 150 * MI], 200 * MI + 4096), cpu: cpu(30_002) };
+    const state = { ...rounded([50 * MiB, 150 * MiB], 200 * MiB + 4096), cpu: cpu(30_002) };
     const containers = [container('c0', 50, 10_000), container('c1', 150, 20_000)];
     const trade = [container('c0', 100, 15_000), container('c1', 100, 15_000)];
     expect(podLimitsFor({ ...state, containers }, trade)).toStrictEqual({});
@@ -208,28 +208,28 @@ describe('several containers are updated', () => {
     ]),
     weight: cpuWeight(39),
   };
-  const M = MI;
+  const M = MiB;
   const planned = (containers: Parameters<typeof podLimitsFor>[1]): string[] =>
     words(plan(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes: NO_VOLUMES }));
 
   test('what one loses another may gain: the loss first, and the pod untouched', () => {
     expect(
       planned([
-        { id: 'a', memory: bytes(150 * MI) },
-        { id: 'b', memory: bytes(150 * MI) },
+        { id: 'a', memory: bytes(150 * MiB) },
+        { id: 'b', memory: bytes(150 * MiB) },
       ]),
     ).toEqual([`container b memory.max ${200 * M} -> ${150 * M}`, `container a memory.max ${100 * M} -> ${150 * M}`]);
   });
 
   test('two updates where memory and CPU go opposite ways, shares with the second', () => {
     const shares = cpuShares(512);
-    expect(planned([{ id: 'a', memory: bytes(50 * MI), cpu: cpu(15_000), shares }])).toEqual([
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(15_000), shares }])).toEqual([
       'pod cpu.max 30000 100000 -> 35000 100000',
       `container a memory.max ${100 * M} -> ${50 * M}`,
       'container a cpu.max 10000 100000 -> 15000 100000, cpu shares 1024 -> 512',
       `pod memory.max ${300 * M} -> ${250 * M}`,
     ]);
-    expect(planned([{ id: 'a', memory: bytes(150 * MI), cpu: cpu(5000), shares }])).toEqual([
+    expect(planned([{ id: 'a', memory: bytes(150 * MiB), cpu: cpu(5000), shares }])).toEqual([
       `pod memory.max ${300 * M} -> ${350 * M}`,
       'container a cpu.max 10000 100000 -> 5000 100000',
       `container a memory.max ${100 * M} -> ${150 * M}, cpu shares 1024 -> 512`,
@@ -239,14 +239,14 @@ describe('several containers are updated', () => {
 
   test('one update where they go the same way, or one stays', () => {
     const shares = cpuShares(512);
-    expect(planned([{ id: 'a', memory: bytes(50 * MI), cpu: cpu(5000), shares }])[0]).toBe(
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000), shares }])[0]).toBe(
       `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 100000, cpu shares 1024 -> 512`,
     );
     expect(planned([{ id: 'a', cpu: cpu(10_000), shares }])).toEqual(['container a cpu shares 1024 -> 512']);
   });
 
   test('the same rate at another period goes with whatever else there is: it is no opposite way', () => {
-    expect(planned([{ id: 'a', memory: bytes(50 * MI), cpu: cpu(5000, 50_000) }])).toEqual([
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000, 50_000) }])).toEqual([
       `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 50000`,
       `pod memory.max ${300 * M} -> ${250 * M}`,
     ]);
@@ -265,7 +265,7 @@ describe('several containers are updated', () => {
   test('what the state does not have is not planned: no such container, no shares or weight that anybody has read', () => {
     const unread = { ...pod(100, 'max', [container('a', 100)]), weight: undefined };
     const containers = [
-      { id: 'gone', memory: bytes(MI) },
+      { id: 'gone', memory: bytes(MiB) },
       { id: 'a', shares: cpuShares(512) },
     ];
     expect(plan(unread, { weight: cpuWeight(20), containers, call: 'none', volumes: NO_VOLUMES })).toEqual([]);
@@ -322,15 +322,15 @@ describe('what the containers have now', () => {
   const memoryStep = (from: number | 'max') => ({
     kind: 'pod-memory' as const,
     from: from === 'max' ? from : bytes(from),
-    to: bytes(400 * MI),
+    to: bytes(400 * MiB),
   });
   const cpuStep = (from: number | 'max') => ({ kind: 'pod-cpu' as const, from: cpu(from), to: cpu(40_000) });
 
   test.each([
     ['no limit', memoryStep('max'), true],
-    ['just the sum', memoryStep(300 * MI), true],
-    ['a page less for each container', memoryStep(300 * MI - 2 * 4096), true],
-    ['less than that', memoryStep(300 * MI - 2 * 4096 - 1), false],
+    ['just the sum', memoryStep(300 * MiB), true],
+    ['a page less for each container', memoryStep(300 * MiB - 2 * 4096), true],
+    ['less than that', memoryStep(300 * MiB - 2 * 4096 - 1), false],
     ['no CPU limit', cpuStep('max'), true],
     ['just the sum of CPU', cpuStep(30_000), true],
     ['the least quota less for each container', cpuStep(30_000 - 2 * 1001), true],
@@ -341,14 +341,14 @@ describe('what the containers have now', () => {
 
   test('fits into no limit at all when one of them has none', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
-    expect(fitsPreviousLimit(unlimited, memoryStep(300 * MI))).toBe(false);
+    expect(fitsPreviousLimit(unlimited, memoryStep(300 * MiB))).toBe(false);
     expect(fitsPreviousLimit(unlimited, cpuStep(30_000))).toBe(false);
   });
 
   const memoryOf = (id: string, from: number | 'max') => ({
     kind: 'container' as const,
     id,
-    memory: { from: from === 'max' ? from : bytes(from * MI), to: bytes(1) },
+    memory: { from: from === 'max' ? from : bytes(from * MiB), to: bytes(1) },
   });
   const cpuOf = (id: string, from: number | 'max') => ({
     kind: 'container' as const,
@@ -398,7 +398,7 @@ describe('one update takes a container from some limits to others', () => {
 
   test('and there is none where nothing changes, but for what the kernel rounds away', () => {
     expect(containerChanges(now, { ...now })).toBeUndefined();
-    expect(containerChanges(now, { ...now, memory: bytes(100 * MI + 4095) })).toBeUndefined();
+    expect(containerChanges(now, { ...now, memory: bytes(100 * MiB + 4095) })).toBeUndefined();
   });
 });
 
@@ -415,16 +415,16 @@ describe('volumes', () => {
   const withVolumes = (memory: number): PodState => ({
     ...pod(memory, 'max', [container('a', memory)]),
     volumes: [
-      { name: 'big', size: bytes(200 * MI) },
-      { name: 'small', size: bytes(100 * MI) },
+      { name: 'big', size: bytes(200 * MiB) },
+      { name: 'small', size: bytes(100 * MiB) },
     ],
   });
   const target = (to: number, sizes: Record<string, number>) => ({
-    ...podLimitsFor(withVolumes(200), [{ id: 'a', memory: bytes(to * MI) }]),
+    ...podLimitsFor(withVolumes(200), [{ id: 'a', memory: bytes(to * MiB) }]),
     call: 'container' as const,
-    volumes: new Map(Object.entries(sizes).map(([name, size]) => [name, bytes(size * MI)])),
+    volumes: new Map(Object.entries(sizes).map(([name, size]) => [name, bytes(size * MiB)])),
   });
-  const M = MI;
+  const M = MiB;
 
   // The matrix of docs/resize.md: volume and limit, what comes first.
   test.each([
@@ -477,7 +477,7 @@ describe('volumes', () => {
 test('a pod is updated: its cgroup is written, then the runtime is told', () => {
   const state = { ...pod(300, 30_000, [container('a', 300, 30_000)]), volumes: [] };
   const steps = plan(state, {
-    memory: bytes(200 * MI),
+    memory: bytes(200 * MiB),
     cpu: { quota: microseconds(50_000), period: PERIOD },
     unified: [
       { key: 'memory.high', from: 'max', to: '1000000' },
@@ -489,7 +489,7 @@ test('a pod is updated: its cgroup is written, then the runtime is told', () => 
   expect(words(steps)).toEqual([
     'pod cpu.max 30000 100000 -> 50000 100000',
     'pod memory.high max -> 1000000',
-    `pod memory.max ${300 * MI} -> ${200 * MI}`,
+    `pod memory.max ${300 * MiB} -> ${200 * MiB}`,
     'runtime',
   ]);
 });

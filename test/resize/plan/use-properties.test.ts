@@ -5,7 +5,7 @@ import { isBelowUnreclaimable } from '../../../src/resize/admission/memory-in-us
 import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { Case, any, derived, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
-import { MI, inPages } from '../../support/resize/pods.ts';
+import { MiB, inPages } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
@@ -51,7 +51,7 @@ const inUse: fc.Arbitrary<InUse> = fc
   });
 
 const pages = (amount: number): Bytes => inPages(bytes(Math.floor(amount))) as Bytes;
-const finite = (limit: Limit<Bytes>): number => (limit === 'max' ? 2048 * MI : limit);
+const finite = (limit: Limit<Bytes>): number => (limit === 'max' ? 2048 * MiB : limit);
 
 const use = (unreclaimable: Bytes): MemoryUse => ({
   current: unreclaimable,

@@ -1,16 +1,16 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { type AskedPod, readAsked } from '../../../src/resize/queue/request.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { resources } from '../../support/resize/fake-resizes.ts';
 
 const period = 100_000;
-const MI = 1024 ** 2;
+const MiB = 1024 * 1024;
 
 /** A request that asks for what is given and for nothing else. */
 const asking = (given: Partial<AskedPod>): AskedPod => ({ pod: resources({}), containers: {}, volumes: {}, ...given });
 
 describe('a request', () => {
-  it('becomes what the core takes', () => {
+  test('becomes what the core takes', () => {
     const { desired, memoryRequests } = readAsked({
       pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
       containers: {
@@ -31,16 +31,16 @@ describe('a request', () => {
     expect(memoryRequests).toStrictEqual({ pod: 1024 ** 3, containers: {} });
   });
 
-  it('keeps the requests of memory of just those containers that have one', () => {
+  test('keeps the requests of memory of just those containers that have one', () => {
     const { memoryRequests } = readAsked(
       asking({
         containers: { web: resources({}, { memory: '64Mi' }), side: resources({ memory: '32Mi' }) },
       }),
     );
-    expect(memoryRequests).toStrictEqual({ containers: { web: 64 * MI } });
+    expect(memoryRequests).toStrictEqual({ containers: { web: 64 * MiB } });
   });
 
-  it.each([
+  test.each([
     ['a limit of CPU of the pod', { pod: resources({ cpu: '1' }) }],
     ['a limit of memory of the pod', { pod: resources({ memory: '1Gi' }) }],
     ['a request of CPU of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
@@ -51,7 +51,7 @@ describe('a request', () => {
     expect(() => readAsked(asking(given))).not.toThrow();
   });
 
-  it.each([
+  test.each([
     ['nothing at all', {}],
     ['a container with nothing in it', { containers: { web: resources({}) } }],
   ])('for %s is refused', (_, given) => {
@@ -66,7 +66,7 @@ describe('a request', () => {
 });
 
 describe('a value that has no meaning is refused with its place and itself:', () => {
-  it.each([
+  test.each([
     [{ pod: resources({ cpu: 'x' }) }, 'resources.limits.cpu: "x": expected a CPU quantity such as "500m" or "1.5"'],
     [{ pod: resources({ memory: 'x' }) }, 'resources.limits.memory: "x": expected a memory quantity such as "256Mi"'],
     [
@@ -92,7 +92,7 @@ describe('a value that has no meaning is refused with its place and itself:', ()
     );
   });
 
-  it.each([
+  test.each([
     [{ '../x': '1Mi' }, 'INVALID_VALUE', 'volumes["../x"]: "../x": not the name of a volume'],
     [
       { cache: '64Mo' },
@@ -104,7 +104,7 @@ describe('a value that has no meaning is refused with its place and itself:', ()
     expect(() => readAsked(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
   });
 
-  it('of a volume, with its name, and a long one cut', () => {
+  test('of a volume, with its name, and a long one cut', () => {
     expect(() => readAsked(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
       expect.objectContaining({
         context: { field: 'volumes["cache"]', volume: 'cache', asked: 'x'.repeat(80) },
@@ -115,9 +115,9 @@ describe('a value that has no meaning is refused with its place and itself:', ()
 });
 
 describe('a limit below its request', () => {
-  const before = { pod: bytes(256 * MI), containers: { web: bytes(64 * MI) } };
+  const before = { pod: bytes(256 * MiB), containers: { web: bytes(64 * MiB) } };
 
-  it.each([
+  test.each([
     [{ pod: resources({ cpu: '1' }, { cpu: '1001m' }) }, 'resources.limits.cpu: "1"', '1001m'],
     [{ pod: resources({ memory: '255Mi' }) }, 'resources.limits.memory: "255Mi"', '256Mi'],
     [{ containers: { web: resources({ memory: '63Mi' }) } }, 'containers["web"].limits.memory: "63Mi"', '64Mi'],
@@ -132,7 +132,7 @@ describe('a limit below its request', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['as high as it', { pod: resources({ cpu: '1', memory: '256Mi' }, { cpu: '1' }) }],
     ['none', { pod: resources({ cpu: '-1', memory: '-1' }, { cpu: '1001m' }) }],
     [
@@ -145,7 +145,7 @@ describe('a limit below its request', () => {
   });
 });
 
-it('a container may be called as what every object has', () => {
+test('a container may be called as what every object has', () => {
   const limits = { cpu: '', memory: '64Mi' };
   const { desired } = readAsked({
     pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },

@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { retryDelay } from '../../../src/resize/queue/backoff.ts';
 import {
@@ -54,7 +54,7 @@ const balance = () => {
 };
 
 describe('a resize', () => {
-  it('is carried out: states and steps as they happen, the outcome in the end', async () => {
+  test('is carried out: states and steps as they happen, the outcome in the end', async () => {
     const watch = resizes.watch();
     const answer = resize();
     const call = await core.next();
@@ -76,7 +76,7 @@ describe('a resize', () => {
     expect(store.records.size).toBe(0);
   });
 
-  it('that does not fit yet is Deferred, and canceled where it is not to be tried again; its error has its id', async () => {
+  test('that does not fit yet is Deferred, and canceled where it is not to be tried again; its error has its id', async () => {
     const watch = resizes.watch();
     const answer = resize();
     (await core.next()).fail(inUse);
@@ -98,7 +98,7 @@ describe('a resize', () => {
     expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
-  it('that is refused is Infeasible; its error has its id', async () => {
+  test('that is refused is Infeasible; its error has its id', async () => {
     const answer = resize();
     (await core.next()).fail(tooMuch);
     const error = await answer.catch((reason: unknown) => reason);
@@ -107,7 +107,7 @@ describe('a resize', () => {
     expect(resizes.counts).toEqual({ proposed: 1, infeasible: 1, completed: 0, canceled: 0 });
   });
 
-  it('that fails by a fault of ours keeps nothing of what is in it', async () => {
+  test('that fails by a fault of ours keeps nothing of what is in it', async () => {
     const answer = resize();
     (await core.next()).fail(new TypeError('PASSWORD=hunter2'));
     await expect(answer).rejects.toThrow(TypeError);
@@ -115,7 +115,7 @@ describe('a resize', () => {
     expect(resizes.newestOf(web.sandboxId)).toMatchObject({ state: 'Infeasible', reason: 'INTERNAL' });
   });
 
-  it.each([
+  test.each([
     [14, 'UNAVAILABLE', Reason.BACKEND_UNAVAILABLE, Code.UNAVAILABLE],
     [4, 'DEADLINE_EXCEEDED', Reason.BACKEND_UNAVAILABLE, Code.UNAVAILABLE],
     [2, 'UNKNOWN', Reason.BACKEND_FAILED, Code.INTERNAL],
@@ -125,13 +125,13 @@ describe('a resize', () => {
     await expect(answer).rejects.toMatchObject({ reason, code: own, message: `the backend: ${name}: runc says no` });
   });
 
-  it('that asks badly is counted, and nothing else happens', async () => {
+  test('that asks badly is counted, and nothing else happens', async () => {
     await expect(resize('lots')).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     expect(core.waiting).toBe(0);
     expect(resizes.counts).toEqual({ proposed: 1, infeasible: 1, completed: 0, canceled: 0 });
   });
 
-  it('for trial is neither kept nor counted', async () => {
+  test('for trial is neither kept nor counted', async () => {
     const trial = resizes.dryRun(web, asked('1Gi'), 7);
     const call = await core.next();
     expect(call.options).toEqual({ dryRun: true, deadline: 7 });
@@ -144,7 +144,7 @@ describe('a resize', () => {
 });
 
 describe('a deferred resize', () => {
-  it('is tried again, later and later, until it fits', async () => {
+  test('is tried again, later and later, until it fits', async () => {
     const { id, state, reason, nextTryAt } = await deferred();
     expect({ state, reason, wait: (nextTryAt ?? 0) - clock.now() }).toEqual({
       state: 'Deferred',
@@ -172,7 +172,7 @@ describe('a deferred resize', () => {
     expect([store.records.size, balance()]).toEqual([0, 0]);
   });
 
-  it('for files that are in the way is tried again every five seconds at the longest, from the first try to the last', async () => {
+  test('for files that are in the way is tried again every five seconds at the longest, from the first try to the last', async () => {
     const answer = resize('64Mi', { defer: true });
     const stored = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache stores 200');
     (await core.next()).fail(stored);
@@ -190,7 +190,7 @@ describe('a deferred resize', () => {
     expect(waits.at(-1)).toBe(3750);
   });
 
-  it.each([
+  test.each([
     ['cannot fit', tooMuch, 'Infeasible', 'CGROUP_UNAVAILABLE'],
     ['has no pod any more', noPod, 'Canceled', 'POD_GONE'],
     ['fails by a fault of ours', new TypeError('x'), 'Infeasible', 'INTERNAL'],
@@ -202,14 +202,14 @@ describe('a deferred resize', () => {
     expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
-  it('is not begun by what says nothing of whether it fits', async () => {
+  test('is not begun by what says nothing of whether it fits', async () => {
     const answer = resize('1Gi', { defer: true });
     (await core.next()).fail(noBackend);
     await expect(answer).rejects.toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
     expect([clock.next, store.records.size]).toEqual([undefined, 0]);
   });
 
-  it('is superseded by a newer one that is carried out', async () => {
+  test('is superseded by a newer one that is carried out', async () => {
     const older = await deferred();
     const newer = resize('256Mi');
     (await core.next()).succeed();
@@ -222,7 +222,7 @@ describe('a deferred resize', () => {
     expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
-  it('is superseded by a newer one that is deferred, and by no one of another pod', async () => {
+  test('is superseded by a newer one that is deferred, and by no one of another pod', async () => {
     const other = await deferred('1Gi', db);
     const older = await deferred();
     const newer = await deferred('64Mi');
@@ -232,7 +232,7 @@ describe('a deferred resize', () => {
     expect([record?.id, more]).toEqual([newer.id, []]);
   });
 
-  it('stays when a newer one is refused: that has changed nothing', async () => {
+  test('stays when a newer one is refused: that has changed nothing', async () => {
     const older = await deferred();
     await expect(resize('lots')).rejects.toThrow();
     const newer = resize('1Gi');
@@ -243,7 +243,7 @@ describe('a deferred resize', () => {
     expect((await reached(resizes, older.id, 'Completed')).tries).toBe(2);
   });
 
-  it('is not tried while a newer one is under way: its older values would be the last', async () => {
+  test('is not tried while a newer one is under way: its older values would be the last', async () => {
     const older = await deferred();
     const newer = resize('256Mi');
     const call = await core.next();
@@ -254,7 +254,7 @@ describe('a deferred resize', () => {
     expect([resizes.get(older.id).reason, clock.next]).toEqual(['SUPERSEDED', undefined]);
   });
 
-  it('is not begun when a newer one has been carried out meanwhile', async () => {
+  test('is not begun when a newer one has been carried out meanwhile', async () => {
     const older = resize('128Mi', { defer: true });
     const first = await core.next();
     const newer = resize('256Mi');
@@ -264,7 +264,7 @@ describe('a deferred resize', () => {
     expect(await older).toMatchObject({ state: 'Canceled', reason: 'SUPERSEDED' });
   });
 
-  it('ends when it is cancelled, once', async () => {
+  test('ends when it is cancelled, once', async () => {
     const { id } = await deferred();
     expect(await resizes.cancel(id)).toMatchObject({ state: 'Canceled', reason: 'CANCELLED' });
     expect(await resizes.cancel(id)).toMatchObject({ state: 'Canceled' });
@@ -272,7 +272,7 @@ describe('a deferred resize', () => {
     expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
   });
 
-  it('that is cancelled during a try ends with it', async () => {
+  test('that is cancelled during a try ends with it', async () => {
     const { id } = await deferred();
     clock.pass(1000);
     const call = await core.next();
@@ -282,7 +282,7 @@ describe('a deferred resize', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  it('that is cancelled too late is Completed', async () => {
+  test('that is cancelled too late is Completed', async () => {
     const answer = resize('1Gi', { defer: true });
     const call = await core.next();
     const cancelling = resizes.cancel(resizes.newestOf(web.sandboxId)?.id ?? '');
@@ -291,7 +291,7 @@ describe('a deferred resize', () => {
     expect(await answer).toMatchObject({ state: 'Completed' });
   });
 
-  it('ends when its pod goes, and no other does', async () => {
+  test('ends when its pod goes, and no other does', async () => {
     const { id } = await deferred();
     const other = await deferred('1Gi', db);
     resizes.podRemoved(web.sandboxId);
@@ -301,7 +301,7 @@ describe('a deferred resize', () => {
     expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
-  it('whose pod goes during a try ends with it', async () => {
+  test('whose pod goes during a try ends with it', async () => {
     const answer = resize('1Gi', { defer: true });
     const call = await core.next();
     resizes.podRemoved(web.sandboxId);
@@ -311,13 +311,13 @@ describe('a deferred resize', () => {
     expect(balance()).toBe(0);
   });
 
-  it('is refused when it cannot be kept', async () => {
+  test('is refused when it cannot be kept', async () => {
     store.fault = new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'disk full');
     await expect(resize('1Gi', { defer: true })).rejects.toThrow('disk full');
     expect([core.waiting, balance()]).toEqual([0, 0]);
   });
 
-  it('whose end cannot be kept is written later', async () => {
+  test('whose end cannot be kept is written later', async () => {
     const { id } = await deferred();
     store.fault = new Error('disk full');
     await resizes.cancel(id);
@@ -338,7 +338,7 @@ describe('after a restart', () => {
     return resizes;
   };
 
-  it('a deferred resize is tried again, with the same id and values', async () => {
+  test('a deferred resize is tried again, with the same id and values', async () => {
     const { id, createdAt } = await deferred();
     await resizes.close();
     await restart().restore(there);
@@ -354,7 +354,7 @@ describe('after a restart', () => {
     expect([store.records.size, balance()]).toEqual([0, 0]);
   });
 
-  it('a backend that is not there yet does not end a deferred resize', async () => {
+  test('a backend that is not there yet does not end a deferred resize', async () => {
     const { id } = await deferred();
     await resizes.close();
     await restart().restore(there);
@@ -363,7 +363,7 @@ describe('after a restart', () => {
     expect(await reached(resizes, id, 'Deferred')).toMatchObject({ reason: 'BACKEND_UNAVAILABLE', tries: 1 });
   });
 
-  it('in the middle of a try it is tried again', async () => {
+  test('in the middle of a try it is tried again', async () => {
     void resize('1Gi', { defer: true });
     await core.next();
     await restart().restore(there);
@@ -371,7 +371,7 @@ describe('after a restart', () => {
     expect((await core.next()).desired.containers.get('app')).toEqual({ memory: 1024 ** 3 });
   });
 
-  it('one of a pod that is gone ends; one whose pod cannot be asked about stays', async () => {
+  test('one of a pod that is gone ends; one whose pod cannot be asked about stays', async () => {
     const gone = await deferred();
     const kept = await deferred('1Gi', db);
     await resizes.close();
@@ -384,7 +384,7 @@ describe('after a restart', () => {
     expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
-  it('what annotations have asked for is known, by volume and by pod, until the pod goes', async () => {
+  test('what annotations have asked for is known, by volume and by pod, until the pod goes', async () => {
     await resizes.storeAnnotations(web, { cache: '50%', logs: '8Mi' });
     await resizes.storeAnnotations(web, { cache: '' });
     await resizes.storeAnnotations(db, { data: 'follow' });
@@ -398,7 +398,7 @@ describe('after a restart', () => {
     expect([...store.records.keys()]).toEqual([db.uid]);
   });
 
-  it('requests of memory are known, and no limit goes below them', async () => {
+  test('requests of memory are known, and no limit goes below them', async () => {
     const answer = resize('1Gi', { request: '256Mi' });
     (await core.next()).succeed();
     await answer;
@@ -415,7 +415,7 @@ describe('after a restart', () => {
   });
 
   const sound = { version: 1, kind: 'deferred', id: 'x', pod: web, asked: asked('1Gi'), timeoutMs: 1, createdAt: 1 };
-  it.each([
+  test.each([
     ['of a newer version', { ...sound, version: 2, more: true }],
     ['of another kind', { ...sound, kind: 'other' }],
     ['of another pod', { ...sound, pod: db }],
@@ -433,7 +433,7 @@ describe('after a restart', () => {
 });
 
 describe('bounds', () => {
-  it('hold for resizes under way or deferred', async () => {
+  test('hold for resizes under way or deferred', async () => {
     resizes = createResizes({ core, clock, store, bounds: { active: 1 } });
     const { id } = await deferred();
     await expect(resize('1Gi', { pod: db })).rejects.toMatchObject({ code: 8, reason: 'TOO_MANY_RESIZES' });
@@ -443,7 +443,7 @@ describe('bounds', () => {
     await answer;
   });
 
-  it('hold for those that have ended: the oldest are forgotten', async () => {
+  test('hold for those that have ended: the oldest are forgotten', async () => {
     resizes = createResizes({ core, clock, store, bounds: { ended: 2 } });
     const ids: string[] = [];
     for (const pod of [web, db, db]) {
@@ -456,7 +456,7 @@ describe('bounds', () => {
     expect([resizes.get(ids[1] ?? '').state, resizes.newestOf(db.sandboxId)?.id]).toEqual(['Completed', ids[2]]);
   });
 
-  it('hold for watchers, and for what each leaves unread', async () => {
+  test('hold for watchers, and for what each leaves unread', async () => {
     resizes = createResizes({ core, clock, store, bounds: { watchers: 1, unreadEvents: 3 } });
     const slow = resizes.watch();
     expect(() => resizes.watch()).toThrow(expect.objectContaining({ code: 8, reason: 'TOO_MANY_WATCHERS' }));
@@ -470,7 +470,7 @@ describe('bounds', () => {
 });
 
 describe('a watch', () => {
-  it('begins with what has not ended, and is of one pod if asked so', async () => {
+  test('begins with what has not ended, and is of one pod if asked so', async () => {
     const { id } = await deferred();
     await deferred('1Gi', db);
     const watch = resizes.watch(web.sandboxId);
@@ -484,7 +484,7 @@ describe('a watch', () => {
     ]);
   });
 
-  it('ends with the shim, as new resizes do; those under way are finished first', async () => {
+  test('ends with the shim, as new resizes do; those under way are finished first', async () => {
     const watch = resizes.watch();
     const reading = (async () => {
       const states: string[] = [];

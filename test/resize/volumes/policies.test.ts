@@ -3,9 +3,9 @@ import { VolumePolicies } from '../../../src/resize/volumes/policies.ts';
 import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 const POD = 'sandbox';
-const mi = (count: number): Bytes => bytes(count * MI);
+const mi = (count: number): Bytes => bytes(count * MiB);
 const cache = (size: number, device = '0:50') => ({ name: 'cache', size: mi(size), device });
 const absolute = (size: number) => ({ kind: 'absolute', size: mi(size) }) as const;
 
@@ -61,7 +61,7 @@ describe('another size on the same mount', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(192)]);
     expect(policies.observe(POD, [cache(192)], mi(192))).toEqual([]);
-    const within = { ...cache(192), size: bytes(192 * MI - 4095) };
+    const within = { ...cache(192), size: bytes(192 * MiB - 4095) };
     expect(policies.observe(POD, [within], mi(192))).toEqual([]);
     expect(policy()).toEqual({ kind: 'follow' });
   });

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { commandTexts } from '../../../src/resizectl/command-table.ts';
 import { completionScript } from '../../../src/resizectl/commands/completion.ts';
 import { remedies } from '../../../src/resizectl/output/remedies.ts';
@@ -20,7 +20,7 @@ function usage(read: () => unknown): string {
 }
 
 describe('changes', () => {
-  it('are limits, requests and sizes, of containers, the pod and volumes', () => {
+  test('are limits, requests and sizes, of containers, the pod and volumes', () => {
     const asked = parseChanges([
       ...['app.cpu=500m', 'app.memory=256Mi', 'app.requests.cpu=0.25', 'side.limits.memory=1e8', 'side.cpu=max'],
       ...['pod.memory=1Gi', 'pod.requests.memory=512Mi', 'volume.cache=50%/app', 'volume.tmp=follow', 'pod.cpu=-1'],
@@ -35,7 +35,7 @@ describe('changes', () => {
     });
   });
 
-  it('a container may have any name, a volume too', () => {
+  test('a container may have any name, a volume too', () => {
     expect(
       parseChanges(['container/pod.cpu=1', 'container/volume.cpu=2', 'container.cpu=3', '__proto__.cpu=4']),
     ).toEqual({
@@ -50,7 +50,7 @@ describe('changes', () => {
     expect(parseChanges(['volume.cpu=50%']).volumes).toEqual({ cpu: '50%' });
   });
 
-  it.each([
+  test.each([
     ['app.cpu', /^invalid change "app\.cpu": expected CONTAINER\.cpu=QUANTITY, /],
     ['app.cpu=', /^invalid change/],
     ['cpu=1', /^invalid change/],
@@ -72,7 +72,7 @@ describe('changes', () => {
     expect(usage(() => parseChanges([text]))).toMatch(message);
   });
 
-  it.each([
+  test.each([
     [['app.cpu=1', 'app.cpu=2'], 'app.cpu is set twice'],
     [['app.cpu=1', 'container/app.limits.cpu=2'], 'container/app.limits.cpu is set twice'],
     [['volume.a=1Mi', 'volume.a=1Mi'], 'volume.a is set twice'],
@@ -82,7 +82,7 @@ describe('changes', () => {
 });
 
 describe('the command line', () => {
-  it('names a command, with options wherever they stand', () => {
+  test('names a command, with options wherever they stand', () => {
     expect(parseCommandLine(['resize', 'web', 'a.cpu=1', 'b.cpu=2', '--defer', '--timeout=5s', '-o', 'json'])).toEqual({
       ...{ ask: 'run', command: 'resize', args: ['web', 'a.cpu=1', 'b.cpu=2'] },
       ...{
@@ -97,7 +97,7 @@ describe('the command line', () => {
     expect(parseCommandLine(['events'])).toMatchObject({ command: 'events', args: [] });
   });
 
-  it.each([
+  test.each([
     [[], /missing command/],
     [['get'], /incomplete command 'get': expected get pods or get pod$/],
     [['get', 'nodes'], /unknown command 'get nodes': expected get pods or get pod$/],
@@ -110,7 +110,7 @@ describe('the command line', () => {
     expect(usage(() => parseCommandLine(argv))).toMatch(message);
   });
 
-  it('--help says all that there is, of each command too', () => {
+  test('--help says all that there is, of each command too', () => {
     const help = (...argv: string[]): string => {
       const read = parseCommandLine([...argv, '--help']);
       return read.ask === 'print' ? read.text : '';
@@ -128,7 +128,7 @@ describe('the command line', () => {
     }
   });
 
-  it('each example is a command line that is taken', () => {
+  test('each example is a command line that is taken', () => {
     for (const [line] of commandTexts.flatMap(({ examples }) => examples)) {
       const [words = ''] = line.split(/ [|>] /);
       const read = parseCommandLine(words.split(' ').slice(1));
@@ -150,7 +150,7 @@ describe('completion', () => {
     return out.split('\n').filter(Boolean);
   }
 
-  it('bash is offered commands, pods and options', () => {
+  test('bash is offered commands, pods and options', () => {
     expect(offered('').sort()).toEqual([...new Set(commandTexts.map(({ name }) => name.split(' ')[0]!))].sort());
     expect(offered('re')).toEqual(['resize']);
     expect(offered('get', '')).toEqual(['pods', 'pod']);
@@ -165,7 +165,7 @@ describe('completion', () => {
     expect(offered('completion', '')).toEqual(['bash', 'zsh', 'fish']);
   });
 
-  it('zsh and fish know the same commands and options', () => {
+  test('zsh and fish know the same commands and options', () => {
     expect(completionScript('zsh')).toMatch(/^#compdef resizectl\n/);
     const fish = completionScript('fish');
     for (const { name, options } of commandTexts) {
@@ -176,7 +176,7 @@ describe('completion', () => {
   });
 });
 
-it('the manual page is troff without a fault, and says what --help says', () => {
+test('the manual page is troff without a fault, and says what --help says', () => {
   const page = manualPage();
   expect(page).toMatch(/^\.TH RESIZECTL 1 /);
   // Every line that begins with a control character is a request that there is.
@@ -196,7 +196,7 @@ it('the manual page is troff without a fault, and says what --help says', () => 
   }
 });
 
-it('remedies are those of docs/errors.md', () => {
+test('remedies are those of docs/errors.md', () => {
   const rows = readFileSync('docs/errors.md', 'utf8').matchAll(/^\| `([A-Z_]+)` \|.*\| ([^|]*) \|$/gm);
   const documented = [...rows].map(([, reason = '', remedy = '']) => [
     reason,

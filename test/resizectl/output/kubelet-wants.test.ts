@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
 import type { WirePod, WireValues } from '../../../src/api/wire/messages.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 const values = (memory: number): WireValues => ({
-  limits: { cpu: '', memory: String(memory * MI) },
+  limits: { cpu: '', memory: String(memory * MiB) },
   requests: { cpu: '', memory: '' },
   cpu_max: '',
-  memory_max: String(memory * MI),
+  memory_max: String(memory * MiB),
   cpu_shares: 0,
   cpu_weight: 0,
   memory_used_bytes: 0,

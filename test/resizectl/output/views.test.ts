@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { objectText } from '../../../src/resizectl/output/objects.ts';
 import { UsageError } from '../../../src/resizectl/output/failure.ts';
 import { chooseFrom } from '../../../src/resizectl/output/pods.ts';
@@ -30,7 +30,7 @@ const resize: WireResize = {
 };
 
 describe('text', () => {
-  it('columns are aligned, and a name cannot command the terminal', () => {
+  test('columns are aligned, and a name cannot command the terminal', () => {
     expect(
       table([
         ['A', 'LONGER', 'C'],
@@ -40,7 +40,7 @@ describe('text', () => {
     ).toBe('A         LONGER   C\none       x\n?[2Jtwo   y?z      c\n');
   });
 
-  it('amounts are in the largest unit that fits', () => {
+  test('amounts are in the largest unit that fits', () => {
     expect([0, 1023, 1024, 1536, 2 ** 20 * 12.34, 2 ** 40].map(sizeText)).toEqual([
       '0',
       '1023',
@@ -68,14 +68,14 @@ describe('a pod that is named', () => {
   // Two sandboxes of one pod: the one has ended.
   const again = [...pods, { sandbox_id: 'ffff', uid: 'uid-3', namespace: 'default', name: 'aaaa' }];
 
-  it('is found by name before id, by the beginning of an id or a uid', () => {
+  test('is found by name before id, by the beginning of an id or a uid', () => {
     expect(chooseFrom(again, 'aaaa')).toEqual({ uid: 'uid-3' });
     expect(chooseFrom(pods, 'aaaa1')).toEqual({ sandbox_id: ids[0] });
     expect(chooseFrom(pods, 'dddd')).toEqual({ sandbox_id: ids[2] });
     expect(chooseFrom(again, 'uid-3')).toEqual({ uid: 'uid-3' });
   });
 
-  it('has to be one: else all that might be meant are listed', () => {
+  test('has to be one: else all that might be meant are listed', () => {
     const message = (text: string): string => {
       try {
         return JSON.stringify(chooseFrom(pods, text));
@@ -93,7 +93,7 @@ describe('a pod that is named', () => {
 });
 
 describe('views', () => {
-  it('pods are sorted; one that cannot be read hides no other', () => {
+  test('pods are sorted; one that cannot be read hides no other', () => {
     const web = {
       identity: resize.pod,
       values: podValues('128974848', 2 ** 20),
@@ -112,7 +112,7 @@ describe('views', () => {
     expect(podText(gone)).toBe('default/db: CGROUP_UNAVAILABLE: no file\n');
   });
 
-  it('of a resize only what has changed is told', () => {
+  test('of a resize only what has changed is told', () => {
     expect(changesTable({ before: podValues('128Mi', 2 ** 20), after: podValues('256Mi', 2 ** 21) })).toBe(
       '               BEFORE   AFTER\npod memory     128Mi    256Mi\nvolume cache   1Mi      2Mi\n',
     );
@@ -120,7 +120,7 @@ describe('views', () => {
     expect(changesTable({})).toBe('');
   });
 
-  it('steps are told by names and in units, where these are exact', () => {
+  test('steps are told by names and in units, where these are exact', () => {
     const step = (kind: string, target: string, text: string): WireStep => ({
       kind,
       target,
@@ -145,7 +145,7 @@ describe('views', () => {
     );
   });
 
-  it('an end is a line, and an exit code', () => {
+  test('an end is a line, and an exit code', () => {
     expect(endText({ ...resize, steps: [{ kind: 'VOLUME', target: 'a', text: '', at: span, took: span }] })).toBe(
       'resize f00 of default/web: Completed: 1 step\n',
     );
@@ -168,7 +168,7 @@ describe('views', () => {
     expect(exitOf({ state: 'CANCELED', reason: 'SUPERSEDED' })).toBe(5);
   });
 
-  it('programs get names as in the .proto file, times as protobuf has them in JSON', () => {
+  test('programs get names as in the .proto file, times as protobuf has them in JSON', () => {
     const object = {
       time: { seconds: 1_700_000_000, nanos: 123_456_000 },
       step: { took: span, text: 'x' },

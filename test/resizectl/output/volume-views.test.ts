@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { podText } from '../../../src/resizectl/output/views.ts';
 import type { WirePodValues, WireValues } from '../../../src/api/wire/messages.ts';
 
@@ -17,11 +17,11 @@ const withVolume = (more: Partial<WirePodValues['volumes'][number]>): string =>
   });
 
 describe('a volume, as resizectl shows it', () => {
-  it('with nothing to remark is a row', () => {
+  test('with nothing to remark is a row', () => {
     expect(withVolume({ warning: '' })).toMatch(/volume cache +160Mi +0 +160Mi\n$/);
   });
 
-  it('has its warning and its last error beneath, with nothing that a terminal would obey', () => {
+  test('has its warning and its last error beneath, with nothing that a terminal would obey', () => {
     const last_error = { reason: 'VOLUME_IN_USE', message: 'stores \u001b[31m24' };
     const text = withVolume({ warning: 'has 160Mi, more than 128Mi', last_error });
     const [error, warning] = text.trimEnd().split('\n').reverse();

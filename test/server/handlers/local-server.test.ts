@@ -15,7 +15,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { createCounters } from '../../../src/observe/counters.ts';
 import { createLog } from '../../../src/observe/log.ts';
@@ -135,7 +135,7 @@ function decodeDetails(error: ServiceError | undefined): object {
 }
 
 describe('a response', () => {
-  it('is returned byte for byte, and the call is logged once with ids and times', async () => {
+  test('is returned byte for byte, and the call is logged once with ids and times', async () => {
     handle = async (served, trace) => {
       trace.fields['pod'] = 'p1';
       const response = await inBackend(trace, async () => {
@@ -166,21 +166,21 @@ describe('a response', () => {
     expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/s/Call', code: 'OK', count: 1 }]);
   });
 
-  it('may have 16 MiB, as may the request', async () => {
+  test('may have 16 MiB, as may the request', async () => {
     handle = (served) => Promise.resolve(served.request);
     const bytes = Buffer.alloc(16 * 1024 * 1024 - 64, 7);
     expect((await call(bytes)).response?.equals(bytes)).toBe(true);
     expect((await call(Buffer.alloc(16 * 1024 * 1024 + 1))).error?.code).toBe(status.RESOURCE_EXHAUSTED);
   });
 
-  it('may be empty', async () => {
+  test('may be empty', async () => {
     handle = () => Promise.resolve(Buffer.alloc(0));
     expect((await call(Buffer.alloc(0))).response).toEqual(Buffer.alloc(0));
   });
 });
 
 describe("an error of the shim's own", () => {
-  it('has code, message, and an ErrorInfo with reason and context', async () => {
+  test('has code, message, and an ErrorInfo with reason and context', async () => {
     handle = throwing(
       new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache: 10 bytes used – 5 asked', {
         pod: 'ns/p',
@@ -207,7 +207,7 @@ describe("an error of the shim's own", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('arrives with any text in it', async () => {
+  test('arrives with any text in it', async () => {
     handle = throwing(
       new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, 'a\nb %41 \ud800 ü', { found: '\udfff' }),
     );
@@ -216,7 +216,7 @@ describe("an error of the shim's own", () => {
     expect(decodeDetails(error)).toMatchObject({ message: 'a\nb %41 \ufffd ü' });
   });
 
-  it('without context has no metadata', async () => {
+  test('without context has no metadata', async () => {
     handle = throwing(new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_VOLUME, 'no such volume'));
     expect(decodeDetails((await call()).error)).toEqual({
       code: 5,
@@ -229,7 +229,7 @@ describe("an error of the shim's own", () => {
 });
 
 describe('an internal error', () => {
-  it.each([
+  test.each([
     ['an Error', new TypeError(`cannot read ${secret}`)],
     ['a text', secret],
     ['an error of the kernel', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
@@ -244,7 +244,7 @@ describe('an internal error', () => {
     expect(JSON.stringify(lines) + JSON.stringify(error)).not.toContain('hunter2');
   });
 
-  it('is logged with its stack', async () => {
+  test('is logged with its stack', async () => {
     handle = () => {
       throw new TypeError('synchronous');
     };
@@ -256,7 +256,7 @@ describe('an internal error', () => {
 });
 
 describe("the backend's answer", () => {
-  it('with an error is forwarded: code, message, trailers', async () => {
+  test('with an error is forwarded: code, message, trailers', async () => {
     const details = Buffer.from([8, 9, 18, 0, 255]);
     answer = (_, respond) => {
       const metadata = new Metadata();
@@ -281,13 +281,13 @@ describe("the backend's answer", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('keeps a code that is unknown to gRPC', async () => {
+  test('keeps a code that is unknown to gRPC', async () => {
     answer = (_, respond) => respond({ code: 77, details: 'odd' });
     handle = forward;
     expect((await call()).error).toMatchObject({ code: 77, details: 'odd' });
   });
 
-  it('is requested with the metadata and the deadline of the call', async () => {
+  test('is requested with the metadata and the deadline of the call', async () => {
     const seen: { user: unknown; deadline: number }[] = [];
     answer = (served, respond) => {
       seen.push({ user: served.metadata.get('x-user'), deadline: Number(served.getDeadline()) });
@@ -314,7 +314,7 @@ describe('a call that its client ends', () => {
     return { arrived: once(events, 'arrived'), cancelled: once(events, 'cancelled') };
   };
 
-  it('by cancelling is cancelled at the backend and logged as cancelled', async () => {
+  test('by cancelling is cancelled at the backend and logged as cancelled', async () => {
     const { arrived, cancelled } = hanging();
     const outcome = new Promise<ServiceError | null>((resolve) => {
       const running = client.makeUnaryRequest('/s/Call', identity, identity, Buffer.from('q'), (error) =>
@@ -328,7 +328,7 @@ describe('a call that its client ends', () => {
     expect(lines).toHaveLength(1);
   });
 
-  it('by its deadline ends at the backend too and is logged with DEADLINE_EXCEEDED', async () => {
+  test('by its deadline ends at the backend too and is logged with DEADLINE_EXCEEDED', async () => {
     const { cancelled } = hanging();
     expect((await call(Buffer.from('q'), new Metadata(), Date.now() + 300)).error?.code).toBe(status.DEADLINE_EXCEEDED);
     await cancelled;
@@ -336,7 +336,7 @@ describe('a call that its client ends', () => {
     expect(['DEADLINE_EXCEEDED', 'CANCELLED']).toContain((await logged())['code']);
   });
 
-  it.each([
+  test.each([
     ['that is over', { cancelled: true, getDeadline: () => Date.now() - 1 }, status.DEADLINE_EXCEEDED],
     ['that is not over', { cancelled: true, getDeadline: () => Date.now() + 60_000 }, status.CANCELLED],
     ['and was answered', { cancelled: false, getDeadline: () => Date.now() - 1 }, status.NOT_FOUND],
@@ -345,7 +345,7 @@ describe('a call that its client ends', () => {
   });
 });
 
-it('a path without a handler is UNIMPLEMENTED', async () => {
+test('a path without a handler is UNIMPLEMENTED', async () => {
   const error = await new Promise<ServiceError | null>((resolve) => {
     client.makeUnaryRequest('/s/Other', identity, identity, Buffer.alloc(0), (reason) => resolve(reason));
   });

@@ -16,7 +16,7 @@ import {
 import { type Server, type Socket, createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { noLog } from '../../../src/observe/index.ts';
 import { type ListenOptions, type Listener, listen } from '../../../src/server/listener/listener.ts';
 
@@ -99,7 +99,7 @@ const rights = (file: string): string => {
 const ownMode = `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`;
 
 describe('the path', () => {
-  it('is created with its folder, accepts connections, and leaves no other files', async () => {
+  test('is created with its folder, accepts connections, and leaves no other files', async () => {
     path = join(folder, 'a/b/c/shim.sock');
     await start();
     expect(await canConnect(path)).toBe(true);
@@ -107,7 +107,7 @@ describe('the path', () => {
     await vi.waitFor(() => expect(accepted).toHaveLength(1));
   });
 
-  it('is removed on close and can be used again', async () => {
+  test('is removed on close and can be used again', async () => {
     const listener = await start();
     await listener.close();
     expect(readdirSync(dirname(path))).toEqual([]);
@@ -115,14 +115,14 @@ describe('the path', () => {
     expect(await canConnect(path)).toBe(true);
   });
 
-  it('with a stale socket is used', async () => {
+  test('with a stale socket is used', async () => {
     await leaveStale(path);
     expect(await canConnect(path)).toBe(false);
     await start();
     expect(await canConnect(path)).toBe(true);
   });
 
-  it('with a live socket is refused, saying who, and the live one goes on', async () => {
+  test('with a live socket is refused, saying who, and the live one goes on', async () => {
     mkdirSync(dirname(path));
     open.push(await listenPlainly(path));
     const before = [rights(path), rights(dirname(path))];
@@ -136,13 +136,13 @@ describe('the path', () => {
     expect(readdirSync(dirname(path))).toEqual(['shim.sock']);
   });
 
-  it('with another shim is rejected, naming its process', async () => {
+  test('with another shim is rejected, naming its process', async () => {
     await start();
     await expect(start()).rejects.toThrow(`pid ${process.pid}`);
     expect(await canConnect(path)).toBe(true);
   });
 
-  it.each([
+  test.each([
     ['a file', () => writeFileSync(path, 'precious')],
     ['a folder', () => mkdirSync(path)],
     ['a symbolic link to a socket', () => symlinkSync(backendPath, path)],
@@ -156,7 +156,7 @@ describe('the path', () => {
     expect(readdirSync(dirname(path))).toEqual(['shim.sock']);
   });
 
-  it('may have at most 107 bytes', async () => {
+  test('may have at most 107 bytes', async () => {
     const pathOfLength = (bytes: number): string => join(folder, 'x'.repeat(bytes - folder.length - 1));
     path = pathOfLength(107);
     await start();
@@ -168,12 +168,12 @@ describe('the path', () => {
     await expect(start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
   });
 
-  it('below a file is rejected', async () => {
+  test('below a file is rejected', async () => {
     writeFileSync(join(folder, 'ours'), '');
     await expect(start()).rejects.toThrow(`${join(folder, 'ours')} is not a folder; use another path`);
   });
 
-  it('that a newer process uses is neither unlinked on close nor are its permissions changed', async () => {
+  test('that a newer process uses is neither unlinked on close nor are its permissions changed', async () => {
     const listener = await start();
     unlinkSync(path);
     open.push(await listenPlainly(path));
@@ -185,7 +185,7 @@ describe('the path', () => {
     expect(await canConnect(path)).toBe(true);
   });
 
-  it.each([false, true])('goes to one of many that start at once (stale socket there: %s)', async (stale) => {
+  test.each([false, true])('goes to one of many that start at once (stale socket there: %s)', async (stale) => {
     if (stale) await leaveStale(path);
     const results = await Promise.allSettled(Array.from({ length: 12 }, () => start()));
     const refusals = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
@@ -195,7 +195,7 @@ describe('the path', () => {
     expect(readdirSync(dirname(path)).filter((name) => name !== '.shim.sock.lock')).toEqual(['shim.sock']);
   });
 
-  it('still accepts clients that connected before close', async () => {
+  test('still accepts clients that connected before close', async () => {
     const listener = await start();
     const socket = createConnection(path);
     const connected = once(socket, 'connect');
@@ -207,18 +207,18 @@ describe('the path', () => {
 });
 
 describe('a configured mode', () => {
-  it("applies to the socket, whatever the backend's mode, and to a folder of its own", async () => {
+  test("applies to the socket, whatever the backend's mode, and to a folder of its own", async () => {
     await startBackend({ socket: 0o666, folder: 0o755 });
     await start({ rights: { mode: 0o600 } });
     expect([rights(path), rights(dirname(path))]).toEqual([`600 ${ownMode}`, `700 ${ownMode}`]);
   });
 
-  it('gives a group access to the folder if it may connect', async () => {
+  test('gives a group access to the folder if it may connect', async () => {
     await start({ rights: { mode: 0o660 } });
     expect([rights(path), rights(dirname(path))]).toEqual([`660 ${ownMode}`, `710 ${ownMode}`]);
   });
 
-  it('does not change the folder of another socket', async () => {
+  test('does not change the folder of another socket', async () => {
     await startBackend({ socket: 0o660, folder: 0o711 });
     await start({ neighbours: ['resize.sock'] });
     await start({ path: join(dirname(path), 'resize.sock'), rights: { mode: 0o600 } });
@@ -226,7 +226,7 @@ describe('a configured mode', () => {
     expect(rights(join(dirname(path), 'resize.sock'))).toBe(`600 ${ownMode}`);
   });
 
-  it('applies to a folder that holds the socket of a killed shim', async () => {
+  test('applies to a folder that holds the socket of a killed shim', async () => {
     await startBackend({ socket: 0o660, folder: 0o711 });
     await leaveStale(join(dirname(path), 'resize.sock'));
     await start({ neighbours: ['resize.sock'] });
@@ -235,7 +235,7 @@ describe('a configured mode', () => {
 });
 
 describe.runIf(isRoot)('rights', () => {
-  it.each([
+  test.each([
     { socket: 0o660, folder: 0o711, uid: 0, gid: 0 },
     { socket: 0o660, folder: 0o710, uid: 0, gid: 1234 },
     { socket: 0o666, folder: 0o755, uid: 1000, gid: 1000 },
@@ -248,7 +248,7 @@ describe.runIf(isRoot)('rights', () => {
     expect(rights(dirname(path))).toBe(rights(dirname(backendPath)));
   });
 
-  it('are root only until the backend is there, then its own, then whatever it changes to', async () => {
+  test('are root only until the backend is there, then its own, then whatever it changes to', async () => {
     const listener = await start();
     expect([rights(path), rights(dirname(path))]).toEqual(['600 0:0', '700 0:0']);
     await startBackend({ socket: 0o660, folder: 0o711, gid: 1234 });
@@ -259,26 +259,26 @@ describe.runIf(isRoot)('rights', () => {
     expect([rights(path), rights(dirname(path))]).toEqual(['600 0:0', '700 0:0']);
   });
 
-  it('follow a backend that starts later, without a connection', async () => {
+  test('follow a backend that starts later, without a connection', async () => {
     await start();
     await startBackend({ socket: 0o660, folder: 0o711 });
     await vi.waitFor(() => expect(rights(path)).toBe('660 0:0'), { timeout: 5000 });
   });
 
-  it('of an existing folder for the socket alone are set', async () => {
+  test('of an existing folder for the socket alone are set', async () => {
     mkdirSync(dirname(path), { mode: 0o755 });
     await startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     await start();
     expect(rights(dirname(path))).toBe('710 0:1234');
   });
 
-  it('of an existing folder are root-only while there is no backend', async () => {
+  test('of an existing folder are root-only while there is no backend', async () => {
     mkdirSync(dirname(path), { mode: 0o755 });
     await start();
     expect(rights(dirname(path))).toBe('700 0:0');
   });
 
-  it('of a folder with other files are not changed; the socket gets fewer if more users can reach it', async () => {
+  test('of a folder with other files are not changed; the socket gets fewer if more users can reach it', async () => {
     chmodSync(folder, 0o755);
     mkdirSync(dirname(path), { mode: 0o755 });
     writeFileSync(join(dirname(path), 'other'), '');
@@ -294,14 +294,14 @@ describe.runIf(isRoot)('rights', () => {
     expect(rights(path)).toBe('666 0:1234');
   });
 
-  it('of a folder shared with the backend are not changed', async () => {
+  test('of a folder shared with the backend are not changed', async () => {
     path = join(dirname(backendPath), 'shim.sock');
     mkdirSync(dirname(path), { mode: 0o755 });
     await start();
     expect(rights(dirname(path))).toBe('755 0:0');
   });
 
-  it('of an empty world-writable folder are not changed', async () => {
+  test('of an empty world-writable folder are not changed', async () => {
     mkdirSync(dirname(path));
     chmodSync(dirname(path), 0o1777);
     await start();
@@ -309,7 +309,7 @@ describe.runIf(isRoot)('rights', () => {
     expect(rights(path)).toBe('600 0:0');
   });
 
-  it('follow the backend through a symbolic link', async () => {
+  test('follow the backend through a symbolic link', async () => {
     await startBackend({ socket: 0o660, folder: 0o711, gid: 1234 });
     symlinkSync(backendPath, join(folder, 'link.sock'));
     backendPath = join(folder, 'link.sock');
@@ -318,7 +318,7 @@ describe.runIf(isRoot)('rights', () => {
     backendPath = join(folder, 'containerd/containerd.sock');
   });
 
-  it('are at no instant wider, as another process sees it that looks as fast as it can', async () => {
+  test('are at no instant wider, as another process sees it that looks as fast as it can', async () => {
     await startBackend({ socket: 0o620, folder: 0o710, gid: 1234 });
     const seen = await watched(['socket 620 0 1234'], async (isMet) => {
       for (let cycle = 0; cycle < 150 || !isMet(); cycle += 1) {
@@ -341,7 +341,7 @@ describe.runIf(isRoot)('rights', () => {
     expect(seen.filter((what) => !allowed.includes(what))).toEqual([]);
   });
 
-  it('are at no instant wider than before or after when the backend changes its own', async () => {
+  test('are at no instant wider than before or after when the backend changes its own', async () => {
     await startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     const listener = await start();
     const seen = await watched(['socket 660 0 1234', 'socket 600 0 5678'], async (isMet) => {

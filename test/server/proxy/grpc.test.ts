@@ -5,7 +5,7 @@ import { Scene, raw, unary } from '../../support/http2/real.ts';
 
 const ROUTES = ['pass', 'handle', 'amend'];
 const APPENDED = Buffer.from('+amended');
-const MIB = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 type Unary = grpc.handleUnaryCall<Buffer, Buffer>;
 type ClientStream = grpc.handleClientStreamingCall<Buffer, Buffer>;
@@ -92,7 +92,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
 
   test('messages of 16 MiB both ways', async () => {
     const client = (await open()).client();
-    const large = Buffer.alloc(16 * MIB - 5, 'large');
+    const large = Buffer.alloc(16 * MiB - 5, 'large');
     // Requests above 1 MiB are not kept, and so not amended.
     const { message, error } = await unary(client, `/${route}.S/echo.unary`, large);
     expect(error).toBeNull();

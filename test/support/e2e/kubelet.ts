@@ -4,7 +4,7 @@ import type { CriClient, Resources } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../cri/pod.ts';
 import { type WrittenPod, checkpointText } from '../checkpoint-text.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 /** Memory limits of a pod in mebibytes: of its containers, of itself (`level`), both. Absent: none. */
 export interface PodMemory {
@@ -103,7 +103,7 @@ export class Kubelet {
     this.#validate(pod, { now, then }, order);
     if (then > now) await this.#setPod(pod, then);
     for (const { name, limit } of order) {
-      await this.cri.updateContainer(pod.id(name), { memory_limit_in_bytes: limit * MI });
+      await this.cri.updateContainer(pod.id(name), { memory_limit_in_bytes: limit * MiB });
       const done = this.#actuated.get(uid) ?? from;
       this.#actuated.set(uid, { ...done, containers: { ...done.containers, [name]: limit } });
       this.write('actuated_pods_state');
@@ -122,7 +122,7 @@ export class Kubelet {
     };
     if (then < now) refuse('pod', then, Number(pod.read('memory.current')));
     for (const { name, limit, isLower } of order)
-      if (isLower) refuse(`container "${name}"`, limit * MI, Number(pod.read('memory.current', name)));
+      if (isLower) refuse(`container "${name}"`, limit * MiB, Number(pod.read('memory.current', name)));
   }
 
   async #setPod(pod: RunningPod, limit: number): Promise<void> {
@@ -159,10 +159,10 @@ function containersToUpdate(from: PodMemory, to: PodMemory): readonly Update[] {
 
 /** In bytes; undefined where kubelet sets none. */
 function podLimit({ containers, level }: PodMemory): number | undefined {
-  if (level !== undefined) return level * MI;
+  if (level !== undefined) return level * MiB;
   const limits = Object.values(containers);
   return limits.reduce<number | undefined>(
-    (sum, limit) => (sum === undefined || limit === undefined ? undefined : sum + limit * MI),
+    (sum, limit) => (sum === undefined || limit === undefined ? undefined : sum + limit * MiB),
     0,
   );
 }

@@ -3,7 +3,7 @@ import { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
 import { ResizeClient } from '../resize-api-client.ts';
 
-const MI = 1024 * 1024;
+const MiB = 1024 * 1024;
 
 /** A pod with a container of 128 MiB and half a CPU, and a volume `cache` of 64 MiB. */
 export const podWithVolume = (direct: CriClient, name: string): Promise<RunningPod> =>
@@ -13,11 +13,11 @@ export const podWithVolume = (direct: CriClient, name: string): Promise<RunningP
       {
         name: 'app',
         command: ['sleep', '1000000'],
-        resources: { memory_limit_in_bytes: 128 * MI, cpu_quota: 50_000, cpu_period: 100_000 },
+        resources: { memory_limit_in_bytes: 128 * MiB, cpu_quota: 50_000, cpu_period: 100_000 },
         mounts: { cache: '/cache' },
       },
     ],
-    volumes: [{ name: 'cache', size: 64 * MI }],
+    volumes: [{ name: 'cache', size: 64 * MiB }],
   });
 
 /** Whether a shim, at its two sockets, resizes a pod that comes while it runs: by its own API, and by the CRI. */
@@ -32,11 +32,11 @@ export async function resizesThrough(
   const running = await podWithVolume(direct, name);
   const containers = { app: { limits: { memory: '96Mi', cpu: '250m' } } };
   await api.call('ResizePod', { pod: { uid: running.uid }, containers, volumes: { cache: '25%' } });
-  expect(running.read('memory.max', 'app')).toBe(String(96 * MI));
+  expect(running.read('memory.max', 'app')).toBe(String(96 * MiB));
   expect(running.read('cpu.max', 'app')).toBe('25000 100000');
-  expect(running.volume('cache').size).toBe(24 * MI);
-  await client.updateContainer(running.id('app'), { memory_limit_in_bytes: 160 * MI });
-  expect(running.volume('cache').size).toBe(40 * MI);
+  expect(running.volume('cache').size).toBe(24 * MiB);
+  await client.updateContainer(running.id('app'), { memory_limit_in_bytes: 160 * MiB });
+  expect(running.volume('cache').size).toBe(40 * MiB);
   await running.remove();
   client.close();
   api.close();

@@ -3,13 +3,13 @@ import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
 import type { Answer } from '../resize-api-client.ts';
 import { Served } from './served.ts';
 
-export const MI = 1024 * 1024;
+export const MiB = 1024 * 1024;
 export const SLEEP = ['sleep', '1000000'];
 export const CACHE = 'volume.cri-resize-shim.io/cache';
 
-export const limit = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MI });
+export const limit = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MiB });
 /** In mebibytes. */
-export const sizeOf = (running: RunningPod, name = 'cache'): number => running.volume(name).size / MI;
+export const sizeOf = (running: RunningPod, name = 'cache'): number => running.volume(name).size / MiB;
 
 /** A shim, and pods that have a memory-backed volume. */
 export class VolumeStage {
@@ -30,7 +30,7 @@ export class VolumeStage {
     const running = await runPod(this.served.cri, {
       name: 'web',
       containers: [{ name: 'a', command: SLEEP, resources: limit(this.memory), mounts: { cache: '/cache' } }],
-      volumes: [{ name: 'cache', size: 64 * MI }],
+      volumes: [{ name: 'cache', size: 64 * MiB }],
       ...spec,
     });
     this.#pods.push(running);

@@ -5,7 +5,7 @@ import { cases } from '../property-cases.ts';
 import { containersSum, excess, needs, resources } from './pod-rules.ts';
 import { describeCase } from './pod-text.ts';
 import {
-  MI,
+  MiB,
   NO_VOLUMES,
   PAGE,
   PERIOD,
@@ -105,7 +105,7 @@ export const asked: fc.Arbitrary<Case> = fc
     const containers = wanted(state);
     const then = new Case(state, { containers, call: 'none', volumes }).end;
     return new Case(state, {
-      ...(memoryKind && { memory: sizeOrMax(podLimit(memoryKind, memorySum(then), 64 * MI, PAGE)) }),
+      ...(memoryKind && { memory: sizeOrMax(podLimit(memoryKind, memorySum(then), 64 * MiB, PAGE)) }),
       ...(cpuKind && { cpu: quotaOrMax(podLimit(cpuKind, Math.ceil(cpuSum(then)), 50_000, 1000)) }),
       ...(weight && { weight }),
       containers,

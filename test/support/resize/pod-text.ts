@@ -1,5 +1,5 @@
 import type { CpuMax } from '../../../src/core/quantities/index.ts';
-import { MI } from './pods.ts';
+import { MiB } from './pods.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
@@ -34,6 +34,6 @@ function limits({ memory, cpu, shares }: Partial<LiveContainer | ContainerLimits
 const cpuText = ({ quota, period }: CpuMax): string => `${quota}/${period}`;
 
 const size = (value: number | 'max'): string =>
-  value !== 'max' && value > 0 && value % MI === 0 ? `${value / MI}Mi` : String(value);
+  value !== 'max' && value > 0 && value % MiB === 0 ? `${value / MiB}Mi` : String(value);
 
 const inMebibytes = (text: string): string => text.replaceAll(/\d{7,}/g, (digits) => size(Number(digits)));

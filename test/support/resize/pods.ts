@@ -15,7 +15,7 @@ import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** Random pods for the property tests, and a pod on paper that steps are carried out on as the kernel would. */
 
-export const MI = 1024 * 1024;
+export const MiB = 1024 * 1024;
 export const PAGE = 4096;
 export const PERIOD = microseconds(100_000);
 export const NO_OVERHEAD: PodState['overhead'] = {
@@ -26,7 +26,7 @@ export const NO_VOLUMES: PodTarget['volumes'] = new Map();
 
 /** What is asked for: mostly whole pages, sometimes decimal megabytes that the kernel rounds down. */
 export const memoryLimit: fc.Arbitrary<Limit<Bytes>> = fc.oneof(
-  { weight: 6, arbitrary: fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MI)) },
+  { weight: 6, arbitrary: fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MiB)) },
   { weight: 2, arbitrary: fc.integer({ min: 1, max: 500 }).map((n) => bytes(n * 1_000_001)) },
   { weight: 1, arbitrary: fc.constant('max' as const) },
 );
@@ -54,7 +54,7 @@ const container = fc.record({
 });
 
 const volumeSize = fc.oneof(
-  { weight: 3, arbitrary: fc.integer({ min: 1, max: 40 }).map((n) => bytes(n * 8 * MI)) },
+  { weight: 3, arbitrary: fc.integer({ min: 1, max: 40 }).map((n) => bytes(n * 8 * MiB)) },
   { weight: 1, arbitrary: fc.integer({ min: 1, max: 300 }).map((n) => bytes(n * 1_000_001)) },
 );
 
@@ -64,7 +64,7 @@ export type PodLimitKind = (typeof podLimitKinds)[number];
 
 const overhead: fc.Arbitrary<PodState['overhead']> = fc.constantFrom(
   NO_OVERHEAD,
-  { memory: bytes(8 * MI), cpu: { quota: microseconds(2000), period: PERIOD } },
+  { memory: bytes(8 * MiB), cpu: { quota: microseconds(2000), period: PERIOD } },
   { memory: bytes(13_000_001), cpu: { quota: microseconds(1000), period: microseconds(30_000) } },
 );
 
@@ -100,7 +100,7 @@ export const podState: fc.Arbitrary<PodState> = fc
     const quota = podLimit(cpuKind, Math.ceil(cpuSum(pod)), 50_000, 1000);
     return {
       ...pod,
-      memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MI, PAGE))),
+      memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MiB, PAGE))),
       cpu: { quota: quota === Infinity ? ('max' as const) : microseconds(quota), period: PERIOD },
       containers: containers.map((entry) => ({ ...entry, memory: inPages(entry.memory) })),
     };

@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
 import { ApiServer } from '../../support/fake-api-server.ts';
 import { FakeBackend, RawClient } from '../../support/fake-backend.ts';
@@ -37,7 +37,7 @@ async function run(name: string, ...args: readonly string[]): Promise<{ text: st
 }
 
 describe('by its name, or its first word, it is known which program is meant', () => {
-  it.each([
+  test.each([
     ['cri-resize-shim', ['--version'], version],
     ['cri-resize-shim', ['--help'], '--container-runtime-endpoint'],
     ['resizectl', ['--help'], 'Usage: resizectl '],
@@ -56,20 +56,20 @@ describe('by its name, or its first word, it is known which program is meant', (
     expect([code, text.includes('ExperimentalWarning')]).toEqual([0, false]);
   });
 
-  it('a flag that there is not is refused, by either', async () => {
+  test('a flag that there is not is refused, by either', async () => {
     for (const name of ['cri-resize-shim', 'resizectl']) {
       const { text, code } = await run(name, '--bogus');
       expect([text, code]).toEqual([expect.stringMatching(new RegExp(`^${name}: .*unknown option '--bogus'`)), 2]);
     }
   });
 
-  it('resizectl doctor looks at this machine', async () => {
+  test('resizectl doctor looks at this machine', async () => {
     const { text } = await run('resizectl', 'doctor', '--container-runtime-endpoint', `unix://${folder}/none.sock`);
     expect(text).toMatch(/^node +ok +Node 26\./m);
     expect(text).toMatch(/^containerd +failed +.*none\.sock: connect ENOENT/m);
   });
 
-  it('resizectl get pods asks the API', async () => {
+  test('resizectl get pods asks the API', async () => {
     const { text, code } = await run('resizectl', 'get', 'pods', '--endpoint', `unix://${folder}/none.sock`);
     expect([text, code]).toEqual([expect.stringContaining('none.sock'), 1]);
   });
@@ -97,7 +97,7 @@ async function backend(): Promise<string> {
 }
 
 describe('the daemon', () => {
-  it('serves with all that a configuration file can ask for: metrics, and annotations of the Kubernetes API', async () => {
+  test('serves with all that a configuration file can ask for: metrics, and annotations of the Kubernetes API', async () => {
     const server = await new ApiServer().start();
     open.push(() => server.stop());
     const socketPath = join(folder, 'shim/metrics.sock');
@@ -124,14 +124,14 @@ describe('the daemon', () => {
     expect(program.stderr).not.toContain('ExperimentalWarning');
   });
 
-  it('says where a configuration file is wrong', async () => {
+  test('says where a configuration file is wrong', async () => {
     const config = join(folder, 'config.yaml');
     writeFileSync(config, 'logLevel: loud\n');
     const { text, code } = await run('cri-resize-shim', '--config', config);
     expect([text, code]).toEqual([expect.stringContaining('config.yaml:1:1: logLevel: "loud" must be one of'), 1]);
   });
 
-  it('has its native part from a file without a name, and nothing else of its own', async () => {
+  test('has its native part from a file without a name, and nothing else of its own', async () => {
     // A lock of the kernel's, which Node has no call for, is taken before a socket that nobody listens on is removed.
     mkdirSync(join(folder, 'shim'));
     await leaveStale(join(folder, 'shim/shim.sock'));
@@ -164,7 +164,7 @@ async function get(socketPath: string, path: string): Promise<string> {
   return Buffer.concat(pieces).toString('utf8');
 }
 
-it('what it is made of: all that the folder is, and Node with its parts', () => {
+test('what it is made of: all that the folder is, and Node with its parts', () => {
   interface Component {
     readonly name: string;
     readonly version?: string;

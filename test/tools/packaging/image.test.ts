@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
 
 /** The steps of the Dockerfile, carried out in a folder: an image needs a builder and a registry. */
@@ -12,7 +12,7 @@ let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'image-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
-it('the Dockerfile copies all that its steps need, and what they make runs by itself', async () => {
+test('the Dockerfile copies all that its steps need, and what they make runs by itself', async () => {
   const build = join(folder, 'build');
   const out = join(folder, 'out');
   mkdirSync(build);

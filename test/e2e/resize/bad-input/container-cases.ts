@@ -9,7 +9,7 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, nested, truncated, withEntries } from './bytes.ts';
-import { MI, limits } from './node.ts';
+import { MiB, limits } from './node.ts';
 
 const call = 'UpdateContainerResources';
 
@@ -46,9 +46,9 @@ const fields: readonly BadCase[] = [
   ...['-1', INT64.least, INT64.most].map((value) => field('cpu_shares', value, 'cpu_shares')),
   ...['-2', INT64.least, INT64.inexact].map((value) => field(SWAP, value, SWAP)),
   ...['-1001', '1001', INT64.least, INT64.most].map((value) => field('oom_score_adj', value, 'oom_score_adj')),
-  of('less swap than memory', { ...limits(96), [SWAP]: 64 * MI }, invalid(SWAP, String(64 * MI), String(96 * MI))),
+  of('less swap than memory', { ...limits(96), [SWAP]: 64 * MiB }, invalid(SWAP, String(64 * MiB), String(96 * MiB))),
   ...['abc', '../x', '0-', '0\n1', '1'.repeat(5000)].flatMap((list) => [
-    of(`cpuset_cpus ${JSON.stringify(list.slice(0, 20))}`, { cpuset_cpus: list }, invalid('cpuset_cpus', 'not a list')),
+    of(`cpuset_cpus ${JSON.stringify(list.slice(0, 20))}`, { cpuset_cpus: list }, invalid('cpuset_cpus', 'expected a list of numbers')),
   ]),
   of('cpuset_mems ../x', { cpuset_mems: '../x' }, invalid('cpuset_mems', '../x')),
   of(
@@ -116,7 +116,7 @@ const states: readonly BadCase[] = [
     of(
       `less than is in use, container ${name}`,
       limits(16),
-      refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', `container ${name}`, String(16 * MI), 'reclaimed'),
+      refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', `container ${name}`, String(16 * MiB), 'reclaimed'),
       name,
     ),
   ),

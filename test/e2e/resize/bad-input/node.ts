@@ -8,14 +8,14 @@ import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
 import { ShimProcess } from '../../../support/cri/shim.ts';
 import { ResizeClient } from '../../../support/resize-api-client.ts';
 
-export const MI = 1024 * 1024;
+export const MiB = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';
 const RESIZE = '/run/cri-resize-shim/bad-input.sock';
 const SLEEP = ['sleep', '1000000'];
 const VOLUME = 'cache';
 
 export const limits = (mebibytes: number, quota = 10_000): Resources => ({
-  memory_limit_in_bytes: mebibytes * MI,
+  memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: quota,
   cpu_period: 100_000,
   cpu_shares: 102,
@@ -105,7 +105,7 @@ export async function removePods({ direct, pod, loners }: BadInputNode): Promise
 async function makePod(cri: CriClient): Promise<RunningPod> {
   const pod = await runPod(cri, {
     name: 'web',
-    podMemory: 224 * MI,
+    podMemory: 224 * MiB,
     podCpu: '30000 100000',
     containers: [
       { name: 'init', command: ['true'], resources: limits(32), init: true },
@@ -118,7 +118,7 @@ async function makePod(cri: CriClient): Promise<RunningPod> {
       { name: 'ended', command: SLEEP, resources: limits(48) },
       { name: 'made', command: SLEEP, resources: limits(48), starts: false as const },
     ],
-    volumes: [{ name: VOLUME, size: 224 * MI }],
+    volumes: [{ name: VOLUME, size: 224 * MiB }],
   });
   await cri.call('StopContainer', { container_id: pod.id('ended'), timeout: 0 });
   await cri.exec(pod.id('held'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=40');

@@ -11,7 +11,7 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
-import { MI } from './node.ts';
+import { MiB } from './node.ts';
 
 const call = 'UpdatePodSandboxResources';
 const MEMORY = 'memory_limit_in_bytes';
@@ -51,14 +51,14 @@ const annotation = (name: string, value: string): BadCase =>
 
 const id = (name: string, pod_sandbox_id: string): BadCase => ({
   ...{ name: `an id ${name}`, call },
-  request: () => ({ pod_sandbox_id, resources: { [MEMORY]: 256 * MI } }),
+  request: () => ({ pod_sandbox_id, resources: { [MEMORY]: 256 * MiB } }),
   answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
 });
 
 /** Of a pod that was not found the runtime has told so when it was asked for its status. */
 const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
   ...{ name, call },
-  request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MI } }),
+  request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MiB } }),
   answer: {
     by: 'runtime',
     instead: { method: 'PodSandboxStatus', request: (node) => ({ pod_sandbox_id: idOf(node), verbose: true }) },
@@ -70,7 +70,7 @@ export const podCases: readonly BadCase[] = [
   ...['-2', '999', '17592186044416', INT64.least, INT64.most].map((value) => field('cpu_quota', value)),
   ...['-1', '999', '1000001', INT64.most].map((value) => field('cpu_period', value)),
   ...['-1', INT64.least, INT64.most].map((value) => field('cpu_shares', value, 'cpu_shares')),
-  overhead('negative', { [MEMORY]: 256 * MI }, { [MEMORY]: -5 }, 'overhead', '-5'),
+  overhead('negative', { [MEMORY]: 256 * MiB }, { [MEMORY]: -5 }, 'overhead', '-5'),
   overhead('past what can be told', { [MEMORY]: '9007199254736896' }, { [MEMORY]: 8192 }, '9007199254736896 + 8192'),
   overhead('past the largest quota', { cpu_quota: '17592186044415' }, { cpu_quota: 5000 }, '17592186044415 + 5000'),
   unified('../x', '1', 'not a setting'),
@@ -82,7 +82,7 @@ export const podCases: readonly BadCase[] = [
   unified('memory.nonsense', '1', 'no such file'),
   of(
     'a limit that would do beside a setting that the kernel refuses',
-    { resources: { [MEMORY]: 256 * MI, cpu_quota: 50_000, unified: { 'memory.high': 'lots', 'memory.low': '4096' } } },
+    { resources: { [MEMORY]: 256 * MiB, cpu_quota: 50_000, unified: { 'memory.high': 'lots', 'memory.low': '4096' } } },
     refused(INVALID_ARGUMENT, 'CGROUP_WRITE_FAILED', 'memory.high', '"lots"'),
   ),
   of(
@@ -92,11 +92,11 @@ export const podCases: readonly BadCase[] = [
   ),
   of(
     'less than is in use',
-    { resources: { [MEMORY]: 16 * MI } },
-    refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', NAME, String(16 * MI), 'reclaimed'),
+    { resources: { [MEMORY]: 16 * MiB } },
+    refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', NAME, String(16 * MiB), 'reclaimed'),
   ),
   volume('unknown', '64Mi', refused(INVALID_ARGUMENT, 'UNKNOWN_VOLUME', NAME, 'unknown')),
-  volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MI), String(8 * MI))),
+  volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MiB), String(8 * MiB))),
   ...['', '0', '1', '-1', '64MB', '0%', '1001%', '50%/../x', 'Follow', '1e400', '9'.repeat(2000)].map((value) =>
     annotation('cache', value),
   ),
@@ -108,7 +108,7 @@ export const podCases: readonly BadCase[] = [
   asStatus('an ambiguous prefix', ({ ambiguous }) => ambiguous.pod),
   {
     ...{ name: 'a pod without a cgroup of its own', call, answer: passedOn },
-    request: ({ loners }) => ({ pod_sandbox_id: loners[0], resources: { [MEMORY]: 256 * MI } }),
+    request: ({ loners }) => ({ pod_sandbox_id: loners[0], resources: { [MEMORY]: 256 * MiB } }),
   },
   { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.sandboxId) },
   { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },

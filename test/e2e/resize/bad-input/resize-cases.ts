@@ -8,7 +8,7 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
-import { type BadInputNode, MI } from './node.ts';
+import { type BadInputNode, MiB } from './node.ts';
 
 const call = 'ResizePod';
 
@@ -91,14 +91,14 @@ export const resizeCases: readonly BadCase[] = [
   of(
     'less than is in use',
     { containers: { a: { limits: { memory: '128Mi' } }, held: { limits: { memory: '16Mi' } } } },
-    refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', 'container held', String(16 * MI), 'reclaimed'),
+    refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', 'container held', String(16 * MiB), 'reclaimed'),
   ),
   of('nothing asked for', {}, invalid('nothing')),
   of('containers with nothing asked for', { containers: { a: {} } }, invalid('nothing')),
   of(
     'a dry run that is deferred',
     { dry_run: true, defer: true, containers: { a: { limits: { memory: '96Mi' } } } },
-    invalid('defer', 'true', 'dry run'),
+    invalid('defer', 'true', 'dry_run'),
   ),
   timeout(0, 0),
   timeout(-1, 0),
@@ -114,7 +114,7 @@ export const resizeCases: readonly BadCase[] = [
   ),
   volume('unknown', '64Mi', refused(INVALID_ARGUMENT, 'UNKNOWN_VOLUME', 'pod default/web', 'unknown')),
   volume('../cache', '64Mi', invalid('volumes["../cache"]')),
-  volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MI), String(8 * MI))),
+  volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MiB), String(8 * MiB))),
   ...['', '0', '1', '-1', '64MB', '0%', '1001%', '50%/A', 'Follow', '9'.repeat(1000)].map(grammar),
   { name: 'no pod', call, answer: invalid('pod'), request: () => ({ resources: { limits: { memory: '256Mi' } } }) },
   pod('an empty id', { sandbox_id: '' }, invalid('pod.sandbox_id', '""')),
