@@ -203,7 +203,7 @@ describe('a volume that somebody else remounts', () => {
     await cri.updateContainer(running.id('a'), limit(128));
     expect(sizeOf(running)).toBe(64);
     expect(await told(running)).toMatchObject({ policy: '50%' });
-    expect(shim.log.filter(({ msg }) => msg.startsWith('volume was remounted'))).toEqual([]);
+    expect(shim.log.filter(({ msg }) => msg.startsWith('volume remounted'))).toEqual([]);
     await running.remove();
   });
 
