@@ -1,6 +1,5 @@
 import { Metadata } from '@grpc/grpc-js';
-import { Code, type ErrorContext, Reason, ShimError } from '../core/errors/index.ts';
-import { isServiceError } from '../runtime/index.ts';
+import { Code, type ErrorContext, Reason, ShimError, isServiceError } from '../core/errors/index.ts';
 import { encodeStatusDetails } from './error-details.ts';
 
 export { loggableError } from '../core/errors/index.ts';

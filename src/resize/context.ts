@@ -49,41 +49,29 @@ export interface ResizeContext {
   readonly failOpen: FailOpen;
 }
 
+/** The parts that the context is made of. Optional parts have a default without effect. */
+export interface ResizeContextOptions
+  extends Pick<
+    ResizeContext,
+    'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'reclaimTimeout' | 'recent' | 'procRoot'
+  > {
+  readonly log?: Log;
+  readonly counters?: Counters;
+  readonly kubelet?: KubeletState;
+  readonly clock?: Clock;
+}
+
 /** Creates the context, and watches the registry for it. */
-export function createResizeContext(parts: {
-  registry: Registry;
-  backend: Backend;
-  journal: PodJournal;
-  tree: CgroupTree;
-  volumes: MemoryVolumes;
-  log?: Log;
-  counters?: Counters;
-  kubelet?: KubeletState;
-  clock?: Clock;
-  procRoot?: string;
-  recent?: RecentResizes;
-  reclaimTimeout: number;
-}): ResizeContext {
-  const {
-    registry,
-    backend,
-    journal,
-    tree,
-    volumes,
-    log = noLog,
-    counters = noCounters,
-    kubelet = noKubeletState,
-    clock = systemClock,
-    procRoot,
-    recent,
-    reclaimTimeout,
-  } = parts;
+export function createResizeContext({
+  log = noLog,
+  counters = noCounters,
+  kubelet = noKubeletState,
+  clock = systemClock,
+  ...given
+}: ResizeContextOptions): ResizeContext {
+  const { registry, journal } = given;
   const context: ResizeContext = {
-    registry,
-    backend,
-    journal,
-    tree,
-    volumes,
+    ...given,
     policies: new VolumePolicies(),
     outcomes: new PodOutcomes(counters),
     lock: new KeyedLock(),
@@ -93,11 +81,8 @@ export function createResizeContext(parts: {
     kubelet,
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
     pendingPodLimits: new Map(),
-    reclaimTimeout,
     log,
     counters,
-    ...(procRoot === undefined ? {} : { procRoot }),
-    ...(recent === undefined ? {} : { recent }),
     failOpen: failOpenReport(counters, log),
   };
   watchRegistry(context);

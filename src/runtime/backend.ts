@@ -1,3 +1,4 @@
+import { isServiceError } from '../core/errors/index.ts';
 import { Client, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
@@ -161,20 +162,13 @@ const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
  */
 export function isUnimplemented(error: unknown): boolean {
   if (!isServiceError(error)) return false;
-  return error.code === UNIMPLEMENTED || (error.code === UNKNOWN && error.details.includes('not implemented'));
+  const code: number = error.code;
+  return code === UNIMPLEMENTED || (code === UNKNOWN && error.details.includes('not implemented'));
 }
 
 /** Whether an error of the backend means that the pod or container does not exist. */
-export const isNotFound = (error: unknown): boolean => isServiceError(error) && error.code === NOT_FOUND;
-
-/** Whether this is a gRPC error of grpc-js's client. */
-export function isServiceError(error: unknown): error is Error & { code: number; details: string; metadata: Metadata } {
-  return (
-    error instanceof Error &&
-    'code' in error &&
-    typeof error.code === 'number' &&
-    'details' in error &&
-    typeof error.details === 'string' &&
-    'metadata' in error
-  );
+export function isNotFound(error: unknown): boolean {
+  if (!isServiceError(error)) return false;
+  const code: number = error.code;
+  return code === NOT_FOUND;
 }

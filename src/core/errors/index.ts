@@ -2,6 +2,7 @@
  * The shim's own errors. Code that detects a problem throws a {@link ShimError} with the place and the values; src/grpc maps
  * it to a gRPC status.
  */
+export { isServiceError } from './service-error.ts';
 
 /** gRPC status codes of the shim's own errors, by their numbers on the wire. */
 export const Code = {

@@ -1,6 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { Code, Reason, ShimError, grpcErrorText } from '../../core/errors/index.ts';
-import { isServiceError } from '../../runtime/index.ts';
+import { Code, Reason, ShimError, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
 
 /** KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed or reclaim has more time. */
 const FITS_LATER: ReadonlySet<Reason> = new Set([

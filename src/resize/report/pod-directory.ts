@@ -1,5 +1,5 @@
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { type PodDescription, isServiceError } from '../../runtime/index.ts';
+import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import type { DescribePod } from './pod-view.ts';
 import { type PodIdentity, type Registry, identityOf } from '../../sandbox/index.ts';
 import { backendFailure } from '../model/index.ts';

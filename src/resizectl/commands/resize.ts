@@ -1,4 +1,4 @@
-import { Reason } from '../../core/errors/index.ts';
+import { Reason, isServiceError } from '../../core/errors/index.ts';
 import { parseDuration } from '../../config/index.ts';
 import type { ResizeClient, Watch } from '../client.ts';
 import { Exit } from '../command-table.ts';
@@ -6,16 +6,7 @@ import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
 import { parseChanges } from './changes.ts';
 import type { Responses, WirePodRef, WireResize } from '../../api/wire/index.ts';
-import {
-  UsageError,
-  changesTable,
-  endText,
-  errorInfoOf,
-  findPod,
-  isServiceError,
-  objectText,
-  stepsTable,
-} from '../output/index.ts';
+import { UsageError, changesTable, endText, errorInfoOf, findPod, objectText, stepsTable } from '../output/index.ts';
 
 /** The default of the API. */
 const DEFAULT_TIMEOUT_MS = 30_000;

@@ -1,5 +1,5 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reason, grpcErrorText } from '../../core/errors/index.ts';
+import { Reason, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
 import { remedyOf } from './remedies.ts';
 import { printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
@@ -15,9 +15,6 @@ export interface ErrorReport {
   readonly lines: readonly string[];
   readonly exit: Exit;
 }
-
-export const isServiceError = (error: unknown): error is ServiceError =>
-  error instanceof Error && 'code' in error && typeof error.code === 'number' && 'metadata' in error;
 
 /** Returns the lines to print for an error, with its remedy, and the exit code. */
 export function reportOf(error: unknown, endpoint: string): ErrorReport {

@@ -1,5 +1,5 @@
 /** What resizectl prints: tables, objects and errors. */
-export { UsageError, errorInfoOf, isServiceError, reportOf } from './failure.ts';
+export { UsageError, errorInfoOf, reportOf } from './failure.ts';
 export { objectText } from './objects.ts';
 export { findPod, nameOf } from './pods.ts';
 export { durationText, printable, table } from './text.ts';
