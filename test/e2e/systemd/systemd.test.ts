@@ -260,10 +260,11 @@ describe('the shim as its own units have it', () => {
   beforeAll(async () => {
     await execa('mkdir', ['-p', LIBRARY]);
     await execa('mount', ['--bind', process.cwd(), LIBRARY]);
+    // A checkout's own Node through the bind mount: the unit does not see a checkout in /tmp (PrivateTmp).
+    const node = process.execPath.replace(`${process.cwd()}/`, `${LIBRARY}/`);
     for (const name of UNITS) {
       const unitFile = readFileSync(join('systemd', name), 'utf8');
-      // Wherever this machine has it.
-      writeFileSync(join('/etc/systemd/system', name), unitFile.replaceAll('/usr/bin/node', process.execPath));
+      writeFileSync(join('/etc/systemd/system', name), unitFile.replaceAll('/usr/bin/node', node));
     }
     await execa('systemctl', ['daemon-reload']);
   });

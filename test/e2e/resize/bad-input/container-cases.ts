@@ -48,7 +48,11 @@ const fields: readonly BadCase[] = [
   ...['-1001', '1001', INT64.least, INT64.most].map((value) => field('oom_score_adj', value, 'oom_score_adj')),
   of('less swap than memory', { ...limits(96), [SWAP]: 64 * MiB }, invalid(SWAP, String(64 * MiB), String(96 * MiB))),
   ...['abc', '../x', '0-', '0\n1', '1'.repeat(5000)].flatMap((list) => [
-    of(`cpuset_cpus ${JSON.stringify(list.slice(0, 20))}`, { cpuset_cpus: list }, invalid('cpuset_cpus', 'expected a list of numbers')),
+    of(
+      `cpuset_cpus ${JSON.stringify(list.slice(0, 20))}`,
+      { cpuset_cpus: list },
+      invalid('cpuset_cpus', 'expected a list of numbers'),
+    ),
   ]),
   of('cpuset_mems ../x', { cpuset_mems: '../x' }, invalid('cpuset_mems', '../x')),
   of(
