@@ -11,7 +11,9 @@ const planner = 'src/resize/plan';
  */
 export default {
   mutate: [
-    ...readdirSync(planner).map((file) => join(planner, file)),
+    ...readdirSync(planner)
+      .filter((file) => file !== 'index.ts')
+      .map((file) => join(planner, file)),
     'src/resize/model/compare.ts',
     'src/resize/admission/parse-limits.ts',
     'src/resize/journal/record.ts',
