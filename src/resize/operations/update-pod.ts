@@ -1,12 +1,4 @@
-import {
-  type CgroupPath,
-  type CgroupTree,
-  MAX_CPU_QUOTA,
-  cpuMaxOfCri,
-  cpuSharesOfCri,
-  isFileMissing,
-  memoryMaxOfCri,
-} from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, cpuSharesOfCri, isFileMissing } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
 import {
@@ -22,21 +14,18 @@ import {
   type CpuShares,
   type CpuWeight,
   type Limit,
-  bytes,
   cpuShares,
-  microseconds,
 } from '../../core/quantities/index.ts';
-import { overheadQuota } from '../../kubelet/index.ts';
 import { failOpen } from './fail-open.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { dropRepeatedShares } from './repeated-shares.ts';
 import {
+  addOverhead,
   assertId,
   assertReclaimable,
   invalid,
   parseLimits,
-  validateOverhead,
-  validateResources,
+  validatePodRequest,
   withSubject,
 } from '../admission/index.ts';
 import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
@@ -87,7 +76,7 @@ export async function updatePod(
   if (found.kind === 'none') return forwardOrThrow(forward, found.why);
   const { pod } = found;
   if (!hasPodCgroup(pod)) return forward();
-  parts.outcomes.check(pod.sandboxId, () => validateRequest(pod, request));
+  parts.outcomes.check(pod.sandboxId, () => validatePodRequest(podSubject(pod), request));
   const update = async (): Promise<Buffer> => {
     await tryRecoverPod(parts, pod);
     const prepared = await failOpen(parts, pod.sandboxId, () => prepare(parts, pod, request));
@@ -132,12 +121,6 @@ async function forwardOrAnswer(forward: () => Promise<Buffer>): Promise<Buffer> 
     if (!isUnimplemented(error)) throw error;
     return encode('UpdatePodSandboxResourcesResponse', {});
   }
-}
-
-function validateRequest(pod: PodDescription, { resources, overhead }: Request): void {
-  const { text, ids } = podSubject(pod);
-  if (resources !== null) withSubject(`${text}, resources`, ids, () => validateResources(resources));
-  if (overhead !== null) withSubject(`${text}, overhead`, ids, () => validateOverhead(overhead));
 }
 
 interface Prepared {
@@ -196,43 +179,17 @@ async function resize(
 }
 
 /** Returns `resources` plus `overhead`. A value that `resources` does not set stays, with any overhead. */
-function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
+function podLimits(pod: PodDescription, state: PodState, request: Request): Prepared['limits'] {
+  const { resources } = addOverhead(request, state.cpu);
   if (resources === null) return {};
   const { memory, cpu } = parseLimits(resources, state.cpu);
-  const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
-  const shares = sharesOf(resources, overhead);
+  const shares = sharesOf(resources, request.overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   return {
-    ...(memory === undefined ? {} : { memory: plusMemory(memory, extra.memory) }),
-    ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(cpu === undefined ? {} : { cpu }),
     ...(weight === undefined ? {} : { weight }),
   };
-}
-
-/** Returns what an overhead adds to the limits. */
-const overheadOf = (overhead: LinuxContainerResources, { period }: CpuMax): { memory?: Limit<Bytes>; cpu?: CpuMax } => {
-  const memory = memoryMaxOfCri(overhead.memory_limit_in_bytes);
-  const cpu = cpuMaxOfCri(overhead.cpu_quota, overhead.cpu_period, { quota: 'max', period });
-  return { ...(memory && { memory }), ...(cpu && { cpu }) };
-};
-
-/** Throws INVALID_VALUE when the sum is not an exact number. */
-function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limit<Bytes> {
-  if (memory === 'max' || extra === undefined || extra === 'max') return memory;
-  const sum = memory + extra;
-  if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
-  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'the sum with the overhead is more than any node has');
-}
-
-function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
-  if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
-  const sum = cpu.quota + overheadQuota({ quota: extra.quota, period: extra.period }, cpu.period);
-  if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
-  throw invalid(
-    'cpu_quota',
-    `${cpu.quota} + ${extra.quota}`,
-    'the sum with the overhead is more than the kernel accepts',
-  );
 }
 
 /** Returns the shares of `resources` plus `overhead`. Undefined when `resources` sets none. */

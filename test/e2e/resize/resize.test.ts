@@ -227,6 +227,17 @@ describe('UpdatePodSandboxResources', () => {
     expect(running.read('cpu.max')).toBe('85000 100000');
   });
 
+  test('A1: an overhead on a pod without a limit, as kubelet subtracts it from -1', async () => {
+    const running = await pod();
+    const overhead = { cpu_shares: 256, memory_limit_in_bytes: 120 * MiB, cpu_quota: 25_000, cpu_period: 100_000 };
+    await cri.updatePod(running.sandboxId, { ...podLimits, cpu_quota: -25_001 }, { overhead });
+    expect(running.read('memory.max')).toBe(String(632 * MiB));
+    expect(running.read('cpu.max')).toBe('max 100000');
+    await cri.updatePod(running.sandboxId, { ...podLimits, memory_limit_in_bytes: -125_829_121 }, { overhead });
+    expect(running.read('memory.max')).toBe('max');
+    expect(running.read('cpu.max')).toBe('105000 100000');
+  });
+
   test('a runtime that has the call gets it too, and only what was admitted', async () => {
     const running = await pod();
     const overhead = { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 };

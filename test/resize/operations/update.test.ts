@@ -335,6 +335,19 @@ describe('the pod itself', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
+  // kubelet subtracts the overhead from -1, which it reads from a file without a limit.
+  test.each([
+    ['A1: a CPU limit below 0', { cpu_quota: -25_001n, cpu_period: 100_000n }, { 'cpu.max': 'max 100000' }],
+    ['A1: a memory limit below 0', { memory_limit_in_bytes: -125_829_121n }, { 'memory.max': 'max' }],
+    ['A1: a CPU limit below the minimum', { cpu_quota: 500n, cpu_period: 100_000n }, { 'cpu.max': '25500 100000' }],
+    ['A1: a memory limit below a page', { memory_limit_in_bytes: 1n }, { 'memory.max': String(120 * MiB + 1) }],
+  ])('%s counts with the overhead', async (_name, resources, files) => {
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
+    const overhead = { memory_limit_in_bytes: BigInt(120 * MiB), cpu_quota: 25_000n, cpu_period: 100_000n };
+    await updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
+    for (const [file, content] of Object.entries(files)) expect(runtime.read(file)).toBe(content);
+  });
+
   const lacksTheCall = () =>
     Promise.reject(Object.assign(new Error(), { code: 12, details: 'unknown method', metadata: new Metadata() }));
 
