@@ -6,7 +6,7 @@ import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { FailOpen, Registry } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
-import { PodOutcomes, type RecentResizes } from './history/index.ts';
+import { NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { VolumePolicies } from './volumes/index.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
@@ -23,6 +23,8 @@ export interface ResizeContext {
   readonly policies: VolumePolicies;
   /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
+  /** The order of all requests that set a pod's values. */
+  readonly newest: NewestValues;
   /** One transaction at a time for a pod, by sandbox id. */
   readonly lock: KeyedLock;
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
@@ -74,6 +76,7 @@ export function createResizeContext({
     ...given,
     policies: new VolumePolicies(),
     outcomes: new PodOutcomes(counters),
+    newest: new NewestValues(),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
     settling: new Map(),
@@ -105,6 +108,7 @@ function watchRegistry(context: ResizeContext): void {
       context.settling.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
+      context.newest.forget(sandboxId);
       context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;
       if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseReclaimer.podRemoved(uid);

@@ -4,7 +4,7 @@ export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
 export type { PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes } from './history/index.ts';
-export type { RecentResize } from './history/index.ts';
+export type { NewestValues, RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
 export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
 export type {

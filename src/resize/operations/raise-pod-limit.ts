@@ -65,10 +65,12 @@ export async function raisePodForRestart(
   if (after === undefined) return;
   try {
     const pod = await parts.registry.pod(sandboxId);
-    const previous = await previousContainer(parts, sandboxId, containerId, name);
-    if (pod === undefined || previous === undefined) return;
+    // A first container does not wait for a resize of its pod.
+    if (pod === undefined || (await previousContainer(parts, sandboxId, containerId, name)) === undefined) return;
     await parts.lock.run(sandboxId, async () => {
       await tryRecoverPod(parts, pod);
+      const previous = await previousContainer(parts, sandboxId, containerId, name);
+      if (previous === undefined) return;
       await raisePodLimit(parts, pod, containerId, storedLimits(previous.resources), after);
     });
   } catch (error) {

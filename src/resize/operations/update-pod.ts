@@ -17,6 +17,8 @@ import {
   cpuShares,
 } from '../../core/quantities/index.ts';
 import { failOpen } from './fail-open.ts';
+import { criFields } from './requested-fields.ts';
+import { type WritersParts, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { dropRepeatedShares } from './repeated-shares.ts';
 import {
@@ -45,7 +47,7 @@ import {
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
-export interface UpdatePodParts extends GrowVolumesLaterParts {
+export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
@@ -74,15 +76,23 @@ export async function updatePod(
   assertId('pod_sandbox_id', request.pod_sandbox_id);
   const found = await findPod(parts, request.pod_sandbox_id);
   if (found.kind === 'none') return forwardOrThrow(forward, found.why);
-  const { pod } = found;
-  if (!hasPodCgroup(pod)) return forward();
-  parts.outcomes.check(pod.sandboxId, () => validatePodRequest(podSubject(pod), request));
+  if (!hasPodCgroup(found.pod)) return forward();
+  const { sandboxId } = found.pod;
+  parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request));
+  const writer = { arrival: parts.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
+    // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
+    const pod = (await failOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(parts, pod);
-    const prepared = await failOpen(parts, pod.sandboxId, () => prepare(parts, pod, request));
-    return prepared === undefined ? forward() : resize(parts, prepared, forward, reclaimBy(parts, deadline));
+    const prepared = await failOpen(parts, sandboxId, () => prepare(parts, pod, request));
+    const response = await (prepared === undefined
+      ? forward()
+      : resize(parts, prepared, forward, reclaimBy(parts, deadline)));
+    const volumes = [...(prepared?.sizes.keys() ?? [])].map(volumeField);
+    await parts.newest.applied(sandboxId, writer, [...criFields(undefined, request.resources), ...volumes]);
+    return response;
   };
-  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update));
+  return parts.lock.run(sandboxId, () => parts.outcomes.track(sandboxId, update));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };

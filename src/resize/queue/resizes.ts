@@ -11,12 +11,15 @@ import type { CancelReason, RequestsAround, Resize, ResizeCounts } from './resiz
 import type { ResizeWatch } from './watch.ts';
 import { ResizeWatchers } from './watchers.ts';
 import { type ResizeOutcome, type ResizePod, type ResizeState, failureOf } from '../model/index.ts';
+import { NewestValues } from '../history/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 export interface ResizesParts {
   readonly resizePod: ResizePod;
   readonly store: ResizeStore;
+  /** The order of all requests, those of the CRI included. Default: the resizes alone. */
+  readonly newest?: NewestValues;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -61,7 +64,7 @@ export class Resizes {
   readonly #stored: StoredValues;
 
   constructor(parts: ResizesParts) {
-    const { store, clock, log, resizePod, random, counters } = parts;
+    const { store, clock, log, resizePod, random, counters, newest = new NewestValues() } = parts;
     this.#parts = parts;
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
@@ -74,10 +77,14 @@ export class Resizes {
       stored: this.#stored,
       writer: this.#writer,
       watchers: this.#watchers,
+      newest,
       clock,
       random,
       log,
       ...(counters && { counters }),
+    });
+    newest.onApplied(async (sandboxId) => {
+      for (const uid of this.#runner.dropSuperseded(sandboxId)) await this.#writer.store(uid);
     });
   }
 

@@ -85,6 +85,22 @@ describe('while one runs, of those waiting for the same container', () => {
   });
 });
 
+test('A6: a newer request does not take the earlier place of one when a request for the whole pod waits between them', async () => {
+  const lock = new KeyedLock();
+  const first = gate();
+  const run: string[] = [];
+  const running = lock.run('pod', () => first.opened);
+  const ask = (text: string) => () => Promise.resolve(run.push(text));
+  const all = [
+    lock.run('pod', ask('container 64'), slot('c1', 'memory')),
+    lock.run('pod', ask('pod 128')),
+    lock.run('pod', ask('container 256'), slot('c1', 'memory')),
+  ];
+  first.open();
+  await Promise.all([running, ...all]);
+  expect(run).toEqual(['pod 128', 'container 256']);
+});
+
 test('whatever comes in whatever order: every caller has an outcome, and no value that was asked for last is lost', async () => {
   const request = fc.record({ container: fc.nat(2), memory: fc.boolean(), cpu: fc.boolean(), yields: fc.nat(2) });
   await fc.assert(

@@ -314,3 +314,25 @@ test('the page at the same address shows the pods, and the way of their resizes'
   expect(stdout).toContain('limit of app: 64 MiB → 96 MiB');
   expect(stdout).toContain('size of volume cache: 32 MiB → 80 MiB');
 });
+
+test('A6: a later update of a container wins over a deferred resize, whose other fields still apply', async () => {
+  const pod = await run('order');
+  await cri.exec(pod.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+  const events = new Following('events', 'order', '-o', 'json');
+  const deferred = await resizectl(
+    'resize',
+    'order',
+    'app.memory=72Mi',
+    'volume.cache=16Mi',
+    '--defer',
+    '--timeout=5s',
+  );
+  expect(deferred.code).toBe(4);
+  await cri.updateContainer(pod.id('app'), { memory_limit_in_bytes: 80 * MiB });
+  await cri.exec(pod.id('app'), 'rm', '/cache/file');
+  const done = (line: string): boolean => (JSON.parse(line) as StateEvent).state?.state === 'COMPLETED';
+  await events.until(0, (lines) => lines.some(done));
+  expect(pod.volume('cache').size).toBe(16 * MiB);
+  expect(pod.read('memory.max', 'app')).toBe(String(80 * MiB));
+  await pod.remove();
+});

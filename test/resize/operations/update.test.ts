@@ -198,6 +198,34 @@ describe('around the call to the runtime', () => {
     expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MiB, unreclaimable: 260 * MiB }]);
   });
 
+  test('A12: the state of a container is read when its turn comes, not when it is asked for', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    let state = 0;
+    runtime.overrule('ContainerStatus', async (request, before) => {
+      const status = { id: containerId(0), metadata: { name: 'c0' }, state };
+      return Buffer.concat([await before(request), encode('ContainerStatusResponse', { status })]);
+    });
+    let free = (): void => undefined;
+    const held = new Promise<void>((resolve) => (free = resolve));
+    const holder = runtime.context.lock.run(SANDBOX, () => held);
+    let called = false;
+    const lowered = update(50 * MiB, () => {
+      called = true;
+      return Promise.resolve(ANSWER);
+    });
+    // Asked while the container was created; it runs and uses 90 MiB when the lock is free.
+    state = 1;
+    runtime.writeFile(cgroup, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
+    runtime.writeFile(cgroup, 'memory.current', String(90 * MiB));
+    while (runtime.context.lock.waiting(SANDBOX) === 0) await new Promise(setImmediate);
+    free();
+    await holder;
+    await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(called).toBe(false);
+  });
+
   test('two updates of one pod do not mix', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const seen: string[] = [];

@@ -1,6 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { noLog } from '../../../src/observe/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
 import type { AskedPod, AskedResources } from '../../../src/resize/queue/request.ts';
 import type { Clock } from '../../../src/core/concurrency/clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
@@ -142,6 +143,7 @@ export function createResizes(parts: {
   clock: FakeClock;
   store: FakeStore;
   bounds?: Partial<ResizeBounds>;
+  newest?: NewestValues;
 }): Resizes {
   const { core, bounds = {}, ...others } = parts;
   return new Resizes({ ...others, resizePod: core.resizePod, random: () => 0.5, log: noLog, bounds });
