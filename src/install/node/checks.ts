@@ -2,12 +2,10 @@ import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { type Runtime, askRuntime } from './asked-runtime.ts';
+import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
-import { findKubelet } from './kubelet.ts';
-import type { Node } from './node.ts';
+import { findKubelet } from '../kubelet/index.ts';
 import { isAtLeast } from './release.ts';
-import { socketOf } from './site.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
@@ -180,7 +178,7 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
 type Answer = Runtime | { readonly error: string };
 
 const answerOf = (socket: string): Promise<Answer> =>
-  askRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
+  queryRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
 
 /** Extracts the system error from a message of grpc-js, which adds its connection state. */
 const causeOf = (error: unknown): string =>

@@ -1,17 +1,26 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readShipped } from '../../core/shipped/index.ts';
-import { type Change, together } from './change.ts';
+import {
+  type Change,
+  type Program,
+  SERVICE,
+  type Site,
+  UNITS,
+  originOf,
+  oursOf,
+  readSaved,
+  removing,
+  socketOf,
+  startOf,
+  systemctl,
+  together,
+  writing,
+} from '../host/index.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { readSaved, removing, writing } from './files.ts';
-import { pastShim, runningKubelet, throughShim } from './kubelet-change.ts';
-import type { Kubelet } from './kubelet.ts';
-import { Refusal } from './kubelet-setting.ts';
+import { type Kubelet, Refusal, pastShim, runningKubelet, throughShim } from '../kubelet/index.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
-import { type Program, originOf, startOf } from './programs.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
-import { SERVICE, type Site, UNITS, oursOf, socketOf } from './site.ts';
-import { systemctl } from './systemctl.ts';
 
 /** The changes to make, and what is in place already. */
 export interface Plan {

@@ -2,9 +2,7 @@ import { createReadStream } from 'node:fs';
 import { copyFile, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
-import type { Change } from './change.ts';
-import { filesIn } from './program-files.ts';
-import { type Program, type ProgramFile, filesOf, originIn, originOf } from './programs.ts';
+import { type Change, type Program, type ProgramFile, filesIn, filesOf, originIn, originOf } from '../host/index.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {

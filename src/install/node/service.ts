@@ -2,12 +2,19 @@ import { rm, rmdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { askRuntime } from './asked-runtime.ts';
-import type { Change } from './change.ts';
-import type { Node } from './node.ts';
-import { SERVICE, SOCKETS, type Site, UNITS } from './site.ts';
-import { systemctl, unitProperties } from './systemctl.ts';
-import { type Wait, waitUntil } from './waiting.ts';
+import {
+  type Change,
+  type Node,
+  SERVICE,
+  SOCKETS,
+  type Site,
+  UNITS,
+  type Wait,
+  queryRuntime,
+  systemctl,
+  unitProperties,
+  waitUntil,
+} from '../host/index.ts';
 
 /** The units of the shim that are active and enabled. */
 export interface UnitsState {
@@ -113,7 +120,7 @@ async function withLogLine(error: unknown): Promise<never> {
 /** Returns what is missing until the shim can resize; undefined if nothing is. */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
   try {
-    const { shim } = await askRuntime(listen);
+    const { shim } = await queryRuntime(listen);
     if (shim === undefined) return `${listen} is not served by a shim that resizes (intercept: false?)`;
     if (shim.ready) return undefined;
     return shim.checks.flatMap(({ name, ready, says }) => (ready ? [] : [`${name}: ${says}`])).join('; ');

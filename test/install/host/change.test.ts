@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Change, carryOut, together } from '../../../src/install/node/change.ts';
+import { type Change, carryOut, together } from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
 let did: string[] = [];

@@ -1,13 +1,20 @@
-import { askRuntime } from './asked-runtime.ts';
-import type { Change } from './change.ts';
-import { readSaved, removing, writing } from './files.ts';
-import { type Setting, settingOf } from './kubelet-files.ts';
+import {
+  type Change,
+  type Node,
+  type Site,
+  type Wait,
+  oursOf,
+  queryRuntime,
+  readSaved,
+  removing,
+  socketOf,
+  systemctl,
+  waitUntil,
+  writing,
+} from '../host/index.ts';
+import { type Setting, settingOf } from './files.ts';
 import { type Kubelet, findKubelet } from './kubelet.ts';
-import { Refusal } from './kubelet-setting.ts';
-import type { Node } from './node.ts';
-import { type Site, oursOf, socketOf } from './site.ts';
-import { systemctl } from './systemctl.ts';
-import { type Wait, waitUntil } from './waiting.ts';
+import { Refusal } from './setting.ts';
 
 /** The copy of the original file, next to the changed one. */
 const backupOf = (file: string): string => `${file}.before-cri-resize-shim`;
@@ -142,7 +149,7 @@ async function missingOf(node: Node, { before, goes, others, isSteady }: Expecte
 
 /** Returns the number of clients of the shim, including ourselves; undefined if it does not answer. */
 async function connectionsOf(listen: string): Promise<number | undefined> {
-  const runtime = await askRuntime(listen).catch(() => undefined);
+  const runtime = await queryRuntime(listen).catch(() => undefined);
   return runtime?.shim?.connections;
 }
 
