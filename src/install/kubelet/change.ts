@@ -3,7 +3,7 @@ import {
   type Node,
   type Site,
   type Wait,
-  oursOf,
+  shimEndpoint,
   queryRuntime,
   readSaved,
   removing,
@@ -39,8 +39,8 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
 }
 
 /** Points kubelet at the shim. Throws Refusal. */
-export async function throughShim(site: Site, kubelet: Kubelet): Promise<Change> {
-  const ours = oursOf(site);
+export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change> {
+  const ours = shimEndpoint(site);
   const setting = await settingOf(site.node, kubelet, ours);
   const { file, text } = setting;
   const { mode } = (await readSaved(file)) ?? {};
@@ -48,12 +48,12 @@ export async function throughShim(site: Site, kubelet: Kubelet): Promise<Change>
     writing(backupOf(file), text, mode === undefined ? {} : { mode }),
     writing(file, setting.edited(text, ours)),
   ];
-  const says = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { says, files, from: kubelet.endpoint, to: ours });
+  const description = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;
+  return moving(site, setting, { description, files, from: kubelet.endpoint, to: ours });
 }
 
 /** Points kubelet back at its previous endpoint. Throws Refusal. */
-export async function pastShim(site: Site, kubelet: Kubelet): Promise<Change> {
+export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<Change> {
   const containerd = `unix://${site.node.containerd}`;
   const setting = await settingOf(site.node, kubelet, containerd);
   const { file, text } = setting;
@@ -63,12 +63,12 @@ export async function pastShim(site: Site, kubelet: Kubelet): Promise<Change> {
   const isUntouched = backup !== undefined && setting.edited(backup, kubelet.endpoint) === text;
   const after = isUntouched ? backup : setting.edited(text, before);
   const files = [writing(file, after), removing(backupOf(file))];
-  const says = `set ${before ?? 'no endpoint'} in ${file} and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { says, files, from: kubelet.endpoint, to: before });
+  const description = `set ${before ?? 'no endpoint'} in ${file} and restart ${site.node.kubeletUnit}`;
+  return moving(site, setting, { description, files, from: kubelet.endpoint, to: before });
 }
 
 interface Move {
-  readonly says: string;
+  readonly description: string;
   readonly files: readonly Change[];
   readonly from: string;
   /** Undefined: kubelet's own default. */
@@ -76,7 +76,7 @@ interface Move {
 }
 
 /** Writes the files, restarts kubelet, and waits until it uses the new endpoint. The rollback does the same with the old files. */
-function moving({ node, wait }: Site, { isOfUnit }: Setting, { says, files, from, to }: Move): Change {
+function moving({ node, wait }: Site, { isOfUnit }: Setting, { description, files, from, to }: Move): Change {
   const begun: Change[] = [];
   let isStopped = false;
   const restart = async (goes: (endpoint: string) => boolean, limits: Wait): Promise<void> => {
@@ -92,7 +92,7 @@ function moving({ node, wait }: Site, { isOfUnit }: Setting, { says, files, from
     await waitUntil(limits, () => missingOf(node, { before, goes, others, isSteady }));
   };
   return {
-    says,
+    description,
     async do() {
       for (const file of files) {
         begun.push(file);

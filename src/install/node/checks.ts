@@ -24,8 +24,8 @@ export const checks: readonly Check[] = [
   checkContainerd,
   checkShim,
   checkKubelet,
-  ({ programFolder, programRoom }) => checkRoom('program room', programFolder, programRoom),
-  ({ stateFolder }) => checkRoom('state room', stateFolder, STATE_BYTES),
+  ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
+  ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
 ];
 
@@ -153,13 +153,13 @@ async function checkKubelet(node: Node): Promise<Finding> {
 }
 
 /** Checks the free disk space. @param least in bytes */
-async function checkRoom(check: string, folder: string, least: number): Promise<Finding> {
+async function checkSpace(check: string, folder: string, least: number): Promise<Finding> {
   const { ok, failed } = findingsOf(check);
   const at = await nearest(folder);
   const { bavail, bsize } = await statfs(at);
   const free = bavail * bsize;
-  const says = `${Math.floor(free / MI)} MiB free for ${folder}`;
-  return free >= least ? ok(says) : failed(says, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
+  const found = `${Math.floor(free / MI)} MiB free for ${folder}`;
+  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
@@ -167,8 +167,8 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
   try {
     const { uid, mode } = await stat(stateFolder);
     if (uid === 0 && (mode & 0o022) === 0) return ok(`${stateFolder}, writable by root only`);
-    const says = `${stateFolder} is owned by uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
-    return failed(says, `chown root ${stateFolder}; chmod 0700 ${stateFolder}`);
+    const found = `${stateFolder} is owned by uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
+    return failed(found, `chown root ${stateFolder}; chmod 0700 ${stateFolder}`);
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(`${stateFolder} is created at the first start`);
     return failed(messageOf(error), 'use a folder that root owns');

@@ -1,5 +1,13 @@
 /** Installs the shim on this node and uninstalls it: checks, reversible changes, and their rollback. */
-export { type Ended, type Node, OWN_NODE, type Program, type Site, carryOut, nodeProgramOf } from '../host/index.ts';
+export {
+  type ChangesResult,
+  type Node,
+  OWN_NODE,
+  type Program,
+  type Site,
+  applyChanges,
+  nodeProgramOf,
+} from '../host/index.ts';
 export { diagnose } from './checks.ts';
 export { copyProgram } from './program.ts';
 export { type Finding, findingsOf, worstOf } from './finding.ts';

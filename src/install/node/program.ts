@@ -29,7 +29,7 @@ export function placing({ program, to }: ProgramPlaces): Change {
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
   let hadOne = false;
   return {
-    says: `copy the program from ${originOf(program)} to ${to}`,
+    description: `copy the program from ${originOf(program)} to ${to}`,
     async do() {
       await recoverOld(to);
       await rm(fresh, { recursive: true, force: true });
@@ -55,7 +55,7 @@ export function removingProgram(to: string): Change {
   const old = `${to}.old`;
   let isAside = false;
   return {
-    says: `remove ${to}`,
+    description: `remove ${to}`,
     async do() {
       await recoverOld(to);
       await rename(to, old);

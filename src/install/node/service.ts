@@ -42,7 +42,7 @@ export async function isUp(node: Node, { active, enabled }: UnitsState): Promise
 /** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
 export function restartOnRollback({ node, wait }: Site): Change {
   return {
-    says: `record that ${SERVICE} is running, to restart it on rollback`,
+    description: `record that ${SERVICE} is running, to restart it on rollback`,
     do: () => Promise.resolve(),
     async undo() {
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs);
@@ -55,7 +55,7 @@ export function restartOnRollback({ node, wait }: Site): Change {
 export function starting({ node, wait }: Site, before: UnitsState): Change {
   const [stopped, disabled] = [missingIn(before.active), missingIn(before.enabled)];
   return {
-    says: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
+    description: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
       // systemd does not create a socket for a running service that opened its own.
@@ -74,7 +74,7 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
 /** Stops and disables the units. */
 export function stopping({ node, wait }: Site, before: UnitsState): Change {
   return {
-    says: `stop and disable ${UNITS.join(', ')}`,
+    description: `stop and disable ${UNITS.join(', ')}`,
     async do() {
       await stop(UNITS, node);
       await systemctl(['disable', '--', ...UNITS]);

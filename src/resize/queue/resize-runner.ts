@@ -1,6 +1,6 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type MemoryRequests, readAsked } from './request.ts';
+import { type MemoryRequests, readRequested } from './request.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
 import type { RecordWriter } from './record-writer.ts';
@@ -153,7 +153,7 @@ export class ResizeRunner {
       this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
     };
     try {
-      const { desired, memoryRequests } = readAsked(asked, this.#stored.requests.of(pod.sandboxId));
+      const { desired, memoryRequests } = readRequested(asked, this.#stored.requests.of(pod.sandboxId));
       const outcome = await this.#parts.resizePod(pod.sandboxId, desired, { dryRun: false, deadline, onStep });
       await this.#complete(active, outcome, memoryRequests);
       return undefined;

@@ -44,7 +44,7 @@ esac
 }
 
 const says = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
-  (await plan).changes.map((change) => change.says);
+  (await plan).changes.map((change) => change.description);
 
 test('of a package the program and the units are left alone', async () => {
   node(`unix://${paper.node.containerd}`);

@@ -102,7 +102,7 @@ test('the single executable takes the place of the folder, and the folder that o
   await placing(other).do();
   expect(await isInPlace(one)).toBe(false);
   const change = placing(one);
-  expect(change.says).toBe(`copy the program from ${file} to ${to}`);
+  expect(change.description).toBe(`copy the program from ${file} to ${to}`);
   await change.do();
   expect(readdirSync(to, { recursive: true }).toSorted()).toEqual(['bin', 'bin/cri-resize-shim', 'bin/resizectl']);
   expect(readFileSync(join(to, 'bin/resizectl')).equals(content)).toBe(true);

@@ -11,7 +11,7 @@ export interface PendingResize {
 }
 
 /** kubelet's entries for one pod, and what is needed to interpret them. */
-export interface Known {
+export interface CheckpointEntries {
   readonly allocated: PodEntry | undefined;
   readonly actuated: PodEntry | undefined;
   /** The names of containers by id. */
@@ -37,7 +37,7 @@ export interface PendingPodLimits {
  */
 export function derivePendingResize(
   state: PodState,
-  { allocated, actuated, names, before }: Known,
+  { allocated, actuated, names, before }: CheckpointEntries,
 ): PendingResize | undefined {
   if (allocated === undefined) return undefined;
   const containers = new Map<string, Limits>();
@@ -67,20 +67,20 @@ function pendingLimits(
   };
 }
 
-interface Records {
+interface PodEntries {
   readonly allocated: PodEntry;
   readonly actuated: PodEntry | undefined;
   /** Whether some containers have pending limits, and the checkpoint lists all running containers. */
   readonly isMidResize: boolean;
 }
 
-function podLimits(state: PodState, records: Records): Limits {
+function podLimits(state: PodState, records: PodEntries): Limits {
   const memory = podMemory(state, records);
   const cpu = podCpu(state, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
-function podMemory(state: PodState, { allocated, actuated, isMidResize }: Records): Bytes | undefined {
+function podMemory(state: PodState, { allocated, actuated, isMidResize }: PodEntries): Bytes | undefined {
   const of = ({ memory }: EntryLimits): number | undefined => memory;
   const wanted = podAmount(allocated, of);
   if (wanted === undefined || state.memory === 'max') return undefined;
@@ -96,7 +96,7 @@ function podMemory(state: PodState, { allocated, actuated, isMidResize }: Record
     : undefined;
 }
 
-function podCpu(state: PodState, { allocated, actuated }: Records): CpuMax | undefined {
+function podCpu(state: PodState, { allocated, actuated }: PodEntries): CpuMax | undefined {
   const of = ({ milliCpu }: EntryLimits): number | undefined => milliCpu;
   const wanted = podAmount(allocated, of);
   if (wanted === undefined || state.cpu.quota === 'max') return undefined;
