@@ -30,7 +30,7 @@ export interface ResizeContext {
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
   readonly calls: KeyedLock;
   /** Pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly settling: Map<string, NodeJS.Timeout>;
+  readonly growthTimers: Map<string, NodeJS.Timeout>;
   /** The cgroups of running containers, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
@@ -79,7 +79,7 @@ export function createResizeContext({
     newest: new NewestValues(),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
-    settling: new Map(),
+    growthTimers: new Map(),
     cgroups: new Map(),
     kubelet,
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
@@ -104,8 +104,8 @@ function watchRegistry(context: ResizeContext): void {
     },
     podRemoved(pod) {
       const { sandboxId } = pod;
-      clearTimeout(context.settling.get(sandboxId));
-      context.settling.delete(sandboxId);
+      clearTimeout(context.growthTimers.get(sandboxId));
+      context.growthTimers.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
       context.newest.forget(sandboxId);

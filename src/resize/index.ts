@@ -18,13 +18,13 @@ export type {
 } from './model/index.ts';
 export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
 export type { AdmitRestartParts, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
-export { ResizeWatch, Resizes, readAsked, retryDelay } from './queue/index.ts';
-export type { AskedPod, AskedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
+export { ResizeWatch, Resizes, readRequested, retryDelay } from './queue/index.ts';
+export type { RequestedPod, RequestedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
 export { describePod, overviewOf, podDirectory, podInfo, readinessOf } from './report/index.ts';
 export type {
   DescribePod,
-  KubeletWants,
-  LiveLimits,
+  PendingKubeletResize,
+  ActualValues,
   Overview,
   PodSummary,
   PodDirectory,

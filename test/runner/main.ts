@@ -11,7 +11,7 @@ import {
   SelectionError,
   UNDER_SYSTEMD,
   WITH_EITHER_DRIVER,
-  readAsked,
+  readRequested,
   selectFiles,
 } from './selection.ts';
 import {
@@ -180,7 +180,7 @@ async function selected(
 
 async function main(): Promise<number> {
   const options = program.opts<{ readonly containerd?: readonly string[]; readonly title?: string }>();
-  const { files, containerd } = readAsked(program.args, options.containerd);
+  const { files, containerd } = readRequested(program.args, options.containerd);
   const { title } = options;
   if (title !== undefined && files.length === 0)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');

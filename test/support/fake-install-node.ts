@@ -19,7 +19,7 @@ export class PaperNode {
     resizeListen: join(this.folder, 'resize.sock'),
     stateFolder: join(this.folder, 'state'),
     programFolder: this.folder,
-    programRoom: 1024 * 1024,
+    programSpace: 1024 * 1024,
     kubeletUnit: 'kubelet.service',
     procRoot: join(this.folder, 'proc'),
     systemdFolder: join(this.folder, 'systemd'),

@@ -1,6 +1,6 @@
 import type {
   CgroupWrite,
-  MemoryGlance,
+  MemorySample,
   MemoryUse,
   Reclaimed,
   LowerUsageTree,
@@ -40,7 +40,7 @@ export class FakeMemory implements LowerUsageTree {
     return this.anon + this.cache + this.stuck;
   }
 
-  glanceAtMemory(): MemoryGlance {
+  sampleMemory(): MemorySample {
     return { current: this.readMemoryCurrent(), oomKills: this.oomKills };
   }
 

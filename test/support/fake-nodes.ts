@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Ended, Host } from '../../src/install/rollout/host.ts';
+import type { CommandResult, Host } from '../../src/install/rollout/host.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
 import { contextOf } from '../../src/install/rollout/context.ts';
 import { type RolloutContext, keepInstalled, leave } from '../../src/install/rollout/roll-out.ts';
@@ -9,14 +9,14 @@ import { ClusterApi } from './fake-cluster-api.ts';
 
 /** What becomes of the work on a paper node. */
 export interface Behaviour {
-  readonly install?: () => Ended | Promise<Ended>;
-  readonly uninstall?: () => Ended;
-  readonly look?: Ended;
+  readonly install?: () => CommandResult | Promise<CommandResult>;
+  readonly uninstall?: () => CommandResult;
+  readonly look?: CommandResult;
   readonly kubeletStart?: () => number;
 }
 
-export const done: Ended = { code: 0, lines: [] };
-const wouldInstall: Ended = { code: 0, lines: ['would: set …'] };
+export const done: CommandResult = { code: 0, lines: [] };
+const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 
 /** A cluster whose nodes are objects: what the installer asks of the API server goes over HTTP, and its hosts are made here. */
 export class PaperCluster {
@@ -103,7 +103,10 @@ export class PaperNode {
 
   #host(): Host {
     const { cluster, name, behaviour } = this;
-    const carriedOut = async (what: string, work: () => Ended | Promise<Ended>): Promise<Ended> => {
+    const carriedOut = async (
+      what: string,
+      work: () => CommandResult | Promise<CommandResult>,
+    ): Promise<CommandResult> => {
       cluster.work.push(`${name}: ${what}`);
       const ended = await work();
       if (ended.code === 0) this.isInstalled = what === 'install';

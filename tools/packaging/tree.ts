@@ -1,6 +1,6 @@
 import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { programFiles } from '../../src/install/node/program-files.ts';
+import { programFiles } from '../../src/install/host/program-files.ts';
 import type { Facts } from './facts.ts';
 
 /** All that the program needs but Node, to be copied anywhere. */

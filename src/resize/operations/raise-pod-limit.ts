@@ -90,9 +90,9 @@ async function previousContainer(
 ): Promise<ContainerDescription | undefined> {
   // Listed by the backend: the registry does not know containers that were created without the shim.
   const { containers } = await parts.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
-  const namesakes = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
-  namesakes.sort((a, b) => Number(b.created_at - a.created_at));
-  for (const { id } of namesakes) {
+  const sameName = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
+  sameName.sort((a, b) => Number(b.created_at - a.created_at));
+  for (const { id } of sameName) {
     const previous = await parts.registry.describeContainer(id);
     if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
   }

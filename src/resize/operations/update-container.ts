@@ -234,11 +234,11 @@ async function resize(
   const pending = pendingResizeForContainer(parts, pod, state, limitsById);
   const limits = boundByPending(pending, state, await derivedPodLimits(parts, pod, state, [limitsById]));
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
-  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending });
+  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(parts, pod, state, target, { asked, container: limitsById, call, until });
-  scheduleVolumeGrowth(parts, pod, isSettled);
+  scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
 

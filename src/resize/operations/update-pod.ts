@@ -173,7 +173,7 @@ async function resize(
   const after = { ...state, ...limits };
   // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
   const pending = pendingResizeForPod(parts, pod, state, limits.memory);
-  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
+  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
   await perform(parts, pod, state, target, {
@@ -184,7 +184,7 @@ async function resize(
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   parts.registry.learnPod(pod);
-  scheduleVolumeGrowth(parts, pod, isSettled);
+  scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
 

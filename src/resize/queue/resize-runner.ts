@@ -1,7 +1,7 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type MemoryRequests, type ReadRequest, readAsked } from './request.ts';
-import { fieldsOf, withoutFields } from './asked-fields.ts';
+import { type MemoryRequests, type ReadRequest, readRequested } from './request.ts';
+import { fieldsOf, withoutFields } from './requested-fields.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
 import type { RecordWriter } from './record-writer.ts';
@@ -161,7 +161,7 @@ export class ResizeRunner {
       this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
     };
     try {
-      const read = (): ReadRequest => readAsked(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
+      const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
       const stillDesired = (): ReadRequest['desired'] => {
         const newer = this.#narrow(active);
         if (newer === undefined) return read().desired;

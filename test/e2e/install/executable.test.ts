@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, readlin
 import { resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { askRuntime } from '../../../src/install/node/asked-runtime.ts';
+import { queryRuntime } from '../../../src/install/host/query-runtime.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
@@ -70,7 +70,7 @@ const programThatRuns = async (): Promise<string> => readlinkSync(`/proc/${await
 /** Once it has looked which volumes there are. */
 async function volumesAre(socket: string, said: RegExp): Promise<void> {
   const says = async (): Promise<string | undefined> =>
-    (await askRuntime(socket)).shim?.checks.find(({ name }) => name === 'volumes')?.says;
+    (await queryRuntime(socket)).shim?.checks.find(({ name }) => name === 'volumes')?.says;
   await expect.poll(says, { timeout: 30_000, interval: 200 }).toMatch(/^remounted /);
   expect(await says()).toMatch(said);
 }

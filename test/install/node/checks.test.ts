@@ -36,7 +36,7 @@ test.each([
 ] as const)('%s with %o: %s, %s', async (check, change, result, says) => {
   const finding = await found(check, change);
   expect(finding).toMatchObject({ check, result });
-  expect(finding.says).toContain(says);
+  expect(finding.found).toContain(says);
   expect(finding.remedy === '').toBe(result === 'ok');
 });
 
@@ -44,24 +44,24 @@ test('kubelet goes to containerd, or through the shim', async () => {
   paper.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
-    says: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
+    found: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
     remedy: `set --container-runtime-endpoint=unix://${paper.node.listen}`,
   });
   for (const address of [`unix://${paper.node.listen}`, `unix:${paper.node.listen}`, paper.node.listen]) {
     paper.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({ result: 'ok', says: 'uses the shim (flag)' });
+    expect(await found('kubelet')).toMatchObject({ result: 'ok', found: 'uses the shim (flag)' });
   }
   paper.unit({ state: 'inactive' });
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'kubelet.service is inactive' });
+  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });
   paper.unit(undefined);
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'no unit kubelet.service' });
+  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'no unit kubelet.service' });
 });
 
 test('what is left of a shim on its socket does not answer', async () => {
   writeFileSync(paper.node.listen, '');
   expect(await found('shim')).toMatchObject({
     result: 'warning',
-    says: expect.stringContaining('does not answer') as string,
+    found: expect.stringContaining('does not answer') as string,
   });
 });
 
@@ -71,13 +71,13 @@ test('a state folder that others may write to, or of somebody else, is not the j
   chmodSync(folder, 0o777);
   expect(await found('state folder')).toMatchObject({
     result: 'failed',
-    says: expect.stringContaining('mode 777') as string,
+    found: expect.stringContaining('mode 777') as string,
   });
   chmodSync(folder, 0o700);
   // Whoever runs this test has made it.
   const uid = process.geteuid?.();
   expect(await found('state folder')).toMatchObject(
-    uid === 0 ? { result: 'ok' } : { result: 'failed', says: expect.stringContaining(`uid ${uid}`) as string },
+    uid === 0 ? { result: 'ok' } : { result: 'failed', found: expect.stringContaining(`uid ${uid}`) as string },
   );
 });
 
@@ -85,7 +85,7 @@ test('as a whole it is as well as the worst, and what to do comes last', () => {
   const finding = (check: string, result: Finding['result'], remedy = ''): Finding => ({
     check,
     result,
-    says: 'x',
+    found: 'x',
     remedy,
   });
   expect(worstOf([])).toBe('ok');

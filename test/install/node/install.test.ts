@@ -4,8 +4,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { commandText, planCommand, removingCommand } from '../../../src/install/node/command.ts';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
 import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
-import { type Program, nodeProgramOf } from '../../../src/install/node/programs.ts';
-import type { Site } from '../../../src/install/node/site.ts';
+import { type Program, nodeProgramOf } from '../../../src/install/host/programs.ts';
+import type { Site } from '../../../src/install/host/site.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
 
 // What is planned; what comes of it is in test/e2e/install/install.test.ts.
@@ -44,7 +44,7 @@ esac
 }
 
 const says = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
-  (await plan).changes.map((change) => change.says);
+  (await plan).changes.map((change) => change.description);
 
 test('of a package the program and the units are left alone', async () => {
   node(`unix://${paper.node.containerd}`);

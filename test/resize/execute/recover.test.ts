@@ -9,7 +9,7 @@ import type { Step } from '../../../src/resize/model/step.ts';
 import { describePod } from '../../../src/resize/report/describe-pod.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
-import type { AskedVolume } from '../../../src/resize/journal/volume-record.ts';
+import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
 import { Journal, type JournalOptions, type LoadedRecord } from '../../../src/resize/journal/store.ts';
 
 const MiB = 1024 * 1024;
@@ -32,9 +32,9 @@ const steps: readonly Step[] = [
   { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(250) } },
 ];
 
-const half: AskedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
+const half: RequestedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
 const pod = async () => (await runtime.context.registry.pod(SANDBOX))!;
-const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, AskedVolume>) =>
+const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, RequestedVolume>) =>
   runtime.context.journal.begin(await pod(), planned, {
     volumes: runtime.context.policies.records(SANDBOX),
     ...(asked && { asked }),

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Change, carryOut, together } from '../../../src/install/node/change.ts';
+import { type Change, applyChanges, combineChanges } from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
 let did: string[] = [];
@@ -11,7 +11,7 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
     return fault === undefined ? Promise.resolve() : Promise.reject(new Error(fault));
   };
   return {
-    says: name,
+    description: name,
     do: () => act('do', fails.do),
     undo: () => act('undo', fails.undo),
     forget: () => act('forget', undefined),
@@ -21,7 +21,7 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
 async function carriedOut(changes: readonly Change[], signal = never) {
   did = [];
   const told: string[] = [];
-  const ended = await carryOut(changes, (line) => told.push(line), signal);
+  const ended = await applyChanges(changes, (line) => told.push(line), signal);
   return { ended, told };
 }
 
@@ -76,10 +76,10 @@ test('several as one: only what was begun is undone, and what follows them follo
     return Promise.resolve();
   };
   const parts = [change('a'), change('b', { do: 'no', undo: 'stays' }), change('c')];
-  const { ended, told } = await carriedOut([together('all', parts, settled)]);
+  const { ended, told } = await carriedOut([combineChanges('all', parts, settled)]);
   expect(ended).toBe('undo failed');
   expect(told).toEqual(['failed: all: no', 'NOT rolled back: all: stays']);
   expect(did).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
-  await carriedOut([together('all', [change('a'), change('b')], settled)]);
+  await carriedOut([combineChanges('all', [change('a'), change('b')], settled)]);
   expect(did).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
 });

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { settingOf } from '../../../src/install/node/kubelet-files.ts';
-import type { EndpointSource } from '../../../src/install/node/kubelet.ts';
+import { settingOf } from '../../../src/install/kubelet/files.ts';
+import type { EndpointSource } from '../../../src/install/kubelet/kubelet.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';

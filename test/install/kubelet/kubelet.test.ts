@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointIn, findKubelet, flagOf } from '../../../src/install/node/kubelet.ts';
+import { endpointIn, findKubelet, flagOf } from '../../../src/install/kubelet/kubelet.ts';
 import { PaperNode } from '../../support/fake-install-node.ts';
 
 let paper: PaperNode;

@@ -1,11 +1,10 @@
 import {
-  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  readlinkSync,
   readdirSync,
+  readlinkSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -13,56 +12,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { removing, writing } from '../../../src/install/node/files.ts';
+import type { Program } from '../../../src/install/host/programs.ts';
 import { isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
-import type { Program } from '../../../src/install/node/programs.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
-
-test('a file that is there keeps its mode, and comes back as it was', async () => {
-  const file = join(folder, 'a.yaml');
-  writeFileSync(file, 'old');
-  chmodSync(file, 0o640);
-  const change = writing(file, 'new');
-  await change.do();
-  expect([text('a.yaml'), statSync(file).mode & 0o777]).toEqual(['new', 0o640]);
-  await change.undo();
-  expect([text('a.yaml'), statSync(file).mode & 0o777]).toEqual(['old', 0o640]);
-  expect(readdirSync(folder)).toEqual(['a.yaml']);
-});
-
-test('a new one goes again, with the folders that were made for it, unless there is more in them', async () => {
-  const change = writing(join(folder, 'b/c/d'), 'new');
-  await change.do();
-  expect(statSync(join(folder, 'b/c/d')).mode & 0o777).toBe(0o644);
-  await change.undo();
-  expect(readdirSync(folder)).toEqual([]);
-  await change.do();
-  writeFileSync(join(folder, 'b/else'), '');
-  await change.undo();
-  expect(readdirSync(join(folder, 'b'))).toEqual(['else']);
-});
-
-test('one that cannot be written leaves what was there, and its undoing has nothing to do', async () => {
-  mkdirSync(join(folder, 'a'));
-  const change = writing(join(folder, 'a'), 'new');
-  await expect(change.do()).rejects.toThrow('EISDIR');
-  await change.undo();
-  expect(readdirSync(folder)).toEqual(['a']);
-});
-
-test('what is removed comes back', async () => {
-  writeFileSync(join(folder, 'a'), 'old');
-  const change = removing(join(folder, 'a'));
-  await change.do();
-  expect(existsSync(join(folder, 'a'))).toBe(false);
-  await change.undo();
-  expect(text('a')).toBe('old');
-});
 
 const ofFolder = (from: string): Program => ({ kind: 'folder', folder: from, node: '/usr/bin/node', arch: 'x64' });
 
@@ -145,7 +102,7 @@ test('the single executable takes the place of the folder, and the folder that o
   await placing(other).do();
   expect(await isInPlace(one)).toBe(false);
   const change = placing(one);
-  expect(change.says).toBe(`copy the program from ${file} to ${to}`);
+  expect(change.description).toBe(`copy the program from ${file} to ${to}`);
   await change.do();
   expect(readdirSync(to, { recursive: true }).toSorted()).toEqual(['bin', 'bin/cri-resize-shim', 'bin/resizectl']);
   expect(readFileSync(join(to, 'bin/resizectl')).equals(content)).toBe(true);

@@ -1,8 +1,8 @@
 import { type PodField, amountField, volumeField } from '../history/index.ts';
-import type { AskedPod, AskedResources } from './request.ts';
+import type { RequestedPod, RequestedResources } from './request.ts';
 
 /** Returns the fields that a request sets. */
-export function fieldsOf({ pod, containers, volumes }: AskedPod): ReadonlySet<PodField> {
+export function fieldsOf({ pod, containers, volumes }: RequestedPod): ReadonlySet<PodField> {
   return new Set([
     ...amountsOf(undefined, pod),
     ...Object.entries(containers).flatMap(([name, resources]) => amountsOf(name, resources)),
@@ -11,8 +11,8 @@ export function fieldsOf({ pod, containers, volumes }: AskedPod): ReadonlySet<Po
 }
 
 /** Returns the request without the fields that `drops` names. Undefined when nothing is left of it. */
-export function withoutFields(asked: AskedPod, drops: (field: PodField) => boolean): AskedPod | undefined {
-  const left: AskedPod = {
+export function withoutFields(asked: RequestedPod, drops: (field: PodField) => boolean): RequestedPod | undefined {
+  const left: RequestedPod = {
     pod: withoutAmounts(undefined, asked.pod, drops),
     containers: Object.fromEntries(
       Object.entries(asked.containers).map(([name, resources]) => [name, withoutAmounts(name, resources, drops)]),
@@ -25,7 +25,7 @@ export function withoutFields(asked: AskedPod, drops: (field: PodField) => boole
 /** `''` and `0` leave a value unchanged. */
 const isSet = (text: string): boolean => text !== '' && text !== '0';
 
-function amountsOf(container: string | undefined, { limits, requests }: AskedResources): PodField[] {
+function amountsOf(container: string | undefined, { limits, requests }: RequestedResources): PodField[] {
   return [
     ...(isSet(limits.cpu) ? [amountField(container, 'limits.cpu')] : []),
     ...(isSet(limits.memory) ? [amountField(container, 'limits.memory')] : []),
@@ -36,9 +36,9 @@ function amountsOf(container: string | undefined, { limits, requests }: AskedRes
 
 function withoutAmounts(
   container: string | undefined,
-  { limits, requests }: AskedResources,
+  { limits, requests }: RequestedResources,
   drops: (field: PodField) => boolean,
-): AskedResources {
+): RequestedResources {
   const left = (text: string, amount: Parameters<typeof amountField>[1]): string =>
     drops(amountField(container, amount)) ? '' : text;
   return {

@@ -1,0 +1,62 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { removing, writing } from '../../../src/install/host/files.ts';
+
+let folder: string;
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
+
+test('a file that is there keeps its mode, and comes back as it was', async () => {
+  const file = join(folder, 'a.yaml');
+  writeFileSync(file, 'old');
+  chmodSync(file, 0o640);
+  const change = writing(file, 'new');
+  await change.do();
+  expect([text('a.yaml'), statSync(file).mode & 0o777]).toEqual(['new', 0o640]);
+  await change.undo();
+  expect([text('a.yaml'), statSync(file).mode & 0o777]).toEqual(['old', 0o640]);
+  expect(readdirSync(folder)).toEqual(['a.yaml']);
+});
+
+test('a new one goes again, with the folders that were made for it, unless there is more in them', async () => {
+  const change = writing(join(folder, 'b/c/d'), 'new');
+  await change.do();
+  expect(statSync(join(folder, 'b/c/d')).mode & 0o777).toBe(0o644);
+  await change.undo();
+  expect(readdirSync(folder)).toEqual([]);
+  await change.do();
+  writeFileSync(join(folder, 'b/else'), '');
+  await change.undo();
+  expect(readdirSync(join(folder, 'b'))).toEqual(['else']);
+});
+
+test('one that cannot be written leaves what was there, and its undoing has nothing to do', async () => {
+  mkdirSync(join(folder, 'a'));
+  const change = writing(join(folder, 'a'), 'new');
+  await expect(change.do()).rejects.toThrow('EISDIR');
+  await change.undo();
+  expect(readdirSync(folder)).toEqual(['a']);
+});
+
+test('what is removed comes back', async () => {
+  writeFileSync(join(folder, 'a'), 'old');
+  const change = removing(join(folder, 'a'));
+  await change.do();
+  expect(existsSync(join(folder, 'a'))).toBe(false);
+  await change.undo();
+  expect(text('a')).toBe('old');
+});
