@@ -18,7 +18,7 @@ export class KubeletFolder {
   }
 
   /** A folder beside kubelet's, made. */
-  beside(name: string): string {
+  siblingFolder(name: string): string {
     const folder = join(this.#base, name);
     mkdirSync(folder, { recursive: true });
     return folder;
