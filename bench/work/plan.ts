@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { apply, inPages, podState, volumeSizes, wishes } from '../../test/support/resize/pods.ts';
+import { apply, inPages, podState, volumeSizes, containerChanges } from '../../test/support/resize/pods.ts';
 import { type WorkResult, resultOf } from './result.ts';
 import type { PodState } from '../../src/sandbox/pod-state.ts';
 import type { Step } from '../../src/resize/model/step.ts';
@@ -22,7 +22,7 @@ function planOf({ state, containers = [], volumes }: Planned): Step[] {
 
 /** Pods of the property tests' kind: limits of all directions, tight, loose, exceeded and none, with volumes. */
 function varied(): Planned[] {
-  const pod = fc.record({ asked: wishes, volumes: volumeSizes, state: podState });
+  const pod = fc.record({ asked: containerChanges, volumes: volumeSizes, state: podState });
   const large = pod.filter(({ state }) => state.containers.length === CONTAINERS);
   const kept = fc.sample(large, { numRuns: PODS, seed: SEED });
   return kept.map(({ asked, volumes, state }) => ({ state, volumes, containers: asked(state) }));

@@ -200,7 +200,7 @@ describe('a decrease that page cache blocks', () => {
     writeFileSync(big, '');
     truncateSync(big, 150 * MiB);
     const tenant = await Tenant.in(join(folder(), await idOf('a')));
-    await tenant.tell('read', big);
+    await tenant.run('read', big);
     expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MiB);
     await waitsForNothing();
     await resize('a', '96Mi', '200m');

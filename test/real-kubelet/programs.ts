@@ -13,7 +13,7 @@ const modules: readonly GoModule[] = [
   {
     path: 'k8s.io/kubernetes',
     version: kubeletVersion,
-    beside: kubeletVersion.replace('v1.', 'v0.'),
+    siblingVersion: kubeletVersion.replace('v1.', 'v0.'),
     linking: `-X ${version}.gitVersion=${kubeletVersion} -X ${version}.gitMajor=1 -X ${version}.gitMinor=36`,
     programs: { kubelet: './cmd/kubelet', 'kube-apiserver': './cmd/kube-apiserver' },
   },

@@ -109,7 +109,7 @@ describe('with foresight', () => {
     // rejected.
     await kubelet.resize(pod, to({ a: 128, b: 64 }), 5000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 128, 64], 64]);
-    const earlier = new Kubelet(cri, { tells: 'after' });
+    const earlier = new Kubelet(cri, { informsRuntime: 'after' });
     earlier.runs(pod, to({ a: 128, b: 64 }));
     await fill(pod, 40);
     await expect(earlier.resize(pod, to({ a: 64, b: 256 }), 300)).rejects.toMatchObject({ code: 9 });

@@ -117,30 +117,30 @@ const CASES: {
   /** Whether usage without page cache is below the new limit. */
   readonly canShrink: boolean;
 }[] = [
-  { what: 'page cache', fill: (tenant) => tenant.tell('read', bigFile(100)), canShrink: true },
+  { what: 'page cache', fill: (tenant) => tenant.run('read', bigFile(100)), canShrink: true },
   {
     what: 'dirty page cache',
-    fill: (tenant) => tenant.tell('dirty', newFile(outside), 100 * MiB),
+    fill: (tenant) => tenant.run('dirty', newFile(outside), 100 * MiB),
     canShrink: true,
   },
-  { what: 'shared memory', fill: (tenant) => tenant.tell('dirty', newFile('/tmp'), 100 * MiB), canShrink: false },
-  { what: 'anonymous memory', fill: (tenant) => tenant.tell('hold', 100 * MiB), canShrink: false },
+  { what: 'shared memory', fill: (tenant) => tenant.run('dirty', newFile('/tmp'), 100 * MiB), canShrink: false },
+  { what: 'anonymous memory', fill: (tenant) => tenant.run('hold', 100 * MiB), canShrink: false },
   {
     what: 'a mixture that fits',
     fill: async (tenant) => {
-      await tenant.tell('hold', 16 * MiB);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
-      await tenant.tell('dirty', newFile(outside), 30 * MiB);
-      await tenant.tell('read', bigFile(60));
+      await tenant.run('hold', 16 * MiB);
+      await tenant.run('dirty', newFile('/tmp'), 16 * MiB);
+      await tenant.run('dirty', newFile(outside), 30 * MiB);
+      await tenant.run('read', bigFile(60));
     },
     canShrink: true,
   },
   {
     what: 'a mixture that does not fit',
     fill: async (tenant) => {
-      await tenant.tell('hold', 40 * MiB);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
-      await tenant.tell('read', bigFile(60));
+      await tenant.run('hold', 40 * MiB);
+      await tenant.run('dirty', newFile('/tmp'), 16 * MiB);
+      await tenant.run('read', bigFile(60));
     },
     canShrink: false,
   },
@@ -184,16 +184,16 @@ describe('without foresight', () => {
     const pod = podOf();
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
-    await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MiB);
+    await tenant.run('read', file);
+    await tenant.run('churn', file, 16 * MiB);
     await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
   });
 
   test('without foresight kubelet does not lower the limits of ten pods', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => makePod(96)));
-    for (const pod of ten) await (await tenantIn(pod)).tell('read', bigFile(60));
+    for (const pod of ten) await (await tenantIn(pod)).run('read', bigFile(60));
     const results = await Promise.allSettled(
       ten.map((pod) => kubelet.resize(pod, { containers: { a: 48 } }, ALONE_MS, 250)),
     );
@@ -203,7 +203,7 @@ describe('without foresight', () => {
 
   test('without foresight kubelet does not lower the limits of a pod itself', async () => {
     const pod = await makePod(0, 192);
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const lowered = kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, ALONE_MS);
     await expect(lowered).rejects.toThrow(/below current usage/);
     expect([limitsOf(pod), pod.oomKills()]).toEqual([[String(192 * MiB), 'max'], 0]);
@@ -231,7 +231,7 @@ describe('with foresight', () => {
         expect(limitsOf(pod)).toEqual(both(64));
         expect(highsOf(pod)).toEqual(['max', 'max']);
         expect(pod.oomKills()).toBe(0);
-        await tenant.tell('nothing');
+        await tenant.run('nothing');
         // kubelet may apply the limit before usage reaches the margin, so the sum counts, not the line of one round.
         const end = await shim.waitForLog(
           (line) => line.msg === CARRIED_OUT && line['uid'] === pod.uid && shim.log.indexOf(line) >= logLength,
@@ -290,8 +290,8 @@ describe('with foresight', () => {
     const pod = await makePod();
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
-    await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MiB);
+    await tenant.run('read', file);
+    await tenant.run('churn', file, 16 * MiB);
     const climbing = await kubelet.resize(pod, { containers: { a: 64 } }, 4000).then(
       () => true,
       () => false,
@@ -300,14 +300,14 @@ describe('with foresight', () => {
     const tries = shim.log.filter(({ msg, uid }) => msg === 'memory reclaimed for kubelet' && uid === pod.uid).length;
     expect(tries).toBeLessThanOrEqual(8);
     expect(pod.oomKills()).toBe(0);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
     if (!climbing) await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
     expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(64), ['max', 'max'], 0]);
   });
 
   test('limits of ten pods are lowered concurrently', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => makePod(96)));
-    for (const pod of ten) await (await tenantIn(pod)).tell('read', bigFile(60));
+    for (const pod of ten) await (await tenantIn(pod)).run('read', bigFile(60));
     const results = await Promise.all(ten.map((pod) => kubelet.resize(pod, { containers: { a: 48 } }, HELPED_MS, 250)));
     console.log(`ten pods: ${results.map(({ ms }) => ms).join(', ')} ms from admission to actuation`);
     for (const pod of ten) expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(48), ['max', 'max'], 0]);
@@ -315,7 +315,7 @@ describe('with foresight', () => {
 
   test('limits of the pod itself are lowered below usage', async () => {
     const pod = await makePod(0, 192);
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const { ms, tries } = await kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, HELPED_MS);
     console.log(`pod-level resources: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
     expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([[String(64 * MiB), 'max'], ['max', 'max'], 0]);
@@ -323,7 +323,7 @@ describe('with foresight', () => {
 
   test('the shim continues when a pod with a deferred decrease is removed', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MiB);
+    await (await tenantIn(pod)).run('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     await shim.waitForLog(({ msg, uid }) => msg === 'memory decrease admitted by kubelet deferred' && uid === pod.uid);
     for (const tenant of tenants.splice(0)) await tenant.end();
@@ -331,14 +331,14 @@ describe('with foresight', () => {
     await pod.remove();
     kubelet.forget(pod);
     const other = await makePod();
-    await (await tenantIn(other)).tell('read', bigFile(100));
+    await (await tenantIn(other)).run('read', bigFile(100));
     await kubelet.resize(other, { containers: { a: 64 } }, HELPED_MS);
     expect(limitsOf(other)).toEqual(both(64));
   });
 
   test('a decrease is known only while the checkpoint file exists and is complete', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MiB);
+    await (await tenantIn(pod)).run('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     const wants = async (): Promise<object | undefined> => (await statusOf(pod)).containers['a']?.kubeletWants;
     const wanted = { 'memory.max': String(64 * MiB) };
@@ -360,7 +360,7 @@ describe('with foresight', () => {
 
   test('calls are answered and the newest checkpoint counts while 5 MB checkpoints are replaced continuously', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const entries = Array.from({ length: 3000 }, (_, n) => {
       const containers = Array.from(
         { length: 20 },
@@ -406,7 +406,7 @@ describe('with foresight', () => {
 test('a decrease that kubelet admitted before the shim started is helped when it starts', async () => {
   await start();
   const pod = await makePod();
-  await (await tenantIn(pod)).tell('read', bigFile(100));
+  await (await tenantIn(pod)).run('read', bigFile(100));
   const first = cri;
   api.close();
   expect(await shim.stop()).toBe(0);

@@ -57,7 +57,7 @@ class Tenant {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  async tell(command: string): Promise<void> {
+  async run(command: string): Promise<void> {
     this.#child.stdin.write(`${command}\n`);
     const { value } = (await this.#answers.next()) as { value: unknown };
     expect(value, command).toBe('done');
@@ -232,18 +232,18 @@ describe('memory usage', () => {
 
   test('usage is separated into reclaimable and unreclaimable memory', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell('warm up');
+    await tenant.run('warm up');
     const start = await tree.readMemoryUse(pod);
     expect(start.current).toBe(Number(kernelSays('memory.current')));
 
-    await tenant.tell(`hold ${30 * MiB}`);
+    await tenant.run(`hold ${30 * MiB}`);
     const anonymous = await tree.readMemoryUse(pod);
     near(anonymous.anon - start.anon, 30 * MiB);
     near(anonymous.unreclaimable - start.unreclaimable, 30 * MiB);
 
     // Mounted as kubelet mounts a volume. Its pages are both shmem and unevictable, and must count once.
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,noswap', 'tmpfs', volume]);
-    await tenant.tell(`run dd if=/dev/zero of=${volume}/data bs=1M count=20 status=none`);
+    await tenant.run(`run dd if=/dev/zero of=${volume}/data bs=1M count=20 status=none`);
     const stored = await tree.readMemoryUse(pod);
     near(stored.shmem - anonymous.shmem, 20 * MiB);
     near(stored.unevictable - anonymous.unevictable, 20 * MiB);
@@ -252,7 +252,7 @@ describe('memory usage', () => {
     // Page cache of a file that no other process has read: in use, and fully reclaimable.
     const file = join(import.meta.dirname, '../../../node_modules/typescript/lib/typescript.js');
     writeFileSync('/proc/sys/vm/drop_caches', '1');
-    await tenant.tell(`run cat ${file} > /dev/null`);
+    await tenant.run(`run cat ${file} > /dev/null`);
     const cached = await tree.readMemoryUse(pod);
     expect(cached.file - stored.file).toBeGreaterThan(statSync(file).size - MiB);
     expect(cached.current - stored.current).toBeGreaterThan(statSync(file).size - MiB);
@@ -262,27 +262,27 @@ describe('memory usage', () => {
 
   test('a limit above unreclaimable usage kills nothing, and one below it kills', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell(`hold ${40 * MiB}`);
+    await tenant.run(`hold ${40 * MiB}`);
     const { unreclaimable, oomKills } = await tree.readMemoryUse(pod);
     expect(oomKills).toBe(0);
     await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable + 2 * MiB) });
-    await tenant.tell('still there');
+    await tenant.run('still there');
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(0);
 
     await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable - 16 * MiB) });
-    await expect(tenant.tell(`hold ${MiB}`)).rejects.toThrow(/hold/);
+    await expect(tenant.run(`hold ${MiB}`)).rejects.toThrow(/hold/);
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(1);
   });
 
   test('a limit written below usage kills nothing by itself on this kernel, and the write returns immediately', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell(`hold ${40 * MiB}`);
+    await tenant.run(`hold ${40 * MiB}`);
     const step = { file: 'memory.max', value: bytes(8 * MiB) } as const;
     expect(await tree.write(pod, step)).toMatchObject({ outcome: 'written' });
     // Nothing was charged after the write. Only the next charge would kill.
     expect(kernelSays('memory.events')).toContain('oom_kill 0');
     expect(await tree.write(pod, { ...step, value: 'max' })).toMatchObject({ outcome: 'written' });
-    await tenant.tell(`hold ${MiB}`);
+    await tenant.run(`hold ${MiB}`);
     expect(tenant.alive).toBe(true);
   });
 });
@@ -290,7 +290,7 @@ describe('memory usage', () => {
 describe('the cgroup of a process', () => {
   test('the cgroup of a process is the one that the kernel reports, until the process ends', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell('be there');
+    await tenant.run('be there');
     expect(await cgroupOfPid(tenant.pid)).toBe(pod);
     const { pid } = tenant;
     await tenant.end();

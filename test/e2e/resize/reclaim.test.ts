@@ -93,8 +93,8 @@ test('a decrease from 256 to 64 MiB reclaims 200 MiB of page cache, and one belo
   const pod = await makePod(256);
   const pid = await cri.pidOf(pod.id('a'));
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 40 * MiB);
-  await tenant.tell('read', big);
+  await tenant.run('hold', 40 * MiB);
+  await tenant.run('read', big);
   expect(useOf(pod)).toBeGreaterThan(220 * MiB);
 
   const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MiB;
@@ -115,21 +115,21 @@ test('a decrease from 256 to 64 MiB reclaims 200 MiB of page cache, and one belo
   expect(stateOf(pod)).toEqual(lowered(64));
   expect(pod.oomKills()).toBe(0);
   expect(await cri.pidOf(pod.id('a'))).toBe(pid);
-  await tenant.tell('nothing');
+  await tenant.run('nothing');
 });
 
 describe('a decrease while a process allocates quickly', () => {
   test('a decrease succeeds in every round if the process allocates page cache and memory that it frees', async () => {
     const pod = await makePod(256);
     const tenant = await tenantIn(pod);
-    await tenant.tell('churn', big, 24 * MiB);
+    await tenant.run('churn', big, 24 * MiB);
     for (let round = 0; round < 3; round += 1) {
       await cri.updateContainer(pod.id('a'), memory(64));
       expect(stateOf(pod)).toEqual(lowered(64));
       await cri.updateContainer(pod.id('a'), memory(256));
     }
     expect(pod.oomKills()).toBe(0);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
   });
 
   test('a decrease ends with the new or the old limit, and never kills, if the process allocates up to its limit', async () => {
@@ -148,16 +148,16 @@ describe('a decrease while a process allocates quickly', () => {
     ] as const) {
       const pod = await makePod(256);
       const tenant = await tenantIn(pod);
-      if (cached !== undefined) await tenant.tell('read', cached);
+      if (cached !== undefined) await tenant.run('read', cached);
       // How much has been allocated when the limit is lowered differs from round to round.
-      await tenant.tell('grow');
+      await tenant.run('grow');
       while (Number(/^anon (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1]) < head * MiB)
         await new Promise((resolve) => setImmediate(resolve));
       const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(96)));
       expect(refusal === undefined || [4, 9].includes(refusal.code), refusal?.details).toBe(true);
       expect(stateOf(pod)).toEqual(lowered(refusal === undefined ? 96 : 256));
       outcomes.add(refusal === undefined ? 'lowered' : 'rejected');
-      await tenant.tell('nothing');
+      await tenant.run('nothing');
       expect(pod.oomKills()).toBe(0);
     }
     expect(outcomes).toContain('rejected');
@@ -167,8 +167,8 @@ describe('a decrease while a process allocates quickly', () => {
 test('a decrease reclaims dirty page cache without losing data', async () => {
   const pod = await makePod(256);
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 20 * MiB);
-  await tenant.tell('dirty', written, 150 * MiB);
+  await tenant.run('hold', 20 * MiB);
+  await tenant.run('dirty', written, 150 * MiB);
   expect(Number(/^file (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1])).toBeGreaterThan(100 * MiB);
   await cri.updateContainer(pod.id('a'), memory(64));
   expect(stateOf(pod)).toEqual(lowered(64));
@@ -181,7 +181,7 @@ test('a decrease reclaims dirty page cache without losing data', async () => {
 test('a decrease that times out ends with DEADLINE_EXCEEDED and the old limit, and other calls and pods are served meanwhile', async () => {
   const [busy, other] = [await makePod(256), await makePod(128)];
   const tenant = await tenantIn(busy);
-  await tenant.tell('read', big);
+  await tenant.run('read', big);
   // Page cache is reclaimable by its kind, but memory.min protects it from a reclaim that starts at the pod.
   writeFileSync(join(cgroupOf(busy.cgroup, busy.id('a')), 'memory.min'), String(220 * MiB));
   const before = stateOf(busy);

@@ -307,8 +307,8 @@ describe('memory that is reclaimed for a lower limit', () => {
     });
     const tenant = await Tenant.in(pod.containerCgroup('a'));
     tenants.push(tenant);
-    await tenant.tell('hold', 20 * MiB);
-    await tenant.tell('read', big);
+    await tenant.run('hold', 20 * MiB);
+    await tenant.run('read', big);
     expect(Number(pod.read('memory.current', 'a'))).toBeGreaterThan(200 * MiB);
     const scope = unitOf(pod.containerCgroup('a'));
     const over = new AbortController();

@@ -151,7 +151,7 @@ describe('around the call to the runtime', () => {
 
   test('a runtime that fails after it has raised the container: that is taken back, and the pod too', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
     await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline exceeded');
     expect(runtime.limitOf(0)).toBe(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
