@@ -196,11 +196,11 @@ describe('what systemd hears', () => {
     const { descriptor } = hold(cri);
     const env = { NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '300000' };
     const program = start([['cri', descriptor]], env, '--shutdown-timeout', '90s');
-    expect(await systemd.told('READY=1')).toBe(`READY=1\nSTATUS=serving ${cri}`);
+    expect(await systemd.waitFor('READY=1')).toBe(`READY=1\nSTATUS=serving ${cri}`);
     expect(await connect(cri).call('/s/Echo', 'hello')).toBe('hello');
-    await systemd.told('WATCHDOG=1');
+    await systemd.waitFor('WATCHDOG=1');
     program.kill('SIGTERM');
-    expect(await systemd.told('STOPPING=1')).toBe(
+    expect(await systemd.waitFor('STOPPING=1')).toBe(
       'STOPPING=1\nEXTEND_TIMEOUT_USEC=105000000\nSTATUS=waiting for running calls',
     );
     expect(await program.exited).toEqual({ code: 0, signal: null });

@@ -8,7 +8,7 @@ import type { PassedOn } from './held-socket.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 
-/** Bundles the daemon as tools/build.mjs does, apart from dist/. Gives the file. */
+/** Bundles the daemon as tools/build.mjs does, outside dist/. Returns the file. */
 export async function buildProgram(): Promise<string> {
   // Below node_modules, so that koffi, which stays outside the bundle, is found.
   const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
@@ -37,15 +37,15 @@ export interface LogLine {
 }
 
 export interface ProgramOptions {
-  /** The file is run by itself, not by Node. */
+  /** Runs the file itself, not Node with the file. */
   readonly isExecutable?: boolean;
   readonly uid?: number;
   readonly env?: NodeJS.ProcessEnv;
-  /** What it is started with, as by systemd. */
+  /** Sockets and variables as passed by systemd. */
   readonly passedOn?: PassedOn;
 }
 
-/** The daemon as a process of its own. */
+/** The daemon as a separate process. */
 export class Program {
   readonly process: ChildProcess;
   readonly exited: Promise<{ code: number | null; signal: string | null }>;
@@ -53,7 +53,7 @@ export class Program {
   stderr = '';
 
   constructor(file: string, args: readonly string[], options: ProgramOptions = {}) {
-    // Nothing outside of what a test gives it.
+    // Uses only paths that the test provides.
     const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
     const { passedOn, env, uid, isExecutable = false } = options;
@@ -70,7 +70,7 @@ export class Program {
       this.stderr += text;
       this.process.emit('log');
     });
-    // 'close' and not 'exit': everything printed has been read by then.
+    // 'close', not 'exit', so that all output has been read.
     this.exited = once(this.process, 'close').then(([code, signal]) => ({
       code: code as number | null,
       signal: signal as string | null,
@@ -84,14 +84,14 @@ export class Program {
       .map((line) => JSON.parse(line) as LogLine);
   }
 
-  /** Waits for a line of the log with this message. */
+  /** Waits for a log line with this message. */
   async logged(message: string): Promise<LogLine> {
     for (;;) {
       const line = this.log.find(({ msg }) => msg === message);
       if (line !== undefined) return line;
       const ended = await Promise.race([once(this.process, 'log').then(() => false), this.exited.then(() => true)]);
       if (ended && !this.log.some(({ msg }) => msg === message)) {
-        throw new Error(`ended without saying "${message}": ${this.stderr}`);
+        throw new Error(`exited without logging "${message}": ${this.stderr}`);
       }
     }
   }

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import type { Node } from '../../src/install/node/index.ts';
 
 export interface Unit {
-  /** Of kubelet's process; absent when it does not run. */
+  /** The command line of kubelet's process; absent if it does not run. */
   readonly commandLine?: readonly string[];
   readonly state?: string;
 }
 
-/** A node made of a folder: systemctl is a script there, found first in PATH, and the kernel's files are plain ones. */
-export class PaperNode {
+/**
+ * A fake node in a folder: systemctl is a script that comes first in PATH, and the files of the kernel are regular
+ * files.
+ */
+export class FakeInstallNode {
   readonly folder = mkdtempSync(join(tmpdir(), 'doctor-'));
   readonly node: Node = {
     cgroupRoot: join(this.folder, 'cgroup'),
@@ -34,7 +37,7 @@ export class PaperNode {
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
   }
 
-  /** What systemd knows of kubelet's unit; undefined: nothing. */
+  /** Sets kubelet's unit in systemd; undefined means none. */
   unit(unit: Unit | undefined): void {
     const lines =
       unit === undefined

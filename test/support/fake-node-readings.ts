@@ -4,7 +4,7 @@ import type { Overview, PodSummary } from '../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../src/resize/history/recent-resizes.ts';
 import type { Step } from '../../src/resize/model/step.ts';
 
-/** A node on paper: pods of every look that the page has, and resizes of every end. */
+/** A fake node: pods of every kind that the page distinguishes, and resizes with every outcome. */
 
 const MiB = 1024 * 1024;
 const mi = (amount: number): Bytes => bytes(Math.round(amount * MiB));
@@ -17,7 +17,7 @@ const limitsOf = (memory: number | 'max', used: number, milli: number | 'max' = 
   weight: undefined,
 });
 
-/** The longest names that Kubernetes has. */
+/** The longest names that Kubernetes allows. */
 const longName = 'a-very-long-name-of-a-deployment-that-nobody-has-cut-down-5d9c7b8f6c-x2x9q'.padEnd(253, '-and-more');
 const longVolume = 'v'.repeat(63);
 
@@ -157,4 +157,4 @@ const recent: readonly RecentResize[] = [
   }),
 ];
 
-export const paperNode: Overview = { pods, recent };
+export const fakeOverview: Overview = { pods, recent };

@@ -18,7 +18,7 @@ const recvNow = libc.func('recv', 'long', ['int', 'void *', 'size_t', 'int']) as
 const MSG_DONTWAIT = 0x40;
 const shutdown = libc.func('int shutdown(int fd, int how)') as (fd: number, how: number) => number;
 
-/** What systemd listens on to be told: a unix datagram socket. */
+/** The unix datagram socket on which systemd receives notifications. */
 export class NotifySocket {
   readonly messages: string[] = [];
   readonly #descriptor: number;
@@ -27,7 +27,7 @@ export class NotifySocket {
 
   /**
    * @param name absolute path, or `@` and an abstract name
-   * @param receives always, by a worker that waits; or when {@link drain} is called, so that no worker is needed
+   * @param receives `always` with a waiting worker, or `when asked` by {@link drain} without a worker
    */
   constructor(
     readonly name: string,
@@ -39,8 +39,8 @@ export class NotifySocket {
     this.#ended = receives === 'always' ? this.#receive() : Promise.resolve();
   }
 
-  /** The first message that has this line, now or when it comes, of those after the first `past`. */
-  async told(line: string, past = 0): Promise<string> {
+  /** Returns the first message with this line, now or when it arrives, after skipping `past` messages. */
+  async waitFor(line: string, past = 0): Promise<string> {
     for (;;) {
       const found = this.messages.slice(past).find((message) => message.split('\n').includes(line));
       if (found !== undefined) return found;
@@ -48,14 +48,14 @@ export class NotifySocket {
     }
   }
 
-  /** What has been told and not been received yet. */
+  /** Returns all messages that were sent and not received yet. */
   drain(): readonly string[] {
     const bytes = Buffer.alloc(65_536);
-    const told: string[] = [];
+    const received: string[] = [];
     for (;;) {
       const size = recvNow(this.#descriptor, bytes, bytes.length, MSG_DONTWAIT);
-      if (size <= 0) return told;
-      told.push(bytes.toString('utf8', 0, size));
+      if (size <= 0) return received;
+      received.push(bytes.toString('utf8', 0, size));
     }
   }
 

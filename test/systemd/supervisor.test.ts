@@ -53,7 +53,7 @@ describe('what systemd is told', () => {
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
     await supervisor.ready('serving\nall');
     await supervisor.stopping(30_000, 'running calls end');
-    await systemd.told('STOPPING=1');
+    await systemd.waitFor('STOPPING=1');
     expect(systemd.messages).toEqual([
       'READY=1\nSTATUS=serving all',
       'STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=running calls end',
@@ -66,7 +66,7 @@ describe('what systemd is told', () => {
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
     const start = performance.now();
     await supervisor.ready('serving');
-    for (const past of [1, 2, 3]) expect(await systemd.told('WATCHDOG=1', past)).toBe('WATCHDOG=1');
+    for (const past of [1, 2, 3]) expect(await systemd.waitFor('WATCHDOG=1', past)).toBe('WATCHDOG=1');
     const elapsed = performance.now() - start;
     // Three halves: not in one burst, and never as late as the watchdog.
     expect(elapsed).toBeGreaterThan(250);
@@ -77,11 +77,11 @@ describe('what systemd is told', () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
-    await systemd.told('WATCHDOG=1');
+    await systemd.waitFor('WATCHDOG=1');
     const past = systemd.messages.length;
     const until = performance.now() + 400;
     while (performance.now() < until);
-    await systemd.told('WATCHDOG=1', past);
+    await systemd.waitFor('WATCHDOG=1', past);
     // Twenty halves have gone by.
     expect(systemd.messages.length - past).toBeLessThan(5);
   });

@@ -2,12 +2,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settingOf } from '../../../src/install/kubelet/files.ts';
 import type { EndpointSource } from '../../../src/install/kubelet/kubelet.ts';
-import { PaperNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const FLAG = `--container-runtime-endpoint=${CONTAINERD}`;
-let paper: PaperNode;
-beforeEach(() => (paper = new PaperNode()));
+let paper: FakeInstallNode;
+beforeEach(() => (paper = new FakeInstallNode()));
 afterEach(() => paper.remove());
 
 /** kubelet's unit: a file, a drop-in and two environment files, one of which is not there. */

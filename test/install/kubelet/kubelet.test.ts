@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { endpointIn, findKubelet, flagOf } from '../../../src/install/kubelet/kubelet.ts';
-import { PaperNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
-let paper: PaperNode;
-beforeEach(() => (paper = new PaperNode()));
+let paper: FakeInstallNode;
+beforeEach(() => (paper = new FakeInstallNode()));
 afterEach(() => paper.remove());
 
 const config = (endpoint: string): string =>

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose, worstOf } from '../../../src/install/node/index.ts';
 import { doctorText } from '../../../src/resizectl/commands/doctor.ts';
-import { PaperNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 // A folder in the place of a node; what a real one says is in test/e2e/command-line/doctor.test.ts.
-let paper: PaperNode;
-beforeEach(() => (paper = new PaperNode()));
+let paper: FakeInstallNode;
+beforeEach(() => (paper = new FakeInstallNode()));
 afterEach(() => paper.remove());
 
 async function found(check: string, change: Partial<Node> = {}): Promise<Finding> {

@@ -6,11 +6,11 @@ import { planInstall, planUninstall, unitText } from '../../../src/install/node/
 import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
 import { type Program, nodeProgramOf } from '../../../src/install/host/programs.ts';
 import type { Site } from '../../../src/install/host/site.ts';
-import { PaperNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 // What is planned; what comes of it is in test/e2e/install/install.test.ts.
-let paper: PaperNode;
-beforeEach(() => (paper = new PaperNode()));
+let paper: FakeInstallNode;
+beforeEach(() => (paper = new FakeInstallNode()));
 afterEach(() => paper.remove());
 
 const at = (name: string): string => join(paper.folder, name);

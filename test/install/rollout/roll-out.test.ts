@@ -1,16 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
-import { PaperCluster, type PaperNode, done } from '../../support/fake-nodes.ts';
+import { FakeCluster, type FakeNode, done } from '../../support/fake-nodes.ts';
 
 /** Which node does what when. What resizectl does on a host, in a container's pod, is in test/e2e/install/installer.test.ts. */
 
-let cluster: PaperCluster;
-beforeEach(async () => (cluster = await new PaperCluster().start()));
+let cluster: FakeCluster;
+beforeEach(async () => (cluster = await new FakeCluster().start()));
 afterEach(() => cluster.stop());
 
 const until = (holds: () => boolean): Promise<void> => expect.poll(holds, { timeout: 30_000, interval: 20 }).toBe(true);
-const installed = (...nodes: readonly PaperNode[]): Promise<void> => until(() => nodes.every(({ isReady }) => isReady));
+const installed = (...nodes: readonly FakeNode[]): Promise<void> => until(() => nodes.every(({ isReady }) => isReady));
 const haltedBy = (): string | undefined => cluster.api.lease?.metadata.annotations?.[HALTED];
 /** As an operator does it, by `kubectl annotate lease ... cri-resize-shim.io/halted-`. */
 const goOn = (): void =>
@@ -156,7 +156,7 @@ describe('a turn', () => {
 });
 
 describe('at the end of its pod', () => {
-  const start = async (name = 'a', ...more: readonly Parameters<PaperCluster['node']>[1][]): Promise<PaperNode> => {
+  const start = async (name = 'a', ...more: readonly Parameters<FakeCluster['node']>[1][]): Promise<FakeNode> => {
     const node = cluster.node(name, ...more);
     node.isInstalled = true;
     await installed(node.start());

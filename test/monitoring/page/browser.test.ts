@@ -8,8 +8,8 @@ import { createCounters } from '../../../src/observe/counters.ts';
 import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
-import { colourOf, faint, riseOf, spilt, strokesOf, widthOf } from '../../support/browser/in-page.ts';
-import { paperNode } from '../../support/fake-node-readings.ts';
+import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
+import { fakeOverview } from '../../support/fake-node-readings.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 
 /** The page as a person has it before him, in Debian's Chromium. The pictures are left in reports/page. */
@@ -98,11 +98,11 @@ const looks: readonly Look[] = [
 
 describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
   test('a busy node: nothing is cut off, too faint, asked for elsewhere or complained of', async () => {
-    [readiness, overview] = [notReady, paperNode];
+    [readiness, overview] = [notReady, fakeOverview];
     const { page, asked, complaints } = await open(look, 'busy');
     expect([asked, complaints]).toEqual([[address], []]);
-    expect(await page.evaluate(spilt)).toEqual([]);
-    expect(await page.evaluate(faint)).toEqual([]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
     await page.context().close();
   });
 
@@ -110,8 +110,8 @@ describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
     [readiness, overview] = [ready, { pods: [], recent: [] }];
     const { page, asked, complaints } = await open(look, 'idle');
     expect([asked, complaints]).toEqual([[address], []]);
-    expect(await page.evaluate(spilt)).toEqual([]);
-    expect(await page.evaluate(faint)).toEqual([]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
     expect(await page.locator('main').innerText()).toMatch(/Pods\s+none on this node\s+Resizes\s+none since/);
     await page.context().close();
   });
@@ -120,7 +120,7 @@ describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
 describe('what is drawn', () => {
   let page: Page;
   beforeAll(async () => {
-    [readiness, overview] = [ready, paperNode];
+    [readiness, overview] = [ready, fakeOverview];
     ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
   });
 
@@ -148,7 +148,7 @@ describe('what is drawn', () => {
     const picture = card.getByRole('img', { name: 'memory over the steps' });
     const box = (await picture.boundingBox())!;
     expect([box.width > 200, box.height > 100]).toEqual([true, true]);
-    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(riseOf);
+    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(firstRise);
     const rises = [await rise('pod'), await rise('c0'), await rise('c1'), await rise('size')];
     expect(rises.map((share) => Math.round(share * 10) / 10)).toEqual([0.2, 0.4, 0.6, 0.8]);
     expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');

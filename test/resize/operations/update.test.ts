@@ -151,7 +151,7 @@ describe('around the call to the runtime', () => {
 
   test('a runtime that fails after it has raised the container: that is taken back, and the pod too', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
     await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline exceeded');
     expect(runtime.limitOf(0)).toBe(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
@@ -203,7 +203,7 @@ describe('around the call to the runtime', () => {
     runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     let state = 0;
-    runtime.overrule('ContainerStatus', async (request, before) => {
+    runtime.wrapResponder('ContainerStatus', async (request, before) => {
       const status = { id: containerId(0), metadata: { name: 'c0' }, state };
       return Buffer.concat([await before(request), encode('ContainerStatusResponse', { status })]);
     });

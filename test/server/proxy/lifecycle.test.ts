@@ -18,7 +18,7 @@ import {
   dataOf,
   frame,
   headers,
-  layTable,
+  createTable,
   message,
   openTable,
   request,
@@ -37,7 +37,7 @@ afterEach(() => void vi.useRealTimers());
 
 describe('connection setup', () => {
   test('SETTINGS of both ends are forwarded and acknowledged once, except header table size and push', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, settings([1, 65_536], [2, 1], [4, 70_000], [6, 1000], [99, 7]));
     expect(table.client.take()).toEqual([]);
     const [toBackend, ...more] = table.backend.take();
@@ -56,7 +56,7 @@ describe('connection setup', () => {
   });
 
   test("what the client sends waits for the backend's SETTINGS", () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(
       PREFACE,
       settings(),
@@ -87,7 +87,7 @@ describe('connection setup', () => {
       rst(1, 8),
     ]);
     const run = (places: readonly number[]): string[] => {
-      const table = layTable();
+      const table = createTable();
       table.backend.send(settings());
       const ends = [...places, input.length].sort((a, b) => a - b);
       ends.forEach((end, index) => table.client.send(input.subarray(ends[index - 1] ?? 0, end)));
@@ -111,7 +111,7 @@ describe('connection setup', () => {
 
 describe('no backend', () => {
   test('calls end with UNAVAILABLE and the cause, and GOAWAY makes the client reconnect', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true), headers(3, request('/handle/B')));
     table.backend.events.closed(new Error('connect ENOENT /run/x.sock'));
     const seen = table.client.take();
@@ -133,7 +133,7 @@ describe('no backend', () => {
 
   test('a later call gets the same answer; a client that never calls is disconnected', () => {
     vi.useFakeTimers();
-    const table = layTable();
+    const table = createTable();
     table.backend.events.closed(new Error('connect ECONNREFUSED'));
     expect(typesOf(table.client.take())).toEqual([SETTINGS]);
     table.client.send(PREFACE, settings());
@@ -142,7 +142,7 @@ describe('no backend', () => {
     expect(typesOf(table.client.take())).toEqual([SETTINGS, GOAWAY, HEADERS]);
     expect(table.client.ended).toBe(true);
 
-    const idle = layTable();
+    const idle = createTable();
     idle.backend.events.closed(new Error('connect ECONNREFUSED'));
     idle.client.send(PREFACE, settings());
     vi.advanceTimersByTime(60_000);
@@ -151,7 +151,7 @@ describe('no backend', () => {
   });
 
   test('a message beyond ASCII is percent-encoded', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     table.backend.events.closed(new Error('100% für nichts\n'));
     const answer = table.client.take().find(({ type }) => type === HEADERS)!;
@@ -159,7 +159,7 @@ describe('no backend', () => {
   });
 
   test('a backend that does not speak HTTP/2 counts as unavailable', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     table.backend.send(Buffer.from('HTTP/1.1 400 Bad Request\r\n\r\n'));
     expect(fieldsOf(table.client.take().find(({ type }) => type === HEADERS)!)['grpc-status']).toBe('14');
@@ -335,7 +335,7 @@ describe('shutdown', () => {
   });
 
   test('a connection that is only about to open is served first: its client would take a close for a failure', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     table.core.shutdown();
     expect(table.client.ended).toBe(false);

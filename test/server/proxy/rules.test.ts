@@ -22,7 +22,7 @@ import {
   data,
   frame,
   headers,
-  layTable,
+  createTable,
   openTable,
   request,
   rst,
@@ -116,14 +116,14 @@ describe('what a client may not do ends its connection, with the error of RFC 91
   });
 
   test('a client that does not speak HTTP/2 gets no answer', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(Buffer.from('GET / HTTP/1.1\r\n\r\n'));
     expect(table.client.takeBytes()).toHaveLength(0);
     expect(table.client.ended).toBe(true);
   });
 
   test('the first frame has to be SETTINGS (3.4)', () => {
-    const table = layTable();
+    const table = createTable();
     table.client.send(PREFACE, windowUpdate(0, 1));
     expect(table.client.ended).toBe(true);
     expect(table.events).toEqual(['error client 1 the first frame is not SETTINGS']);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Plan } from '../../support/http2/model.ts';
 import { ModelClient, ModelServer, contents } from '../../support/http2/model.ts';
 import type { Table } from '../../support/http2/wire.ts';
-import { PREFACE, layTable, message, settled } from '../../support/http2/wire.ts';
+import { PREFACE, createTable, message, settled } from '../../support/http2/wire.ts';
 
 const APPENDED = Buffer.alloc(70, 'z');
 
@@ -33,15 +33,15 @@ class World {
   local: ModelServer | undefined;
 
   constructor(readAhead: number) {
-    this.table = layTable({
+    this.table = createTable({
       readAhead,
       amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
       heldLimit: 2 ** 30,
     });
     this.client = new ModelClient(this.table.client);
     this.backend = new ModelServer(this.table.backend);
-    this.client.hello(PREFACE);
-    this.backend.hello();
+    this.client.sendSettings(PREFACE);
+    this.backend.sendSettings();
     this.collect();
   }
 
@@ -51,7 +51,7 @@ class World {
     const [transport] = this.table.locals;
     if (transport !== undefined && this.local === undefined) {
       this.local = new ModelServer(transport);
-      this.local.hello();
+      this.local.sendSettings();
     }
     this.local?.collect();
   }
