@@ -32,6 +32,7 @@ import {
   hasPodCgroup,
   isCompletedInitContainer,
   limitsByName,
+  namedCgroup,
   podCgroup,
   podName,
   podSubject,
@@ -39,6 +40,7 @@ import {
   readPod,
   readVolumes,
   storedLimits,
+  withExactQuota,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
@@ -107,7 +109,7 @@ async function prepare(
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
   if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
   observeVolumes(parts, pod, volumes, read.memory);
-  const state = withShares(read, sharesIn([...containers.values()]));
+  const state = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const { targets, stored } = containerTargets(pod, all, state, desired.containers);
   assertNodeHas(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
@@ -177,6 +179,14 @@ const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
   new Map(
     containers.map(({ containerId, resources }) => [containerId, cpuShares(Number(resources?.cpu_shares ?? 0n))]),
   );
+
+function withExactQuotas(pod: PodDescription, state: PodState, all: readonly ContainerDescription[]): PodState {
+  const stored = new Map(all.map(({ containerId, resources }) => [containerId, resources]));
+  const containers = state.containers.map((container) =>
+    withExactQuota(container, namedCgroup(pod, container.id), stored.get(container.id)),
+  );
+  return { ...state, containers };
+}
 
 function withShares(state: PodState, sharesOf: SharesById): PodState {
   return {

@@ -37,6 +37,7 @@ import {
   readPod,
   readVolumes,
   storedLimits,
+  withExactQuota,
 } from '../../sandbox/index.ts';
 import {
   type OnHigh,
@@ -219,9 +220,10 @@ async function resize(
   return response;
 }
 
-/** Returns the container's state, with its stored shares if the request sets shares too. */
-function withShares(state: PodState | undefined, { container, shares }: Prepared): LiveContainer | undefined {
-  const now = state?.containers.find(({ id }) => id === container.containerId);
+/** Returns the container's values to roll back to, with its stored shares if the request sets shares too. */
+function withShares(state: PodState | undefined, { container, shares, cgroup }: Prepared): LiveContainer | undefined {
+  const found = state?.containers.find(({ id }) => id === container.containerId);
+  const now = withExactQuota(found, cgroup, container.resources);
   const stored = container.resources?.cpu_shares ?? 0n;
   if (now === undefined || shares.shares === undefined || stored <= 0n) return now;
   return { ...now, shares: cpuShares(Number(stored)) };
