@@ -1,8 +1,9 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
-import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
+import type { CgroupTree } from '../../cgroups/index.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
+import { derivedPodShares } from './derived-pod-shares.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
 import { notifyRuntime } from './notify-runtime.ts';
 import type { Log } from '../../observe/index.ts';
@@ -113,8 +114,10 @@ async function prepare(
   const { targets, stored } = containerTargets(pod, all, state, desired.containers);
   assertNodeHas(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
-  const shares = desired.pod.shares ?? derivedPodShares(pod, state, targets);
-  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
+  const derived = derivedPodShares(pod, state, targets);
+  const shares = desired.pod.shares ?? derived?.then;
+  const present = derived === undefined ? pod : { ...pod, cpuShares: derived.now };
+  const weight = shares === undefined ? undefined : podWeight(present, state.weight, shares);
   const limits = { ...(await podLimits(parts, pod, state, targets, desired.pod)), ...(weight && { weight }) };
   const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
@@ -300,26 +303,6 @@ async function podLimits(
     });
   }
   return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
-}
-
-/**
- * Returns the sum of the containers' shares when the pod's shares are that sum now: kubelet pkg/kubelet/cm/helpers_linux.go,
- * ResourceConfigForPod. Undefined for a BestEffort pod: kubelet keeps its minimum, since its QoS class never changes (KEP-1287).
- */
-function derivedPodShares(
-  pod: PodDescription,
-  state: PodState,
-  targets: readonly ContainerLimits[],
-): CpuShares | undefined {
-  if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
-  if (targets.every(({ shares }) => shares === undefined)) return undefined;
-  const sum = (of: (container: PodState['containers'][number]) => number): number =>
-    state.containers.reduce((total, container) => total + of(container), 0);
-  const now = sum(({ shares }) => shares ?? 0);
-  // kubelet sums up milliCPU before it converts them to shares, and rounds once.
-  if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
-  const then = sum(({ id, shares }) => targets.find((target) => target.id === id)?.shares ?? shares ?? 0);
-  return then === now ? undefined : cpuShares(then);
 }
 
 /** Stores the pod's new shares in the registry, and reports the new pod limits to the runtime. */
