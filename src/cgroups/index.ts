@@ -58,7 +58,7 @@ export type { DriverTreeOptions } from './systemd/index.ts';
 export { ReclaimAhead } from './reclaim/index.ts';
 export type { AheadTree } from './reclaim/index.ts';
 export type { StepAhead } from './reclaim/index.ts';
-export { lowerUsage } from './reclaim/index.ts';
+export { isMarkedHigh, lowerUsage, markedHigh } from './reclaim/index.ts';
 export type { LowerUsageResult } from './reclaim/index.ts';
 export type { LowerUsageOptions } from './reclaim/index.ts';
 export type { LowerUsageTree } from './reclaim/index.ts';

@@ -2,6 +2,7 @@
 export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
+export { namedCgroup, withExactQuota } from './exact-quota.ts';
 export { isCompletedInitContainer } from './init-containers.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';

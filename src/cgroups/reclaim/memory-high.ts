@@ -1,10 +1,25 @@
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../tree.ts';
 import { isCgroupVanished } from '../file.ts';
 import type { CgroupPath } from '../file.ts';
 
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
+
+/**
+ * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, this tells it from a value of others,
+ * who write whole MiB or computed sizes: of the latter, 1 in 64 has the mark. Both numbers are multiples of the largest page size, so
+ * the kernel does not round the value.
+ */
+const MARK_EVERY = 256 * 1024;
+const MARK = 192 * 1024;
+
+/** Returns the largest marked value up to `limit`, and at least the smallest one. */
+export const markedHigh = (limit: Bytes): Bytes =>
+  bytes(Math.max(Math.floor((limit - MARK) / MARK_EVERY), 0) * MARK_EVERY + MARK);
+
+/** Whether memory.high has a value that {@link TemporaryMemoryHigh} may have written. */
+export const isMarkedHigh = (found: Limit<Bytes>): boolean => found !== 'max' && found % MARK_EVERY === MARK;
 
 /**
  * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in between
@@ -29,12 +44,13 @@ export class TemporaryMemoryHigh {
   }
 
   /**
-   * Lowers memory.high to `limit`, never raises it. Returns the value in force afterwards. If {@link restore} was called during
+   * Lowers memory.high to at most `most` (see {@link markedHigh}), never raises it. Returns the value in force afterwards. If {@link restore} was called during
    * the write, restores memory.high again. Throws the errors of reading and writing.
    */
-  async lowerTo(limit: Bytes): Promise<Limit<Bytes>> {
+  async lowerTo(most: Bytes): Promise<Limit<Bytes>> {
+    const limit = markedHigh(most);
     const found = this.#tree.readHigh(this.#cgroup);
-    if (this.#hasEnded() || (found !== 'max' && found <= limit)) return found;
+    if (this.#hasEnded() || (found !== 'max' && found <= Math.max(most, limit))) return found;
     if (!this.#isOurs(found)) {
       await this.#onChange(found);
       this.#previous = found;

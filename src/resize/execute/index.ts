@@ -10,3 +10,4 @@ export type { PerformParts } from './perform.ts';
 export { recoverPod, tryRecoverPod, recover } from './recover.ts';
 export type { RecoverParts, RecoverPodParts } from './recover.ts';
 export { Recovery } from './recovery.ts';
+export { verifyUpdate } from './verify-update.ts';

@@ -56,6 +56,8 @@ export interface PerformOptions {
   readonly until?: number;
   /** The deadline of the transaction, in milliseconds since the epoch. */
   readonly deadline?: number;
+  /** Returns why a step that is due must not be applied any more. */
+  readonly refuse?: (step: Step) => Error | undefined;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: ((record: StepRecord) => void) | undefined;
 }
@@ -105,14 +107,14 @@ export async function perform(
   const steps = planAndCount(parts, pod, state, target, stored);
   const start = performance.now();
   const recording = record(parts, pod, state, asked);
-  const { until = reclaimBy(parts, deadline), onStep, sizes = new Map() } = options;
+  const { until = reclaimBy(parts, deadline), onStep, sizes = new Map(), refuse } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
     const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, until, onHigh });
     return countRollback(parts, recording, () =>
       runTransaction(steps, {
-        ...withinDeadline(actions, pod, deadline),
+        ...withinDeadline(actions, pod, deadline, refuse),
         applied(record) {
           parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
@@ -258,9 +260,16 @@ async function tolerateJournalFailure(
   }
 }
 
-/** No step begins after the deadline. The rollback has no deadline. */
-function withinDeadline(actions: StepActions, pod: PodDescription, deadline: number): StepActions {
+/** No step begins after the deadline, or when it is refused. The rollback has no deadline. */
+function withinDeadline(
+  actions: StepActions,
+  pod: PodDescription,
+  deadline: number,
+  refuse: PerformOptions['refuse'],
+): StepActions {
   const run = (step: Step): Promise<void> => {
+    const refusal = refuse?.(step);
+    if (refusal !== undefined) return Promise.reject(refusal);
     if (Date.now() < deadline) return actions.apply(step);
     const message = `pod ${podName(pod)}: deadline exceeded before: ${describeStep(step)}`;
     return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));

@@ -1,4 +1,4 @@
-import { type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupTree, isCgroupVanished, isMarkedHigh } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
@@ -14,7 +14,7 @@ import {
   observeVolumes,
   recordRemounts,
 } from '../volumes/index.ts';
-import { type Step, describeStep } from '../model/index.ts';
+import { type Step, compareLimits, describeStep } from '../model/index.ts';
 import type { JournalledTransaction, OpenTransaction, PreviousHigh } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts {}
@@ -137,8 +137,18 @@ async function rollBackStep(actions: StepActions, step: Step, failures: string[]
   }
 }
 
-async function restoreHigh(parts: { readonly tree: CgroupTree }, { cgroup, memoryHigh }: PreviousHigh): Promise<void> {
+/**
+ * Restores the memory.high of a cgroup that was lowered to reclaim memory. A value that the shim has not written stays: the runtime,
+ * kubelet (memory QoS) or another program has set it since.
+ */
+async function restoreHigh(
+  parts: { readonly tree: CgroupTree },
+  { cgroup, memoryHigh, isUnmarked }: PreviousHigh,
+): Promise<void> {
   try {
+    const found = parts.tree.readHigh(cgroup);
+    // The shim only lowers memory.high.
+    if (compareLimits(found, memoryHigh) >= 0 || !(isUnmarked === true || isMarkedHigh(found))) return;
     await parts.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
   } catch (error) {
     if (!isCgroupVanished(error)) throw error;

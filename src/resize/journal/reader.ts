@@ -1,10 +1,11 @@
+import { existsSync } from 'node:fs';
 import { lstat, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Counters, type Log, oncePerKey } from '../../observe/index.ts';
-import { badFile, knownFile, recordFile } from './file-names.ts';
+import { badFile, knownFile, newerFile, recordFile } from './file-names.ts';
 import { readBounded } from './files.ts';
-import { MAX_RECORD_BYTES, type WrittenRecord, decodeRecord } from './record.ts';
+import { MAX_RECORD_BYTES, NewerRecord, type WrittenRecord, decodeRecord } from './record.ts';
 
 /** How many unreadable records are kept for inspection, the newest ones. */
 const MAX_BAD_FILES = 16;
@@ -36,8 +37,29 @@ export class RecordReader {
       const errno = errnoOf(error);
       if (errno === 'ENOENT') return undefined;
       const isTemporary = errno !== undefined && TEMPORARY.has(errno);
-      await this.#reportUnreadable(file, error, isTemporary ? undefined : badFile(name));
+      const aside = error instanceof NewerRecord ? newerFile(name) : badFile(name);
+      await this.#reportUnreadable(file, error, isTemporary ? undefined : aside);
       return undefined;
+    }
+  }
+
+  /**
+   * Moves a record that an older shim has moved aside back, if this shim reads its version. A record that the older shim has written
+   * in the meantime replaces it. Returns whether there is a record to read. Never rejects.
+   */
+  async restoreNewer(newer: string, name: string): Promise<boolean> {
+    const [from, to] = [join(this.#folder, newer), join(this.#folder, name)];
+    try {
+      decodeRecord(await readBounded(from, MAX_RECORD_BYTES));
+      if (existsSync(to)) {
+        await rm(from);
+        return false;
+      }
+      await rename(from, to);
+      return true;
+    } catch (error) {
+      if (!(error instanceof NewerRecord)) this.#leftoverStays(from, error);
+      return false;
     }
   }
 

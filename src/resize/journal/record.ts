@@ -16,8 +16,12 @@ import {
 } from './volume-record.ts';
 import type { Step } from '../model/index.ts';
 
-/** The version of the file format. Adding or removing a field changes the version. */
-export const RECORD_VERSION = 3;
+/**
+ * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is still read: it has
+ * the fields of version 4 without those of memory.high's mark and of the other settings of containers.
+ */
+export const RECORD_VERSION = 4;
+const OLDEST_VERSION = 3;
 
 /** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
 export const MAX_RECORD_BYTES = 1024 * 1024;
@@ -26,6 +30,8 @@ export const MAX_RECORD_BYTES = 1024 * 1024;
 export interface PreviousHigh {
   readonly cgroup: string;
   readonly memoryHigh: Limit<Bytes>;
+  /** Written by 0.1.0, whose temporary values have no mark: any lower value may be temporary. */
+  readonly isUnmarked?: true;
 }
 
 /** A transaction that has not ended. */
@@ -107,13 +113,19 @@ const step: z.ZodMiniType<Step> = z.discriminatedUnion('kind', [
   steps.runtime,
 ]);
 
+const high = z.strictObject({
+  cgroup: z.string(),
+  memoryHigh: memoryLimit,
+  isUnmarked: z.exactOptional(z.literal(true)),
+});
+
 const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   id: z.string(),
   startedAt: amount,
   steps: z.array(step),
   allocated: z.exactOptional(z.record(label, requestedVolume)),
   undoing: z.boolean(),
-  highs: z.array(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
+  highs: z.array(high),
   failed: z.exactOptional(z.string()),
 });
 
@@ -162,16 +174,34 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   return content;
 }
 
-/** Reads a pod's file. Throws an Error that names the fault but quotes no value, since the content may be anything. */
+/** A record of a newer shim, which may read it again after a downgrade and an upgrade. */
+export class NewerRecord extends Error {}
+
+/**
+ * Reads a pod's file. Throws an Error that names the fault but quotes no value, since the content may be anything; a
+ * {@link NewerRecord} for a newer version.
+ */
 export function decodeRecord(content: Buffer): WrittenRecord {
   const form = parse(content);
   const version: unknown = isObject(form) ? form.version : undefined;
-  if (typeof version === 'number' && version !== RECORD_VERSION)
-    throw new Error(`has version ${version}: this shim reads version ${RECORD_VERSION}`);
-  const parsed = record.safeParse(form, { error: inEnglish });
-  if (parsed.success) return parsed.data;
+  if (typeof version === 'number' && (version < OLDEST_VERSION || version > RECORD_VERSION)) {
+    const why = `has version ${version}: this shim reads versions ${OLDEST_VERSION} to ${RECORD_VERSION}`;
+    throw version > RECORD_VERSION ? new NewerRecord(why) : new Error(why);
+  }
+  const isOld = version === OLDEST_VERSION;
+  const parsed = record.safeParse(isOld ? { ...(form as object), version: RECORD_VERSION } : form, {
+    error: inEnglish,
+  });
+  if (parsed.success) return isOld ? withUnmarkedHighs(parsed.data) : parsed.data;
   const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
   throw new Error(`is not a journal record: ${faults.slice(0, 1).join()}`);
+}
+
+function withUnmarkedHighs(read: WrittenRecord): WrittenRecord {
+  const { transaction: open } = read;
+  if (open === undefined) return read;
+  const highs = open.highs.map((previous): PreviousHigh => ({ ...previous, isUnmarked: true }));
+  return { ...read, transaction: { ...open, highs } };
 }
 
 const isObject = (form: unknown): form is Readonly<Record<string, unknown>> =>

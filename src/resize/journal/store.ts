@@ -217,8 +217,8 @@ export class Journal {
   }
 
   /**
-   * Returns all readable records. Unreadable ones are moved aside as `<name>.bad`, counted and logged; temporary files that a
-   * crash left behind are removed. Of records of an earlier boot only volumes and deferred requests are returned. Never
+   * Returns all readable records. Unreadable ones are moved aside as `<name>.bad`, counted and logged, and those of a newer shim as
+   * `<name>.newer`, which are never removed by a shim that cannot read them; temporary files that a crash left behind are removed. Of records of an earlier boot only volumes and deferred requests are returned. Never
    * rejects: without a usable folder it returns none, and {@link readiness} has the reason. May be called at any time.
    */
   async load(): Promise<LoadedRecord[]> {
@@ -245,6 +245,10 @@ export class Journal {
     // Under the lock: a temporary file that is being written is not a leftover.
     return this.#lock.run(known.record, async () => {
       if (known.kind === 'record') return this.#loadRecord(name, bootId);
+      if (known.kind === 'newer') {
+        const isBack = await this.#reader.restoreNewer(name, known.record);
+        return isBack ? this.#loadRecord(known.record, bootId) : undefined;
+      }
       await this.#reader.removeLeftover(name);
       return undefined;
     });

@@ -7,7 +7,13 @@ import {
   type RestoreLimitsParts,
   restoreLimits,
 } from '../execute/index.ts';
-import { type FailOpen, type LiveContainer, containerCgroup, readContainer } from '../../sandbox/index.ts';
+import {
+  type FailOpen,
+  type LiveContainer,
+  containerCgroup,
+  readContainer,
+  withExactQuota,
+} from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
@@ -68,7 +74,9 @@ async function limitsNow(
     const container = await parts.registry.describeContainer(containerId);
     if (container?.state !== ContainerState.RUNNING) return undefined;
     const cgroup = await containerCgroup(container, pod, parts.procRoot);
-    return cgroup === undefined ? undefined : await readContainer(parts.tree, cgroup, containerId);
+    if (cgroup === undefined) return undefined;
+    const found = await readContainer(parts.tree, cgroup, containerId);
+    return withExactQuota(found, cgroup, container.resources);
   } catch (error) {
     parts.failOpen('unreadable_state', containerId, error);
     return undefined;

@@ -1,8 +1,9 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
-import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
+import type { CgroupTree } from '../../cgroups/index.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
+import { derivedPodShares } from './derived-pod-shares.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
 import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
@@ -34,6 +35,7 @@ import {
   hasPodCgroup,
   isCompletedInitContainer,
   limitsByName,
+  namedCgroup,
   podCgroup,
   podName,
   podSubject,
@@ -41,6 +43,7 @@ import {
   readPod,
   readVolumes,
   storedLimits,
+  withExactQuota,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
@@ -113,12 +116,14 @@ async function prepare(
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
   if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
   observeVolumes(parts, pod, volumes, read.memory);
-  const state = withShares(read, sharesIn([...containers.values()]));
+  const state = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const { targets, stored } = containerTargets(pod, all, state, desired.containers);
   assertNodeHas(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
-  const shares = desired.pod.shares ?? derivedPodShares(pod, state, targets);
-  const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
+  const derived = derivedPodShares(pod, state, targets);
+  const shares = desired.pod.shares ?? derived?.then;
+  const present = derived === undefined ? pod : { ...pod, cpuShares: derived.now };
+  const weight = shares === undefined ? undefined : podWeight(present, state.weight, shares);
   const limits = { ...(await podLimits(parts, pod, state, targets, desired.pod)), ...(weight && { weight }) };
   const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
@@ -183,6 +188,14 @@ const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
   new Map(
     containers.map(({ containerId, resources }) => [containerId, cpuShares(Number(resources?.cpu_shares ?? 0n))]),
   );
+
+function withExactQuotas(pod: PodDescription, state: PodState, all: readonly ContainerDescription[]): PodState {
+  const stored = new Map(all.map(({ containerId, resources }) => [containerId, resources]));
+  const containers = state.containers.map((container) =>
+    withExactQuota(container, namedCgroup(pod, container.id), stored.get(container.id)),
+  );
+  return { ...state, containers };
+}
 
 function withShares(state: PodState, sharesOf: SharesById): PodState {
   return {
@@ -296,26 +309,6 @@ async function podLimits(
     });
   }
   return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
-}
-
-/**
- * Returns the sum of the containers' shares when the pod's shares are that sum now: kubelet pkg/kubelet/cm/helpers_linux.go,
- * ResourceConfigForPod. Undefined for a BestEffort pod: kubelet keeps its minimum, since its QoS class never changes (KEP-1287).
- */
-function derivedPodShares(
-  pod: PodDescription,
-  state: PodState,
-  targets: readonly ContainerLimits[],
-): CpuShares | undefined {
-  if (pod.cpuShares === undefined || isBestEffort(podCgroup(pod))) return undefined;
-  if (targets.every(({ shares }) => shares === undefined)) return undefined;
-  const sum = (of: (container: PodState['containers'][number]) => number): number =>
-    state.containers.reduce((total, container) => total + of(container), 0);
-  const now = sum(({ shares }) => shares ?? 0);
-  // kubelet sums up milliCPU before it converts them to shares, and rounds once.
-  if (Math.abs(now - pod.cpuShares) > state.containers.length) return undefined;
-  const then = sum(({ id, shares }) => targets.find((target) => target.id === id)?.shares ?? shares ?? 0);
-  return then === now ? undefined : cpuShares(then);
 }
 
 /** Stores the pod's new shares in the registry, and reports the new pod limits to the runtime. */

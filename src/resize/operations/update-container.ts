@@ -12,7 +12,8 @@ import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes
 import { failOpen } from './fail-open.ts';
 import { criFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
-import { passThroughUpdate, restoreAndLog } from './pass-through-update.ts';
+import { type Forwarded, followKernel, forwardUpdate } from './forward-update.ts';
+import { passThroughUpdate } from './pass-through-update.ts';
 import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
 import {
   assertId,
@@ -24,7 +25,7 @@ import {
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, directionOf, stateAfter } from '../model/index.ts';
+import { type PodTarget, type Step, directionOf, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -40,15 +41,9 @@ import {
   readPod,
   readVolumes,
   storedLimits,
+  withExactQuota,
 } from '../../sandbox/index.ts';
-import {
-  type OnHigh,
-  type RestoreLimitsParts,
-  lowerMemory,
-  perform,
-  reclaimBy,
-  tryRecoverPod,
-} from '../execute/index.ts';
+import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 
@@ -216,12 +211,13 @@ async function resize(
   const { container, pod, wanted, shares, cgroup, state } = prepared;
   const until = reclaimBy(parts, deadline);
   const before = withShares(state, prepared);
-  let response: Buffer = Buffer.alloc(0);
+  const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
+  let forwarded: Forwarded = { response: Buffer.alloc(0) };
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
-      response = await parts.calls.run(container.containerId, () =>
-        forwardOrRestore(parts, pod, before, forward, onHigh),
+      forwarded = await parts.calls.run(container.containerId, () =>
+        forwardUpdate(parts, pod, { cgroup, before, asked }, forward, onHigh),
       );
     };
     return lowerMemory(parts, { ...containerSubject(container, pod), cgroup, memory }, until, update, onHigh);
@@ -229,39 +225,32 @@ async function resize(
   const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {
     await parts.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
-    return response;
+    return forwarded.response;
   }
   const pending = pendingResizeForContainer(parts, pod, state, limitsById);
   const limits = boundByPending(pending, state, await derivedPodLimits(parts, pod, state, [limitsById]));
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
-  const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
-  await perform(parts, pod, state, target, { asked, container: limitsById, call, until });
+  const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
+  await perform(parts, pod, state, target, { asked, container: limitsById, call, until, refuse });
+  const { response, found } = forwarded;
+  if (found !== undefined) await followKernel(parts, pod, state, limits, { id: limitsById.id, ...found });
   scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
 
-/** Returns the container's state, with its stored shares if the request sets shares too. */
-function withShares(state: PodState | undefined, { container, shares }: Prepared): LiveContainer | undefined {
-  const now = state?.containers.find(({ id }) => id === container.containerId);
+/** The pod limits of the plan do not go with limits that the runtime has chosen itself. */
+function refusalFor({ kind }: Step, { found }: Forwarded): Error | undefined {
+  const isPodLimit = kind === 'pod-memory' || kind === 'pod-cpu';
+  return isPodLimit && found !== undefined ? new Error('the runtime applied other limits than requested') : undefined;
+}
+
+/** Returns the container's values to roll back to, with its stored shares if the request sets shares too. */
+function withShares(state: PodState | undefined, { container, shares, cgroup }: Prepared): LiveContainer | undefined {
+  const found = state?.containers.find(({ id }) => id === container.containerId);
+  const now = withExactQuota(found, cgroup, container.resources);
   const stored = container.resources?.cpu_shares ?? 0n;
   if (now === undefined || shares.shares === undefined || stored <= 0n) return now;
   return { ...now, shares: cpuShares(Number(stored)) };
-}
-
-/** Forwards the call to the runtime. When it fails midway, restores the limits from before. */
-async function forwardOrRestore(
-  parts: RestoreLimitsParts,
-  pod: PodDescription,
-  before: LiveContainer | undefined,
-  forward: () => Promise<Buffer>,
-  onHigh: OnHigh | undefined,
-): Promise<Buffer> {
-  try {
-    return await forward();
-  } catch (error) {
-    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
-    throw error;
-  }
 }

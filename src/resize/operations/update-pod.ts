@@ -1,4 +1,10 @@
-import { type CgroupPath, type CgroupTree, cpuSharesOfCri, isFileMissing } from '../../cgroups/index.ts';
+import {
+  type CgroupPath,
+  type CgroupTree,
+  cpuSharesOfCri,
+  isFileMissing,
+  weightMatchesShares,
+} from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
 import {
@@ -157,11 +163,16 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   if (limits.memory !== undefined) {
     await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory });
   }
-  const shares = sharesOf(request.resources, request.overhead);
+  // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
+  const isStale = !matchesWeight(known, state.weight);
+  const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
   const unified = await unifiedChanges(parts, known, cgroup, request.resources);
   return { pod, state, limits, unified, sizes };
 }
+
+const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight | undefined): boolean =>
+  known !== undefined && weight !== undefined && weightMatchesShares(weight, cpuShares(known));
 
 async function resize(
   parts: GrowVolumesLaterParts,

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
@@ -133,7 +134,7 @@ describe('a resize that was cut off', () => {
   test('gives memory.high back that was lowered to reclaim', async () => {
     const open = await begin();
     await open.lowersHigh(`/kubepods/pod1/${containerId(1)}`, 'max');
-    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(20 * MiB));
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(markedHigh(mi(20))));
     await recover(runtime.context);
     expect(runtime.read(`${containerId(1)}/memory.high`)).toBe('max');
     expect(found()).toEqual([300, 100, 200]);

@@ -73,6 +73,7 @@ describe('what is said of a pod', () => {
       async () => {
         await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
         during = runtime.context.outcomes.of(SANDBOX).state;
+        runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MiB));
         return ANSWER;
       },
     );

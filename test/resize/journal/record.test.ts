@@ -31,7 +31,7 @@ describe('a record', () => {
   test('is read as it was written: every number, every max, every text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
-        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 3, bootId, ...record });
+        expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 4, bootId, ...record });
       }),
       cases(2000),
     );
@@ -73,8 +73,16 @@ describe('a record', () => {
   });
 
   test.each([
-    ['of a later version', (form: object) => ({ ...form, version: 4 }), 'has version 4: this shim reads version 3'],
-    ['of an earlier version', (form: object) => ({ ...form, version: 2 }), 'has version 2: this shim reads version 3'],
+    [
+      'of a later version',
+      (form: object) => ({ ...form, version: 5 }),
+      'has version 5: this shim reads versions 3 to 4',
+    ],
+    [
+      'of an earlier version',
+      (form: object) => ({ ...form, version: 2 }),
+      'has version 2: this shim reads versions 3 to 4',
+    ],
     ['without a version', (form: object) => ({ ...form, version: undefined }), /^is not a journal record: version: /],
     ['with a field of another shim', (form: object) => ({ ...form, extra: 1 }), /^is not a journal record: .*extra/],
     [

@@ -206,7 +206,7 @@ describe('after another boot', () => {
 describe('a bad file', () => {
   const bad: [string, () => void][] = [
     ['empty', () => writeFileSync(path(file), '')],
-    ['of a later version', () => writeFileSync(path(file), '{"version":4}')],
+    ['of an earlier version', () => writeFileSync(path(file), '{"version":2}')],
     ['of another pod', () => renameSync(path(`${uid(2)}.json`), path(file))],
     ['too large', () => truncateSync(path(file), 1024 * 1024 + 1)],
     ['a folder', () => mkdirSync(path(file))],

@@ -18,7 +18,12 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-const update = (memory: number, forward = () => Promise.resolve(ANSWER), id = containerId(0)) =>
+/** The runtime carries out a memory limit. */
+const applies = (memory: number, id = containerId(0)) => {
+  if (memory > 0 && id !== containerId(7)) runtime.writeFile(`/kubepods/pod1/${id}`, 'memory.max', String(memory));
+  return Promise.resolve(ANSWER);
+};
+const update = (memory: number, forward = () => applies(memory), id = containerId(0)) =>
   updateContainer(runtime.context, containerUpdate(id, { memory_limit_in_bytes: BigInt(memory) }), forward);
 
 describe('what cannot be understood is forwarded as it came', () => {
@@ -75,9 +80,11 @@ describe('what cannot be understood is forwarded as it came', () => {
 
 describe('what has no meaning is refused before it waits for anything', () => {
   const asked = (linux: Parameters<typeof containerUpdate>[1], more: object = {}) =>
-    updateContainer(runtime.context, { ...containerUpdate(containerId(0), linux), ...more }, () =>
-      Promise.resolve(ANSWER),
-    );
+    updateContainer(runtime.context, { ...containerUpdate(containerId(0), linux), ...more }, () => {
+      if (linux.cpu_quota)
+        runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', `${linux.cpu_quota} 100000`);
+      return Promise.resolve(ANSWER);
+    });
 
   test('it does not take the place of one that waits', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
@@ -125,7 +132,7 @@ describe('around the call to the runtime', () => {
     let atCall = '';
     const answer = await update(150 * MiB, () => {
       atCall = runtime.read('memory.max');
-      return Promise.resolve(ANSWER);
+      return applies(150 * MiB);
     });
     expect(answer).toBe(ANSWER);
     expect(atCall).toBe(String(350 * MiB));
@@ -136,7 +143,7 @@ describe('around the call to the runtime', () => {
     let atCall = '';
     await update(50 * MiB, () => {
       atCall = runtime.read('memory.max');
-      return Promise.resolve(ANSWER);
+      return applies(50 * MiB);
     });
     expect(atCall).toBe(String(300 * MiB));
     expect(runtime.read('memory.max')).toBe(String(250 * MiB));

@@ -61,6 +61,11 @@ const volume: fc.Arbitrary<VolumeRecord> = fc.record(
 const ordinaryName = volumeName.filter((name) => name !== 'constructor');
 const asked = fc.record({ policy, annotated: fc.boolean() }, plain);
 
+const high = fc.record(
+  { cgroup: text, memoryHigh: limit, isUnmarked: fc.constant(true as const) },
+  { ...plain, requiredKeys: ['cgroup', 'memoryHigh'] },
+);
+
 const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
   {
     id: text,
@@ -68,7 +73,7 @@ const transaction: fc.Arbitrary<JournalledTransaction> = fc.record(
     steps: fc.array(fc.oneof(...Object.values<fc.Arbitrary<Step>>(steps)), { maxLength: 12 }),
     allocated: fc.dictionary(ordinaryName, asked, { maxKeys: 3, noNullPrototype: true }),
     undoing: fc.boolean(),
-    highs: fc.array(fc.record({ cgroup: text, memoryHigh: limit }, plain), { maxLength: 3 }),
+    highs: fc.array(high, { maxLength: 3 }),
     failed: text,
   },
   { ...plain, requiredKeys: ['id', 'startedAt', 'steps', 'undoing', 'highs'] },

@@ -1,0 +1,84 @@
+import type { CgroupPath } from '../../cgroups/index.ts';
+import { messageOf } from '../../core/errors/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { ContainerStep } from '../model/index.ts';
+import {
+  type ContainerLimits,
+  type EffectiveLimits,
+  type Limits,
+  type LiveContainer,
+  type PodState,
+  readPod,
+} from '../../sandbox/index.ts';
+import { type OnHigh, type PerformParts, type RestoreLimitsParts, perform, verifyUpdate } from '../execute/index.ts';
+import { derivedPodLimits } from './derived-pod-limits.ts';
+import { restoreAndLog } from './pass-through-update.ts';
+
+/** A caller's update of a running container. */
+export interface CallersUpdate {
+  readonly cgroup: CgroupPath;
+  /** The values to restore when the update fails; undefined where none were read. */
+  readonly before: LiveContainer | undefined;
+  /** The changes of the update; undefined without any. */
+  readonly asked: ContainerStep | undefined;
+}
+
+export interface Forwarded {
+  readonly response: Buffer;
+  /** The container's limits, where the runtime has chosen others than the requested ones. */
+  readonly found?: EffectiveLimits;
+}
+
+/**
+ * Forwards an update to the runtime, and verifies it in the kernel. When it fails midway, or leaves an old limit in the kernel,
+ * restores the values from before. Throws what the runtime answers, and CGROUP_WRITE_FAILED.
+ */
+export async function forwardUpdate(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  { cgroup, before, asked }: CallersUpdate,
+  forward: () => Promise<Buffer>,
+  onHigh: OnHigh | undefined,
+): Promise<Forwarded> {
+  try {
+    const response = await forward();
+    const found = asked === undefined ? undefined : verifyUpdate(parts, pod, cgroup, asked);
+    if (found === undefined) return { response };
+    const { memory, cpu } = found;
+    const fields = { pod: pod.sandboxId, container: asked?.id, memory, cpu: `${cpu.quota} ${cpu.period}` };
+    parts.log.warn(fields, 'runtime applied other limits than requested');
+    return { response, found };
+  } catch (error) {
+    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
+    throw error;
+  }
+}
+
+/**
+ * Sets the pod limits that go with what the kernel has for a container, where the runtime has chosen other limits than the requested
+ * ones. Never rejects: the caller's update is applied.
+ *
+ * @param before the pod before the update
+ * @param planned the pod limits for the requested values, of which those that raise a limit are set
+ */
+export async function followKernel(
+  parts: PerformParts,
+  pod: PodDescription,
+  before: PodState,
+  planned: Limits,
+  container: ContainerLimits,
+): Promise<void> {
+  try {
+    const now = await readPod(parts.tree, pod, []);
+    // A limit that this update has raised goes back, unless the container needs it.
+    const raised = {
+      ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
+      ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
+    };
+    const target = { ...raised, ...(await derivedPodLimits(parts, pod, before, [container])) };
+    await perform(parts, pod, now, { ...target, call: 'none', volumes: new Map() });
+  } catch (error) {
+    const fields = { pod: pod.sandboxId, container: container.id, error: messageOf(error) };
+    parts.log.warn(fields, 'pod limit not adapted to the limits in the kernel');
+  }
+}
