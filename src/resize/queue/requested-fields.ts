@@ -11,13 +11,13 @@ export function fieldsOf({ pod, containers, volumes }: RequestedPod): ReadonlySe
 }
 
 /** Returns the request without the fields that `drops` names. Undefined when nothing is left of it. */
-export function withoutFields(asked: RequestedPod, drops: (field: PodField) => boolean): RequestedPod | undefined {
+export function withoutFields(requested: RequestedPod, drops: (field: PodField) => boolean): RequestedPod | undefined {
   const left: RequestedPod = {
-    pod: withoutAmounts(undefined, asked.pod, drops),
+    pod: withoutAmounts(undefined, requested.pod, drops),
     containers: Object.fromEntries(
-      Object.entries(asked.containers).map(([name, resources]) => [name, withoutAmounts(name, resources, drops)]),
+      Object.entries(requested.containers).map(([name, resources]) => [name, withoutAmounts(name, resources, drops)]),
     ),
-    volumes: Object.fromEntries(Object.entries(asked.volumes).filter(([name]) => !drops(volumeField(name)))),
+    volumes: Object.fromEntries(Object.entries(requested.volumes).filter(([name]) => !drops(volumeField(name)))),
   };
   return fieldsOf(left).size === 0 ? undefined : left;
 }
