@@ -16,6 +16,7 @@ import {
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { Registry } from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
+import { LatePodSpecs } from './late-pod-specs.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 
 /** The state and the clients that resizes need, assembled from the settings. */
@@ -28,6 +29,8 @@ export interface ResizeCore {
   readonly kubelet: KubeletFiles | undefined;
   readonly context: ResizeContext;
   readonly podResizes: PodResizes;
+  /** The pods' specs, known once the API server is watched. */
+  readonly specs: LatePodSpecs;
   closeJournal(): Promise<void>;
 }
 
@@ -50,12 +53,14 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
         onChange: () => context.decreaseReclaimer.check(),
       })
     : undefined;
+  const specs = new LatePodSpecs();
   const context = createResizeContext({
     registry,
     backend,
     journal,
     tree,
     volumes,
+    specs,
     reclaimTimeout,
     log,
     counters,
@@ -74,7 +79,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     describePod: (sandboxId) => describePod(context, sandboxId),
   });
   const closeJournal = async (): Promise<void> => (await opened).close();
-  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, closeJournal };
+  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, closeJournal };
 }
 
 const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>

@@ -3,7 +3,7 @@ import type { Backend } from '../runtime/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
-import type { FailOpen, Registry } from '../sandbox/index.ts';
+import { type FailOpen, type PodSpecs, type Registry, noPodSpecs } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
 import { NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
@@ -35,6 +35,8 @@ export interface ResizeContext {
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
+  /** The specs of pods in the API server, as far as they are known. */
+  readonly specs: PodSpecs;
   /** Reclaims memory for a decrease that kubelet has admitted but usage blocks. */
   readonly decreaseReclaimer: DecreaseReclaimer;
   /** The pending resize of kubelet for each pod, by sandbox id. */
@@ -60,6 +62,7 @@ export interface ResizeContextOptions
   readonly log?: Log;
   readonly counters?: Counters;
   readonly kubelet?: KubeletState;
+  readonly specs?: PodSpecs;
   readonly clock?: Clock;
 }
 
@@ -68,6 +71,7 @@ export function createResizeContext({
   log = noLog,
   counters = noCounters,
   kubelet = noKubeletState,
+  specs = noPodSpecs,
   clock = systemClock,
   ...given
 }: ResizeContextOptions): ResizeContext {
@@ -82,6 +86,7 @@ export function createResizeContext({
     growthTimers: new Map(),
     cgroups: new Map(),
     kubelet,
+    specs,
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
     pendingPodLimits: new Map(),
     log,

@@ -2,6 +2,23 @@
 export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
+export { declarePod, noPodSpecs } from './declared/index.ts';
+export type {
+  Amounts,
+  ContainerKind,
+  ContainerPhase,
+  DeclarePodParts,
+  DeclaredContainer,
+  DeclaredPod,
+  DeclaredSource,
+  DeclaredVolume,
+  PodSpec,
+  PodSpecs,
+  QosClass,
+  ResizePolicy,
+  RestartPolicy,
+  SpecContainer,
+} from './declared/index.ts';
 export { isCompletedInitContainer } from './init-containers.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
