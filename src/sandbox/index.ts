@@ -19,7 +19,6 @@ export type {
   RestartPolicy,
   SpecContainer,
 } from './declared/index.ts';
-export { isCompletedInitContainer } from './init-containers.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
 export type { ContainerLimits, EffectiveLimits, Limits } from './limits.ts';
@@ -29,14 +28,8 @@ export { identityOf } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
 export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';
-export {
-  NO_CPU_LIMIT,
-  hasPodCgroup,
-  podCgroup,
-  readContainer,
-  readPod,
-  readVolumes,
-} from './read-pod.ts';
+export { NO_CPU_LIMIT, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
+export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
 export { storedLimits } from './stored-limits.ts';

@@ -1,14 +1,22 @@
-import type { KubeletState } from '../../kubelet/index.ts';
+import { qosClassOf } from '../../cgroups/index.ts';
+import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { identityOf } from '../pod-identity.ts';
+import { hasPodCgroup, podCgroup } from '../read-pod.ts';
+import type { Registry } from '../registry.ts';
 import type { DeclaredPod } from './declared-pod.ts';
+import { fromKubeletState } from './from-kubelet-state.ts';
+import { fromRuntime } from './from-runtime.ts';
 import { fromSpec } from './from-spec.ts';
-import { newestContainers } from './newest-containers.ts';
+import { type NewestContainers, newestContainers } from './newest-containers.ts';
 import type { PodSpecs } from './pod-spec.ts';
+import { storedContainers } from './stored-containers.ts';
 
 export interface DeclarePodParts {
+  readonly registry: Pick<Registry, 'describeContainer'>;
   readonly backend: Backend;
   readonly specs: PodSpecs;
+  /** kubelet's checkpoints. */
   readonly kubelet: KubeletState;
 }
 
@@ -18,6 +26,22 @@ export async function declarePod(parts: DeclarePodParts, pod: PodDescription): P
   parts.kubelet.refresh();
   const entry = parts.kubelet.allocated(pod.metadata.uid);
   const spec = parts.specs.of(identityOf(pod));
-  if (spec !== undefined) return fromSpec(spec, entry, newest);
-  return { source: 'inference', containers: [], volumes: new Map() };
+  const declared = spec === undefined ? await withoutSpec(parts, entry, newest) : fromSpec(spec, entry, newest);
+  const qosClass = declared.qosClass ?? (hasPodCgroup(pod) ? qosClassOf(podCgroup(pod)) : undefined);
+  return { ...declared, ...(qosClass && { qosClass }) };
+}
+
+async function withoutSpec(
+  parts: DeclarePodParts,
+  entry: PodEntry | undefined,
+  newest: NewestContainers,
+): Promise<DeclaredPod> {
+  const isListed = (name: string): boolean => entry?.containers.has(name) ?? false;
+  const toAsk = [...newest.values()].filter(
+    ({ name, phase }) => phase !== 'running' || (entry !== undefined && !isListed(name)),
+  );
+  const stored = await storedContainers(parts, toAsk);
+  // An entry that is not completely understood may lack containers, which would then pass for init containers.
+  const isUsable = entry !== undefined && entry.isComplete && entry.containers.size > 0;
+  return isUsable ? fromKubeletState(entry, newest, stored) : fromRuntime(newest, stored);
 }

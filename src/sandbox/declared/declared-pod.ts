@@ -40,6 +40,10 @@ export interface DeclaredContainer {
   readonly requests?: Amounts;
   /** Only from the spec. */
   readonly resizePolicy?: ResizePolicy;
+  /** The source does not tell whether it is an ordinary init container, and it may be one. */
+  readonly mayBeInit?: boolean;
+  /** It has no part in the pod limit: as far as is known it has ended for good, or it has no limits and is not an app container. */
+  readonly isUncounted?: boolean;
 }
 
 /** A pod as it is declared: the rules of a resize hold for all its containers, not only for those that run. */

@@ -1,5 +1,5 @@
 import type { PodEntry } from '../../kubelet/index.ts';
-import type { Amounts, DeclaredContainer, DeclaredPod } from './declared-pod.ts';
+import type { DeclaredContainer, DeclaredPod } from './declared-pod.ts';
 import type { PodSpec } from './pod-spec.ts';
 import { type NewestContainers, idAndPhase } from './newest-containers.ts';
 
@@ -22,6 +22,3 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
     volumes,
   };
 }
-
-/** Whether nothing is declared. */
-export const isEmpty = ({ memory, milliCpu }: Amounts): boolean => memory === undefined && milliCpu === undefined;

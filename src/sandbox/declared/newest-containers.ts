@@ -49,3 +49,15 @@ export const idAndPhase = (
   newest: NewestContainer | undefined,
 ): { readonly state: ContainerPhase; readonly id?: string } =>
   newest === undefined ? { state: 'declared' } : { state: newest.phase, id: newest.id };
+
+/** kubelet pkg/kubelet/types/labels.go: the name of the container in the pod's spec. */
+const NAME_LABEL = 'io.kubernetes.container.name';
+/** kubelet pkg/kubelet/kuberuntime/labels.go: the preStop hook of the container. */
+const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
+
+/** Whether kubelet has created the container. */
+export const isOfKubelet = ({ labels }: NewestContainer): boolean => labels[NAME_LABEL] !== undefined;
+
+/** Whether the container is an app container or a sidecar: neither an ordinary init nor an ephemeral container may have a hook. */
+export const isSurelyNoInit = ({ annotations }: NewestContainer): boolean =>
+  annotations[PRE_STOP_ANNOTATION] !== undefined;
