@@ -43,7 +43,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const backendDriver = new BackendCgroupDriver(backend);
   const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
-  const { kubeletRoot, reclaimTimeout } = config;
+  const { kubeletRoot, reclaimTimeout, volumesFollow } = config;
   const kubelet = config.foresight
     ? new KubeletFiles({
         kubeletRoot,
@@ -61,6 +61,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     tree,
     volumes,
     specs,
+    volumesFollow,
     reclaimTimeout,
     log,
     counters,
