@@ -99,7 +99,8 @@ export function targetSize(
       return share(containerLimits.get(policy.container), policy.hundredths, pageSize);
     case 'follow': {
       // kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize: the smaller of both limits.
-      const limit = podLimit === undefined || podLimit === 'max' ? policy.atMost : Math.min(podLimit, policy.atMost ?? podLimit);
+      const limit =
+        podLimit === undefined || podLimit === 'max' ? policy.atMost : Math.min(podLimit, policy.atMost ?? podLimit);
       return limit === undefined ? undefined : bytes(Math.max(limit, pageSize));
     }
     case 'fixed':
