@@ -12,8 +12,10 @@ export interface Resource {
 /** The sum of a pod's limits as kubelet computes it. */
 export interface DeclaredSum {
   readonly sum: number;
-  /** The number of limits in it: each may be rounded. */
+  /** The number of containers in it: each limit may be rounded. */
   readonly count: number;
+  /** The number of containers in it that have no limit. */
+  readonly unlimited: number;
 }
 
 /**
@@ -62,7 +64,7 @@ export function readingOf(state: PodState, resource: Resource, limit: number): R
 export function declaredSum(state: PodState, resource: Resource, { inits, ignored }: Reading): DeclaredSum {
   const { overhead } = resource;
   const level = state.declared?.limits && resource.declared(state.declared.limits);
-  if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0 };
+  if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0, unlimited: 0 };
   const members = membersOf(state, resource).filter(({ id, value }) => !(ignored.has(id) && value === Infinity));
   let [running, largestInit, isLimited] = [0, 0, true];
   for (const { id, kind, value } of members) {
@@ -75,7 +77,8 @@ export function declaredSum(state: PodState, resource: Resource, { inits, ignore
     // Only sidecars are created before an init container. In a spec all init containers come first.
     else running = withPrevious;
   }
-  return { sum: isLimited ? Math.max(running, largestInit) + overhead : Infinity, count: members.length };
+  const unlimited = members.filter(({ value }) => value === Infinity).length;
+  return { sum: isLimited ? Math.max(running, largestInit) + overhead : Infinity, count: members.length, unlimited };
 }
 
 /** A container that counts in the sum. */

@@ -3,7 +3,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
 import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 import type { Amounts, ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
-import { type DeclaredSum, type Resource, declaredSum, readingOf } from './declared-sum.ts';
+import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf } from './declared-sum.ts';
 
 /**
  * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is updated"). The
@@ -58,35 +58,37 @@ function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits):
   };
 }
 
-function podMemoryFor(state: PodState, then: PodState): Limit<Bytes> | undefined {
+function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefined {
   const limit = numberOf(state.memory);
   const resource = memoryOf(state);
   const reading = readingOf(state, resource, limit + PAGE);
   const now = declaredSum(state, resource, reading);
-  const { sum } = declaredSum(then, resource, reading);
-  const amounts = { limit, now: wholePages(now.sum), then: wholePages(sum), mayLower: reading.ignored.size === 0 };
-  const wanted = limitFor(amounts, memoryTolerance(now));
-  return wanted === undefined ? undefined : checkedLimit('memory.max', sum, Number.MAX_SAFE_INTEGER, bytes);
+  const then = declaredSum(after, resource, reading);
+  const sums = { now: wholePages(now.sum), then: wholePages(then.sum) };
+  const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
+  return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
 }
 
-function podCpuFor(state: PodState, then: PodState): CpuMax | undefined {
+function podCpuFor(state: PodState, after: PodState): CpuMax | undefined {
   const { quota, period } = state.cpu;
   const limit = numberOf(quota);
   const resource = cpuOf(state, period);
   const reading = readingOf(state, resource, limit + cpuTolerance(state, state.containers.length, period).under);
   const now = declaredSum(state, resource, reading);
-  const sums = { now: wholeMicroseconds(now.sum), then: wholeMicroseconds(declaredSum(then, resource, reading).sum) };
-  const amounts = {
-    limit,
-    now: sums.now,
-    then: Math.max(sums.then, MIN_CPU_QUOTA),
-    mayLower: reading.ignored.size === 0,
-  };
+  const then = declaredSum(after, resource, reading);
+  const amounts = { limit, now: quotaOf(now), then: quotaOf(then), mayLower: mayLower(reading, now, then) };
   const wanted = limitFor(amounts, cpuTolerance(state, now.count, period));
   return wanted === undefined
     ? undefined
     : { quota: checkedLimit('cpu.max', wanted, MAX_CPU_QUOTA, microseconds), period };
 }
+
+/**
+ * Whether the pod limit may go down with the sum. Not when a container without a limit was ignored, and not when a sidecar loses its
+ * limit: to kubelet it is 0 then, but it takes more.
+ */
+const mayLower = ({ ignored }: Reading, now: DeclaredSum, then: DeclaredSum): boolean =>
+  ignored.size === 0 && then.unlimited <= now.unlimited;
 
 /** How far rounding may move a tight limit from the sum. */
 interface Tolerance {
@@ -100,7 +102,7 @@ interface LimitAndSums {
   /** The sum before and after the change. */
   readonly now: number;
   readonly then: number;
-  /** Whether all containers in the sum are known well enough to lower the limit with it. */
+  /** Whether the limit may go down with the sum. */
   readonly mayLower: boolean;
 }
 
@@ -193,6 +195,9 @@ const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
 });
 
 const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
+
+/** Returns the quota of a sum. kubelet applies the kernel's minimum to the sum, too. */
+const quotaOf = ({ sum }: DeclaredSum): number => Math.max(wholeMicroseconds(sum), MIN_CPU_QUOTA);
 
 /** Floating point: thirds of a microsecond do not add up to exactly one. */
 const wholeMicroseconds = (quota: number): number => Math.ceil(quota - 1e-6);

@@ -130,6 +130,12 @@ describe('an init container', () => {
   });
 });
 
+test('a sidecar that loses its limit does not take the pod limit down, though kubelet counts it as 0', () => {
+  const state = pod(130, [one('first', 'sidecar', 10), one('proxy', 'sidecar', 20), one('web', 'app', 100)]);
+  expect(podLimitAfter(state, 'proxy', 'max')).toBeUndefined();
+  expect(podLimitAfter(state, 'proxy', 15)).toBe(125);
+});
+
 describe('an ephemeral container', () => {
   test('A2: does not count, with or without a limit', () => {
     for (const limit of [undefined, 50]) {
