@@ -56,8 +56,8 @@ export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>): Ap
 }
 
 /**
- * Returns the uid that kubelet uses in the CRI. Whoever may create a pod may also set this annotation, with any uid: it counts only
- * for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go). Namespace and name have
+ * Returns the uid that kubelet uses in the CRI. Anyone who may create a pod may also set this annotation, with any uid: it counts
+ * only for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go). Namespace and name have
  * to match as well ({@link isSamePod}), since an owner can be set by anybody too.
  */
 function uidOf({ uid, annotations, ownerReferences }: z.infer<typeof metadataSchema>): string {

@@ -181,7 +181,7 @@ describe('a container that may be an init container', () => {
 describe('the pod-level limit', () => {
   const containers = [one('a', 'app', 100), one('b', 'app', 200)];
 
-  test('is the pod limit whatever its containers have', () => {
+  test('is the pod limit regardless of the limits of its containers', () => {
     for (const level of [300, 250, 400]) {
       const state = pod(level, containers, { limits: { memory: mi(level) } });
       for (const to of [50, 150, 390] as const) expect(podLimitAfter(state, 'a', to)).toBeUndefined();

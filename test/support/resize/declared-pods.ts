@@ -69,7 +69,7 @@ export function declaredPod(running: readonly LiveContainer[], { kinds, idle, le
     const wanted = at === 0 ? 'app' : kinds[at]!;
     const isLimited = memory !== 'max' && cpu.quota !== 'max';
     const is = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
-    // Of a container that runs the kernel's limits count, whatever it declares.
+    // The kernel's limits of a running container count, not those that it declares.
     return { name: id, id, kind: is, state: 'running', limits: {}, place: at };
   });
   const others = idle.map(({ state, ...one }, at) => {

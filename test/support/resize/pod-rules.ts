@@ -22,13 +22,11 @@ const rate = ({ quota, period }: CpuMax): number => (quota === 'max' ? UNLIMITED
 
 /** The limit of the pod by what its containers declare and have, without its overhead. */
 export function containersSum(state: PodState, resource: Resource): number {
-  const declared = ({ memory = UNLIMITED, milliCpu }: Amounts): number =>
-    // In whole pages, as the kernel has it once the container runs.
-    resource === 'memory'
-      ? memory - (memory % PAGE)
-      : milliCpu === undefined
-        ? UNLIMITED
-        : milliCpu * (CPU_UNITS / 1000);
+  const declared = ({ memory, milliCpu }: Amounts): number => {
+    if (resource === 'cpu') return milliCpu === undefined ? UNLIMITED : milliCpu * (CPU_UNITS / 1000);
+    // The kernel rounds the limit down to a whole page once the container runs.
+    return memory === undefined ? UNLIMITED : memory - (memory % PAGE);
+  };
   const live = ({ memory, cpu }: LiveContainer): number => (resource === 'memory' ? amount(memory) : rate(cpu));
   const level = state.declared?.limits === undefined ? UNLIMITED : declared(state.declared.limits);
   return kubeletLimit(countedIn(state, { live, declared }), level, UNLIMITED);

@@ -37,8 +37,8 @@ function limits({ memory, cpu, shares }: Partial<LiveContainer | ContainerLimits
 const declaredText = ({ name, kind, state, limits = {} }: DeclaredContainer): string =>
   `${name} is an ${kind} container, ${state}${state === 'running' ? '' : `: ${amountsText(limits)}`}`;
 
-const amountsText = ({ memory = 'max', milliCpu = 'max' }: Amounts): string =>
-  `memory ${size(memory)}, cpu ${milliCpu}m`;
+const amountsText = ({ memory, milliCpu }: Amounts): string =>
+  `memory ${size(memory ?? 'max')}, cpu ${milliCpu === undefined ? 'max' : `${milliCpu}m`}`;
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota}/${period}`;
 
