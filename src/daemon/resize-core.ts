@@ -43,16 +43,8 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const backendDriver = new BackendCgroupDriver(backend);
   const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
-  const { kubeletRoot, reclaimTimeout, volumesFollow } = config;
-  const kubelet = config.foresight
-    ? new KubeletFiles({
-        kubeletRoot,
-        clock: systemClock,
-        log,
-        counters,
-        onChange: () => context.decreaseReclaimer.check(),
-      })
-    : undefined;
+  const { reclaimTimeout, volumesFollow } = config;
+  const kubelet = kubeletFiles(config, { log, counters, onChange: () => context.decreaseReclaimer.check() });
   const specs = new LatePodSpecs();
   const context = createResizeContext({
     registry,
@@ -81,6 +73,13 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   });
   const closeJournal = async (): Promise<void> => (await opened).close();
   return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, closeJournal };
+}
+
+function kubeletFiles(
+  { foresight, kubeletRoot }: Config,
+  parts: { readonly log: Log; readonly counters: Counters; readonly onChange: () => void },
+): KubeletFiles | undefined {
+  return foresight ? new KubeletFiles({ kubeletRoot, clock: systemClock, ...parts }) : undefined;
 }
 
 const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>

@@ -1,8 +1,7 @@
-import { qosClassOf } from '../../cgroups/index.ts';
+import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { identityOf } from '../pod-identity.ts';
-import { hasPodCgroup, podCgroup } from '../read-pod.ts';
 import type { Registry } from '../registry.ts';
 import type { DeclaredPod } from './declared-pod.ts';
 import { fromKubeletState } from './from-kubelet-state.ts';
@@ -27,7 +26,8 @@ export async function declarePod(parts: DeclarePodParts, pod: PodDescription): P
   const entry = parts.kubelet.allocated(pod.metadata.uid);
   const spec = parts.specs.of(identityOf(pod));
   const declared = spec === undefined ? await withoutSpec(parts, entry, newest) : fromSpec(spec, entry, newest);
-  const qosClass = declared.qosClass ?? (hasPodCgroup(pod) ? qosClassOf(podCgroup(pod)) : undefined);
+  const cgroup = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
+  const qosClass = declared.qosClass ?? (cgroup === undefined ? undefined : qosClassOf(cgroup));
   return { ...declared, ...(qosClass && { qosClass }) };
 }
 
