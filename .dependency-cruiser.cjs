@@ -17,7 +17,8 @@ const mayImport = {
   'api/wire': ['grpc', 'core'],
   monitoring: ['resize', 'sandbox', 'observe', 'core'],
   'kubernetes/client': ['core'],
-  'kubernetes/annotations': ['kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
+  'kubernetes/pods': ['kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
+  'kubernetes/annotations': ['kubernetes/pods', 'kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
   'install/host': ['runtime', 'core'],
   'install/kubelet': ['install/host', 'core'],
   'install/node': ['install/host', 'install/kubelet', 'cgroups', 'core'],
@@ -80,8 +81,8 @@ module.exports = {
     {
       name: 'kubernetes-annotations-are-loaded-only-with-a-kubeconfig',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(kubernetes/annotations/|daemon/annotations\\.ts$)' },
-      to: { path: '^src/kubernetes/annotations/', dependencyTypesNot: ['type-only'] },
+      from: { path: '^src/', pathNot: '^src/(kubernetes/(annotations|pods)/|daemon/annotations\\.ts$)' },
+      to: { path: '^src/kubernetes/(annotations|pods)/', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'monitoring-is-loaded-only-with-metrics-bind',

@@ -23,6 +23,7 @@ import {
   type ResizeState,
   type Resizes,
   type StepRecord,
+  amountTexts,
   describeStep,
   excessWarning,
   formatCpuMax,
@@ -30,7 +31,7 @@ import {
   formatShares,
   policyText,
 } from '../resize/index.ts';
-import type { PodIdentity, PodState } from '../sandbox/index.ts';
+import type { DeclaredPod, PodIdentity, PodState } from '../sandbox/index.ts';
 
 /** Conversions from the shim's types to the wire format. */
 
@@ -123,7 +124,7 @@ export interface PodReportParts {
 export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts): WirePod {
   const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
   if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
-  const { limits, containers, volumes, lastError, outcome, kubelet } = view;
+  const { limits, containers, volumes, lastError, outcome, kubelet, declared } = view;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   const values: WirePodValues = {
     pod: valuesOf(limits, memory.pod),
@@ -144,6 +145,19 @@ export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts)
     allocated: knownReport(outcome.allocated, name, sizeReport),
     actuated: knownReport(outcome.actuated, name, sizeReport),
     ...(kubelet && { kubelet: kubeletReport(kubelet, name) }),
+    ...(declared && { declared: declaredReport(declared) }),
+  };
+}
+
+function declaredReport({ source, containers }: DeclaredPod): NonNullable<WirePod['declared']> {
+  return {
+    source,
+    containers: containers.map(({ name, kind, state, limits = {} }) => ({
+      name,
+      kind,
+      state,
+      limits: amountTexts(limits),
+    })),
   };
 }
 

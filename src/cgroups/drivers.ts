@@ -62,10 +62,16 @@ export function expandSlice(slice: string): CgroupPath {
   return parts.map((_, index) => `/${parts.slice(0, index + 1).join('-')}.slice`).join('');
 }
 
-/** Whether a pod's QoS class is BestEffort, by the parent of its cgroup. */
-export function isBestEffort(podCgroup: CgroupPath): boolean {
-  return /^(?:besteffort|.+-besteffort\.slice)$/.test(posix.basename(posix.dirname(podCgroup)));
+/** Returns a pod's QoS class by the parent of its cgroup. Undefined when that is not one of kubelet's. */
+export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 'BestEffort' | undefined {
+  const parent = posix.basename(posix.dirname(podCgroup));
+  if (/^(?:besteffort|.+-besteffort\.slice)$/.test(parent)) return 'BestEffort';
+  if (/^(?:burstable|.+-burstable\.slice)$/.test(parent)) return 'Burstable';
+  return /^(?:kubepods|(?:.+-)?kubepods\.slice)$/.test(parent) ? 'Guaranteed' : undefined;
 }
+
+/** Whether a pod's QoS class is BestEffort, by the parent of its cgroup. */
+export const isBestEffort = (podCgroup: CgroupPath): boolean => qosClassOf(podCgroup) === 'BestEffort';
 
 /**
  * Returns the container's own cgroup from a path at or below it: a container with an init system moves its processes to nested

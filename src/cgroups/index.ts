@@ -40,7 +40,15 @@ export {
   MIN_CPU_QUOTA,
   MIN_CPU_WEIGHT,
 } from './cpu.ts';
-export { cgroupDrivers, containerCgroupIn, containerIdOf, driverOf, expandSlice, isBestEffort } from './drivers.ts';
+export {
+  cgroupDrivers,
+  containerCgroupIn,
+  containerIdOf,
+  driverOf,
+  expandSlice,
+  isBestEffort,
+  qosClassOf,
+} from './drivers.ts';
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';

@@ -27,6 +27,8 @@ export const kind = 'ShimConfiguration';
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
+export const volumesFollow = ['auto', 'never'] as const;
+
 export const cgroupDrivers = ['auto', 'cgroupfs', 'systemd'] as const;
 
 /** `one of a, b`. */
@@ -126,7 +128,7 @@ export const schema = z.strictObject({
     placeholder: 'FILE',
     allowed: kubeconfigForm,
     description:
-      'Credentials for the Kubernetes API, needed to resize pods through their annotations. If empty, the shim does not connect to the API.',
+      'Credentials for the Kubernetes API, from which the shim reads the specs and the annotations of the pods of this node. If empty, it does not connect to the API.',
   }),
   nodeName: setting(nodeName, '', {
     placeholder: 'NAME',
@@ -138,6 +140,12 @@ export const schema = z.strictObject({
     allowed: booleanForm,
     description:
       'Whether to read the resizes that kubelet (1.33 and later) has admitted from its state files, and to prepare for them.',
+  }),
+  volumesFollow: setting(z.enum(volumesFollow), 'auto', {
+    placeholder: 'WHEN',
+    allowed: alternatives(volumesFollow),
+    description:
+      "Whether memory-backed volumes without an annotation follow the pod's memory limit: `auto` if kubelet has sized them from it, up to their sizeLimit if `kubeconfig` is set; `never` leaves them as they are.",
   }),
   logLevel: setting(z.enum(logLevels), 'info', {
     placeholder: 'LEVEL',

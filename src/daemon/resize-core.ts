@@ -16,6 +16,7 @@ import {
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { Registry } from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
+import { LatePodSpecs } from './late-pod-specs.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 
 /** The state and the clients that resizes need, assembled from the settings. */
@@ -28,6 +29,8 @@ export interface ResizeCore {
   readonly kubelet: KubeletFiles | undefined;
   readonly context: ResizeContext;
   readonly podResizes: PodResizes;
+  /** The pods' specs, known once the API server is watched. */
+  readonly specs: LatePodSpecs;
   closeJournal(): Promise<void>;
 }
 
@@ -40,22 +43,17 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const backendDriver = new BackendCgroupDriver(backend);
   const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
-  const { kubeletRoot, reclaimTimeout } = config;
-  const kubelet = config.foresight
-    ? new KubeletFiles({
-        kubeletRoot,
-        clock: systemClock,
-        log,
-        counters,
-        onChange: () => context.decreaseReclaimer.check(),
-      })
-    : undefined;
+  const { reclaimTimeout, volumesFollow } = config;
+  const kubelet = kubeletFiles(config, { log, counters, onChange: () => context.decreaseReclaimer.check() });
+  const specs = new LatePodSpecs();
   const context = createResizeContext({
     registry,
     backend,
     journal,
     tree,
     volumes,
+    specs,
+    volumesFollow,
     reclaimTimeout,
     log,
     counters,
@@ -74,7 +72,14 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     describePod: (sandboxId) => describePod(context, sandboxId),
   });
   const closeJournal = async (): Promise<void> => (await opened).close();
-  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, closeJournal };
+  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, closeJournal };
+}
+
+function kubeletFiles(
+  { foresight, kubeletRoot }: Config,
+  parts: { readonly log: Log; readonly counters: Counters; readonly onChange: () => void },
+): KubeletFiles | undefined {
+  return foresight ? new KubeletFiles({ kubeletRoot, clock: systemClock, ...parts }) : undefined;
 }
 
 const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>

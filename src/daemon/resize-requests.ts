@@ -5,6 +5,7 @@ import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/
 import type { ResizeContext } from '../resize/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import { watchKubernetes } from './annotations.ts';
+import type { LatePodSpecs } from './late-pod-specs.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 
@@ -12,6 +13,8 @@ export interface ResizeRequestsOptions {
   readonly config: Config;
   readonly context: ResizeContext;
   readonly podResizes: PodResizes;
+  /** Filled by the watch in Kubernetes. */
+  readonly specs: LatePodSpecs;
   readonly readiness: () => Promise<ReadinessReport>;
   /** The socket of the resize API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
@@ -67,12 +70,12 @@ export class ResizeRequests {
   }
 
   async #restore(): Promise<void> {
-    const { config, context, podResizes, log } = this.#options;
+    const { config, context, podResizes, specs, log } = this.#options;
     if (this.#api === undefined && config.kubeconfig === '') return;
     await podResizes.restore();
     if (config.kubeconfig === '' || this.#isClosed) return;
     try {
-      this.#kubernetes = await watchKubernetes(config, { context, podResizes, log });
+      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, log });
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }

@@ -3,12 +3,12 @@ import type { Backend } from '../runtime/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
-import type { FailOpen, Registry } from '../sandbox/index.ts';
+import { type FailOpen, type PodSpecs, type Registry, identityOf, noPodSpecs } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
 import { NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
-import { VolumePolicies } from './volumes/index.ts';
+import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
 import { type KubeletState, noKubeletState } from '../kubelet/index.ts';
 
@@ -35,6 +35,8 @@ export interface ResizeContext {
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
+  /** The specs of pods in the API server, as far as they are known. */
+  readonly specs: PodSpecs;
   /** Reclaims memory for a decrease that kubelet has admitted but usage blocks. */
   readonly decreaseReclaimer: DecreaseReclaimer;
   /** The pending resize of kubelet for each pod, by sandbox id. */
@@ -60,6 +62,9 @@ export interface ResizeContextOptions
   readonly log?: Log;
   readonly counters?: Counters;
   readonly kubelet?: KubeletState;
+  readonly specs?: PodSpecs;
+  /** Whether volumes without an annotation may follow the pod limit. */
+  readonly volumesFollow?: FollowSetting;
   readonly clock?: Clock;
 }
 
@@ -68,13 +73,15 @@ export function createResizeContext({
   log = noLog,
   counters = noCounters,
   kubelet = noKubeletState,
+  specs = noPodSpecs,
+  volumesFollow = 'auto',
   clock = systemClock,
   ...given
 }: ResizeContextOptions): ResizeContext {
   const { registry, journal } = given;
   const context: ResizeContext = {
     ...given,
-    policies: new VolumePolicies(),
+    policies: new VolumePolicies({ follow: volumesFollow, declared: declaredVolumes(registry, specs) }),
     outcomes: new PodOutcomes(counters),
     newest: new NewestValues(),
     lock: new KeyedLock(),
@@ -82,6 +89,7 @@ export function createResizeContext({
     growthTimers: new Map(),
     cgroups: new Map(),
     kubelet,
+    specs,
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
     pendingPodLimits: new Map(),
     log,
@@ -93,6 +101,12 @@ export function createResizeContext({
   void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
   return context;
 }
+
+/** Returns the memory-backed volumes in the spec of a pod, by its sandbox id. */
+const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: string) => {
+  const pod = registry.pods.find((known) => known.sandboxId === sandboxId);
+  return pod && specs.of(identityOf(pod))?.volumes;
+};
 
 /** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
 function watchRegistry(context: ResizeContext): void {

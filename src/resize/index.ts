@@ -6,7 +6,15 @@ export type { PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes } from './history/index.ts';
 export type { NewestValues, RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
-export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
+export {
+  amountTexts,
+  describeStep,
+  formatCpuMax,
+  formatMemory,
+  formatShares,
+  invalid,
+  policyText,
+} from './model/index.ts';
 export type {
   PodLimits,
   KnownValues,

@@ -80,6 +80,8 @@ export interface Messages {
       state: number;
       /** Nanoseconds since 1970. */
       created_at: bigint;
+      labels: Record<string, string>;
+      annotations: Record<string, string>;
     }[];
   };
   ContainerStatusRequest: { container_id: string; verbose: boolean };

@@ -3,7 +3,23 @@ export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
 export { namedCgroup, withExactQuota } from './exact-quota.ts';
-export { isCompletedInitContainer } from './init-containers.ts';
+export { declarePod, noPodSpecs } from './declared/index.ts';
+export type {
+  Amounts,
+  ContainerKind,
+  ContainerPhase,
+  DeclarePodParts,
+  DeclaredContainer,
+  DeclaredPod,
+  DeclaredSource,
+  DeclaredVolume,
+  PodSpec,
+  PodSpecs,
+  QosClass,
+  ResizePolicy,
+  RestartPolicy,
+  SpecContainer,
+} from './declared/index.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
 export type { ContainerLimits, EffectiveLimits, Limits } from './limits.ts';
@@ -13,14 +29,8 @@ export { identityOf } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
 export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';
-export {
-  NO_CPU_LIMIT,
-  hasPodCgroup,
-  podCgroup,
-  readContainer,
-  readPod,
-  readVolumes,
-} from './read-pod.ts';
+export { NO_CPU_LIMIT, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
+export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
 export { storedLimits } from './stored-limits.ts';

@@ -1,4 +1,5 @@
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../core/quantities/index.ts';
+import type { DeclaredPod } from './declared/index.ts';
 import type { EffectiveLimits } from './limits.ts';
 
 /** A running container with the limits that the kernel has for it. */
@@ -30,6 +31,8 @@ export interface PodState {
   /** The running containers, without the sandbox's own. */
   readonly containers: readonly LiveContainer[];
   readonly volumes: readonly VolumeState[];
+  /** The pod as it is declared. Absent where it was not read: then the running containers are all that counts. */
+  readonly declared?: DeclaredPod;
   /** The cgroups are systemd units. systemd rounds a quota up to whole percents whenever a property of the unit is set. */
   readonly inPercents?: true;
 }

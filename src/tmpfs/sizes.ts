@@ -14,8 +14,8 @@ export type VolumePolicy =
   | { readonly kind: 'share'; readonly hundredths: number }
   /** `50%/web`: of one container's memory limit. */
   | { readonly kind: 'container-share'; readonly hundredths: number; readonly container: string }
-  /** `follow`: as large as the pod's memory limit. */
-  | { readonly kind: 'follow' }
+  /** `follow`: as large as the pod's memory limit; at most `atMost`, which only the sizeLimit of a pod's spec sets. */
+  | { readonly kind: 'follow'; readonly atMost?: Bytes }
   /** `fixed`: as it was mounted. */
   | { readonly kind: 'fixed' };
 
@@ -97,8 +97,12 @@ export function targetSize(
       return share(podLimit, policy.hundredths, pageSize);
     case 'container-share':
       return share(containerLimits.get(policy.container), policy.hundredths, pageSize);
-    case 'follow':
-      return podLimit === undefined || podLimit === 'max' ? undefined : bytes(Math.max(podLimit, pageSize));
+    case 'follow': {
+      // kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize: the smaller of both limits.
+      const limit =
+        podLimit === undefined || podLimit === 'max' ? policy.atMost : Math.min(podLimit, policy.atMost ?? podLimit);
+      return limit === undefined ? undefined : bytes(Math.max(limit, pageSize));
+    }
     case 'fixed':
       return undefined;
   }

@@ -43,6 +43,7 @@ const defaults: Config = {
   kubeconfig: '',
   nodeName: '',
   foresight: true,
+  volumesFollow: 'auto',
   logLevel: 'info',
   logPassedCalls: false,
   reclaimTimeout: 30_000,
@@ -74,6 +75,7 @@ const settings: [keyof Config, string, string, unknown][] = [
   ['intercept', '--intercept', 'false', false],
   ['resizeListen', '--resize-listen', 'unix:///run/r.sock', '/run/r.sock'],
   ['foresight', '--foresight', 'false', false],
+  ['volumesFollow', '--volumes-follow', 'never', 'never'],
   ['logLevel', '--log-level', 'trace', 'trace'],
   ['logPassedCalls', '--log-passed-calls', 'true', true],
   ['reclaimTimeout', '--reclaim-timeout', '10s', 10_000],
@@ -100,7 +102,8 @@ describe('settings', () => {
     const other = settings.find(([, name, otherText]) => name === flag && otherText !== text);
     const fallback =
       other?.[2] ??
-      { '--intercept': 'true', '--foresight': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag];
+      { '--intercept': 'true', '--foresight': 'true', '--log-passed-calls': 'false', '--log-level': 'error' }[flag] ??
+      { '--volumes-follow': 'auto' }[flag];
     const written = `${key}: ${fallback ?? '/other'}\n`;
     expect((await loadFile(written))[key]).not.toEqual(value);
     expect((await loadFile(written, `${flag}=${text}`))[key]).toEqual(value);

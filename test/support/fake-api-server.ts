@@ -6,7 +6,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { TestCertificate } from './certificate.ts';
 import { rights } from './kubernetes-rights.ts';
 
-/** A pod's metadata in the API server. */
+/** A pod in the API server. */
 export interface ServedPod {
   readonly uid: string;
   readonly name: string;
@@ -14,6 +14,9 @@ export interface ServedPod {
   readonly nodeName: string;
   readonly annotations: Readonly<Record<string, string>>;
   readonly deletionTimestamp?: string;
+  readonly ownerReferences?: readonly object[];
+  readonly spec?: object;
+  readonly status?: object;
 }
 
 export interface PostedEvent {
@@ -41,8 +44,8 @@ interface Change {
 }
 
 /**
- * Replaces the Kubernetes API server: it lists pods of a node as metadata in pages, watches them, and accepts events,
- * for clients with the rights of deploy/rbac.yaml.
+ * Replaces the Kubernetes API server: it lists pods of a node in pages, watches them, and accepts events, for clients
+ * with the rights of deploy/rbac.yaml.
  */
 export class ApiServer {
   readonly token = 'hunter2-token';
@@ -245,8 +248,8 @@ export class ApiServer {
     const next = rest.length > limit ? `page-${this.#pages.size}-${this.#version}` : '';
     if (next !== '') this.#pages.set(next, rest.slice(limit));
     const metadata = { resourceVersion: String(this.#version), continue: next };
-    const items = rest.slice(0, limit).map((pod) => ({ metadata: metadataOf(pod, this.#version) }));
-    sendJson(response, 200, { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1', metadata, items });
+    const items = rest.slice(0, limit).map((pod) => objectOf(pod, this.#version));
+    sendJson(response, 200, { kind: 'PodList', apiVersion: 'v1', metadata, items });
   }
 
   #watch(response: ServerResponse, query: Readonly<Record<string, string>>): void {
@@ -297,15 +300,18 @@ function rightFor({ path }: Asked, kind: Kind): string {
 const nodeOf = (query: Readonly<Record<string, string>>): string =>
   /^spec\.nodeName=(.*)$/.exec(query['fieldSelector'] ?? '')?.[1] ?? '';
 
-/** The node name is part of the spec, which metadata requests do not return. */
-const metadataOf = ({ uid, name, namespace, annotations, deletionTimestamp }: ServedPod, version: number): object => ({
-  ...{ uid, name, namespace, annotations, deletionTimestamp },
-  resourceVersion: String(version),
-  managedFields: [{ manager: 'kubelet', operation: 'Update' }],
+const objectOf = ({ nodeName, spec, status, ...metadata }: ServedPod, version: number): object => ({
+  metadata: {
+    ...metadata,
+    resourceVersion: String(version),
+    managedFields: [{ manager: 'kubelet', operation: 'Update' }],
+  },
+  spec: { nodeName, containers: [], ...spec },
+  status,
 });
 
 function writeChange(response: ServerResponse, { type, pod, version }: Change): void {
-  const object = { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: metadataOf(pod, version) };
+  const object = { kind: 'Pod', apiVersion: 'v1', ...objectOf(pod, version) };
   const line = Buffer.from(`${JSON.stringify({ type, object })}\n`);
   // Sends two pieces, because a line may arrive in parts.
   response.write(line.subarray(0, 20));

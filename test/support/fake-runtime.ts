@@ -1,11 +1,19 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import { CgroupTree } from '../../src/cgroups/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
-import { Backend, type Messages, type Partially, decode, encode, runtimePath } from '../../src/runtime/index.ts';
+import {
+  Backend,
+  ContainerState,
+  type Messages,
+  type Partially,
+  decode,
+  encode,
+  runtimePath,
+} from '../../src/runtime/index.ts';
 import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
@@ -29,6 +37,7 @@ const served = [
   'UpdatePodSandboxResources',
 ] as const;
 
+const { RUNNING, EXITED } = ContainerState;
 const identity = (bytes: Buffer): Buffer => bytes;
 
 type Responder = (request: Buffer) => Buffer | Promise<Buffer>;
@@ -104,9 +113,10 @@ export class FakeRuntime {
     runtime.describePod();
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
-        containers: runtime.context.registry
-          .containersOf(SANDBOX)
-          .map(({ containerId: id, name }, index) => ({ id, metadata: { name }, created_at: BigInt(index) })),
+        containers: runtime.context.registry.containersOf(SANDBOX).map(({ containerId: id, name }, index) => {
+          const state = existsSync(join(runtime.cgroupRoot, 'kubepods/pod1', id)) ? RUNNING : EXITED;
+          return { id, metadata: { name }, state, created_at: BigInt(index) };
+        }),
       }),
     );
     return runtime;

@@ -135,6 +135,12 @@ export interface WirePod {
     since?: WireSpan;
     reclaimed_bytes?: number;
   };
+  declared?: WireDeclaredPod;
+}
+
+export interface WireDeclaredPod {
+  source: string;
+  containers: { name: string; kind: string; state: string; limits?: WireAmounts }[];
 }
 
 export interface Responses {

@@ -1,6 +1,6 @@
 import { type Log, oncePerKey } from '../../observe/index.ts';
 import { type PodEvent, eventBody } from './events.ts';
-import { wait } from './wait.ts';
+import { wait } from '../pods/index.ts';
 import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';

@@ -1,6 +1,6 @@
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { wait } from './wait.ts';
+import { wait } from '../pods/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 

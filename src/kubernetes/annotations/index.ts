@@ -2,14 +2,13 @@
 import type { Log, ReadinessCheck } from '../../observe/index.ts';
 import { EventPoster } from './event-poster.ts';
 import type { PodEvent } from './events.ts';
-import { feedPods } from './feed.ts';
 import { followResizes } from './follow.ts';
-import { podWatch } from './pod-watch.ts';
-import { Reach } from './reach.ts';
 import { AnnotationRequests, type NodePods } from './requests.ts';
+import { type ApiPodIdentity, type PodAudience, Reach, SpecStore, feedPods, podWatch } from '../pods/index.ts';
 import { apiOf, openConnection } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { Resizes } from '../../resize/index.ts';
+import type { PodSpecs } from '../../sandbox/index.ts';
 
 export type { LocalPod, NodePods } from './requests.ts';
 
@@ -27,7 +26,9 @@ export interface KubernetesParts {
 
 export interface KubernetesWatch {
   /** A pod was added to this node. */
-  podAdded(uid: string): void;
+  podAdded(pod: ApiPodIdentity): void;
+  /** The specs of the pods of this node, as far as they are known. */
+  readonly specs: PodSpecs;
   /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   check(): ReadinessCheck;
@@ -46,9 +47,12 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
   void followResizes(parts, (resize) => requests.reached(resize), signal);
   void poster.run(signal);
-  void feedPods({ watch: podWatch(api, nodeName), audience: requests, reach, clock, random }, signal);
+  const specs = new SpecStore();
+  const audience = both(specs, requests);
+  void feedPods({ watch: podWatch(api, nodeName), audience, reach, clock, random }, signal);
   return {
-    podAdded: (uid) => requests.look(uid),
+    podAdded: (pod) => requests.look(pod),
+    specs,
     decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
     check: () => reach.check(),
     close() {
@@ -57,3 +61,19 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
     },
   };
 }
+
+/** Passes pods on to both, to `first` first. */
+const both = (first: PodAudience, second: PodAudience): PodAudience => ({
+  replace(pods) {
+    first.replace(pods);
+    second.replace(pods);
+  },
+  present(pod) {
+    first.present(pod);
+    second.present(pod);
+  },
+  gone(pod) {
+    first.gone(pod);
+    second.gone(pod);
+  },
+});

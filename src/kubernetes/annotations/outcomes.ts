@@ -2,6 +2,7 @@ import { Reason } from '../../core/errors/index.ts';
 import type { EventReason, PodEvent } from './events.ts';
 import { canceledNote, deferredNote, exceedsNote, infeasibleNote, resizedNote } from './notes.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
+import { type ApiPodIdentity, keyOf } from '../pods/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import type { Resize } from '../../resize/index.ts';
 
@@ -27,7 +28,7 @@ export interface OutcomesParts {
  */
 export class Outcomes {
   readonly #parts: OutcomesParts;
-  /** The outcomes already posted for the last request, and its text, by pod uid and volume. */
+  /** The outcomes already posted for the last request, and its text, by pod and volume. */
   readonly #posted = new Map<string, Map<string, { readonly text: string; readonly posted: Set<string> }>>();
 
   constructor(parts: OutcomesParts) {
@@ -35,20 +36,21 @@ export class Outcomes {
   }
 
   /** Starts a request for this volume. A request with a new text posts all its outcomes, also those of an earlier request. */
-  begin(uid: string, volume: string, text: string): void {
-    if (this.#posted.get(uid)?.get(volume)?.text === text) return;
-    const ofPod = this.#posted.get(uid) ?? new Map<string, { readonly text: string; readonly posted: Set<string> }>();
-    this.#posted.set(uid, ofPod.set(volume, { text, posted: new Set() }));
+  begin(pod: PodIdentity, volume: string, text: string): void {
+    if (this.#posted.get(keyOf(pod))?.get(volume)?.text === text) return;
+    const ofPod =
+      this.#posted.get(keyOf(pod)) ?? new Map<string, { readonly text: string; readonly posted: Set<string> }>();
+    this.#posted.set(keyOf(pod), ofPod.set(volume, { text, posted: new Set() }));
   }
 
   /** The volume's annotation was removed. If it comes back, that is a new request. `waited`: the text of a request that is not done. */
   withdrawn(pod: PodIdentity, volume: string, waited: string | undefined): void {
     if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was removed');
-    this.#posted.get(pod.uid)?.delete(volume);
+    this.#posted.get(keyOf(pod))?.delete(volume);
   }
 
-  forget(uid: string): void {
-    this.#posted.delete(uid);
+  forget(pod: ApiPodIdentity): void {
+    this.#posted.delete(keyOf(pod));
   }
 
   /** Posts the event for a resize that has reached a state. `volumes` are the volumes to report, with their requested texts. */
@@ -95,8 +97,8 @@ export class Outcomes {
 
   #once(pod: PodIdentity, volume: string, text: string, reason: EventReason, why: string, note: string): void {
     // Also for a request that an earlier shim has started.
-    this.begin(pod.uid, volume, text);
-    const posted = this.#posted.get(pod.uid)?.get(volume)?.posted;
+    this.begin(pod, volume, text);
+    const posted = this.#posted.get(keyOf(pod))?.get(volume)?.posted;
     const key = `${reason} ${why}`;
     if (posted === undefined || posted.has(key)) return;
     posted.add(key);

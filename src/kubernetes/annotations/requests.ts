@@ -2,10 +2,9 @@ import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.
 import type { Log } from '../../observe/index.ts';
 import { requestFor, firstChange } from './change.ts';
 import type { PodEvent } from './events.ts';
-import type { PodAudience } from './feed.ts';
 import { Outcomes, isPassing } from './outcomes.ts';
 import { OwnResizes, POD_GONE } from './own-resizes.ts';
-import { type ApiPod, volumeTexts } from './pod.ts';
+import { type ApiPod, type ApiPodIdentity, type PodAudience, isSamePod, keyOf, volumeTexts } from '../pods/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
@@ -69,29 +68,29 @@ export class AnnotationRequests implements PodAudience {
   }
 
   replace(pods: readonly ApiPod[]): void {
-    const present = new Set(pods.map(({ uid }) => uid));
-    for (const uid of [...this.#entries.keys()]) if (!present.has(uid)) this.gone(uid);
+    const present = new Set(pods.map(keyOf));
+    for (const [key, { pod }] of [...this.#entries]) if (!present.has(key)) this.gone(pod);
     for (const pod of pods) this.present(pod);
   }
 
   present(pod: ApiPod): void {
-    const entry = this.#entries.get(pod.uid);
+    const entry = this.#entries.get(keyOf(pod));
     if (entry === undefined) {
       const stopTimer = (): void => undefined;
-      this.#entries.set(pod.uid, { pod, isBusy: false, again: false, failures: 0, stopTimer });
+      this.#entries.set(keyOf(pod), { pod, isBusy: false, again: false, failures: 0, stopTimer });
     } else entry.pod = pod;
-    this.look(pod.uid);
+    this.look(pod);
   }
 
-  gone(uid: string): void {
-    this.#entries.get(uid)?.stopTimer();
-    this.#entries.delete(uid);
-    this.#outcomes.forget(uid);
+  gone(pod: ApiPodIdentity): void {
+    this.#entries.get(keyOf(pod))?.stopTimer();
+    this.#entries.delete(keyOf(pod));
+    this.#outcomes.forget(pod);
   }
 
   /** Compares the annotations of a pod with its last requests. Also called when the pod is added to this node. */
-  look(uid: string): void {
-    const entry = this.#entries.get(uid);
+  look(pod: ApiPodIdentity): void {
+    const entry = this.#entries.get(keyOf(pod));
     if (entry === undefined || this.#isClosed) return;
     entry.again = true;
     if (!entry.isBusy) void this.#checkEntry(entry);
@@ -101,7 +100,7 @@ export class AnnotationRequests implements PodAudience {
   reached(resize: Resize): void {
     this.#own.reached(resize);
     // Late states of a deleted pod must not leave entries behind.
-    if (!this.#entries.has(resize.pod.uid)) this.#outcomes.forget(resize.pod.uid);
+    if (!this.#entries.has(keyOf(resize.pod))) this.#outcomes.forget(resize.pod);
   }
 
   /** Makes no further requests. Running resizes continue. */
@@ -129,12 +128,12 @@ export class AnnotationRequests implements PodAudience {
 
   #later(entry: Entry, error: unknown): void {
     const { clock, random, log } = this.#parts;
-    const { uid } = entry.pod;
+    const { pod } = entry;
     if (!(error instanceof ShimError))
-      log.error({ uid, ...loggableError(error) }, 'pod annotation could not be processed');
+      log.error({ uid: pod.uid, ...loggableError(error) }, 'pod annotation could not be processed');
     entry.failures += 1;
-    if (this.#isClosed || this.#entries.get(uid) !== entry) return;
-    entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(uid));
+    if (this.#isClosed || this.#entries.get(keyOf(pod)) !== entry) return;
+    entry.stopTimer = clock.after(retryDelay(entry.failures, random()), () => this.look(pod));
   }
 
   /** Makes the next request. Returns whether there may be more. Rejects if it has to be retried later. */
@@ -143,6 +142,8 @@ export class AnnotationRequests implements PodAudience {
     const local = this.#isActionable(entry) ? await pods.find(entry.pod.uid) : undefined;
     if (local === undefined || !this.#isActionable(entry)) return false;
     const { identity, annotations } = local;
+    // Another pod may claim this pod's uid, as a mirror pod does.
+    if (!isSamePod(identity, entry.pod)) return false;
     const change = firstChange(entry.pod.volumes, {
       atCreation: volumeTexts(annotations),
       requested: resizes.annotationsOf(identity.sandboxId),
@@ -154,12 +155,12 @@ export class AnnotationRequests implements PodAudience {
   }
 
   #isActionable(entry: Entry): boolean {
-    return !this.#isClosed && !entry.pod.isEnding && this.#entries.get(entry.pod.uid) === entry;
+    return !this.#isClosed && !entry.pod.isEnding && this.#entries.get(keyOf(entry.pod)) === entry;
   }
 
   /** Makes a request that includes the waiting volumes. Returns false if the pod is gone. */
   async #ask(pod: PodIdentity, volume: string, text: string): Promise<boolean> {
-    this.#outcomes.begin(pod.uid, volume, text);
+    this.#outcomes.begin(pod, volume, text);
     const volumes = { ...this.#own.waitingTexts(pod), [volume]: text };
     return this.#own.during(pod, volumes, async () => {
       const failure = await this.#request(pod, volumes);

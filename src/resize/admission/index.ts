@@ -1,5 +1,6 @@
 /** Admission: what a resize may not do, checked before anything changes. */
 export { assertNodeHas } from './capacity.ts';
+export { assertResizable } from './container-kind.ts';
 export { assertReclaimable, blockingUse } from './memory-in-use.ts';
 export { addOverhead } from './overhead.ts';
 export { fieldsSet, invalid, touchesCpu, touchesLimits, touchesMemory, parseLimits } from './parse-limits.ts';

@@ -21,9 +21,9 @@ export function verifyUpdate(
     // The runtime may choose another period.
     const hasCpu =
       asked.cpu === undefined || cpu.quota === asked.cpu.to.quota || tree.holdsCpu(cgroup, asked.cpu.to, cpu);
-    if (!hasMemory && asked.memory !== undefined && tree.holds(asked.memory.from, memory))
+    if (!hasMemory && tree.holds(asked.memory.from, memory))
       throw unchanged(pod, asked.id, `${cgroup}/memory.max`, asked.memory.to, memory);
-    if (!hasCpu && asked.cpu !== undefined && sameCpu(asked.cpu.from, cpu))
+    if (!hasCpu && sameCpu(asked.cpu.from, cpu))
       throw unchanged(pod, asked.id, `${cgroup}/cpu.max`, asked.cpu.to.quota, cpu.quota);
     return hasMemory && hasCpu ? undefined : { memory, cpu };
   } catch (error) {

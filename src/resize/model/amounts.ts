@@ -9,6 +9,7 @@ import {
   parseMilli,
   parseQuantity,
 } from '../../core/quantities/index.ts';
+import type { Amounts } from '../../sandbox/index.ts';
 import { type MilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
 
 const UNITS = [
@@ -70,6 +71,12 @@ export function formatMemory(limit: Limit<Bytes>): string {
 
 /** Formats milliCPU as {@link parseMilli} reads it. */
 export const formatMilli = (milli: MilliCpu): string => (milli % 1000 === 0 ? `${milli / 1000}` : `${milli}m`);
+
+/** Formats declared limits. Empty: none. */
+export const amountTexts = ({ memory, milliCpu }: Amounts): { readonly cpu: string; readonly memory: string } => ({
+  cpu: milliCpu === undefined ? '' : formatMilli(milliCpu),
+  memory: memory === undefined ? '' : formatMemory(memory),
+});
 
 /** The limit whose quota is the largest that the kernel accepts. */
 const MAX_MILLI_CPU: MilliCpu = (MAX_CPU_QUOTA * 1000) / DEFAULT_CPU_PERIOD;

@@ -1,5 +1,6 @@
 /** The terms of a resize: limits, steps, targets, requests and their comparison. No I/O. */
 export {
+  amountTexts,
   cpuMaxOf,
   formatCpuMax,
   formatMemory,

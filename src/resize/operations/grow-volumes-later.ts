@@ -1,13 +1,23 @@
 import { messageOf } from '../../core/errors/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
+import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { type PendingPodLimits, pendingResizeOf, volumeChanges } from '../foresight/index.ts';
-import { hasPodCgroup, limitsByName, readPod, readVolumes } from '../../sandbox/index.ts';
+import {
+  type DeclarePodParts,
+  type Registry,
+  hasPodCgroup,
+  limitsByName,
+  readDeclaredPod,
+  readVolumes,
+} from '../../sandbox/index.ts';
 import { journalVolumes, observeVolumes } from '../volumes/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
 /** What sizes a pod's volumes. */
-export interface VolumeSizeParts extends RecoverParts, PerformParts {
+export interface VolumeSizeParts extends RecoverParts, PerformParts, DeclarePodParts {
+  readonly registry: Registry;
+  /** Client for the shim's own calls. */
+  readonly backend: Backend;
   /** What kubelet has written about its pods: a hint at what it asks for next. */
   readonly kubelet: KubeletState;
   /** The pending resize of kubelet for each pod, by sandbox id. */
@@ -60,7 +70,7 @@ function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription): Promise<voi
     await tryRecoverPod(parts, pod);
     const { policies } = parts;
     const volumes = readVolumes(parts.volumes, pod);
-    const state = await readPod(parts.tree, pod, volumes);
+    const state = await readDeclaredPod(parts, pod, volumes);
     observeVolumes(parts, pod, volumes, state.memory);
     const pending = pendingResizeOf(parts, pod, state);
     // Volumes that have shrunk for a resize that kubelet has admitted but not actuated stay shrunk.

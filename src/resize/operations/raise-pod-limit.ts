@@ -7,18 +7,26 @@ import {
   type PodDescription,
 } from '../../runtime/index.ts';
 import {
+  type DeclarePodParts,
   type EffectiveLimits,
   type FailOpen,
+  type PodState,
   type Registry,
   hasPodCgroup,
-  readPod,
+  readDeclaredPod,
   storedLimits,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import { compareCpu, compareLimits } from '../model/index.ts';
 import { podLimitsFor } from '../plan/index.ts';
 
-export interface AdmitRestartParts extends PerformParts, RecoverParts {
+export interface RaisePodLimitParts extends PerformParts, DeclarePodParts {
+  /** Client for the shim's own calls. */
+  readonly backend: Backend;
+  readonly registry: Registry;
+}
+
+export interface AdmitRestartParts extends RaisePodLimitParts, RecoverParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
@@ -29,17 +37,16 @@ export interface AdmitRestartParts extends PerformParts, RecoverParts {
  * shim.
  */
 export async function raisePodLimit(
-  parts: PerformParts,
+  parts: RaisePodLimitParts,
   pod: PodDescription,
-  containerId: string,
+  { containerId, name }: Pick<ContainerDescription, 'containerId' | 'name'>,
   before: EffectiveLimits | undefined,
   after: EffectiveLimits | undefined,
 ): Promise<void> {
   if (before === undefined || after === undefined || !hasPodCgroup(pod)) return;
   try {
-    const state = await readPod(parts.tree, pod, []);
-    const others = state.containers.filter(({ id }) => id !== containerId);
-    const stateBefore = { ...state, containers: [...others, { id: containerId, ...before }] };
+    const state = await readDeclaredPod(parts, pod, []);
+    const stateBefore = stateWithContainer(state, { containerId, name }, before);
     const { memory, cpu } = podLimitsFor(stateBefore, [{ id: containerId, ...after }]);
     const raised = {
       ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
@@ -51,6 +58,25 @@ export async function raisePodLimit(
   } catch (error) {
     parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
+}
+
+/** Returns the pod as if this container ran with these limits, as the only one of its name that counts. */
+function stateWithContainer(
+  state: PodState,
+  { containerId, name }: Pick<ContainerDescription, 'containerId' | 'name'>,
+  limits: EffectiveLimits,
+): PodState {
+  const { containers, declared } = state;
+  return {
+    ...state,
+    containers: [...containers.filter(({ id }) => id !== containerId), { id: containerId, ...limits }],
+    ...(declared && {
+      declared: {
+        ...declared,
+        containers: declared.containers.map((one) => (one.name === name ? { ...one, id: containerId } : one)),
+      },
+    }),
+  };
 }
 
 /** Raises the pod limit for a new container that replaces one of the same name and has higher limits. */
@@ -71,7 +97,7 @@ export async function raisePodForRestart(
       await tryRecoverPod(parts, pod);
       const previous = await previousContainer(parts, sandboxId, containerId, name);
       if (previous === undefined) return;
-      await raisePodLimit(parts, pod, containerId, storedLimits(previous.resources), after);
+      await raisePodLimit(parts, pod, { containerId, name }, storedLimits(previous.resources), after);
     });
   } catch (error) {
     parts.failOpen('unreadable_state', containerId, error);

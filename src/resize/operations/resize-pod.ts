@@ -9,7 +9,7 @@ import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { assertNodeHas, assertReclaimable, assertRequestsFit } from '../admission/index.ts';
+import { assertNodeHas, assertReclaimable, assertRequestsFit, assertResizable } from '../admission/index.ts';
 import {
   type ContainerStep,
   type DesiredPod,
@@ -26,6 +26,7 @@ import {
 } from '../model/index.ts';
 import {
   type ContainerLimits,
+  type DeclarePodParts,
   type Limits,
   NO_CPU_LIMIT,
   type PodState,
@@ -33,13 +34,13 @@ import {
   containerCgroup,
   containerSubject,
   hasPodCgroup,
-  isCompletedInitContainer,
   limitsByName,
   namedCgroup,
   podCgroup,
   podName,
   podSubject,
   podWeight,
+  readDeclaredPod,
   readPod,
   readVolumes,
   storedLimits,
@@ -48,7 +49,11 @@ import {
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
-export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts {}
+export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, DeclarePodParts {
+  readonly registry: Registry;
+  /** Client for the shim's own calls. */
+  readonly backend: Backend;
+}
 
 /** Implements {@link ResizePod}. */
 export async function resizePod(
@@ -105,19 +110,19 @@ async function prepare(
   desired: DesiredPod,
   { dryRun }: Pick<ResizeOptions, 'dryRun'>,
 ): Promise<Prepared> {
-  const { tree, policies } = parts;
+  const { policies } = parts;
   const volumes = readVolumes(parts.volumes, pod);
   assertHasVolumes(pod, volumes, desired.volumes.keys());
   const all = await describeContainers(parts, pod);
   const containers = byName(all);
   const wanted = desiredValues(desired, containers);
   if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
-  const read = await readPod(tree, pod, volumes);
+  const read = await readDeclaredPod(parts, pod, volumes);
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
   if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
   observeVolumes(parts, pod, volumes, read.memory);
   const state = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
-  const { targets, stored } = containerTargets(pod, all, state, desired.containers);
+  const { targets, stored } = containerTargets(pod, containers, state, desired.containers);
   assertNodeHas(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
@@ -218,19 +223,19 @@ async function readAfter(
 }
 
 /**
- * Splits the desired limits into those of running containers and updates of the others. KEP-1287: a completed init container
- * cannot be resized. Throws UNKNOWN_CONTAINER and INIT_CONTAINER_ENDED.
+ * Splits the desired limits into those of running containers and updates of the others. Throws UNKNOWN_CONTAINER, and as
+ * {@link assertResizable}.
  */
 function containerTargets(
   pod: PodDescription,
-  all: readonly ContainerDescription[],
+  containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
   desired: DesiredPod['containers'],
 ): { targets: ContainerLimits[]; stored: ContainerStep[] } {
   const targets: ContainerLimits[] = [];
   const stored: ContainerStep[] = [];
-  const containers = byName(all);
   for (const [name, limits] of desired) {
+    assertResizable(pod, state, name);
     const container = containers.get(name);
     if (container === undefined) {
       const message = `pod ${podName(pod)} has no container ${name}`;
@@ -238,17 +243,10 @@ function containerTargets(
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }
     const id = container.containerId;
-    if (isCompletedInitContainer(container, all)) throw completedInitContainer(pod, name);
     if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
     else stored.push(...storedStep(container, limits));
   }
   return { targets, stored };
-}
-
-function completedInitContainer(pod: PodDescription, container: string): ShimError {
-  const message = `container ${container} of pod ${podName(pod)} is an init container that has completed`;
-  const where = { pod: pod.metadata.uid, container };
-  return new ShimError(Code.FAILED_PRECONDITION, Reason.INIT_CONTAINER_ENDED, message, where);
 }
 
 function storedStep(container: ContainerDescription, { memory, cpu, shares }: Limits): ContainerStep[] {

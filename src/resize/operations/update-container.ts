@@ -38,7 +38,7 @@ import {
   containerSubject,
   hasPodCgroup,
   podSubject,
-  readPod,
+  readDeclaredPod,
   readVolumes,
   storedLimits,
   withExactQuota,
@@ -129,7 +129,7 @@ async function forwardToStopped(
   const response = await forward();
   if (container.state === ContainerState.CREATED) {
     const stored = (await parts.registry.describeContainer(container.containerId))?.resources;
-    await raisePodLimit(parts, pod, container.containerId, before, storedLimits(stored));
+    await raisePodLimit(parts, pod, container, before, storedLimits(stored));
   }
   return response;
 }
@@ -197,7 +197,7 @@ async function prepare(
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
   if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
   const volumes = readVolumes(parts.volumes, pod);
-  const state = await readPod(tree, pod, volumes);
+  const state = await readDeclaredPod(parts, pod, volumes);
   observeVolumes(parts, pod, volumes, state.memory);
   return { container, pod, wanted, shares, cgroup, memory, state };
 }

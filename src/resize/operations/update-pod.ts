@@ -47,7 +47,7 @@ import {
   podCgroup,
   podSubject,
   podWeight,
-  readPod,
+  readDeclaredPod,
   readVolumes,
 } from '../../sandbox/index.ts';
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
@@ -153,7 +153,7 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const { tree } = parts;
   const cgroup = podCgroup(known);
   const volumes = readVolumes(parts.volumes, known);
-  const state = await readPod(tree, known, volumes);
+  const state = await readDeclaredPod(parts, known, volumes);
   const request = dropRepeatedShares(asked, state.weight);
   observeVolumes(parts, known, volumes, state.memory);
   const limits = withSubject(podSubject(known).text, podSubject(known).ids, () => podLimits(known, state, request));

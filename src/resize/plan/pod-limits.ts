@@ -2,10 +2,12 @@ import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
 import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
+import type { Amounts, ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
+import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf } from './declared-sum.ts';
 
 /**
- * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is updated").
+ * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is updated"). The
+ * sum is that of all declared containers, whether or not they run ({@link declaredSum}).
  *
  * - A tight limit stays tight (kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: the sum of the containers).
  * - A looser limit is raised only when the sum would exceed it, and `max` stays `max`.
@@ -15,40 +17,78 @@ import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../san
  * Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
  */
 export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[]): Limits {
-  const then = state.containers.map((container): LiveContainer => {
-    const { memory = container.memory, cpu = container.cpu } = targets.find(({ id }) => id === container.id) ?? {};
-    return { ...container, memory: sameMemory(container.memory, memory) ? container.memory : memory, cpu };
-  });
+  const then = stateWith(state, targets);
   const memory = podMemoryFor(state, then);
   const cpu = podCpuFor(state, then);
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
-function podMemoryFor(state: PodState, then: readonly LiveContainer[]): Limit<Bytes> | undefined {
-  const sum = memorySum(state, then);
-  const limit = numberOf(state.memory);
-  const wanted = limitFor(limit, memoryTolerance(state), wholePages(memorySum(state)), wholePages(sum));
-  return wanted === undefined ? undefined : checkedLimit('memory.max', sum, Number.MAX_SAFE_INTEGER, bytes);
+/** Returns the state with other limits of some containers, also of containers that do not run. */
+function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodState {
+  const targetOf = (container: string | undefined) => targets.find(({ id }) => id === container);
+  const { declared } = state;
+  return {
+    ...state,
+    containers: state.containers.map((container): LiveContainer => {
+      const { memory = container.memory, cpu = container.cpu } = targetOf(container.id) ?? {};
+      return { ...container, memory: sameMemory(container.memory, memory) ? container.memory : memory, cpu };
+    }),
+    ...(declared && {
+      declared: {
+        ...declared,
+        containers: declared.containers.map((container) => {
+          const target = targetOf(container.id);
+          if (target === undefined || container.limits === undefined) return container;
+          return { ...container, limits: updatedAmounts(container.limits, target) };
+        }),
+      },
+    }),
+  };
 }
 
-function podCpuFor(state: PodState, then: readonly LiveContainer[]): CpuMax | undefined {
+/** Returns declared limits with those of an update. `max` removes one. */
+function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits): Amounts {
+  const size = target.memory ?? memory;
+  const { quota, period } = target.cpu ?? {};
+  const milli = quota === undefined || period === undefined || quota === 'max' ? undefined : (quota * 1000) / period;
+  const wanted = target.cpu === undefined ? milliCpu : milli;
+  return {
+    ...(size !== undefined && size !== 'max' && { memory: size }),
+    ...(wanted !== undefined && { milliCpu: wanted }),
+  };
+}
+
+function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefined {
+  const limit = numberOf(state.memory);
+  const resource = memoryOf(state);
+  const reading = readingOf(state, resource, limit + PAGE);
+  const now = declaredSum(state, resource, reading);
+  const then = declaredSum(after, resource, reading);
+  const sums = { now: wholePages(now.sum), then: wholePages(then.sum) };
+  const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
+  return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
+}
+
+function podCpuFor(state: PodState, after: PodState): CpuMax | undefined {
   const { quota, period } = state.cpu;
-  // kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum quota of
-  // the kernel, and each container's quota has that minimum applied already.
-  const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
-  const rounding = state.containers.length;
-  const percent = percentOf(state, period);
-  const tolerance = { under: least + rounding * (1 + percent), over: rounding + percent };
-  const wanted = limitFor(
-    numberOf(quota),
-    tolerance,
-    cpuSum(state, period),
-    Math.max(cpuSum(state, period, then), MIN_CPU_QUOTA),
-  );
+  const limit = numberOf(quota);
+  const resource = cpuOf(state, period);
+  const reading = readingOf(state, resource, limit + cpuTolerance(state, state.containers.length, period).under);
+  const now = declaredSum(state, resource, reading);
+  const then = declaredSum(after, resource, reading);
+  const amounts = { limit, now: quotaOf(now), then: quotaOf(then), mayLower: mayLower(reading, now, then) };
+  const wanted = limitFor(amounts, cpuTolerance(state, now.count, period));
   return wanted === undefined
     ? undefined
     : { quota: checkedLimit('cpu.max', wanted, MAX_CPU_QUOTA, microseconds), period };
 }
+
+/**
+ * Whether the pod limit may go down with the sum. Not when a container without a limit was ignored, and not when a sidecar loses its
+ * limit: to kubelet it is 0 then, but it takes more.
+ */
+const mayLower = ({ ignored }: Reading, now: DeclaredSum, then: DeclaredSum): boolean =>
+  ignored.size === 0 && then.unlimited <= now.unlimited;
 
 /** How far rounding may move a tight limit from the sum. */
 interface Tolerance {
@@ -56,16 +96,26 @@ interface Tolerance {
   readonly over: number;
 }
 
+interface LimitAndSums {
+  /** The pod limit. */
+  readonly limit: number;
+  /** The sum before and after the change. */
+  readonly now: number;
+  readonly then: number;
+  /** Whether the limit may go down with the sum. */
+  readonly mayLower: boolean;
+}
+
 /**
  * Returns the pod limit when the sum of its containers goes from `now` to `then`. Undefined when it stays. The limit moves in the
  * direction of the sum, or not at all.
  */
-function limitFor(limit: number, { under, over }: Tolerance, now: number, then: number): number | undefined {
+function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }: Tolerance): number | undefined {
   // Infinity - Infinity is NaN: without limits on both sides the pod limit is neither tight nor exceeded, and stays.
   const slack = limit - now;
   if (slack < -under || then === now) return undefined;
   if (then > now) return then > limit ? then : undefined;
-  return then < limit && slack <= over ? then : undefined;
+  return mayLower && then < limit && slack <= over ? then : undefined;
 }
 
 /**
@@ -74,18 +124,28 @@ function limitFor(limit: number, { under, over }: Tolerance, now: number, then: 
  */
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
-  const slack = state.memory - wholePages(memorySum(state));
-  return slack >= 0 && slack <= memoryTolerance(state).over;
+  const sum = presentSum(state, memoryOf(state), state.memory + PAGE);
+  const slack = state.memory - wholePages(sum.sum);
+  return slack >= 0 && slack <= memoryTolerance(sum).over;
 }
 
 /** Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). */
 export function fitsPreviousLimit(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
   if (step.from === 'max') return true;
-  if (step.kind === 'pod-memory') return memorySum(state) <= step.from + memoryTolerance(state).over;
+  if (step.kind === 'pod-memory') {
+    const sum = presentSum(state, memoryOf(state), step.from + PAGE);
+    return sum.sum <= step.from + memoryTolerance(sum).over;
+  }
   const { quota, period } = step.from;
   if (quota === 'max') return true;
-  return cpuSum(state, period) <= quota + state.containers.length * (MIN_CPU_QUOTA + 1 + percentOf(state, period));
+  const extra = MIN_CPU_QUOTA + 1 + percentOf(state, period);
+  const { sum, count } = presentSum(state, cpuOf(state, period), quota + state.containers.length * extra);
+  return wholeMicroseconds(sum) <= quota + count * extra;
 }
+
+/** Returns the sum of the present limits, read so that it fits `limit` if it can. */
+const presentSum = (state: PodState, resource: Resource, limit: number): DeclaredSum =>
+  declaredSum(state, resource, readingOf(state, resource, limit));
 
 /** Whether one of these updates has left its container with a higher limit than before, for the resource of this step. */
 export function hasRaisedContainer(
@@ -108,24 +168,39 @@ const percentOf = ({ inPercents }: PodState, period: number): number => (inPerce
  * Kernel cgroup-v2, memory.max: the kernel rounds each limit down to a page, and the pod's only once. A tight pod limit may thus
  * exceed the sum by one page per container, and is never below the sum in whole pages.
  */
-const memoryTolerance = (state: PodState): Tolerance => ({ under: 0, over: state.containers.length * PAGE });
+const memoryTolerance = ({ count }: DeclaredSum): Tolerance => ({ under: 0, over: count * PAGE });
 
-/** The sum of the memory limits of the pod's containers (or of `instead`) and the pod overhead, in bytes. */
-const memorySum = ({ overhead, containers }: PodState, instead = containers): number =>
-  instead.reduce((total, { memory }) => total + numberOf(memory), Number(overhead.memory));
+/**
+ * kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum quota of
+ * the kernel, and each running container's quota has that minimum applied already.
+ */
+function cpuTolerance(state: PodState, count: number, period: number): Tolerance {
+  const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
+  const percent = percentOf(state, period);
+  return { under: least + count * (1 + percent), over: count + percent };
+}
+
+/** Memory limits in bytes. */
+const memoryOf = ({ overhead }: PodState): Resource => ({
+  live: ({ memory }) => numberOf(memory),
+  declared: ({ memory }) => memory ?? Infinity,
+  overhead: overhead.memory,
+});
+
+/** CPU limits as quotas per `period`, in microseconds. */
+const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
+  live: ({ cpu }) => quotaIn(cpu, period),
+  declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : (milliCpu * period) / 1000),
+  overhead: quotaIn(overhead.cpu, period),
+});
 
 const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
 
-/**
- * The sum of the CPU limits of the pod's containers (or of `instead`) and the pod overhead: a quota per `period`, in whole
- * microseconds.
- */
-function cpuSum({ overhead, containers }: PodState, period: number, instead = containers): number {
-  const quotas = instead.map(({ cpu }) => quotaIn(cpu, period));
-  const sum = quotas.reduce((total, quota) => total + quota, quotaIn(overhead.cpu, period));
-  // Floating point: thirds of a microsecond do not add up to exactly one.
-  return Math.ceil(sum - 1e-6);
-}
+/** Returns the quota of a sum. kubelet applies the kernel's minimum to the sum, too. */
+const quotaOf = ({ sum }: DeclaredSum): number => Math.max(wholeMicroseconds(sum), MIN_CPU_QUOTA);
+
+/** Floating point: thirds of a microsecond do not add up to exactly one. */
+const wholeMicroseconds = (quota: number): number => Math.ceil(quota - 1e-6);
 
 /** The quota of this rate with another period; Infinity without a limit. */
 const quotaIn = (cpu: CpuMax, period: number): number => (numberOf(cpu.quota) * period) / cpu.period;

@@ -7,7 +7,16 @@ import type { Log } from '../../observe/index.ts';
 import type { PendingKubeletResize, ActualValues, PodView } from './pod-view.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, pendingResizeOf } from '../foresight/index.ts';
 import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
-import { NO_CPU_LIMIT, type Registry, containerCgroup, podCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
+import {
+  NO_CPU_LIMIT,
+  type PodSpecs,
+  type Registry,
+  containerCgroup,
+  declarePod,
+  podCgroup,
+  readPod,
+  readVolumes,
+} from '../../sandbox/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
@@ -24,6 +33,8 @@ export interface DescribePodParts {
   readonly outcomes: PodOutcomes;
   /** kubelet's checkpoints: a hint at the calls it is about to make. */
   readonly kubelet: KubeletState;
+  /** The specs of pods in the API server, as far as they are known. */
+  readonly specs: PodSpecs;
   /** Reclaims memory for the memory decreases that kubelet has admitted. */
   readonly decreaseReclaimer: DecreaseReclaimer;
   /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
@@ -50,6 +61,7 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
     outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
     ...(kubelet && { kubelet }),
+    declared: await declarePod(context, pod),
   };
 }
 

@@ -5,8 +5,8 @@ import { type DescribePodParts, describePod } from './describe-pod.ts';
 import type { ActualValues, PodView } from './pod-view.ts';
 import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
-import { type PodLimits, type KnownValues, policyText } from '../model/index.ts';
-import type { Registry } from '../../sandbox/index.ts';
+import { type PodLimits, type KnownValues, amountTexts, policyText } from '../model/index.ts';
+import type { DeclaredPod, Registry } from '../../sandbox/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
 export type PodInfoParts = DescribePodParts;
@@ -32,6 +32,14 @@ interface Values<Desired, Allocated, Actual> {
   readonly kubeletWants?: Allocated;
 }
 
+/** A declared container. Limits are Kubernetes quantities. */
+interface DeclaredInfo {
+  readonly kind: string;
+  readonly state: string;
+  /** Absent: not known. */
+  readonly limits?: { readonly cpu?: string; readonly memory?: string };
+}
+
 /** The JSON value of the key `cri-resize-shim` in a verbose PodSandboxStatus. Documented in docs/resize.md. */
 export interface PodInfo {
   /** The state of the last request since the start of the shim. */
@@ -53,6 +61,11 @@ export interface PodInfo {
       }
     >
   >;
+  /** The pod as it is declared: where that is known from, and its containers by name. */
+  readonly declared?: {
+    readonly source: string;
+    readonly containers: Readonly<Record<string, DeclaredInfo>>;
+  };
   /** A memory decrease that kubelet has admitted and does not apply, because usage is above the new limit. */
   readonly decrease?: {
     readonly state: string;
@@ -88,6 +101,7 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
     },
     containers: containersOf(context, sandboxId, outcome, live),
     volumes: volumesOf(outcome, live),
+    ...(live?.declared && { declared: declaredOf(live.declared) }),
     ...(decrease && { decrease: decreaseOf(decrease) }),
     ...(!('limits' in view) && { unreadable: view }),
   };
@@ -215,6 +229,16 @@ const decreaseOf = ({
   message,
   since: new Date(since).toISOString(),
   reclaimedBytes: reclaimed,
+});
+
+const declaredOf = ({ source, containers }: DeclaredPod): NonNullable<PodInfo['declared']> => ({
+  source,
+  containers: Object.fromEntries(
+    containers.map(({ name, kind, state, limits }) => {
+      const texts = Object.entries(limits ? amountTexts(limits) : {}).filter(([, text]) => text !== '');
+      return [name, { kind, state, ...(limits && { limits: Object.fromEntries(texts) }) }];
+    }),
+  ),
 });
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota} ${period}`;

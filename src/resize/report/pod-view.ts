@@ -3,6 +3,7 @@ import type { Bytes, CpuWeight } from '../../core/quantities/index.ts';
 import type { EffectiveLimits } from '../../sandbox/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import type { KnownValues } from '../model/index.ts';
+import type { DeclaredPod } from '../../sandbox/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
 /** The actual values of a pod or a container: its limits, its usage and its weight. Undefined: unknown, or the controller is not enabled. */
@@ -28,6 +29,8 @@ export interface PodView {
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
   /** The resize that kubelet has admitted and not actuated; absent if none is known. */
   readonly kubelet?: PendingKubeletResize;
+  /** The pod as it is declared. */
+  readonly declared?: DeclaredPod;
 }
 
 /** The pending kubelet resize of a pod. */

@@ -9,4 +9,5 @@ export {
 } from './volume-tracking.ts';
 export type { VolumeTrackingParts } from './volume-tracking.ts';
 export { VolumePolicies, assertHasVolumes } from './policies.ts';
+export type { FollowSetting } from './policies.ts';
 export { excessWarning, warnAboutExcess } from './warnings.ts';

@@ -8,7 +8,7 @@ import {
   targetSize,
 } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
+import { type DeclaredVolume, type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
 import type { RequestedVolume, VolumeRecord } from '../journal/index.ts';
 
 /** A volume that another program has remounted. */
@@ -20,13 +20,30 @@ export interface ForeignRemount {
   readonly to: Bytes;
 }
 
+/** Whether volumes without an annotation follow the pod limit: `auto` if they had its size at first sight, or `never`. */
+export type FollowSetting = 'auto' | 'never';
+
+export interface VolumePoliciesOptions {
+  readonly follow?: FollowSetting;
+  /** The memory-backed volumes in the spec of a pod. Undefined when the spec is not known. */
+  readonly declared?: (sandboxId: string) => ReadonlyMap<string, DeclaredVolume> | undefined;
+}
+
 /**
  * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the annotation that
- * the pod was created with; the size set by another program's remount, or the policy derived from the mount at first sight.
+ * the pod was created with; the size set by another program's remount; the policy derived from the mount at first sight, bounded by the
+ * size limit in the pod's spec.
  * The last known size only serves to detect remounts by other programs: the present size always comes from the kernel.
  */
 export class VolumePolicies {
   readonly #pods = new Map<string, PodPolicies>();
+  readonly #follow: FollowSetting;
+  readonly #declared: NonNullable<VolumePoliciesOptions['declared']>;
+
+  constructor({ follow = 'auto', declared = () => undefined }: VolumePoliciesOptions = {}) {
+    this.#follow = follow;
+    this.#declared = declared;
+  }
 
   /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
   annotate(sandboxId: string, annotations: Readonly<Record<string, string>>): readonly ShimError[] {
@@ -103,7 +120,20 @@ export class VolumePolicies {
     const pod = this.#pods.get(sandboxId);
     const known = pod?.known.get(volume);
     if (known?.source === 'asked') return known.policy;
-    return pod?.annotated.get(volume) ?? known?.policy ?? { kind: 'fixed' };
+    const annotated = pod?.annotated.get(volume);
+    if (annotated !== undefined || known?.source !== 'seen') return annotated ?? known?.policy ?? { kind: 'fixed' };
+    return this.#policyOfSeen(known, this.#declared(sandboxId)?.get(volume)?.sizeLimit);
+  }
+
+  /**
+   * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger than its size
+   * limit: one that is larger, and did not have the pod's limit at first sight, was sized by something else and stays.
+   */
+  #policyOfSeen({ policy, mount }: VolumeRecord, atMost: Bytes | undefined): VolumePolicy {
+    if (this.#follow === 'never') return { kind: 'fixed' };
+    if (atMost === undefined) return policy;
+    const isWithin = mount !== undefined && (mount.size <= atMost || isSameSize(atMost, mount.size));
+    return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost } : policy;
   }
 
   /** Returns the present volume records of a pod, for the journal. */

@@ -9,6 +9,8 @@ export const remedies: Readonly<Record<Reason, string>> = {
   UNKNOWN_CONTAINER: 'check crictl ps -a --pod',
   UNKNOWN_VOLUME: "check the pod's volumes; only medium: Memory counts",
   INIT_CONTAINER_ENDED: 'remove it from the request',
+  INIT_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
+  EPHEMERAL_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
   MEMORY_NOT_RECLAIMABLE: 'free memory in the container, or ask for more than found',
   RECLAIM_TIMEOUT:
     'try again; give the call a longer deadline; look for files that cannot be written back, or processes that read more than the new limit holds',

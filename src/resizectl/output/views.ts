@@ -125,8 +125,28 @@ export function podDescription(pod: WirePod): string {
     const rows = values === undefined ? [] : knownRows(values);
     return rows.length === 0 ? [] : [`${title}:\n${indented(table(rows))}`];
   });
-  return [table(about), `Current values in the kernel:\n${indented(podText(pod))}`, ...further].join('\n');
+  const parts = [
+    `Current values in the kernel:\n${indented(podText(pod))}`,
+    ...declaredParts(pod.declared),
+    ...further,
+  ];
+  return [table(about), ...parts].join('\n');
 }
+
+/** All containers of the pod, whether or not they run, and where that is known from. */
+function declaredParts(declared: WirePod['declared']): string[] {
+  if (declared === undefined || declared.containers.length === 0) return [];
+  const rows = declared.containers.map(({ name, kind, state, limits }) => [
+    `container ${name}`,
+    kind,
+    state,
+    limits?.cpu ?? '',
+    limitText(limits?.memory ?? ''),
+  ]);
+  return [`Declared (from ${printable(declared.source)}):\n${indented(table([declaredHeadings, ...rows]))}`];
+}
+
+const declaredHeadings = ['', 'KIND', 'STATE', 'CPU', 'MEMORY'];
 
 /** The memory decrease that kubelet has admitted but does not apply because usage is above the new limit. */
 function decreaseRows(kubelet: WirePod['kubelet']): string[][] {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { followResizes } from '../../../src/kubernetes/annotations/follow.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
-import type { ApiPod } from '../../../src/kubernetes/annotations/pod.ts';
+import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { AnnotationRequests } from '../../../src/kubernetes/annotations/requests.ts';
 import { noLog } from '../../../src/observe/index.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
@@ -76,7 +76,15 @@ beforeEach(() => {
 afterEach(() => stop.abort());
 
 const seen = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): void =>
-  requests.present({ uid: web.uid, namespace: 'default', name: 'web', isEnding: false, volumes, ...more });
+  requests.present({
+    uid: web.uid,
+    namespace: 'default',
+    name: 'web',
+    isEnding: false,
+    spec: undefined,
+    volumes,
+    ...more,
+  });
 const told = (): string[] => events.map(({ reason, note }) => `${reason}: ${note}`);
 const wanted = ({ desired }: Awaited<ReturnType<FakeCore['next']>>): Record<string, VolumePolicy> =>
   Object.fromEntries(desired.volumes);
@@ -91,6 +99,33 @@ async function quiet(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
+describe('H2: a pod of another namespace that claims the uid of this one', () => {
+  const other = { namespace: 'tenant', name: 'attacker' };
+
+  test('asks for nothing, and takes no request away when it goes', async () => {
+    seen({ cache: '1Mi' }, other);
+    await quiet();
+    expect(core.waiting).toBe(0);
+    seen({ cache: '64Mi' });
+    const call = await core.next();
+    expect(wanted(call)).toEqual({ cache: size(64) });
+    requests.gone({ uid: web.uid, ...other });
+    call.succeed();
+    await hasTold(1);
+    expect(events.map(({ pod }) => pod)).toEqual([web]);
+    seen({ cache: '64Mi' });
+    seen({ cache: '128Mi' });
+    expect(wanted(await core.next())).toEqual({ cache: size(128) });
+  });
+
+  test('asks for nothing with the name of this one in its own namespace, or another name in this one', async () => {
+    seen({ cache: '1Mi' }, { namespace: 'tenant' });
+    seen({ cache: '1Mi' }, { name: 'attacker' });
+    await quiet();
+    expect(core.waiting).toBe(0);
+  });
+});
+
 describe('a changed annotation', () => {
   test('is a request for that volume, told of on the pod, and not made again', async () => {
     seen({ cache: '64Mi' });
@@ -101,7 +136,7 @@ describe('a changed annotation', () => {
     await hasTold(1);
     seen({ cache: '64Mi' });
     requests.replace([
-      { uid: web.uid, namespace: 'default', name: 'web', isEnding: false, volumes: { cache: '64Mi' } },
+      { uid: web.uid, namespace: 'default', name: 'web', isEnding: false, spec: undefined, volumes: { cache: '64Mi' } },
     ]);
     await quiet();
     expect(core.waiting).toBe(0);
@@ -154,15 +189,15 @@ describe('a changed annotation', () => {
     await quiet();
     expect(core.waiting).toBe(0);
     running.set(web.uid, { identity: web, annotations: {} });
-    requests.look(web.uid);
+    requests.look(web);
     expect(wanted(await core.next())).toEqual({ cache: size(64) });
   });
 
   test('of a pod that is being deleted, or that has been, begins nothing', async () => {
     seen({ cache: '64Mi' }, { isEnding: true });
     await quiet();
-    requests.gone(web.uid);
-    requests.look(web.uid);
+    requests.gone(web);
+    requests.look(web);
     await quiet();
     expect(core.waiting).toBe(0);
   });
@@ -325,7 +360,7 @@ describe('what does not fit yet', () => {
   test('goes with its pod, without a word', async () => {
     running.clear();
     resizes.podRemoved(web.sandboxId);
-    requests.gone(web.uid);
+    requests.gone(web);
     clock.pass(120_000);
     await quiet();
     expect(core.waiting).toBe(0);

@@ -34,7 +34,7 @@ const complaint = async (): Promise<string> =>
     (error: unknown) => wordsOf(error),
   );
 
-const LIST = 'PartialObjectMetadataList';
+const LIST = 'PodList';
 
 describe('a kubeconfig', () => {
   test('with a token', async () => {

@@ -5,6 +5,7 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { describeStep } from '../../../src/resize/model/step.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
@@ -328,17 +329,81 @@ test('a container that has ended: the runtime stores the values, no cgroup chang
   expect(runtime.read('memory.max')).toBe(String(300 * MiB));
 });
 
-test('an init container that has run to its end: refused, and the others with it', async () => {
-  pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  const ended = 'e'.repeat(64);
-  runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
-  runtime.describeContainer(ended, {
-    ...{ metadata: { name: 'init' }, state: 2, created_at: -20n, finished_at: -10n },
-    resources: { linux: { memory_limit_in_bytes: BigInt(50 * MiB) } },
+describe('a container of another kind', () => {
+  const init = 'e'.repeat(64);
+  /** kubelet's state lists c0 and c1: `init` is none of them. */
+  const initContainer = (
+    state: number,
+    limits: Record<string, bigint> = { memory_limit_in_bytes: BigInt(50 * MiB) },
+  ) => {
+    pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: init, sandboxId: SANDBOX, name: 'init' });
+    runtime.describeContainer(init, {
+      ...{ metadata: { name: 'init' }, state, created_at: -20n, finished_at: -10n },
+      resources: { linux: limits },
+    });
+  };
+  const kubeletKnows = (...names: string[]): void => {
+    const containers = new Map(names.map((name) => [name, { memory: mi(100) }]));
+    runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
+  };
+  /** As ListContainers has it: of the containers that run, and of this one. */
+  const lists = (state: number): void =>
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: [
+          { id: init, metadata: { name: 'init' }, state, created_at: 1n },
+          { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 2n },
+          { id: containerId(1), metadata: { name: 'c1' }, state: 1, created_at: 3n },
+        ],
+      }),
+    );
+
+  test('an init container that has run to its end: refused, and the others with it', async () => {
+    initContainer(2);
+    lists(2);
+    kubeletKnows('c0', 'c1');
+    await expect(resize(desired({ init: { memory: mi(80) }, c0: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'INIT_CONTAINER_ENDED' },
+      context: { container: 'init' },
+    });
+    expect(limits()).toEqual([100 * MiB, 200 * MiB]);
   });
-  await expect(resize(desired({ init: { memory: mi(80) }, c0: { memory: mi(80) } }))).rejects.toMatchObject({
-    ...{ code: 9, reason: 'INIT_CONTAINER_ENDED' },
-    context: { container: 'init' },
+
+  test('an init container that runs: refused', async () => {
+    initContainer(1);
+    lists(1);
+    // c2 waits for it.
+    kubeletKnows('c0', 'c1', 'c2');
+    await expect(resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'INIT_CONTAINER_NOT_RESIZABLE' },
+      context: { container: 'init' },
+    });
   });
-  expect(limits()).toEqual([100 * MiB, 200 * MiB]);
+
+  test('an ephemeral container: refused', async () => {
+    initContainer(1, {});
+    lists(1);
+    kubeletKnows('c0', 'c1');
+    await expect(resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'EPHEMERAL_CONTAINER_NOT_RESIZABLE' },
+      context: { container: 'init' },
+    });
+  });
+
+  test('A9: an ordinary container that ended with 0 before the others were created is resized as any that has ended', async () => {
+    initContainer(2);
+    lists(2);
+    const stored: bigint[] = [];
+    runtime.on('UpdateContainerResources', (request) => {
+      stored.push(runtime.decodeUpdate(request).linux?.memory_limit_in_bytes ?? 0n);
+      return Buffer.alloc(0);
+    });
+    await resize(desired({ init: { memory: mi(80) } }));
+    expect(stored).toEqual([BigInt(80 * MiB)]);
+    // kubelet lists it: since 1.36 that may be an init container too, which nothing tells from an ordinary one.
+    kubeletKnows('init', 'c0', 'c1');
+    await resize(desired({ init: { memory: mi(90) } }));
+    expect(stored).toEqual([BigInt(80 * MiB), BigInt(90 * MiB)]);
+  });
 });

@@ -45,6 +45,81 @@ describe('what was seen at first sight', () => {
   });
 });
 
+describe("A10: a volume's size limit in the spec", () => {
+  const limits = (pod: number): Bytes | undefined =>
+    policies.targets(POD, [{ name: 'cache', size: mi(1) }], mi(pod), new Map()).get('cache');
+  /** The spec is known only once the API server is watched. */
+  const spec = (sizeLimit?: number): void => {
+    const volume = sizeLimit === undefined ? {} : { sizeLimit: mi(sizeLimit) };
+    policies = new VolumePolicies({ declared: (id) => (id === POD ? new Map([['cache', volume]]) : undefined) });
+  };
+
+  test('equal to the pod limit keeps the volume there when the pod grows, and it shrinks with the pod', () => {
+    spec(128);
+    policies.observe(POD, [cache(128)], mi(128));
+    expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
+    expect([limits(256), limits(64)]).toEqual([mi(128), mi(64)]);
+  });
+
+  test('above the pod limit is as far as the volume grows', () => {
+    spec(200);
+    policies.observe(POD, [cache(128)], mi(128));
+    expect([limits(160), limits(256)]).toEqual([mi(160), mi(200)]);
+  });
+
+  test('below the pod limit holds until the pod is smaller, and again when it grows', () => {
+    spec(64);
+    policies.observe(POD, [cache(64)], mi(128));
+    expect([limits(256), limits(32)]).toEqual([mi(64), mi(32)]);
+    policies.recordMounts(POD, [cache(32)]);
+    expect(limits(256)).toEqual(mi(64));
+  });
+
+  test('bounds the volume also after an earlier shim has let it grow past it', () => {
+    policies.observe(POD, [cache(128)], mi(128));
+    policies.recordMounts(POD, [cache(256)]);
+    const records = policies.records(POD);
+    spec(128);
+    policies.restore(POD, records);
+    expect(limits(256)).toEqual(mi(128));
+  });
+
+  test('does not touch a volume that something else has made larger, and is nothing to an annotation or a request', () => {
+    spec(64);
+    policies.observe(POD, [cache(100)], mi(128));
+    expect(policy()).toEqual({ kind: 'fixed' });
+    ask(96);
+    expect(policy()).toEqual(absolute(96));
+    spec(64);
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'follow' });
+    expect(policy()).toEqual({ kind: 'follow' });
+  });
+
+  test('that is absent leaves the volume to the pod limit', () => {
+    spec();
+    policies.observe(POD, [cache(128)], mi(128));
+    expect(limits(256)).toEqual(mi(256));
+  });
+});
+
+describe('A10: with volumesFollow: never', () => {
+  test('no volume follows the pod limit unless an annotation or a request says so', () => {
+    policies = new VolumePolicies({ follow: 'never', declared: () => new Map([['cache', { sizeLimit: mi(128) }]]) });
+    policies.observe(POD, [cache(128)], mi(128));
+    expect(policy()).toEqual({ kind: 'fixed' });
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'follow' });
+    expect(policy()).toEqual({ kind: 'follow' });
+  });
+
+  test('a volume that an earlier shim has seen to follow stays as it is', () => {
+    policies.observe(POD, [cache(128)], mi(128));
+    const records = policies.records(POD);
+    policies = new VolumePolicies({ follow: 'never' });
+    policies.restore(POD, records);
+    expect(policy()).toEqual({ kind: 'fixed' });
+  });
+});
+
 describe('another size on the same mount', () => {
   test('is taken over, whatever decided before, and told once', () => {
     for (const before of [() => undefined, () => ask(96)]) {

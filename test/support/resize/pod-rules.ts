@@ -1,6 +1,8 @@
 import type { CpuMax, Limit } from '../../../src/core/quantities/index.ts';
-import { PAGE } from './pods.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import { kubeletLimit } from './declared-pods.ts';
+import { PAGE, countedIn } from './pods.ts';
+import type { Amounts } from '../../../src/sandbox/index.ts';
+import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
 
 /**
@@ -18,9 +20,25 @@ const CPU_UNITS = 300_000;
 const amount = (limit: Limit<never> | number): number => (limit === 'max' ? UNLIMITED : limit);
 const rate = ({ quota, period }: CpuMax): number => (quota === 'max' ? UNLIMITED : quota * (CPU_UNITS / period));
 
-/** The sum of the containers' limits, without the pod's overhead. */
-export const containersSum = ({ containers }: PodState, resource: Resource): number =>
-  containers.reduce((sum, { memory, cpu }) => sum + (resource === 'memory' ? amount(memory) : rate(cpu)), 0);
+/** The limit of the pod by what its containers declare and have, without its overhead. */
+export function containersSum(state: PodState, resource: Resource): number {
+  const declared = ({ memory, milliCpu }: Amounts): number => {
+    if (resource === 'cpu') return milliCpu === undefined ? UNLIMITED : milliCpu * (CPU_UNITS / 1000);
+    // The kernel rounds the limit down to a whole page once the container runs.
+    return memory === undefined ? UNLIMITED : memory - (memory % PAGE);
+  };
+  const live = ({ memory, cpu }: LiveContainer): number => (resource === 'memory' ? amount(memory) : rate(cpu));
+  const level = state.declared?.limits === undefined ? UNLIMITED : declared(state.declared.limits);
+  return kubeletLimit(countedIn(state, { live, declared }), level, UNLIMITED);
+}
+
+/** Whether the pod has no limit by what its containers declare and have. */
+export const isUnlimited = (state: PodState, resource: Resource): boolean =>
+  containersSum(state, resource) === UNLIMITED;
+
+/** The number of limits in that sum: each may be rounded. */
+export const countOf = ({ containers, declared }: PodState): number =>
+  declared?.containers.filter(({ kind }) => kind !== 'ephemeral').length ?? containers.length;
 
 /** The sum and the overhead in whole pages, as the kernel rounds a limit. */
 export function needs(state: PodState, resource: Resource): number {

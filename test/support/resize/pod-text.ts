@@ -1,5 +1,6 @@
 import type { CpuMax } from '../../../src/core/quantities/index.ts';
 import { MiB } from './pods.ts';
+import type { Amounts, DeclaredContainer } from '../../../src/sandbox/index.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
@@ -12,6 +13,8 @@ export function describeCase(state: PodState, target: PodTarget, steps: readonly
     '',
     `pod: ${limits(state)}, overhead ${size(overhead.memory)} ${cpuText(overhead.cpu)}`,
     ...state.containers.map((container) => `  ${container.id}: ${limits(container)}`),
+    ...(state.declared?.containers ?? []).map((container) => `  ${declaredText(container)}`),
+    ...(state.declared?.limits ? [`  pod level: ${amountsText(state.declared.limits)}`] : []),
     ...state.volumes.map((volume) => `  volume ${volume.name}: ${size(volume.size)}`),
     `target: ${limits(target)}`,
     ...(target.containers ?? []).map((change) => `  ${change.id}: ${limits(change)}`),
@@ -30,6 +33,12 @@ function limits({ memory, cpu, shares }: Partial<LiveContainer | ContainerLimits
   ];
   return parts.length === 0 ? 'unchanged' : parts.join(', ');
 }
+
+const declaredText = ({ name, kind, state, limits = {} }: DeclaredContainer): string =>
+  `${name} is an ${kind} container, ${state}${state === 'running' ? '' : `: ${amountsText(limits)}`}`;
+
+const amountsText = ({ memory, milliCpu }: Amounts): string =>
+  `memory ${size(memory ?? 'max')}, cpu ${milliCpu === undefined ? 'max' : `${milliCpu}m`}`;
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota}/${period}`;
 

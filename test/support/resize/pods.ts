@@ -8,6 +8,8 @@ import {
   cpuWeight,
   microseconds,
 } from '../../../src/core/quantities/index.ts';
+import type { Amounts } from '../../../src/sandbox/index.ts';
+import { type Counted, declaration, declaredPod, kubeletLimit } from './declared-pods.ts';
 import type { LiveContainer, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
@@ -79,8 +81,9 @@ export const podState: fc.Arbitrary<PodState> = fc
     cpuKind: fc.constantFrom(...podLimitKinds),
     overhead,
     sizes: fc.array(volumeSize, { maxLength: 3 }),
+    declares: fc.option(declaration, { nil: undefined, freq: 2 }),
   })
-  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes }) => {
+  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes, declares }) => {
     const containers = asked.map(
       ({ shares: known, ...limits }, index): LiveContainer => ({
         id: `c${index}`,
@@ -96,8 +99,10 @@ export const podState: fc.Arbitrary<PodState> = fc
       overhead: extra,
       containers,
       volumes,
+      ...(declares && { declared: declaredPod(containers, declares) }),
     };
-    const quota = podLimit(cpuKind, Math.ceil(cpuSum(pod)), 50_000, 1000);
+    // kubelet applies the least quota of the kernel to the sum.
+    const quota = podLimit(cpuKind, Math.max(Math.ceil(cpuSum(pod)), 1000), 50_000, 1000);
     return {
       ...pod,
       memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MiB, PAGE))),
@@ -154,7 +159,24 @@ const trades: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
     }));
   });
 
-export const containerChanges = fc.oneof({ weight: 5, arbitrary: anyChanges }, { weight: 1, arbitrary: trades });
+export const containerChanges = fc
+  .oneof({ weight: 5, arbitrary: anyChanges }, { weight: 1, arbitrary: trades })
+  .map((make) => (state: PodState) => make(state).map((change) => keepingLimits(state, change)));
+
+/**
+ * Without the removal of a limit of a sidecar or an init container. To kubelet one without a limit is 0 where a sidecar before it has
+ * one, so that the pod would need less while the container takes more; and Kubernetes lets nobody remove a limit.
+ */
+export function keepingLimits({ declared }: PodState, change: ContainerLimits): ContainerLimits {
+  const kind = declared?.containers.find(({ id }) => id === change.id)?.kind;
+  if (kind !== 'sidecar' && kind !== 'init') return change;
+  const { memory, cpu, ...others } = change;
+  return {
+    ...others,
+    ...(memory !== undefined && memory !== 'max' && { memory }),
+    ...(cpu !== undefined && cpu.quota !== 'max' && { cpu }),
+  };
+}
 
 /** Explicit sizes for some of a pod's volumes. */
 export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
@@ -172,20 +194,47 @@ export const upToPages = (size: Bytes): Bytes => bytes(Math.ceil(size / PAGE) * 
 
 export const sizeOrMax = (size: number): Limit<Bytes> => (size === Infinity ? 'max' : bytes(size));
 
-/** In bytes; Infinity if a container has no limit. */
+/** Bytes; Infinity when the pod has no limit by its containers. */
 export const memorySum = (state: PodState): number =>
-  state.containers.reduce<number>(
-    (all, { memory }) => all + (memory === 'max' ? Infinity : memory),
-    state.overhead.memory,
-  );
+  limitOf(state, { live: ({ memory }) => numberOf(memory), declared: ({ memory }) => memory ?? Infinity }) +
+  state.overhead.memory;
 
-/** In microseconds for each {@link PERIOD}, with fractions; Infinity if a container has no limit. */
-export const cpuSum = (state: PodState): number =>
-  // Computed in thirds, which are whole numbers for each period.
-  [state.overhead.cpu, ...state.containers.map(({ cpu }) => cpu)].reduce(
-    (all, { quota, period }) => all + (quota === 'max' ? Infinity : quota * ((3 * PERIOD) / period)),
-    0,
-  ) / 3;
+/** Microseconds in each {@link PERIOD}, fractions and all; Infinity when the pod has no limit by its containers. */
+export const cpuSum = (state: PodState): number => {
+  // Counted in thirds, which are whole numbers at each of the periods.
+  const thirds = ({ quota, period }: CpuMax): number => numberOf(quota) * ((3 * PERIOD) / period);
+  const sum = limitOf(state, {
+    live: ({ cpu }) => thirds(cpu),
+    declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : (milliCpu * 3 * PERIOD) / 1000),
+  });
+  return (sum + thirds(state.overhead.cpu)) / 3;
+};
+
+const numberOf = (limit: Limit<number>): number => (limit === 'max' ? Infinity : limit);
+
+interface Measure {
+  readonly live: (container: LiveContainer) => number;
+  readonly declared: (amounts: Amounts) => number;
+}
+
+/** The pod's limit by its containers, as kubelet has it. */
+const limitOf = (state: PodState, measure: Measure): number =>
+  kubeletLimit(countedIn(state, measure), levelOf(state, measure), Infinity);
+
+const levelOf = ({ declared }: PodState, measure: Measure): number =>
+  declared?.limits === undefined ? Infinity : measure.declared(declared.limits);
+
+/** The containers that count: those that run with what they have, the others with what they declare. */
+export function countedIn({ containers, declared }: PodState, measure: Measure): readonly Counted[] {
+  if (declared === undefined)
+    return containers.map((container) => ({ kind: 'unknown', amount: measure.live(container) }));
+  return declared.containers
+    .filter(({ kind }) => kind !== 'ephemeral')
+    .map(({ id, kind, limits = {} }) => {
+      const live = containers.find((container) => container.id === id);
+      return { kind, amount: live === undefined ? measure.declared(limits) : measure.live(live) };
+    });
+}
 
 /** Applies one step to the model. `update` is the effect of the runtime's call. */
 export function apply(state: PodState, step: Step, update: (state: PodState) => PodState = same): PodState {

@@ -107,11 +107,6 @@ export const resizeCases: readonly BadCase[] = [
   timeout(0, -2_147_483_648),
   ...['', '../a', 'A', 'a b', '__proto__', 'a'.repeat(100_000)].map(noName),
   ...['nobody', 'constructor'].map(unknown),
-  of(
-    'an init container that has completed',
-    { containers: { init: { limits: { memory: '64Mi' } }, a: { limits: { memory: '96Mi' } } } },
-    refused(FAILED_PRECONDITION, 'INIT_CONTAINER_ENDED', 'container init', 'pod default/web'),
-  ),
   volume('unknown', '64Mi', refused(INVALID_ARGUMENT, 'UNKNOWN_VOLUME', 'pod default/web', 'unknown')),
   volume('../cache', '64Mi', invalid('volumes["../cache"]')),
   volume('cache', '1Mi', refused(FAILED_PRECONDITION, 'VOLUME_IN_USE', 'cache', String(MiB), String(8 * MiB))),

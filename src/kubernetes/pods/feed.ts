@@ -1,4 +1,4 @@
-import type { ApiPod } from './pod.ts';
+import type { ApiPod, ApiPodIdentity } from './pod.ts';
 import type { PodWatch } from './pod-watch.ts';
 import type { Reach } from './reach.ts';
 import { wait } from './wait.ts';
@@ -12,7 +12,7 @@ export interface PodAudience {
   replace(pods: readonly ApiPod[]): void;
   /** A pod was added or changed. */
   present(pod: ApiPod): void;
-  gone(uid: string): void;
+  gone(pod: ApiPodIdentity): void;
 }
 
 export interface FeedParts {
@@ -73,7 +73,7 @@ async function follow({ watch, audience, reach, clock }: FeedParts, place: Place
       hasProgress = true;
       place.version = change.version;
       if (change.kind === 'present') audience.present(change.pod);
-      if (change.kind === 'gone') audience.gone(change.pod.uid);
+      if (change.kind === 'gone') audience.gone(change.pod);
     }
   } finally {
     hasProgress ||= clock.now() - start >= SOON_MS;

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
-import { type PodAudience, feedPods } from '../../../src/kubernetes/annotations/feed.ts';
-import type { ApiPod } from '../../../src/kubernetes/annotations/pod.ts';
-import { podWatch } from '../../../src/kubernetes/annotations/pod-watch.ts';
-import { Reach } from '../../../src/kubernetes/annotations/reach.ts';
+import { type PodAudience, feedPods } from '../../../src/kubernetes/pods/feed.ts';
+import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
+import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
+import { Reach } from '../../../src/kubernetes/pods/reach.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
 import { ApiServer, type ServedPod } from '../../support/fake-api-server.ts';
 import { QuickClock, eventually } from '../../support/fake-clock.ts';
@@ -42,7 +42,7 @@ const audience: PodAudience = {
     heard.push(`present ${one.name}`);
     pods.set(one.uid, one);
   },
-  gone(uid) {
+  gone({ uid }) {
     heard.push(`gone ${uid}`);
     pods.delete(uid);
   },
@@ -89,23 +89,23 @@ async function watched(): Promise<void> {
 }
 
 describe('pods of a node', () => {
-  test('are listed in pages, as metadata, of this node alone; then watched from there', async () => {
+  test('are listed in pages, of this node alone; then watched from there', async () => {
     await server.start();
-    for (let index = 0; index < 120; index += 1) server.set(pod(`web-${index}`));
+    for (let index = 0; index < 24; index += 1) server.set(pod(`web-${index}`));
     server.set(pod('elsewhere', { nodeName: 'node-2' }));
     feed();
     await watched();
-    expect(pods.size).toBe(120);
+    expect(pods.size).toBe(24);
     const lists = server.of('list');
-    expect(lists.map(({ query }) => query['limit'])).toEqual(['50', '50', '50']);
+    expect(lists.map(({ query }) => query['limit'])).toEqual(['10', '10', '10']);
     expect(lists.every(({ query }) => query['fieldSelector'] === 'spec.nodeName=node-1')).toBe(true);
-    expect(lists[0]?.accept).toBe('application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json');
+    expect(lists[0]?.accept).toBe('application/json');
     const [watch] = server.of('watch');
-    expect(watch?.accept).toBe('application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json');
+    expect(watch?.accept).toBe('application/json');
     expect(watch?.query).toMatchObject({
       fieldSelector: 'spec.nodeName=node-1',
       allowWatchBookmarks: 'true',
-      resourceVersion: '221',
+      resourceVersion: '125',
     });
     server.set(pod('late'));
     server.annotate('uid-late', { [`${KEY}cache`]: '50%', other: 'x' });
@@ -119,20 +119,41 @@ describe('pods of a node', () => {
     });
   });
 
-  test('are kept as no more than who they are and our annotations', async () => {
+  test('are kept as no more than who they are, our annotations and what their spec says of resources', async () => {
     await server.start();
     const annotations = { [`${KEY}cache`]: '50%', 'kubectl.kubernetes.io/last-applied-configuration': 'long' };
-    server.set(pod('web', { annotations }));
+    const spec = { containers: [{ name: 'web', image: 'web:1', env: [{ name: 'SECRET', value: 'hunter2' }] }] };
+    server.set(pod('web', { annotations, spec }));
     server.set(pod('ending', { deletionTimestamp: '2026-01-01T00:00:00Z' }));
-    server.set(pod('mirror', { annotations: { 'kubernetes.io/config.mirror': 'uid-static' } }));
+    const mirror = { 'kubernetes.io/config.mirror': 'uid-static' };
+    const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node', controller: true }];
+    server.set(pod('mirror', { annotations: mirror, ownerReferences }));
     feed();
     await watched();
-    const base = { namespace: 'default', isEnding: false, volumes: {} };
+    const ofSpec = { containers: [], limits: {}, requests: {}, qosClass: undefined, priority: 0, volumes: new Map() };
+    const base = { namespace: 'default', isEnding: false, volumes: {}, spec: ofSpec };
+    const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' };
+    const containers = [{ name: 'web', kind: 'app', limits: {}, requests: {}, resizePolicy }];
     expect([...pods.values()]).toEqual([
-      { ...base, uid: 'uid-web', name: 'web', volumes: { cache: '50%' } },
+      { ...base, uid: 'uid-web', name: 'web', volumes: { cache: '50%' }, spec: { ...ofSpec, containers } },
       { ...base, uid: 'uid-ending', name: 'ending', isEnding: true },
       // The pod that runs has the uid that kubelet has made from its file.
       { ...base, uid: 'uid-static', name: 'mirror' },
+    ]);
+  });
+
+  test('H2: a pod that only claims to be a mirror pod speaks for itself alone', async () => {
+    await server.start();
+    const annotations = { 'kubernetes.io/config.mirror': 'uid-victim', [`${KEY}cache`]: '1Mi' };
+    server.set(pod('attacker', { namespace: 'tenant', annotations }));
+    // Its author may set an owner too: it still has another namespace and name than the victim.
+    const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
+    server.set(pod('owned', { namespace: 'tenant', annotations, ownerReferences }));
+    feed();
+    await watched();
+    expect([...pods.values()].map(({ uid, namespace, name }) => ({ uid, namespace, name }))).toEqual([
+      { uid: 'uid-attacker', namespace: 'tenant', name: 'attacker' },
+      { uid: 'uid-victim', namespace: 'tenant', name: 'owned' },
     ]);
   });
 });
@@ -261,11 +282,11 @@ describe('an API server in trouble', () => {
 
   test('whose pages are too old by the next one: listed from the start', async () => {
     await server.start();
-    for (let index = 0; index < 60; index += 1) server.set(pod(`web-${index}`));
+    for (let index = 0; index < 12; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 1);
     feed();
     await watched();
-    expect(pods.size).toBe(60);
+    expect(pods.size).toBe(12);
     expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, true]);
   });
 

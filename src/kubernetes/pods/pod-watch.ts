@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
-import { type ApiPod, metadataSchema, podOf } from './pod.ts';
+import { type ApiPod, podOf, podSchema } from './pod.ts';
 import { type Api, ApiRefusal, ApiUnreached, readLines, readText } from '../client/index.ts';
 
 /** The pods of a node from the API server: `list` once, then `changes` from that version on. */
@@ -19,22 +19,21 @@ export type PodChange =
   /** Nothing new up to here. */
   | { readonly kind: 'bookmark'; readonly version: string };
 
-const PAGE = 50;
+/** Pods per page. etcd stores at most 1.5 MiB per object, and JSON may take twice that: a page of the largest pods still fits. */
+const PAGE = 10;
 const LONGEST_PAGE = 32 * 1024 * 1024;
 const LONGEST_LINE = 4 * 1024 * 1024;
 const LIST_IDLE_MS = 30_000;
 /** After this the server ends a watch, and another one goes on from there: a connection that hangs is found out by then. */
 const WATCH_SECONDS = 300;
 const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
-/** Metadata alone: of a pod with all it has nothing else would be kept. A server that cannot sends whole pods, which do. */
-const asMetadata = (kind: string): string => `application/json;as=${kind};g=meta.k8s.io;v=v1,application/json`;
 
 const listSchema = z.object({
   metadata: z.object({ resourceVersion: z.string(), continue: z.nullish(z.string()) }),
-  items: z.nullish(z.array(z.object({ metadata: metadataSchema }))),
+  items: z.nullish(z.array(podSchema)),
 });
 const eventSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.enum(['ADDED', 'MODIFIED', 'DELETED']), object: z.object({ metadata: metadataSchema }) }),
+  z.object({ type: z.enum(['ADDED', 'MODIFIED', 'DELETED']), object: podSchema }),
   z.object({
     type: z.literal('BOOKMARK'),
     object: z.object({ metadata: z.object({ resourceVersion: z.string() }) }),
@@ -50,10 +49,9 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
       const pods: ApiPod[] = [];
       for (let next: string | undefined; ; ) {
         const query = { ...ofNode, limit: String(PAGE), ...(next !== undefined && { continue: next }) };
-        const accept = asMetadata('PartialObjectMetadataList');
-        const response = await api({ method: 'GET', path, query, accept, idleMs: LIST_IDLE_MS, signal });
+        const response = await api({ method: 'GET', path, query, idleMs: LIST_IDLE_MS, signal });
         const { metadata, items } = read(listSchema, await readText(response, LONGEST_PAGE));
-        for (const item of items ?? []) pods.push(podOf(item.metadata));
+        for (const item of items ?? []) pods.push(podOf(item));
         next = metadata.continue ?? '';
         if (next === '') return { pods, version: metadata.resourceVersion };
       }
@@ -66,8 +64,7 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
         resourceVersion: version,
         timeoutSeconds: String(WATCH_SECONDS),
       };
-      const accept = asMetadata('PartialObjectMetadata');
-      const response = await api({ method: 'GET', path, query, accept, idleMs: WATCH_IDLE_MS, signal });
+      const response = await api({ method: 'GET', path, query, idleMs: WATCH_IDLE_MS, signal });
       return changesIn(response);
     },
   };
@@ -86,9 +83,8 @@ function changeOf(event: z.infer<typeof eventSchema>): PodChange {
     case 'DELETED':
     case 'ADDED':
     case 'MODIFIED': {
-      const { metadata } = event.object;
       const kind = event.type === 'DELETED' ? 'gone' : 'present';
-      return { kind, pod: podOf(metadata), version: metadata.resourceVersion };
+      return { kind, pod: podOf(event.object), version: event.object.metadata.resourceVersion };
     }
   }
 }

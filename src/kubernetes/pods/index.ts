@@ -1,0 +1,9 @@
+/** The pods of this node in the API server: listed, then watched. Loaded only with --kubeconfig: other folders import only its types. */
+export { feedPods } from './feed.ts';
+export type { PodAudience } from './feed.ts';
+export { isSamePod, keyOf, volumeTexts } from './pod.ts';
+export type { ApiPod, ApiPodIdentity } from './pod.ts';
+export { podWatch } from './pod-watch.ts';
+export { Reach } from './reach.ts';
+export { SpecStore } from './spec-store.ts';
+export { wait } from './wait.ts';

@@ -1,0 +1,83 @@
+import * as z from 'zod/mini';
+import { VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
+import type { PodIdentity, PodSpec } from '../../sandbox/index.ts';
+import { specOf } from './spec.ts';
+
+/** A pod's names, as both kubelet and the API server know them. */
+export type ApiPodIdentity = Omit<PodIdentity, 'sandboxId'>;
+
+/** The fields of a pod in Kubernetes that the shim uses. */
+export interface ApiPod extends ApiPodIdentity {
+  /** The pod is being deleted: no further resizes start. */
+  readonly isEnding: boolean;
+  /** The texts of our annotations, by volume. */
+  readonly volumes: Readonly<Record<string, string>>;
+  /** Undefined: the server sent none, or one that the shim does not understand. */
+  readonly spec: PodSpec | undefined;
+}
+
+/** Longer than any valid annotation, and enough to detect changes. */
+const LONGEST_TEXT = 256;
+/** Limits memory: a pod normally has a handful. */
+const MOST_VOLUMES = 64;
+/**
+ * Uid of the running static pod; its mirror pod has another uid (kubelet pkg/kubelet/types/pod_update.go,
+ * ConfigMirrorAnnotationKey).
+ */
+const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
+
+const metadataSchema = z.object({
+  uid: z.string(),
+  name: z.string(),
+  namespace: z.string(),
+  resourceVersion: z.string(),
+  deletionTimestamp: z.nullish(z.string()),
+  annotations: z.nullish(z.record(z.string(), z.string())),
+  ownerReferences: z.nullish(z.array(z.object({ kind: z.string() }))),
+});
+
+/** A pod of the API server. `spec` and `status` are not part of the format that a list or a watch must have. */
+export const podSchema = z.object({
+  metadata: metadataSchema,
+  spec: z.optional(z.unknown()),
+  status: z.optional(z.unknown()),
+});
+
+export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>): ApiPod {
+  const { namespace, name } = metadata;
+  return {
+    uid: uidOf(metadata),
+    namespace,
+    name,
+    isEnding: typeof metadata.deletionTimestamp === 'string',
+    volumes: volumeTexts(metadata.annotations ?? {}),
+    spec: specOf(spec, status),
+  };
+}
+
+/**
+ * Returns the uid that kubelet uses in the CRI. Anyone who may create a pod may also set this annotation, with any uid: it counts
+ * only for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go). Namespace and name have
+ * to match as well ({@link isSamePod}), since an owner can be set by anybody too.
+ */
+function uidOf({ uid, annotations, ownerReferences }: z.infer<typeof metadataSchema>): string {
+  const isOwnedByNode = ownerReferences?.some(({ kind }) => kind === 'Node') ?? false;
+  return (isOwnedByNode ? annotations?.[MIRROR_ANNOTATION] : undefined) ?? uid;
+}
+
+/** Whether both are the same pod: a uid alone proves nothing, because a pod's author chooses what looks like a mirror pod. */
+export const isSamePod = (one: ApiPodIdentity, other: ApiPodIdentity): boolean =>
+  one.uid === other.uid && one.namespace === other.namespace && one.name === other.name;
+
+/** Returns a key for a pod. Two pods never have the same key, even if one of them claims the uid of the other. */
+export const keyOf = ({ uid, namespace, name }: ApiPodIdentity): string => `${namespace}/${name}/${uid}`;
+
+/** Returns the texts of our annotations, by volume. */
+export function volumeTexts(annotations: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const ours = Object.entries(annotations).filter(([key]) => key.startsWith(VOLUME_ANNOTATION));
+  return Object.fromEntries(
+    ours
+      .slice(0, MOST_VOLUMES)
+      .map(([key, text]) => [key.slice(VOLUME_ANNOTATION.length), text.slice(0, LONGEST_TEXT)]),
+  );
+}

@@ -1,0 +1,108 @@
+import type { Amounts, DeclaredContainer, LiveContainer, PodState } from '../../sandbox/index.ts';
+
+/** How one resource counts in the limit of a pod. Numbers are in the unit of the pod's file; Infinity is no limit. */
+export interface Resource {
+  /** The limit of a running container. */
+  readonly live: (container: LiveContainer) => number;
+  /** The limit that a container or a pod declares. */
+  readonly declared: (amounts: Amounts) => number;
+  readonly overhead: number;
+}
+
+/** The sum of a pod's limits as kubelet computes it. */
+export interface DeclaredSum {
+  readonly sum: number;
+  /** The number of containers in it: each limit may be rounded. */
+  readonly count: number;
+  /** The number of containers in it that have no limit. */
+  readonly unlimited: number;
+}
+
+/**
+ * How the containers count whose kind no source tells. It is found out once for a pod, from its present limit, and holds for the sums
+ * before and after a change.
+ */
+export interface Reading {
+  /** The containers that count as ordinary init containers, by id. */
+  readonly inits: ReadonlySet<string>;
+  /** The containers without a limit that do not take the pod limit away, by id. */
+  readonly ignored: ReadonlySet<string>;
+}
+
+/**
+ * Finds out how the containers of a pod count whose kind no source tells. kubelet made `limit` from all of them.
+ *
+ * - Containers that may be ordinary init containers: kubelet runs these first, so they are the first ones in the order of creation. As
+ *   few as possible count as init containers so that the sum fits `limit`: the sum is then as large as it can be.
+ * - A container without a limit, in a pod with one: for an app container kubelet would have set none (unless the pod has a pod-level
+ *   limit). It is most likely an ephemeral container. Its limit is not counted.
+ *
+ * @param limit the pod limit, with the tolerance for rounding
+ */
+export function readingOf(state: PodState, resource: Resource, limit: number): Reading {
+  const ignored = new Set<string>();
+  const { declared } = state;
+  if (declared === undefined || limit === Infinity) return { inits: new Set(), ignored };
+  const members = membersOf(state, resource);
+  if (declared.source !== 'spec') {
+    for (const { id, kind, value } of members) if (value === Infinity && kind !== 'init') ignored.add(id);
+  }
+  const candidates = members.filter(({ mayBeInit }) => mayBeInit).map(({ id }) => id);
+  for (let count = 0; count <= candidates.length; count += 1) {
+    const reading = { inits: new Set(candidates.slice(0, count)), ignored };
+    if (declaredSum(state, resource, reading).sum <= limit) return reading;
+  }
+  return { inits: new Set(), ignored };
+}
+
+/**
+ * Returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod, and
+ * k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of the sum of all app containers and
+ * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
+ * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
+ */
+export function declaredSum(state: PodState, resource: Resource, { inits, ignored }: Reading): DeclaredSum {
+  const { overhead } = resource;
+  const level = state.declared?.limits && resource.declared(state.declared.limits);
+  if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0, unlimited: 0 };
+  const members = membersOf(state, resource).filter(({ id, value }) => !(ignored.has(id) && value === Infinity));
+  let [running, largestInit, isLimited] = [0, 0, true];
+  for (const { id, kind, value } of members) {
+    const finite = value === Infinity ? 0 : value;
+    const withPrevious = running + finite;
+    const isInit = kind === 'init' || inits.has(id);
+    // kubelet passes an init container or sidecar together with the sidecars before it: only if all have no limit there is none.
+    if (value === Infinity && (isInit || kind === 'sidecar' ? withPrevious === 0 : true)) isLimited = false;
+    if (isInit) largestInit = Math.max(largestInit, withPrevious);
+    // Only sidecars are created before an init container. In a spec all init containers come first.
+    else running = withPrevious;
+  }
+  const unlimited = members.filter(({ value }) => value === Infinity).length;
+  return { sum: isLimited ? Math.max(running, largestInit) + overhead : Infinity, count: members.length, unlimited };
+}
+
+/** A container that counts in the sum. */
+interface Member {
+  /** The id of the container; its name if none was created. */
+  readonly id: string;
+  readonly kind: DeclaredContainer['kind'];
+  readonly mayBeInit: boolean;
+  readonly value: number;
+}
+
+function membersOf({ containers, declared }: PodState, resource: Resource): readonly Member[] {
+  const running = new Map(containers.map((container) => [container.id, container]));
+  const members = (declared?.containers ?? []).flatMap((one): Member[] => {
+    const { id = one.name, kind, limits, mayBeInit = false } = one;
+    const live = running.get(id);
+    running.delete(id);
+    if (kind === 'ephemeral' || one.isUncounted === true) return [];
+    // What a source does not tell cannot be counted.
+    if (live === undefined && limits === undefined) return [];
+    return [{ id, kind, mayBeInit, value: live ? resource.live(live) : resource.declared(limits ?? {}) }];
+  });
+  const others = [...running.values()].map((live): Member => {
+    return { id: live.id, kind: 'unknown', mayBeInit: false, value: resource.live(live) };
+  });
+  return [...members, ...others];
+}

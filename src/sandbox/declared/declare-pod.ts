@@ -1,0 +1,47 @@
+import { driverOf, qosClassOf } from '../../cgroups/index.ts';
+import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
+import type { Backend, PodDescription } from '../../runtime/index.ts';
+import { identityOf } from '../pod-identity.ts';
+import type { Registry } from '../registry.ts';
+import type { DeclaredPod } from './declared-pod.ts';
+import { fromKubeletState } from './from-kubelet-state.ts';
+import { fromRuntime } from './from-runtime.ts';
+import { fromSpec } from './from-spec.ts';
+import { type NewestContainers, newestContainers } from './newest-containers.ts';
+import type { PodSpecs } from './pod-spec.ts';
+import { storedContainers } from './stored-containers.ts';
+
+export interface DeclarePodParts {
+  readonly registry: Pick<Registry, 'describeContainer'>;
+  readonly backend: Backend;
+  readonly specs: PodSpecs;
+  /** kubelet's checkpoints. */
+  readonly kubelet: KubeletState;
+}
+
+/** Returns a pod as it is declared, from the best source that knows it. Rejects when the backend cannot be asked. */
+export async function declarePod(parts: DeclarePodParts, pod: PodDescription): Promise<DeclaredPod> {
+  const newest = await newestContainers(parts, pod);
+  parts.kubelet.refresh();
+  const entry = parts.kubelet.allocated(pod.metadata.uid);
+  const spec = parts.specs.of(identityOf(pod));
+  const declared = spec === undefined ? await withoutSpec(parts, entry, newest) : fromSpec(spec, entry, newest);
+  const cgroup = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
+  const qosClass = declared.qosClass ?? (cgroup === undefined ? undefined : qosClassOf(cgroup));
+  return { ...declared, ...(qosClass && { qosClass }) };
+}
+
+async function withoutSpec(
+  parts: DeclarePodParts,
+  entry: PodEntry | undefined,
+  newest: NewestContainers,
+): Promise<DeclaredPod> {
+  const isListed = (name: string): boolean => entry?.containers.has(name) ?? false;
+  const toAsk = [...newest.values()].filter(
+    ({ name, phase }) => phase !== 'running' || (entry !== undefined && !isListed(name)),
+  );
+  const stored = await storedContainers(parts, toAsk);
+  // An entry that is not completely understood may lack containers, which would then pass for init containers.
+  const isUsable = entry !== undefined && entry.isComplete && entry.containers.size > 0;
+  return isUsable ? fromKubeletState(entry, newest, stored) : fromRuntime(newest, stored);
+}

@@ -1,0 +1,68 @@
+import type { Bytes } from '../../core/quantities/index.ts';
+import type { MilliCpu } from '../../kubelet/index.ts';
+
+/**
+ * The kind of a container. `sidecar` is an init container that restarts (`restartPolicy: Always`), `init` is one that runs to its
+ * end. `unknown`: the source does not tell, which is usual without the pod's spec.
+ */
+export type ContainerKind = 'app' | 'sidecar' | 'init' | 'ephemeral' | 'unknown';
+
+/** `declared`: not created yet. `ended`: its newest container has ended, and may be replaced by a new one. */
+export type ContainerPhase = 'declared' | 'created' | 'running' | 'ended';
+
+/**
+ * Where the knowledge of a pod comes from, best first: the pod's spec in the API server; kubelet's `allocated_pods_state`; the labels
+ * that kubelet sets on its containers; only the containers that the runtime has.
+ */
+export type DeclaredSource = 'spec' | 'kubelet-state' | 'kubelet-labels' | 'inference';
+
+export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
+
+/** Limits or requests as Kubernetes declares them. An absent value is not declared: no limit, or no request. */
+export interface Amounts {
+  readonly memory?: Bytes;
+  readonly milliCpu?: MilliCpu;
+}
+
+/** What a resize of a resource does to the container (KEP-1287). */
+export type RestartPolicy = 'NotRequired' | 'RestartContainer';
+export type ResizePolicy = Readonly<Record<'cpu' | 'memory', RestartPolicy>>;
+
+/** A container that the pod declares, whether or not it runs. */
+export interface DeclaredContainer {
+  readonly name: string;
+  readonly kind: ContainerKind;
+  readonly state: ContainerPhase;
+  /** The id of the running container, otherwise of the newest one. Absent while none was created. */
+  readonly id?: string;
+  /** The declared limits. Of a running container, the kernel's limits count. Absent: not known. */
+  readonly limits?: Amounts;
+  readonly requests?: Amounts;
+  /** Only from the spec. */
+  readonly resizePolicy?: ResizePolicy;
+  /** The source does not tell whether it is an ordinary init container, and it may be one. */
+  readonly mayBeInit?: boolean;
+  /** It has no part in the pod limit: as far as is known it has ended for good, or it has no limits and is not an app container. */
+  readonly isUncounted?: boolean;
+}
+
+/** A pod as it is declared: the rules of a resize hold for all its containers, not only for those that run. */
+export interface DeclaredPod {
+  readonly source: DeclaredSource;
+  /** From the spec: init containers and sidecars in the order of their start, then the others. Otherwise in the order of creation. */
+  readonly containers: readonly DeclaredContainer[];
+  /** The pod-level limits (KEP-2837). They replace the sum of the containers' limits, each resource by itself. */
+  readonly limits?: Amounts;
+  readonly requests?: Amounts;
+  readonly qosClass?: QosClass;
+  /** Only from the spec. */
+  readonly priority?: number;
+  /** Memory-backed volumes by name. Only from the spec. */
+  readonly volumes: ReadonlyMap<string, DeclaredVolume>;
+}
+
+/** A memory-backed emptyDir. */
+export interface DeclaredVolume {
+  /** Absent: as large as the pod's memory limit. */
+  readonly sizeLimit?: Bytes;
+}

@@ -1,0 +1,24 @@
+import type { PodEntry } from '../../kubelet/index.ts';
+import type { DeclaredContainer, DeclaredPod } from './declared-pod.ts';
+import type { PodSpec } from './pod-spec.ts';
+import { type NewestContainers, idAndPhase } from './newest-containers.ts';
+
+/**
+ * Returns the pod as its spec declares it. The limits are those that kubelet has admitted, where its state has them: the spec has
+ * what a user asks for, which kubelet may have deferred (KEP-1287).
+ */
+export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: NewestContainers): DeclaredPod {
+  const { qosClass, priority, requests, volumes } = spec;
+  return {
+    source: 'spec',
+    containers: spec.containers.map((container): DeclaredContainer => {
+      const limits = entry?.containers.get(container.name) ?? container.limits;
+      return { ...container, limits, ...idAndPhase(newest.get(container.name)) };
+    }),
+    limits: entry?.pod ?? spec.limits,
+    requests,
+    ...(qosClass && { qosClass }),
+    priority,
+    volumes,
+  };
+}

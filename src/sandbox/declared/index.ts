@@ -1,0 +1,17 @@
+/** Pods as they are declared: all containers with kind and state, whether or not they run, from the best source that knows them. */
+export { declarePod } from './declare-pod.ts';
+export type { DeclarePodParts } from './declare-pod.ts';
+export type {
+  Amounts,
+  ContainerKind,
+  ContainerPhase,
+  DeclaredContainer,
+  DeclaredPod,
+  DeclaredSource,
+  DeclaredVolume,
+  QosClass,
+  ResizePolicy,
+  RestartPolicy,
+} from './declared-pod.ts';
+export { noPodSpecs } from './pod-spec.ts';
+export type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';

@@ -1,0 +1,28 @@
+import type { Registry } from '../registry.ts';
+import { storedAmounts } from './amounts.ts';
+import type { Amounts } from './declared-pod.ts';
+import type { NewestContainer } from './newest-containers.ts';
+
+/** What the runtime stores of a container. */
+export interface StoredContainer {
+  readonly limits: Amounts;
+  readonly exitCode: number;
+}
+
+/** By container id. Containers that are removed meanwhile are left out. */
+export type StoredContainers = ReadonlyMap<string, StoredContainer>;
+
+/** Asks the backend for these containers. Rejects when the backend cannot be asked. */
+export async function storedContainers(
+  { registry }: { readonly registry: Pick<Registry, 'describeContainer'> },
+  containers: readonly NewestContainer[],
+): Promise<StoredContainers> {
+  const described = await Promise.all(containers.map(({ id }) => registry.describeContainer(id)));
+  return new Map(
+    described.flatMap((one): [string, StoredContainer][] =>
+      one === undefined
+        ? []
+        : [[one.containerId, { limits: storedAmounts(one.resources) ?? {}, exitCode: one.exitCode }]],
+    ),
+  );
+}

@@ -1,0 +1,267 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { CriClient } from '../../support/cri/client.ts';
+import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
+import { Served } from '../../support/e2e/served.ts';
+import { ApiServer } from '../../support/fake-api-server.ts';
+import { type Answer, type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+
+/** Pods as they are declared: containers that do not run, init and ephemeral ones, and the sources that tell of them. */
+
+const MiB = 1024 * 1024;
+const SLEEP = ['sleep', '1000000'];
+const folder = mkdtempSync(join(tmpdir(), 'declared-'));
+
+let server: ApiServer;
+let served: Served;
+let cri: CriClient;
+let api: ResizeClient;
+let kubelet: Kubelet;
+const pods: RunningPod[] = [];
+
+async function start(...args: string[]): Promise<void> {
+  mkdirSync(KUBELET_ROOT, { recursive: true });
+  server = await new ApiServer().start();
+  const kubeconfig = ['--kubeconfig', server.kubeconfig(join(folder, 'kubeconfig')), '--node-name', 'node-1'];
+  const state = ['--state-folder', mkdtempSync(join(folder, 'state-'))];
+  served = await Served.start({ name: 'declared-test', args: [...state, ...kubeconfig, ...args] });
+  ({ cri, api } = served);
+  kubelet = new Kubelet(cri);
+  await served.shim.waitForLog(({ msg }) => msg === 'watch of pod annotations started');
+}
+
+async function stop(): Promise<void> {
+  await removePods();
+  await served.stop();
+  await server.stop();
+  removeFiles();
+}
+
+async function removePods(): Promise<void> {
+  for (const running of pods.splice(0)) {
+    kubelet.forget(running);
+    await running.remove();
+  }
+}
+afterEach(removePods);
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const memory = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MiB });
+const sleeping = (name: string, mebibytes: number): PodSpec['containers'][number] => ({
+  ...{ name, command: SLEEP },
+  resources: mebibytes === 0 ? {} : memory(mebibytes),
+});
+
+/** A pod with these containers, each in mebibytes of memory (0: no limit), and with this limit of its own. */
+async function pod(
+  podMemory: number,
+  containers: PodSpec['containers'],
+  more: Partial<PodSpec> = {},
+): Promise<RunningPod> {
+  const running = await runPod(cri, { name: 'web', podMemory: podMemory * MiB, containers, ...more });
+  pods.push(running);
+  return running;
+}
+
+const limitOf = (running: RunningPod): number => Number(running.read('memory.max')) / MiB;
+const update = (running: RunningPod, name: string, mebibytes: number): Promise<unknown> =>
+  cri.updateContainer(running.id(name), memory(mebibytes));
+const resize = (running: RunningPod, limits: Readonly<Record<string, number>>): Promise<Answer> =>
+  api.call('ResizePod', {
+    pod: { sandbox_id: running.sandboxId },
+    containers: Object.fromEntries(
+      Object.entries(limits).map(([name, size]) => [name, { limits: { memory: `${size}Mi` } }]),
+    ),
+  });
+
+interface Declared {
+  readonly source: string;
+  readonly containers: Readonly<
+    Record<string, { readonly kind: string; readonly state: string; readonly limits?: object }>
+  >;
+}
+async function declared(running: RunningPod): Promise<Declared> {
+  const request = { pod_sandbox_id: running.sandboxId, verbose: true };
+  const { info } = await cri.call<{ info: Record<string, string> }>('PodSandboxStatus', request);
+  return (JSON.parse(info['cri-resize-shim']!) as { declared: Declared }).declared;
+}
+
+/** The pod's object in the API server: the shim knows it when its status says so. */
+async function inKubernetes(running: RunningPod, spec: object): Promise<void> {
+  server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {}, spec });
+  while ((await declared(running)).source !== 'spec') await new Promise((resolve) => setImmediate(resolve));
+}
+const limited = (name: string, size: number, more: object = {}) => ({
+  ...{ name, resources: { limits: { memory: `${size}Mi` } } },
+  ...more,
+});
+
+describe('a pod whose containers do not all run', () => {
+  beforeAll(() => start());
+  afterAll(stop);
+
+  test('A4: one in CrashLoopBackOff counts, by inference', async () => {
+    const running = await pod(300, [sleeping('a', 100), sleeping('b', 200)]);
+    await cri.call('StopContainer', { container_id: running.id('b'), timeout: 0 });
+    await update(running, 'a', 250);
+    expect(limitOf(running)).toBe(450);
+    await update(running, 'a', 50);
+    expect(limitOf(running)).toBe(250);
+    expect(await declared(running)).toEqual({
+      source: 'inference',
+      containers: {
+        a: { kind: 'unknown', state: 'running' },
+        b: { kind: 'unknown', state: 'ended', limits: { memory: '200Mi' } },
+      },
+    });
+  });
+
+  test("A4: one whose image is being pulled counts, by kubelet's state", async () => {
+    const running = await pod(300, [sleeping('a', 100)]);
+    kubelet.runs(running, { containers: { a: 100, b: 200 } });
+    await update(running, 'a', 250);
+    expect(limitOf(running)).toBe(450);
+    expect(await declared(running)).toMatchObject({
+      source: 'kubelet-state',
+      containers: { b: { kind: 'unknown', state: 'declared', limits: { memory: '200Mi' } } },
+    });
+  });
+
+  test("A4: one whose image is being pulled counts, by the pod's spec", async () => {
+    const running = await pod(300, [sleeping('a', 100)]);
+    await inKubernetes(running, { containers: [limited('a', 100), limited('b', 200)] });
+    await resize(running, { a: 250 });
+    expect(limitOf(running)).toBe(450);
+    expect((await declared(running)).containers['b']).toEqual({
+      kind: 'app',
+      state: 'declared',
+      limits: { memory: '200Mi' },
+    });
+  });
+});
+
+describe('a pod with an ephemeral container', () => {
+  beforeAll(() => start());
+  afterAll(stop);
+
+  test.each([
+    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 100 } })],
+    [
+      "the pod's spec",
+      (running: RunningPod) =>
+        inKubernetes(running, { containers: [limited('web', 100)], ephemeralContainers: [{ name: 'debugger' }] }),
+    ],
+  ])('A2: the pod limit follows the other containers, by %s', async (_, tell) => {
+    const running = await pod(100, [sleeping('web', 100), sleeping('debugger', 0)]);
+    await tell(running);
+    await update(running, 'web', 200);
+    expect(limitOf(running)).toBe(200);
+    await resize(running, { web: 400 });
+    expect(limitOf(running)).toBe(400);
+    await resize(running, { web: 100 });
+    expect(limitOf(running)).toBe(100);
+    await update(running, 'debugger', 50);
+    expect(limitOf(running)).toBe(100);
+    expect((await refusal(resize(running, { debugger: 60 }))).reason).toBe('EPHEMERAL_CONTAINER_NOT_RESIZABLE');
+  });
+
+  test('A2: the pod limit is raised with the other containers, by inference', async () => {
+    const running = await pod(100, [sleeping('web', 100), sleeping('debugger', 0)]);
+    await resize(running, { web: 400 });
+    expect(limitOf(running)).toBe(400);
+  });
+});
+
+describe('a pod with an init container', () => {
+  beforeAll(() => start());
+  afterAll(stop);
+
+  test.each([
+    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 190, log: 100 } })],
+    [
+      "the pod's spec",
+      (running: RunningPod) =>
+        inKubernetes(running, {
+          initContainers: [limited('init', 300)],
+          containers: [limited('web', 190), limited('log', 100)],
+        }),
+    ],
+  ])('A3: lowering it while it runs leaves the app containers their sum, by %s', async (_, tell) => {
+    const running = await pod(300, [sleeping('init', 300)]);
+    await tell(running);
+    await update(running, 'init', 30);
+    expect(running.read('memory.max', 'init')).toBe(String(30 * MiB));
+    expect(limitOf(running)).toBe(290);
+    expect((await refusal(resize(running, { init: 60 }))).reason).toBe('INIT_CONTAINER_NOT_RESIZABLE');
+  });
+
+  test('A3: a sidecar counts with the init container after it', async () => {
+    const running = await pod(310, [sleeping('proxy', 10), sleeping('init', 300)]);
+    kubelet.runs(running, { containers: { proxy: 10, web: 200 } });
+    expect((await declared(running)).containers['proxy']?.kind).toBe('sidecar');
+    await update(running, 'init', 150);
+    expect(limitOf(running)).toBe(210);
+  });
+
+  test('A9: an ordinary container that ended with 0 is resized, and its pod too', async () => {
+    const ended = { name: 'done', command: ['true'], resources: memory(50), init: true as const };
+    const running = await pod(150, [ended, sleeping('web', 100)]);
+    await resize(running, { done: 60, web: 120 });
+    expect(running.read('memory.max', 'web')).toBe(String(120 * MiB));
+    // Where a source says what it is, it is refused.
+    kubelet.runs(running, { containers: { web: 120 } });
+    expect((await refusal(resize(running, { done: 70, web: 130 }))).reason).toBe('INIT_CONTAINER_ENDED');
+    expect(running.read('memory.max', 'web')).toBe(String(120 * MiB));
+  });
+});
+
+describe('a volume with a size limit', () => {
+  const withVolume = (size: number): Promise<RunningPod> =>
+    pod(128, [{ ...sleeping('web', 128), mounts: { cache: '/cache' } }], {
+      volumes: [{ name: 'cache', size: size * MiB }],
+    });
+  const spec = (sizeLimit?: string) => ({
+    containers: [limited('web', 128)],
+    volumes: [{ name: 'cache', emptyDir: { medium: 'Memory', ...(sizeLimit !== undefined && { sizeLimit }) } }],
+  });
+  const size = (running: RunningPod): number => running.volume('cache').size / MiB;
+  afterEach(stop);
+
+  test('A10: equal to the pod limit does not grow with the pod, and shrinks with it', async () => {
+    await start();
+    const running = await withVolume(128);
+    await inKubernetes(running, spec('128Mi'));
+    await update(running, 'web', 256);
+    expect([limitOf(running), size(running)]).toEqual([256, 128]);
+    await update(running, 'web', 64);
+    expect([limitOf(running), size(running)]).toEqual([64, 64]);
+    await update(running, 'web', 256);
+    expect(size(running)).toBe(128);
+  });
+
+  test('A10: above the pod limit grows as far as that', async () => {
+    await start();
+    const running = await withVolume(128);
+    await inKubernetes(running, spec('200Mi'));
+    await update(running, 'web', 256);
+    expect(size(running)).toBe(200);
+  });
+
+  test('A10: that the spec does not have leaves the volume to the pod limit', async () => {
+    await start();
+    const running = await withVolume(128);
+    await inKubernetes(running, spec());
+    await update(running, 'web', 256);
+    expect(size(running)).toBe(256);
+  });
+
+  test('A10: unknown, with --volumes-follow=never: the volume stays', async () => {
+    await start('--volumes-follow=never');
+    const running = await withVolume(128);
+    await update(running, 'web', 256);
+    expect([limitOf(running), size(running)]).toEqual([256, 128]);
+  });
+});
