@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, openSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,11 +106,6 @@ export class Child {
       throw new Error(`${this.name} has exited; the end of its output:\n${this.lastOutput()}`);
     });
     return Promise.race([ready, ended]);
-  }
-
-  /** Waits for the first output on stdout. */
-  async firstOutput(): Promise<void> {
-    if (this.process.stdout !== null) await this.until(once(this.process.stdout, 'data'));
   }
 
   lastOutput(): string {
