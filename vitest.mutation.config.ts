@@ -5,9 +5,9 @@ export default defineConfig({
   test: {
     include: [
       'test/resize/plan/*.test.ts',
-      'test/resize/model/amounts.test.ts',
+      'test/resize/model/{amounts,compare}.test.ts',
       'test/resize/queue/request.test.ts',
-      'test/resize/admission/parse-limits.test.ts',
+      'test/resize/admission/{parse-limits,memory-in-use.properties}.test.ts',
       'test/resize/journal/record.test.ts',
       'test/kubelet/checkpoint.test.ts',
       'test/cgroups/{conversions,cpu,memory,proc,unified,systemd-units}.test.ts',

@@ -17,12 +17,12 @@ const anyCpuMax: fc.Arbitrary<CpuMax> = fc.record({
 });
 
 describe('cpu.max', () => {
-  test('is quota and period', () => {
+  test('is parsed as quota and period', () => {
     expect(parseCpuMax('max 100000')).toEqual({ quota: 'max', period: 100000 });
     expect(parseCpuMax('50000 100000')).toEqual({ quota: 50000, period: 100000 });
   });
 
-  test('is written as it is read, and taken when the kernel takes it', () => {
+  test('is the same after formatting and parsing, and is accepted in the range of the kernel', () => {
     fc.assert(
       fc.property(anyCpuMax, (cpuMax) => {
         expect(isSameCpuMax(parseCpuMax(formatCpuMax(cpuMax)), cpuMax)).toBe(true);
@@ -31,17 +31,20 @@ describe('cpu.max', () => {
     );
   });
 
-  test.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])('is not %j', (text) => {
-    expect(() => parseCpuMax(text)).toThrow(
-      expect.objectContaining({
-        reason: 'CGROUP_UNAVAILABLE',
-        message: `cpu.max: unexpected content ${JSON.stringify(text)}`,
-        context: { file: 'cpu.max', found: text },
-      }),
-    );
-  });
+  test.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])(
+    'is rejected as content: %j',
+    (text) => {
+      expect(() => parseCpuMax(text)).toThrow(
+        expect.objectContaining({
+          reason: 'CGROUP_UNAVAILABLE',
+          message: `cpu.max: unexpected content ${JSON.stringify(text)}`,
+          context: { file: 'cpu.max', found: text },
+        }),
+      );
+    },
+  );
 
-  test('is not what is too long to be told, and only its beginning is repeated', () => {
+  test('is repeated in an error only up to 80 characters', () => {
     const found = 'x'.repeat(80);
     expect(() => parseCpuMax(`${found}y`)).toThrow(
       expect.objectContaining({
@@ -51,12 +54,12 @@ describe('cpu.max', () => {
     );
   });
 
-  test('is another with another quota or another period', () => {
+  test('differs by quota and by period', () => {
     const [a, b, c] = ['1000 100000', '2000 100000', '1000 50000'].map(parseCpuMax);
     expect([isSameCpuMax(a!, a!), isSameCpuMax(a!, b!), isSameCpuMax(a!, c!)]).toEqual([true, false, false]);
   });
 
-  test('has the least and the largest quota and both bounds of a period', () => {
+  test('may have the minimum and the maximum of quota and period', () => {
     for (const text of ['1000 1000', '1000 1000000', '17592186044415 100000'])
       expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
   });
@@ -67,7 +70,7 @@ describe('cpu.max', () => {
     [999, 100_000, '999: the quota must be at least 1000 microseconds'],
     [0, 100_000, '0: the quota must be at least 1000 microseconds'],
     [2 ** 44, 100_000, '17592186044416: the quota must be at most 17592186044415 microseconds'],
-  ] as const)('refuses what the kernel refuses: %s %s', (quota, period, why) => {
+  ] as const)('is rejected outside the range of the kernel: %s %s', (quota, period, why) => {
     const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
     expect(() => assertCpuMax(cpuMax)).toThrow(
       expect.objectContaining({
@@ -80,7 +83,7 @@ describe('cpu.max', () => {
 });
 
 describe('cpu.weight', () => {
-  test('is 1 to 10000, or 0 of an idle cgroup', () => {
+  test('is parsed as 1 to 10000, or 0 for an idle cgroup', () => {
     expect(['0', '1', '100', '10000'].map(parseCpuWeight)).toEqual([0, 1, 100, 10000]);
     for (const text of ['', '10001', 'max', '1.5', '-1']) expect(() => parseCpuWeight(text)).toThrow(/cpu\.weight/);
   });

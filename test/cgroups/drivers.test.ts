@@ -15,29 +15,30 @@ const uid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';
 describe('the cgroupfs driver', () => {
   const { cgroupfs } = cgroupDrivers;
 
-  test('takes the parent as the path, and puts the container into it', () => {
+  test('uses the parent as the path of the pod, with the container in it', () => {
     const parent = `/kubepods/burstable/pod${uid}`;
     expect(cgroupfs.podCgroup(parent)).toBe(parent);
     expect(cgroupfs.containerCgroup(parent, id)).toBe(`${parent}/${id}`);
   });
 
-  test('tidies a path without changing where it leads', () => {
+  test('normalizes slashes of a path', () => {
     expect(cgroupfs.podCgroup('/kubepods//pod1/')).toBe('/kubepods/pod1');
     expect(cgroupfs.podCgroup('/')).toBe('/');
     expect(cgroupfs.containerCgroup('/', id)).toBe(`/${id}`);
   });
 
-  test('does not know where an empty or relative parent lies', () => {
+  test('returns no path for an empty or relative parent', () => {
     for (const parent of ['', 'kubepods/pod1']) {
       expect(cgroupfs.podCgroup(parent)).toBeUndefined();
       expect(cgroupfs.containerCgroup(parent, id)).toBeUndefined();
     }
   });
 
-  test('refuses names that lead elsewhere', () => {
-    const refused = expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }) as Error;
-    expect(() => cgroupfs.podCgroup('/kubepods/../../etc')).toThrow(refused);
-    for (const bad of ['', '..', '../x', 'a/b']) expect(() => cgroupfs.containerCgroup('/pod', bad)).toThrow(refused);
+  test('rejects names that leave the parent', () => {
+    const unavailable = expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }) as Error;
+    expect(() => cgroupfs.podCgroup('/kubepods/../../etc')).toThrow(unavailable);
+    for (const bad of ['', '..', '../x', 'a/b'])
+      expect(() => cgroupfs.containerCgroup('/pod', bad)).toThrow(unavailable);
   });
 });
 
@@ -46,29 +47,29 @@ describe('the systemd driver', () => {
   const slice = `kubepods-burstable-pod${uid.replaceAll('-', '_')}.slice`;
   const path = `/kubepods.slice/kubepods-burstable.slice/${slice}`;
 
-  test('nests a slice by its dashes, and puts the container into a scope', () => {
+  test('nests a slice by its dashes, with the container in a scope', () => {
     expect(systemd.podCgroup(slice)).toBe(path);
     expect(systemd.containerCgroup(slice, id)).toBe(`${path}/cri-containerd-${id}.scope`);
   });
 
-  test('takes the whole path that kubelet gives as well', () => {
+  test('accepts a full path as well', () => {
     expect(systemd.podCgroup(path)).toBe(path);
   });
 
-  test('knows the root slice, and no place for an empty parent', () => {
+  test('expands the root slice, and returns no path for an empty parent', () => {
     expect(expandSlice('-.slice')).toBe('/');
     expect(systemd.containerCgroup('-.slice', id)).toBe(`/cri-containerd-${id}.scope`);
     expect(systemd.podCgroup('')).toBeUndefined();
   });
 
   test.each(['a', '.slice', 'a-.slice', '-a.slice', 'a--b.slice', 'a b.slice', '..slice/x.slice', 'a.slice/../b'])(
-    'refuses %j',
+    'rejects the slice %j',
     (name) => {
       expect(() => expandSlice(name)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
     },
   );
 
-  test('gives every part of a slice its own folder, the last being the slice itself', () => {
+  test('expands each part of a slice to a folder, with the slice itself as the last one', () => {
     const part = fc.stringMatching(/^[a-z0-9_]{1,12}$/);
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), (parts) => {
@@ -85,7 +86,7 @@ describe('the systemd driver', () => {
   });
 });
 
-describe('the driver', () => {
+describe('the cgroup driver', () => {
   test.each([
     ['/kubepods/burstable/pod1', 'cgroupfs'],
     ['kubepods-pod1.slice', 'systemd'],
@@ -97,20 +98,20 @@ describe('the driver', () => {
   });
 });
 
-describe('a container in a path', () => {
-  test('is found where its processes made cgroups of their own', () => {
+describe('the cgroup of a container in a path', () => {
+  test('is found when its processes created child cgroups', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}/init.scope`, id)).toBe(`/kubepods/pod1/${id}`);
     const scope = `/kubepods.slice/kubepods-pod1.slice/cri-containerd-${id}.scope`;
     expect(containerCgroupIn(`${scope}/system.slice/x.service`, id)).toBe(scope);
     expect(containerCgroupIn(scope, id)).toBe(scope);
   });
 
-  test('is not taken for another', () => {
+  test('is not confused with that of another container', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}`, id.slice(0, 12))).toBeUndefined();
     expect(containerCgroupIn('/system.slice', id)).toBeUndefined();
   });
 
-  test('has its id in the name of its cgroup', () => {
+  test('has the container id in its name', () => {
     for (const driver of Object.values(cgroupDrivers)) {
       const path = driver.containerCgroup(driver.name === 'systemd' ? 'pod1.slice' : '/pod1', id) ?? '';
       expect(containerIdOf(path.split('/').at(-1) ?? '')).toBe(id);
@@ -131,4 +132,4 @@ test.each([
   ['/kubepods/besteffort', false],
   [expandSlice('kubepods-burstable-pod1.slice'), false],
   [expandSlice('kubepods-pod1.slice'), false],
-])('a pod at %s is BestEffort: %s', (cgroup, is) => expect(isBestEffort(cgroup)).toBe(is));
+])('isBestEffort(%s) is %s', (cgroup, expected) => expect(isBestEffort(cgroup)).toBe(expected));

@@ -29,7 +29,7 @@ const caught = async (run: () => unknown): Promise<unknown> => {
 };
 
 describe('the path of a cgroup file', () => {
-  test('is the root, the cgroup and the file', () => {
+  test('consists of the root, the cgroup and the file', () => {
     expect(cgroupFilePath('/sys/fs/cgroup', '/kubepods/pod1', 'memory.max')).toBe(
       '/sys/fs/cgroup/kubepods/pod1/memory.max',
     );
@@ -53,18 +53,18 @@ describe('the path of a cgroup file', () => {
     );
   });
 
-  test('may have dots in its names', () => {
+  test('may have names with dots', () => {
     expect(cgroupFilePath('/r', '/a..b/...c', 'cpu.max')).toBe('/r/a..b/...c/cpu.max');
   });
 });
 
-describe('reading', () => {
-  test('gives the content without its last newline, on this thread and through the pool', async () => {
+describe('reading a cgroup file', () => {
+  test('returns the content without its last newline, synchronously and asynchronously', async () => {
     expect(files.readNow('/kubepods/pod1', 'memory.max')).toBe('max');
     await expect(files.read('/kubepods/pod1', 'memory.max')).resolves.toBe('max');
   });
 
-  test('tells a cgroup that is gone from a file that is missing', async () => {
+  test('distinguishes a removed cgroup from a missing file', async () => {
     for (const read of [
       () => files.readNow('/kubepods/pod2', 'memory.max'),
       () => files.read('/kubepods/pod2', 'memory.max'),
@@ -87,7 +87,7 @@ describe('reading', () => {
     }
   });
 
-  test('does not follow a symbolic link, whether the file is one or a folder on the way', async () => {
+  test('does not follow a symbolic link, neither as the file nor as a parent folder', async () => {
     symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
     symlinkSync(folder, join(root, 'kubepods/pod9'));
     for (const [cgroup, file] of [
@@ -99,19 +99,19 @@ describe('reading', () => {
     }
   });
 
-  test('works when the root itself is behind a symbolic link', () => {
+  test('works when the root is a symbolic link', () => {
     symlinkSync(root, join(folder, 'link'));
     expect(new CgroupFiles(join(folder, 'link')).readNow('/kubepods/pod1', 'memory.max')).toBe('max');
   });
 });
 
-describe('writing', () => {
-  test('puts the value into the file', async () => {
+describe('writing a cgroup file', () => {
+  test('sets the content of the file', async () => {
     await files.write('/kubepods/pod1', 'memory.max', '4096');
     expect(readFileSync(join(root, 'kubepods/pod1/memory.max'), 'utf8')).toBe('4096');
   });
 
-  test('creates nothing: a missing file says ENOENT', async () => {
+  test('creates no missing file, and fails with ENOENT', async () => {
     expect(await caught(() => files.write('/kubepods/pod1', 'memory.high', '4096'))).toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
       context: { file: join(root, 'kubepods/pod1/memory.high'), asked: '4096', errno: 'ENOENT' },
@@ -119,13 +119,13 @@ describe('writing', () => {
     expect(readdirSync(join(root, 'kubepods/pod1'))).toEqual(['memory.max']);
   });
 
-  test('says that the cgroup is gone', async () => {
+  test('reports a removed cgroup', async () => {
     const error = await caught(() => files.write('/kubepods/pod2', 'memory.max', '4096'));
     expect(isCgroupVanished(error)).toBe(true);
     expect(error).toMatchObject({ context: { asked: '4096' } });
   });
 
-  test('leaves what a symbolic link leads to as it is', async () => {
+  test('does not write through a symbolic link', async () => {
     symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
     symlinkSync(folder, join(root, 'kubepods/pod9'));
     for (const [cgroup, file] of [
@@ -139,13 +139,13 @@ describe('writing', () => {
 });
 
 describe('a cgroup', () => {
-  test('exists or not', () => {
+  test('exists when it is a folder', () => {
     expect(files.exists('/kubepods/pod1')).toBe(true);
     expect(files.exists('/kubepods/pod2')).toBe(false);
     expect(files.exists('/kubepods/pod1/memory.max')).toBe(false);
   });
 
-  test('has children: its folders, not its files', async () => {
+  test('has folders but no files as children', async () => {
     mkdirSync(join(root, 'kubepods/pod1/c1'));
     expect(files.children('/kubepods/pod1')).toEqual(['c1']);
     expect(isCgroupVanished(await caught(() => files.children('/kubepods/pod2')))).toBe(true);

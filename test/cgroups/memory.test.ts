@@ -14,7 +14,7 @@ import { bytes } from '../../src/core/quantities/index.ts';
 const page = bytes(4096);
 
 describe('a memory limit', () => {
-  test('is a size or max, and is written as it is read', () => {
+  test('is a size or max, and is the same after formatting and parsing', () => {
     expect(parseLimit('max', 'memory.max')).toBe('max');
     expect(parseLimit('268435456', 'memory.max')).toBe(268435456);
     fc.assert(
@@ -24,22 +24,25 @@ describe('a memory limit', () => {
     );
   });
 
-  test.each(['', 'MAX', '-1', '1.5', '0x10', '1e9', '1e30', '9'.repeat(21), 'max\n', ' 1'])('is not %j', (text) => {
-    expect(() => parseLimit(text, 'memory.max')).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
-  });
+  test.each(['', 'MAX', '-1', '1.5', '0x10', '1e9', '1e30', '9'.repeat(21), 'max\n', ' 1'])(
+    'is rejected as content: %j',
+    (text) => {
+      expect(() => parseLimit(text, 'memory.max')).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
+    },
+  );
 
-  test('is as good as none where no machine has so much', () => {
+  test('is no limit when no machine has so much memory', () => {
     expect(parseLimit('9007199254740991', 'memory.max')).toBe(Number.MAX_SAFE_INTEGER);
     expect(parseLimit('9007199254740992', 'memory.max')).toBe('max');
     expect(parseLimit('9223372036854771712', 'memory.max')).toBe('max');
     expect(() => parseSize('9007199254740992', 'memory.current')).toThrow(/memory\.current/);
   });
 
-  test('is never max where there can be no limit', () => {
+  test('cannot be max for a size', () => {
     expect(() => parseSize('max', 'memory.current')).toThrow(/memory\.current/);
   });
 
-  test('is the asked one when the kernel has rounded it down to a page, and no other', () => {
+  test('is the same when the kernel has rounded it down to a page', () => {
     expect(isSameLimit(bytes(100_000_000), bytes(99_999_744), page)).toBe(true);
     expect(isSameLimit(bytes(8192), bytes(8192), page)).toBe(true);
     expect(isSameLimit(bytes(8192), bytes(4096), page)).toBe(false);
@@ -47,9 +50,9 @@ describe('a memory limit', () => {
     expect(isSameLimit('max', bytes(4096), page)).toBe(false);
     expect(isSameLimit(bytes(4096), 'max', page)).toBe(false);
     expect(isSameLimit('max', 'max', page)).toBe(true);
-    // what the kernel has to the byte, on pages smaller than these, is it all the same
+    // A kernel with smaller pages has the limit to the byte.
     expect(isSameLimit(bytes(8191), bytes(8191), page)).toBe(true);
-    // with pages of 64 KiB the same two are one limit
+    // With pages of 64 KiB the kernel rounds 72 KiB down to 64 KiB.
     expect(isSameLimit(bytes(65536 + 8192), bytes(65536), bytes(65536))).toBe(true);
   });
 });
@@ -60,35 +63,35 @@ describe('memory.stat', () => {
       .map(([key, value]) => `${key} ${value}\n`)
       .join('');
 
-  test('is read by its keys, whatever else it has', () => {
+  test('is read by its keys, with other keys ignored', () => {
     const held = parseMemoryStat(
       stat({ anon: 10, file: 50, kernel: 9, shmem: 20, unevictable: 3, inactive_file: 7, zswap: 1 }),
     );
     expect(held).toMatchObject({ anon: 10, file: 50, shmem: 20, unevictable: 3, inactiveFile: 7 });
   });
 
-  test('counts a page of a noswap volume once, though it is both shmem and unevictable', () => {
+  test('counts a page of a noswap volume once as unreclaimable, although it is both shmem and unevictable', () => {
     const held = parseMemoryStat(stat({ anon: 10, shmem: 200, unevictable: 200, active_anon: 0, inactive_anon: 10 }));
     expect(unreclaimableOf(held)).toBe(210);
   });
 
-  test('counts locked page cache, which is neither anon nor shmem', () => {
+  test('counts locked page cache as unreclaimable, although it is neither anon nor shmem', () => {
     const held = parseMemoryStat(stat({ anon: 10, shmem: 20, unevictable: 5, active_anon: 10, inactive_anon: 20 }));
     expect(unreclaimableOf(held)).toBe(35);
   });
 
-  test('counts pages that are on no list for the moment', () => {
+  test('counts pages as unreclaimable that are on no list for a moment', () => {
     const held = parseMemoryStat(stat({ anon: 10, shmem: 20, unevictable: 0, active_anon: 1, inactive_anon: 2 }));
     expect(unreclaimableOf(held)).toBe(30);
   });
 
-  test('counts memory of the kernel that does not shrink, before and after Linux 5.18', () => {
+  test('counts kernel memory that cannot be reclaimed, before and after Linux 5.18', () => {
     const parts = { kernel_stack: 1, pagetables: 2, percpu: 4, slab_reclaimable: 100, slab_unreclaimable: 8, sock: 16 };
     expect(unreclaimableOf(parseMemoryStat(stat(parts)))).toBe(31);
     expect(unreclaimableOf(parseMemoryStat(stat({ ...parts, kernel: 120 })))).toBe(36);
   });
 
-  test('never counts a page twice, and never misses one: any mix of pages on any list', () => {
+  test('counts each unreclaimable page exactly once for any mix of pages', () => {
     const pages = fc.nat({ max: 1e9 });
     fc.assert(
       fc.property(
@@ -109,7 +112,7 @@ describe('memory.stat', () => {
     );
   });
 
-  test('that is not one is refused', () => {
+  test('is rejected with an invalid line', () => {
     for (const line of ['anon ten', 'anon', ' anon 1', 'anon 1 2', 'anon 1x', 'a b 1', `x${' '.repeat(100)}`]) {
       expect(() => parseMemoryStat(`file 1\n${line}\n`)).toThrow(
         expect.objectContaining({
@@ -123,11 +126,11 @@ describe('memory.stat', () => {
 });
 
 describe('memory.events', () => {
-  test('counts the OOM kills', () => {
+  test('has the number of OOM kills', () => {
     expect(parseOomKills('low 0\nhigh 3\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n', 'memory.events')).toBe(1);
   });
 
-  test('without that count is refused, not taken for 0', () => {
+  test('without the number of OOM kills is rejected', () => {
     expect(() => parseOomKills('low 0\n', 'memory.events')).toThrow(/memory\.events/);
   });
 });

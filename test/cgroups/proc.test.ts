@@ -13,7 +13,7 @@ describe('/proc/<pid>/cgroup', () => {
     ['12:memory:/user.slice\n1:name=systemd:/\n', undefined],
     ['0::/kubepods/pod1 (deleted)\n', undefined],
     ['', undefined],
-  ])('%j is %s', (text, path) => {
+  ])('with content %j has the path %s', (text, path) => {
     expect(parseProcCgroup(text)).toBe(path);
   });
 
@@ -24,13 +24,13 @@ describe('/proc/<pid>/cgroup', () => {
     });
     afterEach(() => rmSync(root, { recursive: true }));
 
-    test('is read from its folder', async () => {
+    test('is read from the folder of the process', async () => {
       mkdirSync(join(root, '42'));
       writeFileSync(join(root, '42/cgroup'), '0::/kubepods/pod1/c1\n');
       await expect(cgroupOfPid(42, root)).resolves.toBe('/kubepods/pod1/c1');
     });
 
-    test('that has ended is undefined, one that cannot be read is an error', async () => {
+    test('that has ended is undefined, and an unreadable file is an error', async () => {
       await expect(cgroupOfPid(43, root)).resolves.toBeUndefined();
       mkdirSync(join(root, '44/cgroup'), { recursive: true });
       await expect(cgroupOfPid(44, root)).rejects.toMatchObject({
@@ -41,7 +41,7 @@ describe('/proc/<pid>/cgroup', () => {
       });
     });
 
-    test('tells a version 2 root from version 1 and from nothing', async () => {
+    test('cgroupVersion distinguishes version 2, version 1 and no root', async () => {
       await expect(cgroupVersion(root)).resolves.toBe(1);
       writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
       await expect(cgroupVersion(root)).resolves.toBe(2);
@@ -49,7 +49,7 @@ describe('/proc/<pid>/cgroup', () => {
     });
   });
 
-  test('of this very process is what the kernel says', async () => {
+  test('of this process equals /proc/self/cgroup', async () => {
     expect(await cgroupOfPid(process.pid)).toBe(parseProcCgroup(readFileSync('/proc/self/cgroup', 'utf8')));
     expect(await cgroupOfPid(2 ** 30)).toBeUndefined();
   });

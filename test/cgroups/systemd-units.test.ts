@@ -18,7 +18,7 @@ const cpu = (quota: number | 'max', period = 100_000) => ({
   period: microseconds(period),
 });
 
-describe('a unit', () => {
+describe('a systemd unit', () => {
   test.each([
     ['/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice', 'kubepods-burstable-pod1_2.slice'],
     [`${SLICE}/cri-containerd-0a.scope`, 'cri-containerd-0a.scope'],
@@ -32,7 +32,7 @@ describe('a unit', () => {
     expect(isSystemdUnit(cgroup)).toBe(unit !== undefined);
   });
 
-  test('has its D-Bus object and interface by its name', () => {
+  test('has a D-Bus object and interface that follow from its name', () => {
     expect(dbusObjectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
     expect(dbusObjectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
     expect(dbusObjectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
@@ -41,8 +41,8 @@ describe('a unit', () => {
   });
 });
 
-describe('a write as properties', () => {
-  test('has no limit as the largest number of 64 bits', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
+describe('the unit properties of a cgroup write', () => {
+  test('have the largest 64-bit number for no limit', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
 
   const cases: [CgroupWrite, string, [string, bigint][]][] = [
     [{ file: 'memory.max', value: bytes(1000) }, 'memory.max', [['MemoryMax', 1000n]]],
@@ -54,7 +54,7 @@ describe('a write as properties', () => {
     ...(
       [
         [cpu(50_000), 500_000n, 100_000n],
-        // Up to whole percents of a processor: 10 ms in a second.
+        // Rounded up to whole percents of a processor: 10 ms per second.
         [cpu(50_001), 510_000n, 100_000n],
         [cpu(1000), 10_000n, 100_000n],
         [cpu(1000, 7000), 150_000n, 7000n],
@@ -89,7 +89,7 @@ describe('a write as properties', () => {
       ],
     ],
   ];
-  test.each(cases)('%j', (step, file, properties) => {
+  test.each(cases)('exist for %j', (step, file, properties) => {
     const expected = properties.map(([name, value]) => ({ name, value }));
     expect(propertiesOf(step)).toEqual({ file, properties: expected });
   });
@@ -101,11 +101,11 @@ describe('a write as properties', () => {
     { file: 'unified', key: 'cpu.max', value: '1 2 3' },
     { file: 'unified', key: 'cpu.max', value: '1000 0' },
     { file: 'unified', key: 'pids.max', value: 'many' },
-  ] satisfies CgroupWrite[])('%j has none: the file alone', (step) => expect(propertiesOf(step)).toBeUndefined());
+  ] satisfies CgroupWrite[])('do not exist for %j', (step) => expect(propertiesOf(step)).toBeUndefined());
 });
 
-describe('what a unit has', () => {
-  test('is what was asked for, a period that is not set being the default one', () => {
+describe('the properties that a unit has', () => {
+  test('equal the requested ones, where no period means the default period', () => {
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 5n)).toBe(true);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 6n)).toBe(false);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, undefined)).toBe(false);
@@ -127,14 +127,14 @@ describe('what a unit has', () => {
     ['max', 'max', false],
     ['max', 35_000, false],
     [34_560, 'max', false],
-  ] as const)('of a quota of %s, systemd makes %s: %s', (asked, found, is) => {
-    expect(isRoundedInUnit(SLICE, cpu(asked), cpu(found))).toBe(is);
+  ] as const)('are rounded from a quota of %s to %s: %s', (asked, found, expected) => {
+    expect(isRoundedInUnit(SLICE, cpu(asked), cpu(found))).toBe(expected);
   });
 
-  test('is not rounded where there is no unit, nor in another period', () => {
+  test('are not rounded without a unit or with another period', () => {
     expect(isRoundedInUnit('/kubepods/podx', cpu(34_560), cpu(35_000))).toBe(false);
     expect(isRoundedInUnit(SLICE, cpu(34_560), cpu(35_000, 200_000))).toBe(false);
-    // 2 ms in 7 are 29 percents and a bit: 30, which is 2.1 ms.
+    // 2.03 ms of 7 ms are exactly 29 %. 2.031 ms are rounded up to 30 %, which is 2.1 ms.
     expect(isRoundedInUnit(SLICE, cpu(2030, 7000), cpu(2030, 7000))).toBe(true);
     expect(isRoundedInUnit(SLICE, cpu(2031, 7000), cpu(2100, 7000))).toBe(true);
   });

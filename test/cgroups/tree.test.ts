@@ -6,7 +6,7 @@ import { CgroupFiles } from '../../src/cgroups/file.ts';
 import { CgroupTree, isCgroupVanished } from '../../src/cgroups/index.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
 
-// A folder stands for the cgroup file system: it takes every value and rounds nothing. What the kernel itself does is
+// A folder replaces the cgroup file system: it accepts every value and rounds nothing. The behavior of the kernel is
 // asserted in test/e2e/resize/cgroups.test.ts.
 let root: string;
 let pod: string;
@@ -23,7 +23,7 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }));
 
 describe('the limits of a cgroup', () => {
-  test('are what its files say', async () => {
+  test('are read from its files', async () => {
     put('memory.max', '268435456\n');
     put('memory.swap.max', 'max\n');
     put('cpu.max', '50000 100000\n');
@@ -36,7 +36,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBe('max');
   });
 
-  test('lack what the kernel lacks', async () => {
+  test('are undefined without their files', async () => {
     put('memory.max', 'max\n');
     await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
       memoryMax: 'max',
@@ -46,7 +46,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBeUndefined();
   });
 
-  test('cannot be had without memory.max, of a cgroup that is gone, or from nonsense', async () => {
+  test('cannot be read without memory.max, of a removed cgroup, or from invalid content', async () => {
     await expect(tree.readLimits('/kubepods/pod1')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
     await expect(tree.readLimits('/kubepods/pod2')).rejects.toSatisfy(isCgroupVanished);
     put('memory.max', 'plenty\n');
@@ -54,8 +54,8 @@ describe('the limits of a cgroup', () => {
   });
 });
 
-describe('the memory in use', () => {
-  test('is what its files say', async () => {
+describe('the memory usage of a cgroup', () => {
+  test('is read from its files', async () => {
     put('memory.current', '4096000\n');
     put('memory.stat', 'anon 1000\nfile 5000\nshmem 2000\nunevictable 2000\nactive_anon 0\ninactive_anon 1000\n');
     put('memory.events', 'oom 1\noom_kill 1\n');
@@ -73,15 +73,15 @@ describe('the memory in use', () => {
   });
 });
 
-describe('a write', () => {
-  test('is what the file holds afterwards', async () => {
+describe('a write of a limit', () => {
+  test('sets the content of the file', async () => {
     put('memory.max', 'max');
     const step = { file: 'memory.max', value: bytes(134217728) } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toEqual({ outcome: 'written', found: '134217728' });
     expect(content('memory.max')).toBe('134217728');
   });
 
-  test('of what is there already is not done', async () => {
+  test('is skipped for an unchanged value', async () => {
     put('memory.max', '99999744\n');
     put('cpu.max', 'max 100000\n');
     put('cpu.weight', '100\n');
@@ -98,16 +98,16 @@ describe('a write', () => {
     }
   });
 
-  test('of another period alone is done', async () => {
+  test('is not skipped for a changed period', async () => {
     put('cpu.max', 'max 100000');
     const step = { file: 'cpu.max', value: { quota: 'max', period: microseconds(50_000) } } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toMatchObject({ outcome: 'written' });
     expect(content('cpu.max')).toBe('max 50000');
   });
 
-  test('that did not stay is an error with both values', async () => {
+  test('fails with both values when the file has another value afterwards', async () => {
     put('memory.max', 'max\n');
-    // Somebody else writes right after the shim has, before it reads the value back.
+    // Another process writes after the shim, and before the shim reads the value back.
     const write = vi.spyOn(CgroupFiles.prototype, 'write').mockImplementation(function (this: CgroupFiles, ...asked) {
       write.mockRestore();
       return this.write(...asked).then(() => put('memory.max', '8192\n'));
@@ -118,7 +118,7 @@ describe('a write', () => {
     });
   });
 
-  test('of nonsense does not reach the file', async () => {
+  test('of an invalid value does not change the file', async () => {
     put('cpu.max', 'max 100000');
     put('cpu.weight', '100');
     for (const step of [
@@ -132,7 +132,7 @@ describe('a write', () => {
     expect([content('cpu.max'), content('cpu.weight')]).toEqual(['max 100000', '100']);
   });
 
-  test('to a cgroup that is gone says so', async () => {
+  test('to a removed cgroup reports a removed cgroup', async () => {
     await expect(tree.write('/kubepods/pod2', { file: 'memory.max', value: 'max' })).rejects.toSatisfy(
       isCgroupVanished,
     );

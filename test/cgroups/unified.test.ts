@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { assertUnified, isSameUnified } from '../../src/cgroups/index.ts';
 
-describe('a unified key', () => {
+describe('assertUnified', () => {
   test.each([
     ['memory.oom.group', '1'],
     ['memory.high', 'max'],
@@ -16,7 +16,7 @@ describe('a unified key', () => {
     ['cpuset.cpus.partition', 'member'],
     ['memory.swap.max', '0'],
     ['dmem.max', 'drm/0000:03:00.0/vram0 1073741824'],
-  ])('may be %s', (key, value) => {
+  ])('accepts %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
 
@@ -49,17 +49,17 @@ describe('a unified key', () => {
     ['memory.high', '1\n2'],
     ['memory.high', '1\0'],
     ['memory.high', '9'.repeat(1025)],
-  ])('is refused: %j=%j', (key, value) => {
+  ])('rejects %j=%j', (key, value) => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
   });
 
-  test('of a million characters is refused, too, and cut in what is said of it', () => {
+  test('rejects a key of a million characters, and repeats only its beginning', () => {
     expect(() => assertUnified(`memory.${'x'.repeat(1_000_000)}/`, '1')).toThrow(
       expect.objectContaining({ context: { file: `memory.${'x'.repeat(73)}`, asked: '1' } }),
     );
   });
 
-  test('is refused with its name, its value, cut where it is long, and why', () => {
+  test('rejects with key, value and reason, and with a long value cut', () => {
     expect(() => assertUnified('cgroup.procs', '1')).toThrow(
       expect.objectContaining({
         message: 'unified "cgroup.procs"="1": not a setting of a cgroup controller',
@@ -75,7 +75,7 @@ describe('a unified key', () => {
   });
 });
 
-describe('a unified value that was written', () => {
+describe('isSameUnified', () => {
   test.each([
     ['33554432', '33554432'],
     ['32M', '33554432'],
@@ -88,7 +88,7 @@ describe('a unified value that was written', () => {
     ['0032', '32'],
     ['1k', '1024'],
     ['2E', '2305843009213693952'],
-  ])('%j is found as %j', (asked, found) => {
+  ])('is true for %j and %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(true);
   });
 
@@ -101,7 +101,7 @@ describe('a unified value that was written', () => {
     ['32MB', '33554432'],
     ['032 M', '33554432'],
     ['lots', 'undefined'],
-  ])('%j is not %j', (asked, found) => {
+  ])('is false for %j and %j', (asked, found) => {
     expect(isSameUnified(asked, found)).toBe(false);
   });
 });

@@ -2,32 +2,32 @@ import type { CriClient } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { PodWatcher } from '../watch/watcher.ts';
 import { type CrashingShim, sizesIn } from './crashing-shim.ts';
-import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './look.ts';
+import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './pod-values.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
 
-/** What came of one scenario. */
+/** The result of one scenario. */
 export interface ScenarioReport {
   readonly name: string;
-  /** Points at which the shim was killed. */
+  /** Crash points at which the shim was killed. */
   readonly points: readonly string[];
-  /** Points of a recovery at which it was killed once more. */
+  /** Crash points of a recovery at which it was killed again. */
   readonly recoveries: readonly string[];
   readonly failures: readonly PointFailure[];
   readonly seconds: number;
 }
 
-/** What went wrong, and where the shim had been killed. */
+/** A failure, and the crash point at which the shim was killed. */
 export interface PointFailure {
   readonly point: string;
   readonly what: string;
 }
 
-/** Points of which there are as many as the kernel's progress takes: the first stands for the others. */
+/** Crash points that are passed as often as the kernel's progress requires: only the first is tested. */
 const VARYING = /^cgroup-write-\w+ memory\.(high|reclaim)#(?!1$)/;
 
 const WITHIN = new Set(['journal-write-synced', 'journal-write-renamed', 'journal-remove-unlinked']);
 
-/** Kills a shim at each point of a scenario, each time starting it anew and looking at the whole. */
+/** Kills a shim at each crash point of a scenario, starts it again, and checks the pod and the journal each time. */
 export class Campaign {
   readonly #shim: CrashingShim;
   readonly #direct: CriClient;
@@ -35,15 +35,15 @@ export class Campaign {
   readonly #pairs: Set<string>;
   #pod: RunningPod | undefined;
   #watcher: PodWatcher | undefined;
-  /** Values, processes and sizes of volumes at the start; those that the pod may be found with. */
+  /** The values and sizes of volumes at the start, the processes, and all values that the pod may have. */
   #start: Values = {};
   #processes: Values = {};
   #allowed: Values[] = [];
-  /** Points that only a shim passes that has learned nothing yet. */
+  /** Crash points that only a shim passes that was just started. */
   #onlyAtFirst: ReadonlySet<string> = new Set();
   readonly #failures: PointFailure[] = [];
 
-  /** @param pairs of points that follow each other in recoveries, over all scenarios */
+  /** @param pairs crash points that follow each other in recoveries, for all scenarios */
   constructor(shim: CrashingShim, direct: CriClient, scenario: Scenario, pairs: Set<string>) {
     this.#pairs = pairs;
     this.#shim = shim;
@@ -52,22 +52,22 @@ export class Campaign {
   }
 
   async run(): Promise<ScenarioReport> {
-    const begun = Date.now();
+    const startedAt = Date.now();
     let points: readonly string[] = [];
     let recoveries: readonly string[] = [];
-    await this.#trying('unharmed', async () => {
+    await this.#trying('without a kill', async () => {
       points = await this.#unharmed();
       recoveries = await this.#killAtEach(points);
-      await this.#assertStoreInForce();
+      await this.#assertStoredLimits();
       await this.#leave();
     });
-    const seconds = Math.round((Date.now() - begun) / 1000);
+    const seconds = Math.round((Date.now() - startedAt) / 1000);
     return { name: this.#scenario.name, points, recoveries, failures: this.#failures, seconds };
   }
 
   /**
-   * Twice without being killed, the first time by a shim that has learned nothing yet (it does not ask a runtime twice for what that
-   * does not have): what the points are, and where the pod has to get.
+   * Runs the scenario twice without a kill, the first time with a new shim, which calls methods that the runtime may
+   * lack. Records the crash points, and the values that the pod has at the end.
    */
   async #unharmed(): Promise<readonly string[]> {
     await this.#enter();
@@ -80,7 +80,7 @@ export class Campaign {
     return points;
   }
 
-  /** Gives the points that it passes on its way to the target. */
+  /** Returns the crash points that the shim passes on its way to the target. */
   async #pass(): Promise<readonly string[]> {
     this.#shim.clearPassed();
     await this.#act(this.#scenario.act);
@@ -100,8 +100,9 @@ export class Campaign {
         if (recovery.length > longest.recovery.length) longest = { point, recovery };
       });
     }
-    // The one that has most to mend, killed once more at its points. What lies between two writes is the same in any scenario.
-    const fresh = this.#followsAnew(longest.recovery);
+    // The longest recovery is killed at its own crash points. Those within one journal write are the same in any
+    // scenario.
+    const fresh = this.#newPairs(longest.recovery);
     for (const again of fresh)
       await this.#trying(`${longest.point}, ${again}`, async () => {
         await this.#kill(longest.point, again);
@@ -109,7 +110,7 @@ export class Campaign {
     return fresh;
   }
 
-  /** What lies within one write of the journal is the same in all scenarios. */
+  /** Whether no scenario has tested this point yet. Points within one journal write are the same in all scenarios. */
   #isFresh(point: string): boolean {
     const name = point.split('#')[0] ?? '';
     if (!WITHIN.has(name)) return true;
@@ -118,8 +119,8 @@ export class Campaign {
     return isNew;
   }
 
-  /** Those that come after another one than in earlier scenarios. */
-  #followsAnew(recovery: readonly string[]): readonly string[] {
+  /** Returns the points that follow another point than in earlier scenarios. */
+  #newPairs(recovery: readonly string[]): readonly string[] {
     return recovery.filter((point, index) => {
       const pair = [recovery[index - 1] ?? '', point].map((name) => name.split('#')[0]).join(', then ');
       const isNew = !this.#pairs.has(pair);
@@ -133,17 +134,17 @@ export class Campaign {
       await attempt();
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      this.#failures.push({ point, what: [message, ...this.#shim.complaints()].join('\n') });
-      // Whatever is left of this pod is no start for the next point.
+      this.#failures.push({ point, what: [message, ...this.#shim.warnings()].join('\n') });
+      // The next point needs a new pod.
       this.#shim.disarm();
       if (!this.#shim.isAlive) await this.#shim.start();
       await this.#leave().catch((failure: unknown) =>
-        this.#failures.push({ point, what: `clearing up: ${String(failure)}` }),
+        this.#failures.push({ point, what: `cleanup: ${String(failure)}` }),
       );
     }
   }
 
-  /** Gives the points of the recovery. */
+  /** Kills the shim at a point, and at a second one of its recovery. Returns the points of the last recovery. */
   async #kill(point: string, again?: string): Promise<readonly string[]> {
     await this.#enter();
     if (this.#onlyAtFirst.has(point)) await this.#shim.restart();
@@ -158,7 +159,7 @@ export class Campaign {
     }
     this.#shim.disarm();
     this.#shim.clearPassed();
-    if (!(await this.#shim.start())) throw new Error('the shim has ended while it recovered');
+    if (!(await this.#shim.start())) throw new Error('the shim ended during its recovery');
     await this.#scenario.meanwhile?.(this.#stage);
     const recovery = this.#shim.passed().filter((passed) => !VARYING.test(passed));
     this.#scenario.after?.(this.#stage);
@@ -177,7 +178,7 @@ export class Campaign {
     assertWithinPod(valuesOf(this.#stage.pod));
   }
 
-  /** The start or the target, or where a caller of several calls had got to. */
+  /** Expects the values of the start, of the target, or of a state between two calls of the caller. */
   async #assertRecovered(): Promise<void> {
     const { pod } = this.#stage;
     const found = valuesOf(pod);
@@ -188,60 +189,60 @@ export class Campaign {
     await this.#assertWhole();
   }
 
-  /** What has to hold whenever nothing is under way. */
+  /** Checks what holds whenever no resize is in progress. */
   async #assertWhole(): Promise<void> {
     const { pod } = this.#stage;
     const open = this.#shim.records().filter(({ transaction }) => transaction !== undefined);
     if (open.length > 0) throw new Error(`the journal still has ${JSON.stringify(open)}`);
     if (this.#shim.leftovers().length > 0)
-      throw new Error(`left in the state folder: ${this.#shim.leftovers().join(', ')}`);
+      throw new Error(`leftover files in the state folder: ${this.#shim.leftovers().join(', ')}`);
     if (pod.oomKills() !== 0) throw new Error(`${pod.oomKills()} processes were killed by the OOM killer`);
     assertWithinPod(valuesOf(pod));
     const others = difference(processesOf(pod), this.#processes);
-    if (others !== '') throw new Error(`other processes: ${others}`);
+    if (others !== '') throw new Error(`changed processes: ${others}`);
     await assertReported(this.#shim.cri, pod, 'ContainerStatus');
     await assertReported(this.#direct, pod, 'the store of the runtime');
   }
 
   /**
-   * The runtime sends all that it has stored with any update: with one that sets no limit an old one would come back. (The CPU
-   * manager's are of cpusets, which the test node's kernel has not.)
+   * The runtime applies all its stored values with any update: an update without limits would bring back old ones. (The
+   * updates of the CPU manager are of cpusets, which the test node's kernel lacks.)
    */
-  async #assertStoreInForce(): Promise<void> {
+  async #assertStoredLimits(): Promise<void> {
     const { pod } = this.#stage;
     const before = valuesOf(pod);
     for (const id of pod.containers.values()) {
       const { cpu_shares } = (await this.#direct.containerStatus(id)).resources!.linux!;
       await this.#direct.updateContainer(id, { cpu_shares });
     }
-    const brought = difference(valuesOf(pod), before);
-    if (brought !== '') throw new Error(`an update without limits brought ${brought}`);
+    const changed = difference(valuesOf(pod), before);
+    if (changed !== '') throw new Error(`an update without limits changed ${changed}`);
   }
 
   #assertTarget(): void {
     const left = difference(valuesOf(this.#stage.pod), { ...this.#start, ...this.#scenario.target });
     if (left !== '') throw new Error(`not at the target: ${left}`);
-    const wanted = JSON.stringify(this.#scenario.allocated ?? {});
+    const expected = JSON.stringify(this.#scenario.allocated ?? {});
     const record = this.#shim.records().find(({ podUid }) => podUid === this.#stage.pod.uid);
-    const kept = JSON.stringify(sizesIn(record ?? { volumes: {} }));
-    if (kept !== wanted) throw new Error(`the journal keeps the sizes ${kept}, and not ${wanted}`);
+    const stored = JSON.stringify(sizesIn(record ?? { volumes: {} }));
+    if (stored !== expected) throw new Error(`the journal has the sizes ${stored}: expected ${expected}`);
   }
 
   async #act(act: (stage: Stage) => Promise<unknown>): Promise<void> {
-    const { refused } = this.#scenario;
+    const { rejected } = this.#scenario;
     try {
       await act(this.#stage);
     } catch (error) {
-      if (refused?.test(String(error)) === true) return;
+      if (rejected?.test(String(error)) === true) return;
       throw error;
     } finally {
       this.#scenario.after?.(this.#stage);
     }
-    if (refused !== undefined) throw new Error('was not refused');
+    if (rejected !== undefined) throw new Error('the call was not rejected');
   }
 
   get #stage(): Stage {
-    if (this.#pod === undefined) throw new Error('there is no pod');
+    if (this.#pod === undefined) throw new Error('the scenario has no pod');
     const pod = this.#pod;
     const answered = (): void => {
       const values = valuesOf(pod);
@@ -250,7 +251,7 @@ export class Campaign {
     return { shim: this.#shim, direct: this.#direct, pod, answered };
   }
 
-  /** A pod at its start. */
+  /** Makes a pod, or resets it to its start. */
   async #enter(): Promise<void> {
     if (this.#scenario.oneUse === true) await this.#leave();
     if (this.#pod === undefined) await this.#makePod();
@@ -259,9 +260,9 @@ export class Campaign {
   }
 
   async #makePod(): Promise<void> {
-    // Past the shim, whose processes come and go.
+    // Not through the shim, whose processes end.
     this.#pod = await runPod(this.#direct, { name: 'web', containers: [], ...this.#scenario.pod });
-    // How volumes are sized is journalled when a pod is seen first: once, and so not in the middle of a resize.
+    // The shim writes the policies of volumes to the journal when it first sees a pod: not during a resize.
     if (this.#scenario.pod.volumes !== undefined) await this.#shim.restart();
     this.#pod = (await this.#scenario.setUp?.(this.#stage)) ?? this.#pod;
     this.#start = valuesOf(this.#pod);
@@ -299,7 +300,7 @@ export class Campaign {
     };
   }
 
-  /** The pod goes, and what its watcher has seen is looked at. */
+  /** Removes the pod, and checks the report of its watcher. */
   async #leave(): Promise<void> {
     const [pod, watcher] = [this.#pod, this.#watcher];
     this.#pod = undefined;

@@ -1,8 +1,8 @@
 import { crashPoints } from '../../src/core/crash-points/index.ts';
 import type { ScenarioReport } from './campaign.ts';
 
-/** What of a transaction's cgroup writes and calls has to be met: each before and after. */
-const ABOUT: Readonly<{ [kind: string]: readonly string[] }> = {
+/** The cgroup writes and calls of transactions that have to be tested, each before and after. */
+const TARGETS: Readonly<{ [kind: string]: readonly string[] }> = {
   'cgroup-write': [
     ...['cpu.max', 'cpu.weight', 'memory.max', 'memory.high', 'memory.high max', 'memory.reclaim'],
     ...['memory.low', 'memory.min'],
@@ -10,17 +10,20 @@ const ABOUT: Readonly<{ [kind: string]: readonly string[] }> = {
   'backend-call': ['UpdateContainerResources', 'UpdatePodSandboxResources'],
 };
 
-/** Kinds of points at which no scenario was killed. A kind that is new in the source is among them until one is. */
+/**
+ * Returns the crash points at which no scenario was killed. A new one in the source is returned until a scenario passes
+ * it.
+ */
 export function unmetPoints(scenarios: readonly ScenarioReport[]): readonly string[] {
   const met = new Set(
     scenarios.flatMap(({ points, recoveries }) =>
       [...points, ...recoveries].map((point) => point.replace(/#\d+$/, '')),
     ),
   );
-  const wanted = crashPoints.flatMap((point) => {
-    const about = ABOUT[point.replace(/-(before|after)$/, '')];
-    return about === undefined ? [point] : about.map((what) => `${point} ${what}`);
+  const required = crashPoints.flatMap((point) => {
+    const targets = TARGETS[point.replace(/-(before|after)$/, '')];
+    return targets === undefined ? [point] : targets.map((target) => `${point} ${target}`);
   });
-  // It has only begun to serve there, and nothing is under way.
-  return wanted.filter((point) => point !== 'serving' && !met.has(point));
+  // At `serving` the shim has only started, and no resize is in progress.
+  return required.filter((point) => point !== 'serving' && !met.has(point));
 }

@@ -10,7 +10,7 @@ const shim = new CrashingShim();
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
 const pairs = new Set<string>();
 const reports: ScenarioReport[] = [];
-/** For who has started the node. */
+/** The report for the process that started the node. */
 const out = join(process.env['NODE_OUT'] ?? '.', 'crash.json');
 
 beforeAll(async () => {
@@ -21,7 +21,7 @@ afterAll(async () => {
   await shim.stop();
 });
 
-describe('killed at each point', () => {
+describe('a shim that is killed at each crash point recovers', () => {
   for (const scenario of scenarios(process.env['CRASH_SCENARIOS'])) {
     test(scenario.name, async () => {
       const report = await new Campaign(shim, direct, scenario, pairs).run();

@@ -8,7 +8,7 @@ import { ResizeClient } from '../support/resize-api-client.ts';
 
 const RESIZE = '/run/cri-resize-shim/resize.sock';
 
-/** What the journal has of a pod, as far as a test looks at it. */
+/** The fields of a pod's journal record that tests read. */
 export interface Record {
   readonly podUid: string;
   readonly transaction?: object;
@@ -18,19 +18,19 @@ export interface Record {
   }>;
 }
 
-/** The sizes, in bytes, that a record has of volumes for which one was asked. */
+/** Returns the requested sizes of volumes in a record, in bytes. */
 export const sizesIn = ({ volumes }: Pick<Record, 'volumes'>): { readonly [volume: string]: number | undefined } =>
   Object.fromEntries(
     Object.entries(volumes).flatMap(([name, { source, policy }]) => (source === 'asked' ? [[name, policy.size]] : [])),
   );
 
-/** A shim that ends where it is told to, and is started anew; with its clients, which are new with each start. */
+/** A shim that is killed at a crash point and started again, with new clients for each start. */
 export class CrashingShim {
   readonly #folder = mkdtempSync(join(tmpdir(), 'crash-'));
   readonly #state = join(this.#folder, 'state');
   readonly #crash = { armed: join(this.#folder, 'armed'), log: join(this.#folder, 'passed') };
   #process: ShimProcess | undefined;
-  #beganWith: readonly Record[] = [];
+  #recordsAtStart: readonly Record[] = [];
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
 
@@ -49,14 +49,14 @@ export class CrashingShim {
     return this.#api;
   }
 
-  /** Starts it, and waits until what was cut off has been mended, and what it has seen is kept. False: it has ended before that. */
+  /** Starts the shim and waits until its recovery has finished. Returns false if it ended before that. */
   async start(): Promise<boolean> {
     this.#close();
-    this.#beganWith = this.records();
+    this.#recordsAtStart = this.records();
     const args = ['--resize-listen', `unix://${RESIZE}`, '--state-folder', this.#state];
     const armed = readFileSync(this.#crash.armed, 'utf8');
     const started = await ShimProcess.start({ args, crash: this.#crash }).catch((error: unknown) => {
-      // It has come to where it was to end before it answered.
+      // The shim reached the armed point before it answered.
       if (readFileSync(this.#crash.armed, 'utf8') !== armed) return undefined;
       throw error;
     });
@@ -67,19 +67,19 @@ export class CrashingShim {
     return this.logged(({ msg }) => msg === 'recovery finished');
   }
 
-  /** Waits for a line of the log, of now or before. False: it has ended without. */
+  /** Waits for a line of the log, also an earlier one. Returns false if the shim ended without it. */
   async logged(fits: (line: LogLine) => boolean): Promise<boolean> {
     const started = this.#process;
     if (started === undefined) return false;
     return Promise.race([started.waitForLog(fits).then(() => true), started.exited.then(() => false)]);
   }
 
-  /** What the journal had of all pods when this process was started. */
-  get beganWith(): readonly Record[] {
-    return this.#beganWith;
+  /** The journal records of all pods when this process was started. */
+  get recordsAtStart(): readonly Record[] {
+    return this.#recordsAtStart;
   }
 
-  /** Waits for its end. Throws when that was no kill. */
+  /** Waits until the shim was killed. Throws if it ended in another way. */
   async killed(): Promise<void> {
     await this.#process?.exited;
     const { signalCode = 'SIGKILL', exitCode = null } = this.#process?.process ?? {};
@@ -90,7 +90,7 @@ export class CrashingShim {
     return this.#process?.process.signalCode === null && this.#process.process.exitCode === null;
   }
 
-  /** It ends at this point. */
+  /** Lets the shim kill itself at this point. */
   arm(point: string): void {
     writeFileSync(this.#crash.armed, point);
   }
@@ -99,7 +99,7 @@ export class CrashingShim {
     this.arm('');
   }
 
-  /** Whether it is still to come to this point. */
+  /** Whether the shim has not reached this point yet. */
   isArmed(point: string): boolean {
     const [name] = point.split('#');
     return readFileSync(this.#crash.armed, 'utf8')
@@ -107,11 +107,11 @@ export class CrashingShim {
       .some((line) => line.startsWith(`${name}#`) && !line.endsWith('SIGSTOP'));
   }
 
-  /** It halts at this point; it may end before. Resolves when it has done either. */
+  /** Stops the shim at this point, calls `meanwhile`, and continues it. Resolves also when the shim ends before. */
   async halt(point: string, meanwhile: () => void): Promise<void> {
     appendFileSync(this.#crash.armed, `\n${point}#1 SIGSTOP`);
     const { pid } = this.#process!.process;
-    // Nobody is told that a process has been halted but its parent, and Node does not pass it on.
+    // Only the parent is notified that a process has stopped, and Node does not expose that.
     while (this.isAlive && !/^\d+ \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))) await pause(2);
     if (!this.isAlive) return;
     meanwhile();
@@ -122,7 +122,7 @@ export class CrashingShim {
     writeFileSync(this.#crash.log, '');
   }
 
-  /** The points that were passed, each with how often it had been by then: `name#N`. */
+  /** Returns the passed points with the number of times so far: `name#N`. */
   passed(): string[] {
     const counts = new Map<string, number>();
     const names = readFileSync(this.#crash.log, 'utf8').split('\n').filter(Boolean);
@@ -134,20 +134,20 @@ export class CrashingShim {
       });
   }
 
-  /** What the journal has, of all pods. */
+  /** Returns the journal records of all pods. */
   records(): Record[] {
     if (!existsSync(this.#state)) return [];
     const files = readdirSync(this.#state).filter((name) => name.endsWith('.json'));
     return files.map((name) => JSON.parse(readFileSync(join(this.#state, name), 'utf8')) as Record);
   }
 
-  /** Other files than records: what a crash has left half-written. */
+  /** Returns the files that are not records: those that a crash left half-written. */
   leftovers(): string[] {
     return existsSync(this.#state) ? readdirSync(this.#state).filter((name) => !name.endsWith('.json')) : [];
   }
 
-  /** The log of the process that runs now, for whoever looks for what went wrong. */
-  complaints(): string[] {
+  /** Returns the warnings and errors in the log of the current process. */
+  warnings(): string[] {
     const lines = this.#process?.log ?? [];
     return lines.filter(({ level }) => level !== 'info').map((line) => JSON.stringify(line));
   }
@@ -158,10 +158,10 @@ export class CrashingShim {
     if (code !== 0) throw new Error(`the shim ended with ${code}`);
   }
 
-  /** One that has learned nothing yet takes its place. */
+  /** Replaces the shim by a new process. */
   async restart(): Promise<void> {
     await this.stop();
-    if (!(await this.start())) throw new Error('the shim has ended at its start');
+    if (!(await this.start())) throw new Error('the shim ended at its start');
   }
 
   #close(): void {

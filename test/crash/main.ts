@@ -15,7 +15,7 @@ interface Flags {
 
 interface Node {
   readonly release: ContainerdRelease;
-  /** Of the scenarios: `1/2`. */
+  /** The share of the scenarios: `1/2`. */
   readonly share: string;
 }
 
@@ -24,13 +24,11 @@ const say = progressOf('crash');
 
 const program = new Command('crash')
   .description(
-    'Kills the shim at each point of each resize scenario, starts it anew and looks at the whole, in a test node of each ' +
-      'containerd. Ends with a line of at how many points that went well and at how many it did not.',
+    'Kills the shim at each crash point of each resize scenario, starts it again and checks the pod, in a test node of each ' +
+      'containerd. Ends with a line with the numbers of passed and failed points.',
   )
-  .addOption(
-    new Option('--containerd <release...>', 'which containerd, one or more').choices(releases).default(releases),
-  )
-  .option('--all', 'all scenarios on each containerd; without it they share them')
+  .addOption(new Option('--containerd <release...>', 'containerd releases').choices(releases).default(releases))
+  .option('--all', 'run all scenarios on each containerd; otherwise the releases share them')
   .parse();
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
@@ -48,7 +46,7 @@ async function main({ containerd, all }: Flags): Promise<number> {
   }
 }
 
-/** Over all nodes together, which may share the scenarios. */
+/** Returns the points that no node has tested: nodes may share the scenarios. */
 function coverage(scenarios: readonly ScenarioReport[]): Outcome {
   const unmet = unmetPoints(scenarios);
   const failures = unmet.map((point) => ({ name: point, what: 'no scenario was killed there' }));
@@ -73,7 +71,7 @@ async function inNode(
   const failures = scenarios.flatMap(({ name, failures }) =>
     failures.map(({ point, what }) => ({ name: `${name}, at ${point}`, what })),
   );
-  // Tests that failed beside the points: one that could not begin.
+  // Tests that failed outside of points, for example in their setup.
   const others = tests.failures.filter((failure) => !scenarios.some(({ name }) => failure.name.endsWith(`> ${name}`)));
   return [{ what, passed: Math.max(0, tried - failures.length), failures: [...failures, ...others] }, scenarios];
 }

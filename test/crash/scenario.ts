@@ -6,53 +6,53 @@ import type { CrashingShim } from './crashing-shim.ts';
 /** A pod's values by name, as the kernel has them: `a memory.max`, `volume cache`. */
 export type Values = Readonly<{ [name: string]: string }>;
 
-/** Where a scenario plays. */
+/** The parts of a running scenario. */
 export interface Stage {
   readonly shim: CrashingShim;
-  /** containerd itself, past the shim. */
+  /** A client of containerd itself, without the shim. */
   readonly direct: CriClient;
   readonly pod: RunningPod;
-  /** A caller that makes several calls says so after each: what the pod has then is a state that it may be found in. */
+  /** A caller of several calls reports each answer: the pod may have its current values after a recovery. */
   answered(): void;
 }
 
-/** One way to resize a pod, to be cut off anywhere. */
+/** A resize of a pod that is interrupted at each of its crash points. */
 export interface Scenario {
   readonly name: string;
   readonly pod: Partial<PodSpec>;
-  /** Once for each pod. What it gives is looked at instead of the pod as it was made. */
+  /** Called once for each pod. If it returns a pod, that one is checked instead. */
   readonly setUp?: (stage: Stage) => Promise<RunningPod | undefined>;
   readonly tearDown?: (pod: RunningPod) => Promise<void>;
-  /** Before each time. */
+  /** Called before each run. */
   readonly prepare?: (stage: Stage) => Promise<unknown>;
-  /** What the caller does. */
+  /** The calls of the caller. */
   readonly act: (stage: Stage) => Promise<unknown>;
-  /** Whatever came of it: what was in its way is taken out of it. With a shim that was killed, once it has recovered. */
+  /** Removes obstacles after each run. After a kill, it is called once the shim has recovered. */
   readonly after?: (stage: Stage) => void;
-  /** What it does when the shim has been started anew, and what has to get the pod to its target then: kubelet repeats its calls. */
+  /** The calls after a restart of the shim, which have to lead to the target: kubelet repeats its calls. */
   readonly repeat?: (stage: Stage) => Promise<unknown>;
-  /** What is waited for, after the shim has been started anew, before the pod is looked at. */
+  /** Waits after a restart of the shim, before the pod is checked. */
   readonly meanwhile?: (stage: Stage) => Promise<void>;
-  /** What it is answered when nothing goes wrong: what the error has to say. Done without this. */
-  readonly refused?: RegExp;
-  /** What the pod has afterwards, where that is not what it had. */
+  /** The error that the calls are rejected with. Without it, the calls succeed. */
+  readonly rejected?: RegExp;
+  /** The values of the pod afterwards, where they differ from the start. */
   readonly target: Values;
-  /** Sizes of volumes that the journal keeps afterwards, in bytes. */
+  /** Sizes of volumes that the journal has afterwards, in bytes. */
   readonly allocated?: Readonly<{ [volume: string]: number }>;
-  /** Nothing is written or called: there is nowhere to be killed. */
+  /** Set when nothing is written or called, so that the scenario passes no crash points. */
   readonly pointless?: true;
-  /** A pod is used once, since it cannot be brought back to where it was. */
+  /** Set when a pod is used only once, since it cannot be reset to its start. */
   readonly oneUse?: true;
-  /** The shim is killed at each point of its recovery, also at those that were tried in other scenarios. */
+  /** Set when the shim is killed at each point of its recovery, also at those that other scenarios test. */
   readonly everyRecovery?: true;
-  /** Brings back what a resize by the shim does not. */
+  /** Restores values that a resize by the shim does not restore. */
   readonly reset?: (stage: Stage) => void | Promise<void>;
 }
 
 export const MiB = 1024 * 1024;
 export const SLEEP = ['sleep', '1000000'];
 
-/** CPU in thousandths. */
+/** Returns CRI resources. CPU is in thousandths. */
 export const resources = (mebibytes: number, limit: number, request: number) => ({
   memory_limit_in_bytes: mebibytes * MiB,
   cpu_quota: limit * 100,
@@ -60,7 +60,7 @@ export const resources = (mebibytes: number, limit: number, request: number) => 
   cpu_shares: Math.floor((request * 1024) / 1000),
 });
 
-/** Two containers in a pod that has just enough for them, and a volume as large as that. */
+/** Two containers in a pod with a tight limit, and a volume of the size of the limit. */
 export const twoContainers = {
   containers: [
     { name: 'a', command: SLEEP, resources: resources(64, 100, 100), mounts: { cache: '/cache' } },
@@ -75,7 +75,7 @@ export const withoutVolume = {
 
 export const mebibytes = (count: number): string => String(count * MiB);
 
-/** Asks for a whole pod's resize. */
+/** Calls ResizePod. */
 export const resizePod = ({ shim, pod }: Stage, request: object): Promise<Answer> =>
   shim.api.call('ResizePod', { pod: { sandbox_id: pod.sandboxId }, ...request });
 

@@ -13,7 +13,7 @@ const report = (name: string, more: object = {}) => ({
   ...more,
 });
 
-test('a table of scenarios', () => {
+test('crashTable has a row for each scenario and a total', () => {
   const up = report('up', { points: ['remount-before#1', 'remount-after#1'], seconds: 12 });
   const down = report('down, far', {
     recoveries: ['remount-after#1'],
@@ -27,7 +27,7 @@ test('a table of scenarios', () => {
   ]);
 });
 
-describe('points that were never met', () => {
+describe('unmetPoints', () => {
   const simple = crashPoints.filter((point) => !/^(cgroup|backend)/.test(point));
   const files = [
     'cpu.max',
@@ -44,13 +44,13 @@ describe('points that were never met', () => {
     ['before', 'after'].flatMap((when) => about.map((what) => `${kind}-${when} ${what}`));
   const all = [...simple, ...both('cgroup-write', files), ...both('backend-call', calls)].map((point) => `${point}#1`);
 
-  test('none, when each was met in some scenario or recovery', () => {
+  test('is empty when each point was tested in a scenario or a recovery', () => {
     expect(unmetPoints([report('a', { points: all.slice(0, 9) }), report('b', { recoveries: all.slice(9) })])).toEqual(
       [],
     );
   });
 
-  test('are named', () => {
+  test('has the points that were not tested', () => {
     const left = all.filter((point) => !/remount-after|memory\.high max/.test(point));
     expect(unmetPoints([report('a', { points: left })]).toSorted()).toEqual([
       'cgroup-write-after memory.high max',
@@ -60,10 +60,10 @@ describe('points that were never met', () => {
   });
 });
 
-test('two nodes share the scenarios, and none is left out', () => {
+test('two nodes share the scenarios without leaving one out', () => {
   const names = (share?: string): string[] => scenarios(share).map(({ name }) => name);
   expect(names().length).toBeGreaterThan(20);
   expect(new Set(names()).size).toBe(names().length);
   expect([...names('1/2'), ...names('2/2')].toSorted()).toEqual(names().toSorted());
-  expect(() => scenarios('first')).toThrow('no share');
+  expect(() => scenarios('first')).toThrow('not a share');
 });

@@ -1,6 +1,6 @@
 import type { ScenarioReport } from './campaign.ts';
 
-/** Scenarios and points as a person reads them. */
+/** Returns a readable table of scenarios with the numbers of their points. */
 export function crashTable(title: string, scenarios: readonly ScenarioReport[]): string {
   const rows = scenarios.map(({ name, points, recoveries, failures, seconds }) => [
     name,

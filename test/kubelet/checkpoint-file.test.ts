@@ -27,7 +27,7 @@ const replace = (text: string): void => {
   renameSync(`${path}.new`, path);
 };
 
-test('is read when it is there, when it is another one, and not in between', () => {
+test('a checkpoint file is read once for each of its versions', () => {
   const file = new CheckpointFile(path);
   expect(file.result()).toEqual({ kind: 'unchanged' });
   replace('one');
@@ -46,7 +46,7 @@ test('is read when it is there, when it is another one, and not in between', () 
   expect(file.result()).toEqual({ kind: 'text', text: 'two' });
 });
 
-test('a replacement within one tick of the clock, with the same size, is not missed', () => {
+test('a replacement of a checkpoint file with the same size and time is recognized', () => {
   const file = new CheckpointFile(path);
   for (let n = 100; n < 400; n += 1) {
     writeFileSync(path, String(n));
@@ -55,7 +55,7 @@ test('a replacement within one tick of the clock, with the same size, is not mis
   }
 });
 
-test('what is no file, or too large, is told once; a pipe keeps nobody waiting', () => {
+test('a checkpoint that is not a file or is too large is reported once, and a pipe does not block', () => {
   const file = new CheckpointFile(path);
   mkdirSync(path);
   expect(file.result()).toEqual({ kind: 'unreadable', why: 'it is not a regular file' });

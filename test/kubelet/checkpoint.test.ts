@@ -16,8 +16,8 @@ const readPods = (text: string): object => {
   return { pods: Object.fromEntries(pods) as object, unrecognized: read.unrecognized };
 };
 
-describe('a file as kubelet writes it', () => {
-  test('1.36: limits of the containers, without limits of the pod itself', () => {
+describe('a checkpoint of kubelet', () => {
+  test('of 1.36 has limits of containers, without limits of the pod', () => {
     const text =
       '{"data":"{\\"entries\\":{\\"0f6f8ba3-0d0f-4f7f-9d62-2d4b5b3f0d11\\":{\\"ContainerResources\\":{\\"c1\\":{\\"limits\\":{\\"cpu\\":\\"200m\\",\\"memory\\":\\"64Mi\\"},\\"requests\\":{\\"cpu\\":\\"100m\\",\\"memory\\":\\"64Mi\\"}}},\\"PodLevelResources\\":null}}}","checksum":2394850921}';
     expect(readPods(text)).toEqual({
@@ -31,7 +31,7 @@ describe('a file as kubelet writes it', () => {
     });
   });
 
-  test('limits of the pod itself, and none of a container', () => {
+  test('has limits of the pod, and containers without limits', () => {
     const pod: WrittenPod = {
       ContainerResources: { web: {}, side: { limits: { memory: '1.5Gi' } } },
       PodLevelResources: { limits: { cpu: '2', memory: '2Gi' }, requests: {} },
@@ -44,7 +44,7 @@ describe('a file as kubelet writes it', () => {
     });
   });
 
-  test('1.33: no word on limits of pods', () => {
+  test('of 1.33 has no limits of pods', () => {
     const data = JSON.stringify({ entries: { u: { ContainerResources: { a: { limits: { memory: '1e6' } } } } } });
     expect(readPods(JSON.stringify({ data, checksum: 1 }))).toEqual({
       pods: { u: { containers: { a: { memory: 1_000_000 } }, pod: undefined } },
@@ -52,12 +52,12 @@ describe('a file as kubelet writes it', () => {
     });
   });
 
-  test('a node without pods', () => {
+  test('of a node without pods is empty', () => {
     expect(readPods(checkpointText({}))).toEqual({ pods: {}, unrecognized: 0 });
     expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, unrecognized: 0 });
   });
 
-  test('a checksum of another kind, or none, is as good', () => {
+  test('is read with any checksum', () => {
     const data = JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }) } });
     for (const checksum of [undefined, null, 'sha256:00', -1, {}, 1e300])
       expect(readPods(JSON.stringify({ data, checksum })), typeof checksum).toMatchObject({
@@ -66,23 +66,23 @@ describe('a file as kubelet writes it', () => {
   });
 });
 
-describe('what is not understood', () => {
+describe('an unknown checkpoint', () => {
   test.each([
-    ['nothing', '', /JSON/],
+    ['an empty file', '', /JSON/],
     ['half a file', checkpointText({ u: withMemory({ a: '64Mi' }) }).slice(0, 60), /JSON/],
-    ['no JSON', '\u0000\u0001\u0002', /JSON/],
-    ['another JSON', '[1, 2]', /^it has no string "data"$/],
-    ['nothing at all', 'null', /^it has no string "data"$/],
-    ['no data', '{"checksum":1}', /^it has no string "data"$/],
-    ['data that are no text', '{"data":{"entries":{}},"checksum":1}', /^it has no string "data"$/],
-    ['data that are torn', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
-    ['entries of another shape', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" is not a JSON object$/],
-    ['data that are nothing', '{"data":"null","checksum":1}', /^its "data" is not a JSON object$/],
-  ])('%s', (_what, text, why) => {
+    ['not JSON', '\u0000\u0001\u0002', /JSON/],
+    ['a JSON list', '[1, 2]', /^it has no string "data"$/],
+    ['null', 'null', /^it has no string "data"$/],
+    ['without data', '{"checksum":1}', /^it has no string "data"$/],
+    ['data that is not a string', '{"data":{"entries":{}},"checksum":1}', /^it has no string "data"$/],
+    ['truncated data', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
+    ['entries that are a list', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" is not a JSON object$/],
+    ['data that is null', '{"data":"null","checksum":1}', /^its "data" is not a JSON object$/],
+  ])('is unreadable: %s', (_what, text, why) => {
     expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
   });
 
-  test('an amount that is nothing is none; one that is a number is read; a list or a truth is strange', () => {
+  test('may have null or a number as an amount, but no list or boolean', () => {
     const memory = (value: unknown): object => ({
       ContainerResources: { a: { limits: { memory: value, cpu: null } } },
     });
@@ -98,7 +98,7 @@ describe('what is not understood', () => {
     });
   });
 
-  test('resources and limits that are nothing are none; of another shape they are strange', () => {
+  test('may have null as resources and limits, but no other types', () => {
     const limits = (value: unknown): object => ({ ContainerResources: { a: { limits: value } } });
     const entries = {
       nothing: { ContainerResources: null },
@@ -117,7 +117,7 @@ describe('what is not understood', () => {
     });
   });
 
-  test('an entry of another shape is left out, and counted; the others are there', () => {
+  test('has its unknown entries counted and left out, and its other entries read', () => {
     const entries = {
       good: withMemory({ a: '64Mi' }),
       number: 5,
@@ -137,7 +137,7 @@ describe('what is not understood', () => {
     });
   });
 
-  test('names that every object has, and amounts that limit nothing', () => {
+  test('may have names like __proto__, and zero as an amount', () => {
     const data = `{"entries":{"__proto__":{"ContainerResources":{"constructor":{"limits":{"memory":"0","cpu":"0"}}}}}}`;
     expect(readCheckpoint(JSON.stringify({ data }))).toEqual({
       kind: 'read',
@@ -147,7 +147,7 @@ describe('what is not understood', () => {
   });
 });
 
-test('whatever the text: no error, and what was cut off says so', () => {
+test('any text is read without an exception, and a truncated checkpoint is unreadable', () => {
   const text = checkpointText({ u: withMemory({ a: '64Mi', b: '1Gi' }) });
   fc.assert(
     fc.property(fc.nat(text.length - 1), (length) => {
@@ -169,7 +169,7 @@ test('whatever the text: no error, and what was cut off says so', () => {
   );
 });
 
-test('5 MB of pods are read in a fraction of a second', () => {
+test('a checkpoint of 5 MB is read within two seconds', () => {
   const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
   const entries: Record<string, WrittenPod> = {};
   for (let n = 0; n < 3000; n += 1) entries[`pod-${n}`] = withMemory(containers);

@@ -23,11 +23,11 @@ beforeEach(() => {
   counters = createCounters();
   changes = 0;
   lines = [];
-  const keep = (fields: LogFields, msg: string): void => void lines.push({ ...fields, msg });
+  const record = (fields: LogFields, msg: string): void => void lines.push({ ...fields, msg });
   files = new KubeletFiles({
     kubeletRoot: root,
     clock: systemClock,
-    log: { ...noLog, info: keep, warn: keep },
+    log: { ...noLog, info: record, warn: record },
     counters,
     onChange: () => void (changes += 1),
   });
@@ -39,24 +39,24 @@ afterEach(() => {
 
 type Name = 'allocated_pods_state' | 'actuated_pods_state';
 
-/** As kubelet does it: a file of another name, and a rename. */
+/** Replaces a file as kubelet does: writes a temporary file and renames it. */
 function replace(text: string, name: Name = 'allocated_pods_state'): void {
   writeFileSync(join(root, '.1234567'), text, { mode: 0o600 });
   renameSync(join(root, '.1234567'), join(root, name));
 }
 const write = (pods: Readonly<Record<string, WrittenPod>>, name?: Name): void => replace(checkpointText(pods), name);
 const makeRoot = (): void => void mkdirSync(root, { recursive: true });
-/** As a call finds it. */
+/** The memory limit of container a as a call to the shim finds it. */
 function memory(): number | undefined {
   files.refresh();
   return files.allocated('u')?.containers.get('a')?.memory;
 }
-/** Until there have been so many changes. */
+/** Waits until the number of reported changes is `count`. */
 async function changed(count: number): Promise<void> {
   await expect.poll(() => changes, { interval: 5, timeout: 5000 }).toBe(count);
 }
 
-test('without files nothing is known, and nothing is said', () => {
+test('without checkpoint files nothing is known, and nothing is logged', () => {
   makeRoot();
   files.begin();
   expect(files.allocated('u')).toBeUndefined();
@@ -64,7 +64,7 @@ test('without files nothing is known, and nothing is said', () => {
   expect([changes, lines, files.isPresent, counters.snapshot().foresight]).toEqual([0, [], false, {}]);
 });
 
-test('files that are there at the start, each by itself', async () => {
+test('both checkpoint files are read at the start, with one change reported', async () => {
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
   write({ u: withMemory({ a: '128Mi' }) }, 'actuated_pods_state');
@@ -76,7 +76,7 @@ test('files that are there at the start, each by itself', async () => {
   expect(changes).toBe(1);
 });
 
-test('a file that is replaced is told of, once; and is known at once to who asks', async () => {
+test('a replaced checkpoint is reported once, and a caller reads it at once', async () => {
   makeRoot();
   files.begin();
   write({ u: withMemory({ a: '64Mi' }) });
@@ -90,7 +90,7 @@ test('a file that is replaced is told of, once; and is known at once to who asks
   expect(changes).toBe(2);
 });
 
-test('a folder that comes later, goes, and comes again; a file that is removed', async () => {
+test('changes are reported when the folder is created, removed and created again, and when a file is removed', async () => {
   files.begin();
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
@@ -114,7 +114,7 @@ test('a folder that comes later, goes, and comes again; a file that is removed',
   expect(lines).toEqual([]);
 });
 
-test('what is not understood is as good as not there: one line, a count each time, and a line when it is over', async () => {
+test('an unknown checkpoint counts as absent, is counted each time, and is logged at the first and the next readable one', async () => {
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
   files.begin();
@@ -133,7 +133,7 @@ test('what is not understood is as good as not there: one line, a count each tim
   expect(counters.snapshot().foresight).toEqual({ unreadable: 3 });
 });
 
-test('a part that is not understood is said, and the rest is known', () => {
+test('an unknown part of a checkpoint is logged, and the other pods are known', () => {
   makeRoot();
   replace(JSON.stringify({ data: JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }), v: 1 } }) }));
   files.begin();
@@ -141,11 +141,11 @@ test('a part that is not understood is said, and the rest is known', () => {
   expect(lines).toMatchObject([{ error: '1 values of an unknown shape' }]);
 });
 
-test('replaced hundreds of times: the newest in the end, for a bounded number of looks', async () => {
+test('after hundreds of replacements the newest checkpoint is known, with a bounded number of reads', async () => {
   makeRoot();
   files.begin();
   const start = performance.now();
-  // As fast as it goes; now and then others have their turn.
+  // As fast as possible, with a pause for other tasks every ten files.
   for (let n = 1; n <= 500; n += 1) {
     write({ u: withMemory({ a: String(n) }) });
     if (n % 10 === 0) await delay(1);
@@ -156,7 +156,7 @@ test('replaced hundreds of times: the newest in the end, for a bounded number of
   expect(changes).toBeLessThan(2 + (performance.now() - start) / 50);
 });
 
-test('5 MB, again and again, asked for at each call: a fraction of the time', async () => {
+test('reading 5 MB that are replaced all the time takes a bounded share of the time', async () => {
   makeRoot();
   files.begin();
   const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
@@ -172,11 +172,11 @@ test('5 MB, again and again, asked for at each call: a fraction of the time', as
     asking += performance.now() - asked;
     await delay(1);
   }
-  // 200 ms at once, a tenth of the time, and what the last one takes.
+  // 200 ms at once, a tenth of the time, and the time of the last read.
   expect(asking).toBeLessThan(1500);
 });
 
-test('nothing more once it is closed', async () => {
+test('nothing is reported after close', async () => {
   makeRoot();
   files.begin();
   files.close();

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { WorkBudget } from '../../src/kubelet/work-budget.ts';
 import { cases } from '../support/property-cases.ts';
 
-test('200 ms at once, then a tenth of the time', () => {
+test('a work budget allows 200 ms at once, then a tenth of the time', () => {
   const budget = new WorkBudget(0);
   expect(budget.waitAt(0)).toBe(0);
   budget.spend(150, 0);
@@ -17,7 +17,7 @@ test('200 ms at once, then a tenth of the time', () => {
   expect(budget.waitAt(100_000)).toBe(10);
 });
 
-test('whatever is done: with the waiting, a tenth of the time and what is left at once at most', () => {
+test('work that waits as the budget requires stays within a tenth of the time plus 200 ms', () => {
   fc.assert(
     fc.property(fc.array(fc.record({ ms: fc.nat(500), idle: fc.nat(300) }), { minLength: 1 }), (work) => {
       const budget = new WorkBudget(0);
@@ -27,7 +27,7 @@ test('whatever is done: with the waiting, a tenth of the time and what is left a
         now += idle;
         now += budget.waitAt(now);
         expect(budget.waitAt(now)).toBe(0);
-        // The piece at hand may be more than there is: the next one waits for it.
+        // A piece of work may exceed the budget: the next piece waits for that.
         expect(done).toBeLessThanOrEqual(200 + now / 10);
         budget.spend(ms, now);
         done += ms;

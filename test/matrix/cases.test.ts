@@ -4,9 +4,9 @@ import { type Group, type MatrixCase, groups, matrixCases } from './cases.ts';
 import { qosClass } from './kubelet-values.ts';
 
 /**
- * KEP-1287's lists, title by title, with what each title says that is done. A word is a stage, as it stands to the start of its
- * case: of each container, between slashes, its CPU request, CPU limit, memory request and memory limit, each `+` up,
- * `-` down, `=` as before, `a` added, `r` removed, `.` never there. Init containers that end are left out.
+ * The lists of KEP-1287: each title with the changes that it describes. A word is a stage of a case, compared with its
+ * start. Containers are separated by slashes. Each has CPU request, CPU limit, memory request and memory limit: `+` up,
+ * `-` down, `=` unchanged, `a` added, `r` removed, `.` never set. Init containers that end are left out.
  */
 const lists: Readonly<Record<Group, Readonly<Record<string, string>>>> = {
   'Guaranteed, one container': {
@@ -71,7 +71,7 @@ const lists: Readonly<Record<Group, Readonly<Record<string, string>>>> = {
   },
 };
 
-test.each(groups)("%s: the KEP's cases, under its names and in its order", (group) => {
+test.each(groups)('the group "%s" has the cases of the KEP, with its names and in its order', (group) => {
   const titles = matrixCases.filter((each) => each.group === group).map(({ title }) => title);
   expect(titles).toEqual(Object.keys(lists[group]));
 });
@@ -79,11 +79,11 @@ test.each(groups)("%s: the KEP's cases, under its names and in its order", (grou
 describe.each(matrixCases)('$group: $title', (matrixCase) => {
   const { group, title, containers, start, stages } = matrixCase;
 
-  test('does what its title says', () => {
+  test('makes the changes of its title', () => {
     expect(stages.map((stage) => movesOf(matrixCase, stage)).join(' ')).toBe(lists[group][title]);
   });
 
-  test('every stage names all containers, and asks for no more than it allows', () => {
+  test('has all containers in each stage, with requests within the limits', () => {
     for (const point of [start, ...stages]) {
       expect(Object.keys(point).sort()).toEqual(containers.map(({ name }) => name).sort());
       for (const { cpu, memory } of Object.values(point)) {
@@ -93,14 +93,14 @@ describe.each(matrixCases)('$group: $title', (matrixCase) => {
     }
   });
 
-  test('is of its class, with the containers of its list', () => {
+  test('has the QoS class and the containers of its group', () => {
     const kind = title.startsWith('Add memory') ? 'burstable' : group.split(',')[0]!.toLowerCase();
     expect(qosClass(containers, start)).toBe(kind === 'sidecars' ? 'guaranteed' : kind);
     expect(containers.map(({ name, role }) => `${name} ${role}`).join(', ')).toBe(containersOf(matrixCase));
   });
 });
 
-test('a Burstable pod that would be Guaranteed if it were made anew', () => {
+test('the case of a pod that remains Burstable ends with equal requests and limits', () => {
   const { containers, stages } = matrixCases.find(({ title }) => title.startsWith('Set requests == limits'))!;
   expect(qosClass(containers, stages[0]!)).toBe('guaranteed');
 });
@@ -112,7 +112,7 @@ test.each([
   ['memory', 'no net', 'memory', 0],
   ['memory', 'decrease', 'memory', -1],
   ['memory', 'increase', 'memory', 1],
-] as const)('net %s: %s', (resource, what, key, sign) => {
+] as const)('the sums of %s change as the title says: %s', (resource, what, key, sign) => {
   const ending = what === 'no net' ? `no net ${resource} change` : `net ${resource} ${what} for Pod`;
   const { start, stages } = matrixCases.find(({ title }) => title.endsWith(ending))!;
   const total = (point: PodAmounts, of: keyof Amount): number =>
@@ -121,7 +121,7 @@ test.each([
     expect(Math.sign(total(stages[0]!, of) - total(start, of))).toBe(sign);
 });
 
-/** A stage in the words of {@link lists}. */
+/** Returns a stage in the notation of {@link lists}. */
 const movesOf = ({ containers, start }: MatrixCase, stage: PodAmounts): string =>
   containers
     .filter(({ role }) => role !== 'init')
@@ -139,7 +139,7 @@ function move(from: number | undefined, to: number | undefined): string {
   return to > from ? '+' : to < from ? '-' : '=';
 }
 
-/** In the order of their start. */
+/** Returns the expected containers in the order of their start. */
 function containersOf({ group, title }: MatrixCase): string {
   if (group === 'Guaranteed, three containers') return 'c1 app, c2 app, c3 app';
   if (title.startsWith('InitContainer, then sidecar')) return 'i1 init, sidecar sidecar, c1 app';

@@ -1,17 +1,17 @@
 import { type Amount, type Amounts, type PodAmounts, equal } from './amounts.ts';
 
 /**
- * The pod resize cases of KEP-1287, "Pod Resize E2E Tests": those on limits, requests, several containers, sidecars and QoS
- * classes, under the KEP's own names and in its order. CPU in thousandths of a processor, memory in MiB.
+ * The pod resize cases of KEP-1287, "Pod Resize E2E Tests", on limits, requests, several containers, sidecars and QoS
+ * classes, with the names and in the order of the KEP. CPU in thousandths of a processor, memory in MiB.
  */
 export interface MatrixCase {
-  /** The KEP's list that it is from. */
+  /** The list of the KEP that has this case. */
   readonly group: Group;
   readonly title: string;
   /** In the order in which kubelet starts them. */
   readonly containers: readonly MatrixContainer[];
   readonly start: PodAmounts;
-  /** What the pod is resized to, one after the other. */
+  /** The values that the pod is resized to, in order. */
   readonly stages: readonly PodAmounts[];
 }
 
@@ -235,57 +235,59 @@ const bestEffort = rows(
   ],
 );
 
-/** Guaranteed, each as [CPU, memory]. */
+/** Three Guaranteed containers, each as [CPU, memory]. */
 const three = (
   c1: readonly [number, number],
   c2: readonly [number, number],
   c3: readonly [number, number],
 ): PodAmounts => ({ c1: guaranteed(...c1), c2: guaranteed(...c2), c3: guaranteed(...c3) });
 
-const threeAtFirst = three([100, 64], [150, 96], [200, 128]);
+const threeAtStart = three([100, 64], [150, 96], [200, 128]);
 
 const guaranteedThree = rows(
   'Guaranteed, three containers',
   [app('c1'), app('c2'), app('c3')],
   [
-    ['Increase CPU & memory for all three containers', threeAtFirst, three([150, 96], [200, 128], [250, 160])],
-    ['Decrease CPU & memory for all three containers', threeAtFirst, three([50, 32], [100, 64], [150, 96])],
-    ['Increase CPU, decrease memory for all three containers', threeAtFirst, three([150, 32], [200, 64], [250, 96])],
-    ['Decrease CPU, increase memory for all three containers', threeAtFirst, three([50, 96], [100, 128], [150, 160])],
+    ['Increase CPU & memory for all three containers', threeAtStart, three([150, 96], [200, 128], [250, 160])],
+    ['Decrease CPU & memory for all three containers', threeAtStart, three([50, 32], [100, 64], [150, 96])],
+    ['Increase CPU, decrease memory for all three containers', threeAtStart, three([150, 32], [200, 64], [250, 96])],
+    ['Decrease CPU, increase memory for all three containers', threeAtStart, three([50, 96], [100, 128], [150, 160])],
     [
       'Increase CPU for c1, decrease c2, c3 unchanged - no net CPU change',
-      threeAtFirst,
+      threeAtStart,
       three([150, 64], [100, 96], [200, 128]),
     ],
     [
       'Increase memory for c1, decrease c2, c3 unchanged - no net memory change',
-      threeAtFirst,
+      threeAtStart,
       three([100, 96], [150, 64], [200, 128]),
     ],
     [
       'Increase CPU for c1, decrease c2 & c3 - net CPU decrease for Pod',
-      threeAtFirst,
+      threeAtStart,
       three([150, 64], [100, 96], [100, 128]),
     ],
     [
       'Increase memory for c1, decrease c2 & c3 - net memory decrease for Pod',
-      threeAtFirst,
+      threeAtStart,
       three([100, 96], [150, 64], [200, 64]),
     ],
     [
       'Increase CPU for c1 & c3, decrease c2 - net CPU increase for Pod',
-      threeAtFirst,
+      threeAtStart,
       three([200, 64], [100, 96], [300, 128]),
     ],
     [
       'Increase memory for c1 & c3, decrease c2 - net memory increase for Pod',
-      threeAtFirst,
+      threeAtStart,
       three([100, 128], [150, 64], [200, 192]),
     ],
   ],
 );
 
-/** An init container that asks for less than the containers after it: the pod's own values do not go by it. */
+/**
+ * A pod with an init container that requests less than the other containers, so it does not determine the pod's values.
+ */
 const sidecarPod = (sidecar: Amounts, c1: Amounts): PodAmounts => ({ i1: guaranteed(50, 32), sidecar, c1 });
 const ended: MatrixContainer = { name: 'i1', role: 'init' };
 const sidecar: MatrixContainer = { name: 'sidecar', role: 'sidecar' };
@@ -321,7 +323,7 @@ const sidecars = [
   ),
 ];
 
-/** All of them, in the KEP's order. */
+/** All cases, in the order of the KEP. */
 export const matrixCases: readonly MatrixCase[] = [
   ...guaranteedSingle,
   ...burstableBoth,

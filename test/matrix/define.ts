@@ -11,7 +11,7 @@ import { type Way, ways } from './ways/index.ts';
 
 const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';
 
-/** Defines a test for each case and each way that it can go, with one shim for all of them. */
+/** Defines a test for each case and each way of resizing that supports it, with one shim for all tests. */
 export function defineMatrix(cases: readonly MatrixCase[]): void {
   let shim: ShimProcess;
   let clients: Clients;
@@ -30,31 +30,33 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
     clients.cri.close();
     clients.api.close();
     expect(await shim.stop()).toBe(0);
-    // How often in one of them is for the processor to say, which others share.
+    // An average: the number of readings in a single resize depends on the load of the machine.
     expect(polled.readings, 'readings while pods were resized').toBeGreaterThan(4 * polled.resizes);
   });
 
-  // Not describe.each: it shortens names.
+  // Not describe.each, which shortens names.
   for (const matrixCase of cases) {
     describe(`${matrixCase.group}: ${matrixCase.title}`, () => {
-      for (const way of ways.filter((each) => canGo(each, matrixCase))) {
-        test(way.name, () => pods.use(clients, matrixCase, (pod) => walk(pod, matrixCase, way, watchers)));
+      for (const way of ways.filter((each) => isSupported(each, matrixCase))) {
+        test(way.name, () =>
+          pods.use(clients, matrixCase, (pod) => resizeThroughStages(pod, matrixCase, way, watchers)),
+        );
       }
     });
   }
 }
 
-/** kubelet takes no limit away: for a case that does, the other ways are left. */
-function canGo(way: Way, { start, stages }: MatrixCase): boolean {
+/** Whether a way supports a case: kubelet removes no limits. */
+function isSupported(way: Way, { start, stages }: MatrixCase): boolean {
   const points = [start, ...stages];
   return way.removesLimits || !points.some((point, at) => at > 0 && removesLimits(points[at - 1]!, point));
 }
 
-/** Pods for the cases: those that start alike share one, until one leaves it other than it was. */
+/** Pods for the cases: cases with equal starts share a pod until one of them leaves it changed. */
 class Pods {
   readonly #pods = new Map<string, MatrixPod>();
 
-  /** `action` says whether it has left the pod's containers as they were. */
+  /** Runs `action`, which returns whether the pod's containers are at the start again. */
   async use(clients: Clients, shape: PodShape, action: (pod: MatrixPod) => Promise<boolean>): Promise<void> {
     const key = JSON.stringify([shape.containers, shape.start]);
     const pod = this.#pods.get(key) ?? (await MatrixPod.run(clients, shape));
@@ -75,10 +77,10 @@ class Pods {
 }
 
 /**
- * Resizes a pod through all stages of its case, and back to the start where the way can, looking at it after each. Says whether
- * it got back.
+ * Resizes a pod through all stages of its case, and back to the start if the way supports that. Checks the pod after
+ * each resize. Returns whether the pod is at the start again.
  */
-async function walk(
+async function resizeThroughStages(
   pod: MatrixPod,
   { start, stages }: MatrixCase,
   way: Way,
@@ -91,7 +93,7 @@ async function walk(
   const before = await observe(pod);
   const processes = processesOf(before);
   expect(before, 'at the start').toEqual(expected(pod, start, values, processes));
-  const stands = [sumsOf(before)];
+  const observedSums = [sumsOf(before)];
   const watcher = await watchers.watch(pod.running);
   let report: PodReport;
   try {
@@ -100,38 +102,38 @@ async function walk(
       values = way.podAfter(pod, values, to);
       const now = await observe(pod);
       expect(now, JSON.stringify(to)).toEqual(expected(pod, to, values, processes, way.reserves ? to : start));
-      stands.push(sumsOf(now));
+      observedSums.push(sumsOf(now));
       from = to;
     }
   } finally {
     report = await watcher.report();
   }
-  assertWatched(report, stands, way, start);
+  assertWatched(report, observedSums, way, start);
   return returns;
 }
 
-/** Nothing that it forbids was seen, and each state that was to be seen was, in their order. */
-function assertWatched(report: PodReport, stands: readonly Sums[], way: Way, start: PodAmounts): void {
-  expect(report.violations.filter((line) => !isOfKubelet(line, way, start))).toEqual([]);
+/** Expects that the watcher saw no violation, and saw all states in order. */
+function assertWatched(report: PodReport, observedSums: readonly Sums[], way: Way, start: PodAmounts): void {
+  expect(report.violations.filter((line) => !isCausedByKubelet(line, way, start))).toEqual([]);
   for (const resource of ['memory', 'cpu'] as const) {
-    const lines = stands.map((sums) => sums[resource]);
-    const what = `${lines.join('; ')}, one after the other in ${report.seen.join('; ')}`;
+    const lines = observedSums.map((sums) => sums[resource]);
+    const what = `expected ${lines.join('; ')} in this order in ${report.seen.join('; ')}`;
     expect(inOrder(report.seen, lines), what).toBe(true);
   }
 }
 
 const polled = { resizes: 0, readings: 0 };
 
-/** While something is carried out, the watcher reads the pod's limits on its own, again and again. */
+/** Runs `action`, and counts how often the watcher reads the pod's limits meanwhile. */
 async function polling(watcher: PodWatcher, action: () => Promise<void>): Promise<void> {
   const before = await watcher.readings();
   await action();
-  // Of these the last one need not have been before the end.
+  // The last reading may be after the end.
   polled.readings += (await watcher.readings()) - before - 1;
   polled.resizes += 1;
 }
 
-/** Whether all of `lines` are in `seen`, in their order; what stays as it was is there once. */
+/** Whether `seen` has all of `lines` in order. Equal consecutive lines are seen once. */
 function inOrder(seen: readonly string[], lines: readonly string[]): boolean {
   let at = -1;
   for (const [index, line] of lines.entries()) {
@@ -143,10 +145,10 @@ function inOrder(seen: readonly string[], lines: readonly string[]): boolean {
 }
 
 /**
- * kubelet limits a pod before the container that gets its first limit, since it counts "no limit" as -1: until then the
- * container has none, whatever stands between kubelet and the runtime.
+ * Whether kubelet causes a violation. It limits a pod before the container that gets its first limit, since it counts
+ * "no limit" as -1: until then the container has no limit, with or without the shim.
  */
-const isOfKubelet = (violation: string, way: Way, start: PodAmounts): boolean =>
+const isCausedByKubelet = (violation: string, way: Way, start: PodAmounts): boolean =>
   !way.removesLimits &&
   /: containers Infinity,/.test(violation) &&
   Object.values(start).some(({ cpu, memory }) => cpu?.limit === undefined || memory?.limit === undefined);

@@ -11,12 +11,12 @@ test.each([
   [100, 102, 10_000],
   [2500, 2560, 250_000],
   [1_000_000, 262_144, 100_000_000],
-])('%d thousandths of a processor: %d shares, a quota of %d', (milliCpu, shares, quota) => {
+])('%d thousandths of a processor are %d shares and a quota of %d', (milliCpu, shares, quota) => {
   expect(sharesOf(milliCpu)).toBe(shares);
   expect(quotaOf(milliCpu)).toBe(quota);
 });
 
-// Those that kubelet's own TestCpuWeightToCPUShares has.
+// The cases of kubelet's own test, TestCpuWeightToCPUShares.
 test.each([
   [1, 2],
   [2, 28],
@@ -24,32 +24,32 @@ test.each([
   [4, 80],
   [245, 6398],
   [10_000, 262_144],
-])('weight %d is read as %d shares', (weight, shares) => {
+])('kubelet reads weight %d as %d shares', (weight, shares) => {
   expect(sharesOfPodWeight(weight)).toBe(shares);
 });
 
-test('a weight that is read back is not always the weight that it was', () => {
+test('a weight may change when kubelet reads it as shares and writes it again', () => {
   expect(podWeight(102)).toBe(4);
   expect(podWeight(sharesOfPodWeight(4))).toBe(3);
 });
 
-describe("a pod's own values", () => {
+describe('the values of a pod', () => {
   const both = [app('a'), app('b')];
   const full = { cpu: equal(100), memory: equal(64) };
 
-  test('guaranteed: all of them', () => {
+  test('of class Guaranteed have all limits', () => {
     const amounts = { a: full, b: full };
     expect(qosClass(both, amounts)).toBe('guaranteed');
     expect(podValues(both, amounts, 'guaranteed')).toEqual({ memory: 128 * MiB, quota: 20_000, shares: 204 });
   });
 
-  test('burstable: only limits that every container has', () => {
+  test('of class Burstable have only limits that every container has', () => {
     const amounts = { a: full, b: { memory: equal(32) } };
     expect(qosClass(both, amounts)).toBe('burstable');
     expect(podValues(both, amounts, 'burstable')).toEqual({ memory: 96 * MiB, quota: undefined, shares: 102 });
   });
 
-  test('best effort: the least shares, whatever its containers have got since', () => {
+  test('of class BestEffort have the minimum shares, for any resources of its containers', () => {
     expect(qosClass(both, { a: {}, b: {} })).toBe('besteffort');
     expect(podValues(both, { a: full, b: full }, 'besteffort')).toEqual({
       memory: undefined,
@@ -58,7 +58,7 @@ describe("a pod's own values", () => {
     });
   });
 
-  test('an init container counts with the sidecars before it, and instead of what runs after it', () => {
+  test('include an init container with the sidecars before it, if that exceeds the running containers', () => {
     const containers: MatrixContainer[] = [
       { name: 'sidecar', role: 'sidecar' },
       { name: 'init', role: 'init' },

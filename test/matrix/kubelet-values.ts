@@ -5,33 +5,36 @@ import type { QosClass } from '../support/cri/pod.ts';
 import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import type { MatrixContainer } from './cases.ts';
 
-/** The numbers that kubelet makes of a pod's manifest: pkg/kubelet/cm/helpers_linux.go and kuberuntime, 1.33 to 1.36. */
+/**
+ * The numbers that kubelet computes from a pod's manifest: pkg/kubelet/cm/helpers_linux.go and kuberuntime, 1.33 to
+ * 1.36.
+ */
 
 export const MiB = 1024 * 1024;
-/** Microseconds; kubelet's default. */
+/** kubelet's default CFS period in microseconds. */
 export const PERIOD = 100_000;
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA = 1000;
 
-/** MilliCPUToShares. */
+/** Returns CPU shares (kubelet's MilliCPUToShares). */
 export const sharesOf = (milliCpu: number): number =>
   Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((milliCpu * 1024) / 1000)));
 
-/** MilliCPUToQuota, in microseconds: none, 0, for no limit. */
+/** Returns the quota in microseconds, 0 for no limit (kubelet's MilliCPUToQuota). */
 export const quotaOf = (milliCpu: number): number =>
   milliCpu === 0 ? 0 : Math.max(MIN_QUOTA, Math.floor((milliCpu * PERIOD) / 1000));
 
-/** The weight that kubelet gives a pod's cgroup (getCPUWeight). */
+/** Returns the weight that kubelet writes to a pod's cgroup (getCPUWeight). */
 export const podWeight = (shares: number): number => weightOfShares(cpuShares(shares), 'old');
 
 /**
- * CPUWeightToCPUShares: what kubelet takes the shares of a pod's cgroup to be. It comes out lower than what the weight was
- * made of: 102 shares give weight 4, and weight 4 gives 80 shares.
+ * Returns the shares that kubelet derives from the weight of a pod's cgroup (CPUWeightToCPUShares). They may be lower
+ * than the shares that led to the weight: 102 shares are weight 4, and weight 4 is 80 shares.
  */
 export const sharesOfPodWeight = (weight: number): number => Math.floor(((weight - 1) * 262_142) / 9999) + 2;
 
-/** ComputePodQOS of the pod as it was made. A resize never changes the class. */
+/** Returns the QoS class of a new pod (ComputePodQOS). A resize never changes the class. */
 export function qosClass(containers: readonly MatrixContainer[], amounts: PodAmounts): QosClass {
   const all = containers.flatMap(({ name }) => [amountsOf(amounts, name).cpu, amountsOf(amounts, name).memory]);
   if (all.every((amount) => amount?.request === undefined && amount?.limit === undefined)) return 'besteffort';
@@ -42,8 +45,9 @@ const isGuaranteed = (amount: Amount | undefined): boolean =>
   amount?.limit !== undefined && amount.request === amount.limit;
 
 /**
- * What kubelet sends for a container (generateLinuxContainerResources): no limit as 0, which keeps; what it requests of memory as
- * the gate MemoryQoS has it, since nothing else tells the kernel.
+ * Returns the resources that kubelet sends for a container (generateLinuxContainerResources). No limit is 0, which
+ * means no change. A memory request is sent as with the feature gate MemoryQoS, the only way that sets it in the
+ * kernel.
  */
 export function containerResources({ cpu, memory }: Amounts, qos: QosClass): Resources {
   return {
@@ -55,18 +59,18 @@ export function containerResources({ cpu, memory }: Amounts, qos: QosClass): Res
   };
 }
 
-/** Where a memory request goes: what the kernel never reclaims, or does last. */
+/** Returns the file of a memory request: memory that the kernel never reclaims, or reclaims last. */
 export const reservationFile = (qos: QosClass): 'memory.min' | 'memory.low' =>
   qos === 'guaranteed' ? 'memory.min' : 'memory.low';
 
-/** The pod's own values; a limit that it has not is undefined. Memory in bytes, the quota in microseconds. */
+/** The values of a pod's cgroup, undefined for no limit. Memory in bytes, the quota in microseconds. */
 export interface PodValues {
   readonly memory: number | undefined;
   readonly quota: number | undefined;
   readonly shares: number;
 }
 
-/** ResourceConfigForPod. */
+/** Returns the values of a pod's cgroup (ResourceConfigForPod). */
 export function podValues(containers: readonly MatrixContainer[], amounts: PodAmounts, qos: QosClass): PodValues {
   if (qos === 'besteffort') return { memory: undefined, quota: undefined, shares: MIN_SHARES };
   const memory = total(containers, (name) => amountsOf(amounts, name).memory?.limit);
@@ -80,8 +84,8 @@ export function podValues(containers: readonly MatrixContainer[], amounts: PodAm
 }
 
 /**
- * What a pod takes at most of something: its containers and sidecars together, or, while it starts, an init container with the
- * sidecars before it. Undefined when one has no figure.
+ * Returns the maximum that a pod uses of a resource: the sum of its containers and sidecars, or an init container with
+ * the sidecars before it. Undefined when a container has no figure.
  */
 function total(containers: readonly MatrixContainer[], of: (name: string) => number | undefined): number | undefined {
   let running = 0;

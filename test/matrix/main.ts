@@ -21,35 +21,32 @@ interface Flags {
 const usual: readonly ContainerdRelease[] = ['1.7', '2.1'];
 const say = progressOf('matrix');
 
-/** How a cgroup is written does not depend on who asks for it: with systemd one node is enough. */
-const isMade = (release: ContainerdRelease, runtime: Runtime, init: Init): boolean =>
+/**
+ * Whether the matrix runs in this combination. With systemd one node is enough, since cgroup writes do not depend on
+ * the runtime.
+ */
+const isInMatrix = (release: ContainerdRelease, runtime: Runtime, init: Init): boolean =>
   init === 'plain' || (release === '2.1' && runtime === 'runc');
 
 const program = new Command('matrix')
   .description(
-    'Carries out all resize cases of KEP-1287 as kubelet and crictl do, and by ResizePod, in a test node of each containerd ' +
-      'and OCI runtime. Ends with a line of how many tests have passed and failed.',
+    'Runs all resize cases of KEP-1287 as kubelet and crictl do, and by ResizePod, in a test node of each containerd ' +
+      'and OCI runtime. Ends with a line with the numbers of passed and failed tests.',
   )
-  .addOption(
-    new Option('--containerd <release...>', 'which containerd, one or more').choices(containerdReleases).default(usual),
-  )
-  .addOption(
-    new Option('--runtime <name...>', 'which OCI runtime, one or more').choices(runtimes).default(['runc', 'crun']),
-  )
-  .addOption(
-    new Option('--init <name...>', 'what the first process is, one or more').choices(inits).default([...inits]),
-  )
+  .addOption(new Option('--containerd <release...>', 'containerd releases').choices(containerdReleases).default(usual))
+  .addOption(new Option('--runtime <name...>', 'OCI runtimes').choices(runtimes).default(['runc', 'crun']))
+  .addOption(new Option('--init <name...>', 'init systems of the node').choices(inits).default([...inits]))
   .parse();
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
 async function main({ containerd, runtime, init }: Flags): Promise<number> {
-  // Systemd first: it takes longest, and what is left for the end is short.
+  // Nodes with systemd take longest, so they start first.
   const nodes = inits
     .toReversed()
     .flatMap((first) =>
       containerd.flatMap((release) =>
         runtime
-          .filter((name) => init.includes(first) && isMade(release, name, first))
+          .filter((name) => init.includes(first) && isInMatrix(release, name, first))
           .map((name) => ({ containerd: release, runtime: name, init: first })),
       ),
     );

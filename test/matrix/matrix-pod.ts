@@ -6,18 +6,18 @@ import type { MatrixCase } from './cases.ts';
 import { PERIOD, type PodValues, containerResources, podValues, podWeight, qosClass } from './kubelet-values.ts';
 import { assertStartedInOrder } from './start-order.ts';
 
-/** What a pod is made of, and what it asks for at first. */
+/** The containers of a pod, and their first requests and limits. */
 export type PodShape = Pick<MatrixCase, 'containers' | 'start'>;
 
-/** To the shim: as a CRI client and by its resize API. */
+/** Clients of the shim: one for CRI, one for its resize API. */
 export interface Clients {
   readonly cri: CriClient;
   readonly api: ResizeClient;
 }
 
-/** A pod, made as kubelet makes it. */
+/** A pod that is created as kubelet creates it. */
 export class MatrixPod {
-  /** What ResizePod was last asked for as requests of memory, by container, in MiB: only the shim keeps them. */
+  /** The last memory requests in ResizePod by container, in MiB. Only the shim stores them. */
   readonly requested = new Map<string, number>();
 
   private constructor(
@@ -47,12 +47,12 @@ export class MatrixPod {
     return new MatrixPod(origin, qos, running, api);
   }
 
-  /** The pod's own values as kubelet has them for what its containers ask for. */
+  /** Returns the pod values that kubelet computes from the amounts of its containers. */
   values(amounts: PodAmounts): PodValues {
     return podValues(this.origin.containers, amounts, this.qos);
   }
 
-  /** Gives the pod's cgroup kubelet's values for the start, whatever a way has made of them. */
+  /** Writes kubelet's values for the start to the pod's cgroup. */
   reset(): void {
     const { memory, quota, shares } = this.values(this.origin.start);
     this.running.write({

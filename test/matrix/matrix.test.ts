@@ -1,5 +1,5 @@
 import { matrixCases } from './cases.ts';
 import { defineMatrix } from './define.ts';
 
-// All cases in all ways: `npm run matrix`.
+// `npm run matrix` runs all cases in all ways.
 defineMatrix(matrixCases);

@@ -5,7 +5,7 @@ import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import { MiB, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';
 
-/** What can be seen of a pod: in the kernel's files and by ContainerStatus, in the kernel's own words. */
+/** The visible state of a pod: the kernel's files, in the kernel's format, and ContainerStatus. */
 export interface Observation {
   readonly pod: Files;
   readonly containers: Readonly<Record<string, Observed>>;
@@ -28,13 +28,13 @@ interface Observed {
   };
   readonly running: boolean;
   readonly attempt: number;
-  /** The ids of those that run in it. */
+  /** The process ids in the container. */
   readonly processes: string;
 }
 
 const RUNNING = 1;
 
-/** Looks at a pod, by the kernel and through the shim. */
+/** Reads the state of a pod from the kernel and through the shim. */
 export async function observe(pod: MatrixPod): Promise<Observation> {
   const { running, qos } = pod;
   const containers: Record<string, Observed> = {};
@@ -44,7 +44,7 @@ export async function observe(pod: MatrixPod): Promise<Observation> {
     containers[name] = {
       files: { ...filesOf(pod, name), reserved: running.read(reservationFile(qos), name) },
       reported: {
-        // No limit is 0, never given, or -1, taken away.
+        // No limit is 0 if it was never set, and -1 if it was removed.
         memory: Math.max(linux.memory_limit_in_bytes, 0),
         quota: Math.max(linux.cpu_quota, 0),
         period: linux.cpu_period,
@@ -66,14 +66,14 @@ function filesOf({ running }: MatrixPod, container?: string): Files {
   };
 }
 
-/** How this node's runtime makes a container's weight of its shares. */
+/** Returns the formula by which a runtime converts a container's shares to a weight. */
 export function runtimeFormula(runtime: string | undefined): WeightFormula {
   if (runtime === 'runc') return 'old';
   if (runtime === 'crun' || runtime === 'runc-1.3') return 'new';
   throw new Error(`OCI_RUNTIME is ${runtime ?? 'not set'}: the matrix runs in the test node only`);
 }
 
-/** What a watcher says of a pod that stands like this. */
+/** The lines that a watcher reports for a pod in this state. */
 export type Sums = Readonly<Record<'memory' | 'cpu', string>>;
 export function sumsOf({ pod, containers }: Observation): Sums {
   const all = Object.values(containers).map(({ files }) => files);
@@ -94,14 +94,14 @@ function rateOf(text: string): number {
 
 const sixDigits = (value: number): number => Math.round(value * 1e6) / 1e6;
 
-/** The processes of each container. */
+/** The process ids of each container. */
 export type Processes = Readonly<Record<string, string>>;
 export const processesOf = ({ containers }: Observation): Processes =>
   Object.fromEntries(Object.entries(containers).map(([name, { processes }]) => [name, processes]));
 
 /**
- * What shall be seen of a pod that has `amounts`, with the processes that it had.
- * @param reserved what the kernel was last told of its requests of memory
+ * Returns the expected state of a pod with `amounts` and with unchanged processes.
+ * @param reserved the amounts whose memory requests were last written to the kernel
  */
 export function expected(
   pod: MatrixPod,

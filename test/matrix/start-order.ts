@@ -7,9 +7,9 @@ const RUNNING = 1;
 const EXITED = 2;
 
 /**
- * The pod's containers are those of its case as CRI sees them: an init container has ended well, the others run, and each was
- * started after the ones before it were, or had ended. CRI knows no sidecars: one is a container that was started before an
- * init container or before the first main one, and still runs.
+ * Expects that the pod's containers match those of its case: an init container has ended with code 0, the others run,
+ * and each was started after the previous one had started, or had ended. CRI does not know sidecars: a sidecar is a
+ * container that was started before an init container or the first main container, and still runs.
  */
 export async function assertStartedInOrder(
   { client, sandboxId }: RunningPod,
@@ -30,5 +30,5 @@ export async function assertStartedInOrder(
     expect(container.started_at, container.metadata.name).toBeGreaterThan(readyAt(found[at]!));
 }
 
-/** When kubelet goes on to the next container. */
+/** Returns the time at which kubelet continues with the next container. */
 const readyAt = ({ started_at, finished_at }: ReportedContainer): number => Math.max(started_at, finished_at);

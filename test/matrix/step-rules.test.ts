@@ -19,7 +19,7 @@ const steps = (...texts: readonly string[]): ReportedStep[] =>
 const broken = (end: Readonly<Record<string, string>>, ...texts: readonly string[]): string[] =>
   brokenRules(steps(...texts), start, new Map([...start, ...Object.entries(end)]));
 
-test('a change of several values is read as it is written', () => {
+test('readChanges reads a step with several values', () => {
   expect(readChanges('memory.max 100 -> max, cpu.max 10000 100000 -> max 100000, cpu shares 2 -> 102')).toEqual([
     { file: 'memory.max', from: '100', to: 'max' },
     { file: 'cpu.max', from: '10000 100000', to: 'max 100000' },
@@ -27,17 +27,17 @@ test('a change of several values is read as it is written', () => {
   ]);
 });
 
-test.each(['memory.high 1 -> 2', 'memory.max 1', 'memory.max 1 -> 2 -> 3'])('%s is no change of the matrix', (text) => {
+test.each(['memory.high 1 -> 2', 'memory.max 1', 'memory.max 1 -> 2 -> 3'])('readChanges rejects "%s"', (text) => {
   expect(() => readChanges(text)).toThrow(text);
 });
 
-describe('nothing to say of', () => {
-  test('a raise: the pod, then its containers', () => {
+describe('brokenRules is empty for', () => {
+  test('a pod that is raised before its containers', () => {
     const end = { 'pod memory.max': '500', 'a memory.max': '200', 'b memory.max': '300' };
     expect(broken(end, 'pod memory.max 300 -> 500', 'a memory.max 100 -> 200', 'b memory.max 200 -> 300')).toEqual([]);
   });
 
-  test('one container goes down and the other up, within the same pod', () => {
+  test('a container that is lowered before another is raised', () => {
     const end = { 'a memory.max': '150', 'b memory.max': '150' };
     expect(broken(end, 'b memory.max 200 -> 150', 'a memory.max 100 -> 150')).toEqual([]);
   });
@@ -60,23 +60,23 @@ describe('nothing to say of', () => {
     ).toEqual([]);
   });
 
-  test('a limit that goes: the pod first', () => {
+  test('a limit that is removed from the pod first', () => {
     const end = { 'pod memory.max': 'max', 'a memory.max': 'max' };
     expect(broken(end, 'pod memory.max 300 -> max', 'a memory.max 100 -> max')).toEqual([]);
   });
 });
 
-describe('told', () => {
+describe('brokenRules reports', () => {
   const raised = { 'pod memory.max': '400', 'a memory.max': '200' };
 
-  test('a container raised before the pod', () => {
+  test('a container that is raised before the pod', () => {
     expect(broken(raised, 'a memory.max 100 -> 200', 'pod memory.max 300 -> 400')).toEqual([
       'memory.max: containers 400, pod 300',
       'memory.max: container raised, pod raised',
     ]);
   });
 
-  test('a pod lowered before its container', () => {
+  test('a pod that is lowered before its container', () => {
     const end = { 'pod cpu.max': '25000 100000', 'a cpu.max': '5000 100000' };
     expect(broken(end, 'pod cpu.max 30000 100000 -> 25000 100000', 'a cpu.max 10000 100000 -> 5000 100000')).toEqual([
       expect.stringMatching(/^cpu.max: containers 0.3.*, pod 0.25$/),
@@ -84,7 +84,7 @@ describe('told', () => {
     ]);
   });
 
-  test('a container raised before another is lowered, although the pod has room for both', () => {
+  test('a container that is raised before another is lowered, although both fit into the pod limit', () => {
     const end = { 'pod memory.max': '350', 'a memory.max': '250', 'b memory.max': '100' };
     expect(
       broken(
@@ -97,14 +97,14 @@ describe('told', () => {
     ).toEqual(['memory.max: pod raised, container raised, container lowered, pod lowered']);
   });
 
-  test('an end that is not reached, and one that nobody asked for', () => {
+  test('a target that is not reached, and a change that was not requested', () => {
     expect(broken(raised, 'pod memory.max 300 -> 400', 'b memory.max 200 -> 150')).toEqual([
       'a memory.max ends as 100, not as 200',
       'b memory.max ends as 150, not as 200',
     ]);
   });
 
-  test('a step from what does not stand', () => {
+  test('a step from another value than the current one', () => {
     expect(broken({ 'a memory.max': '80' }, 'a memory.max 90 -> 80')).toEqual([
       'a memory.max goes from 90, and was 100',
     ]);
@@ -121,7 +121,7 @@ describe('told', () => {
     ]);
   });
 
-  test('opposite ways in one update', () => {
+  test('an update that raises and lowers limits', () => {
     const end = { 'pod cpu.max': '35000 100000', 'a memory.max': '50', 'a cpu.max': '15000 100000' };
     expect(
       broken(
@@ -132,7 +132,7 @@ describe('told', () => {
     ).toEqual(['a goes opposite ways in one update']);
   });
 
-  test('a step that begins before the one before it has ended', () => {
+  test('a step that begins before the previous one has ended', () => {
     const [first, second] = steps('b memory.max 200 -> 150', 'a memory.max 100 -> 150');
     const end = new Map([...start, ['a memory.max', '150'], ['b memory.max', '150']]);
     expect(brokenRules([first!, { ...second!, at: 0.5 }], start, end)).toEqual([

@@ -1,12 +1,12 @@
 /**
- * Values by what they belong to and where they stand, as the kernel has them: `pod memory.max`, `c1 cpu.max`, `pod cpu.weight`;
- * `c1 cpu shares` as the runtime has them.
+ * Values by owner and file, in the kernel's format: `pod memory.max`, `c1 cpu.max`, `pod cpu.weight`; and `c1 cpu
+ * shares` as stored by the runtime.
  */
 export type Values = ReadonlyMap<string, string>;
 
 /** A step of a resize, as ResizePod reports it. Times in milliseconds. */
 export interface ReportedStep {
-  /** The container by name, or `pod`. */
+  /** The name of the container, or `pod`. */
   readonly target: string;
   readonly changes: readonly Change[];
   readonly at: number;
@@ -23,22 +23,22 @@ const limitFiles = ['memory.max', 'cpu.max'] as const;
 const files = [...limitFiles, 'cpu.weight', 'cpu shares'] as const;
 type File = (typeof files)[number];
 
-/** Reads what a step's text says, `pod memory.max 268435456 -> 335544320`, without what it begins with. Throws for another. */
+/** Parses the text of a step without its target, such as `memory.max 268435456 -> 335544320`. Throws for other texts. */
 export function readChanges(text: string): Change[] {
   return text.split(', ').map((part) => {
     const file = files.find((name) => part.startsWith(`${name} `));
     const [from, to, ...more] = part.slice((file ?? '').length + 1).split(' -> ');
     if (file === undefined || from === undefined || to === undefined || more.length > 0)
-      throw new Error(`not a change that a step of the matrix makes: ${part}`);
+      throw new Error(`unexpected change in a step: ${part}`);
     return { file, from, to };
   });
 }
 
 /**
- * What of the rules of docs/resize.md the steps from `start` to `end` break, as texts for people; none when all hold: each step goes
- * on from what stands, and the last one leaves the end; the containers' limits are within the pod's after each of them;
- * for each resource the pod is raised, containers are lowered, containers are raised, the pod is lowered, in this order; a
- * container is updated once, or twice where its memory and its CPU go opposite ways.
+ * Returns the rules of docs/resize.md that the steps from `start` to `end` break, as readable texts. The rules: each
+ * step starts from the current values, and the last one leads to the end; the containers' limits are within the pod's
+ * after each step; for each resource the pod is raised, containers are lowered, containers are raised, the pod is
+ * lowered, in this order; a container is updated once, or twice if its memory and its CPU go opposite ways.
  */
 export function brokenRules(steps: readonly ReportedStep[], start: Values, end: Values): string[] {
   return [
@@ -74,14 +74,14 @@ function aboveThePod(values: Values, file: File): string[] {
   for (const [place, text] of values) {
     if (place.endsWith(` ${file}`) && !place.startsWith('pod ')) sum += limitOf(text);
   }
-  // Rates of CPU are not exact numbers.
+  // CPU rates are floating-point numbers.
   return sum > pod * (1 + 1e-9) ? [`${file}: containers ${sum}, pod ${pod}`] : [];
 }
 
 const places = ['pod raised', 'container lowered', 'container raised', 'pod lowered'] as const;
 type Place = (typeof places)[number];
 
-/** A limit as a number: bytes, or CPUs. */
+/** Returns a limit as a number of bytes or of CPUs. */
 function limitOf(text: string): number {
   const [limit = '', period = '1'] = text.split(' ');
   return limit === 'max' ? Infinity : Number(limit) / Number(period);
@@ -117,7 +117,7 @@ function updatedTooOften(steps: readonly ReportedStep[]): string[] {
 const limitChanges = (changes: readonly Change[]): Change[] =>
   changes.filter(({ file }) => limitFiles.some((name) => name === file));
 
-/** A step begins when the one before it has ended; the wire has microseconds. */
+/** Returns the steps that begin before the previous one has ended. Times have a precision of microseconds. */
 const outOfTime = (steps: readonly ReportedStep[]): string[] =>
   steps.flatMap(({ target, at, took }, index) => {
     const before = steps[index - 1];

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { optionOf, parseMountinfo } from '../../src/tmpfs/mountinfo.ts';
 
-describe('mountinfo', () => {
-  test('is read field by field, with any number of optional fields', () => {
+describe('parseMountinfo', () => {
+  test('reads all fields, with any number of optional fields', () => {
     const [plain, shared] = parseMountinfo(
       '36 35 98:0 / /mnt rw,noatime - tmpfs tmpfs rw,size=65536k,noswap\n' +
         '37 36 0:42 /sub /mnt/a rw shared:7 master:1 propagate_from:2 unbindable - ext4 /dev/vda1 ro,errors=continue\n',
@@ -28,14 +28,14 @@ describe('mountinfo', () => {
     });
   });
 
-  test('has blanks, tabs, newlines and backslashes in names', () => {
+  test('decodes blanks, tabs, newlines and backslashes in names', () => {
     const [mount] = parseMountinfo(String.raw`1 2 0:3 /a\040b /m\011n\012o\134p\043q rw - tmpfs my\040tmpfs rw`);
     expect(mount).toMatchObject({ root: '/a b', mountPoint: '/m\tn\no\\p#q', source: 'my tmpfs' });
-    // what was a backslash is not read as the beginning of another escape
+    // A decoded backslash does not begin another escape.
     expect(parseMountinfo(String.raw`1 2 0:3 / /x\134040y rw - tmpfs t rw`)[0]?.mountPoint).toBe(String.raw`/x\040y`);
   });
 
-  test('finds its way past a folder that is called like the separator', () => {
+  test('reads a folder that is named like the separator', () => {
     expect(parseMountinfo('1 2 0:3 - - rw shared:1 - tmpfs - rw')[0]).toMatchObject({
       mountPoint: '-',
       fsType: 'tmpfs',
@@ -43,14 +43,14 @@ describe('mountinfo', () => {
     });
   });
 
-  test('may have an empty source', () => {
+  test('reads an empty source', () => {
     expect(parseMountinfo('1 2 0:3 / /x rw - tmpfs  rw,size=1k')[0]).toMatchObject({
       source: '',
       superOptions: ['rw', 'size=1k'],
     });
   });
 
-  test('comes back as it went, whatever the names are', () => {
+  test('reads any names that the kernel escapes', () => {
     const escape = (name: string): string =>
       name.replaceAll(/[ \t\n\\#]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, '0')}`);
     const name = fc
@@ -77,28 +77,28 @@ describe('mountinfo', () => {
     'x1 2 0:3 / /x rw - tmpfs t rw',
     '1 2 0:3 / /x rw - tmpfs',
     '1 2 0:3 / /x rw -',
-  ])('is no mount: %s', (line) => {
+  ])('skips an invalid line: %s', (line) => {
     expect(parseMountinfo(line)).toEqual([]);
     expect(parseMountinfo(line, '0:3')).toEqual([]);
   });
 
-  test('may have no options', () => {
+  test('reads a mount without options', () => {
     expect(parseMountinfo('1 2 0:3 / /x  - tmpfs t')[0]).toMatchObject({ mountOptions: [], superOptions: [] });
   });
 
-  test('of one file system has no mount that only names it', () => {
+  test('with a device returns no mount that only has the device in another field', () => {
     const text = '4 1 0:33 / /x rw - tmpfs 0:3 rw\n5 1 0:3 / /x rw - tmpfs t rw';
     expect(parseMountinfo(text, '0:3').map(({ id }) => id)).toEqual([5]);
   });
 
-  test('leaves out what is no mount, and never throws', () => {
+  test('skips invalid lines, and throws for no text', () => {
     expect(
       parseMountinfo('\n1 2 0:3 / /x rw tmpfs tmpfs rw\nx y 0:3 / /x rw - tmpfs t rw\n1 2 0:3 / /x rw - tmpfs\n'),
     ).toEqual([]);
     fc.assert(fc.property(fc.string(), (text) => void parseMountinfo(text)));
   });
 
-  test('is the whole table, or the mounts of one file system', () => {
+  test('returns all mounts, or those of one device', () => {
     const text = [
       '1 0 0:3 / / rw - ext4 /dev/vda rw',
       '2 1 0:33 / /a rw - tmpfs t rw',
@@ -110,7 +110,7 @@ describe('mountinfo', () => {
     expect(parseMountinfo(text, '0:33').map(({ id }) => id)).toEqual([2, 4]);
   });
 
-  test("of this machine has every line, and proc's own entry", () => {
+  test('reads all lines of this machine, including the mount of proc', () => {
     const text = readFileSync('/proc/self/mountinfo', 'utf8');
     const mounts = parseMountinfo(text);
     expect(mounts).toHaveLength(text.trim().split('\n').length);
@@ -118,8 +118,8 @@ describe('mountinfo', () => {
   });
 });
 
-describe('an option', () => {
-  test('has the value after its own name', () => {
+describe('optionOf', () => {
+  test('returns the value of the option with exactly this name', () => {
     const options = ['rw', 'size=64k', 'nr_inodes=10', 'mpol=bind:0', 'noswap'];
     expect(optionOf(options, 'size')).toBe('64k');
     expect(optionOf(options, 'inodes')).toBeUndefined();

@@ -16,7 +16,7 @@ const MiB = 1024 * 1024;
 const key = `${VOLUME_ANNOTATION}cache`;
 const none = new Map<string, Limit<Bytes>>();
 
-describe('the annotation of a volume', () => {
+describe('a volume annotation', () => {
   test.each<[string, VolumePolicy]>([
     ['256Mi', { kind: 'absolute', size: bytes(256 * MiB) }],
     ['1.5G', { kind: 'absolute', size: bytes(1_500_000_000) }],
@@ -27,7 +27,7 @@ describe('the annotation of a volume', () => {
     ['50%/web', { kind: 'container-share', hundredths: 5000, container: 'web' }],
     ['follow', { kind: 'follow' }],
     ['fixed', { kind: 'fixed' }],
-  ])('%s', (value, policy) => {
+  ])('is parsed: %s', (value, policy) => {
     expect(parseVolumeAnnotation(key, value)).toEqual({ volume: 'cache', policy });
   });
 
@@ -57,7 +57,7 @@ describe('the annotation of a volume', () => {
     '256MiB',
     '-256Mi',
     'x'.repeat(10_000),
-  ])('refuses %j, naming key and value', (value) => {
+  ])('is rejected with key and value: %j', (value) => {
     expect(() => parseVolumeAnnotation(key, value)).toThrow(
       expect.objectContaining({
         code: 3,
@@ -74,22 +74,22 @@ describe('the annotation of a volume', () => {
     ['x%', '"x%": a share is a number with at most two decimals, and %'],
     ['0%', '"0%": a share is more than 0% and at most 1000%'],
     ['5%/A', '"5%/A": not the name of a container: "A"'],
-  ])('says why it refuses %s', (value, why) => {
+  ])('is rejected with the reason: %s', (value, why) => {
     expect(() => parseVolumeAnnotation(key, value)).toThrow(`annotation ${key}: ${why}`);
   });
 
-  test('has a key that is about a volume, whose name may be one letter', () => {
+  test('has a key that ends in the name of a volume, which may be one letter', () => {
     expect(parseVolumeAnnotation(`${VOLUME_ANNOTATION}a`, 'fixed').volume).toBe('a');
     expect(() => parseVolumeAnnotation('cache', 'fixed')).toThrow('the key does not end in the name of a volume');
   });
 
-  test.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('refuses the volume name %j', (name) => {
+  test.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('is rejected for the volume name %j', (name) => {
     expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
       expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),
     );
   });
 
-  test('is read among all of a pod, bad ones apart, others left alone', () => {
+  test('is read from all annotations of a pod, with invalid ones as errors and others ignored', () => {
     const { policies, errors } = readVolumeAnnotations({
       [`${VOLUME_ANNOTATION}cache`]: '50%',
       [`${VOLUME_ANNOTATION}scratch`]: 'much',
@@ -105,15 +105,15 @@ describe('the annotation of a volume', () => {
   });
 });
 
-describe('the size that a policy comes to', () => {
+describe('targetSize', () => {
   const share = (hundredths: number): VolumePolicy => ({ kind: 'share', hundredths });
 
-  test('is absolute, whatever the limits', () => {
+  test('is the absolute size for any limits', () => {
     const policy: VolumePolicy = { kind: 'absolute', size: bytes(5) };
     for (const limit of [undefined, 'max', bytes(1)] as const) expect(targetSize(policy, limit, none)).toBe(5);
   });
 
-  test('is none when fixed, or when there is no limit to count from', () => {
+  test('is undefined for a fixed volume, and without a limit', () => {
     expect(targetSize({ kind: 'fixed' }, bytes(MiB), none)).toBeUndefined();
     for (const policy of [share(5000), { kind: 'follow' }] as const) {
       expect(targetSize(policy, 'max', none)).toBeUndefined();
@@ -124,7 +124,7 @@ describe('the size that a policy comes to', () => {
     expect(targetSize(ofWeb, bytes(MiB), new Map([['web', 'max']]))).toBeUndefined();
   });
 
-  test('counts from the pod, or from one container', () => {
+  test('is a share of the limit of the pod or of a container', () => {
     const limits = new Map([['web', bytes(100 * MiB)]]);
     expect(targetSize(share(5000), bytes(256 * MiB), limits)).toBe(128 * MiB);
     expect(targetSize(share(15_000), bytes(256 * MiB), limits)).toBe(384 * MiB);
@@ -133,7 +133,7 @@ describe('the size that a policy comes to', () => {
     expect(targetSize({ kind: 'follow' }, bytes(256 * MiB), limits)).toBe(256 * MiB);
   });
 
-  test('of a share is whole pages, no more than the share, at least one page, and exact for any limit', () => {
+  test('of a share is rounded down to whole pages, at least one, and exact for any limit', () => {
     const anyLimit = fc.oneof(fc.maxSafeNat(), fc.nat({ max: 1e6 }));
     const anyPage = fc.constantFrom(4096, 16_384, 65_536);
     fc.assert(
@@ -152,10 +152,10 @@ describe('the size that a policy comes to', () => {
   });
 });
 
-describe('a volume without annotation', () => {
-  test('follows when it is as large as the pod may be, to the page', () => {
+describe('the policy of a volume without annotation', () => {
+  test('is `follow` when its size equals the pod limit, within a page', () => {
     expect(policyAtFirstSight(bytes(256 * MiB), bytes(256 * MiB))).toEqual({ kind: 'follow' });
-    // 100M: the kernel has the volume rounded up to a page, and memory.max rounded down
+    // 100M: the kernel rounds the volume up to a page, and memory.max down.
     expect(policyAtFirstSight(bytes(100_003_840), bytes(99_999_744))).toEqual({ kind: 'follow' });
   });
 
@@ -164,11 +164,11 @@ describe('a volume without annotation', () => {
     [256 * MiB + 8192, bytes(256 * MiB)],
     [256 * MiB, 'max'],
     [256 * MiB, undefined],
-  ])('is fixed when mounted with %i bytes and the limit is %s', (mounted, limit) => {
+  ])('is `fixed` when mounted with %i bytes and the limit is %s', (mounted, limit) => {
     expect(policyAtFirstSight(bytes(mounted), limit)).toEqual({ kind: 'fixed' });
   });
 
-  test('has the size that was asked when only a page is not full', () => {
+  test('isSameSize compares whole pages', () => {
     expect(isSameSize(bytes(1), bytes(4096))).toBe(true);
     expect(isSameSize(bytes(4097), bytes(4096))).toBe(false);
     expect(isSameSize(bytes(4096), bytes(8192))).toBe(false);

@@ -5,7 +5,7 @@ import { surveyVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
 const kubeletRoot = '/var/lib/kubelet';
 const podUid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';
 const cache = { podUid, name: 'cache' };
-const place = volumeMountPoint(kubeletRoot, cache);
+const cachePath = volumeMountPoint(kubeletRoot, cache);
 const pods = `${kubeletRoot}/pods/${podUid}`;
 
 let nextId = 100;
@@ -24,9 +24,9 @@ const mount = (mountPoint: string, change: Partial<Mount> = {}): Mount => ({
 const names = (mounts: readonly Mount[], root = kubeletRoot): string[] =>
   surveyVolumes(mounts, root).volumes.map(({ name }) => name);
 
-describe('the place of a volume', () => {
-  test('is where kubelet mounts it', () => {
-    expect(place).toBe(`/var/lib/kubelet/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
+describe('volumeMountPoint', () => {
+  test('is the path where kubelet mounts a volume', () => {
+    expect(cachePath).toBe(`/var/lib/kubelet/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
     expect(volumeMountPoint('/', cache)).toBe(`/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
   });
 
@@ -45,22 +45,22 @@ describe('the place of a volume', () => {
     [podUid, 'cache\n'],
     [podUid, 'a.b'],
     [podUid, 'a'.repeat(64)],
-  ])('is nowhere for pod %j and volume %j', (uid, name) => {
+  ])('rejects pod %j with volume %j', (uid, name) => {
     expect(() => volumeMountPoint(kubeletRoot, { podUid: uid, name })).toThrow(
       expect.objectContaining({ code: 3, reason: 'UNKNOWN_VOLUME' }),
     );
   });
 
-  test('may be that of a static pod, whose uid is a hash', () => {
+  test('accepts a static pod, whose uid is a hash', () => {
     expect(volumeMountPoint('/k', { podUid: '0123456789abcdef0123456789abcdef', name: 'a' })).toContain('/pods/0123');
   });
 });
 
-describe('a survey of the mounts', () => {
-  test('finds the volumes, with pod, name, place and file system', () => {
-    const one = mount(place, { device: '0:77' });
+describe('surveyVolumes', () => {
+  test('returns the volumes with pod, name, mount point and device', () => {
+    const one = mount(cachePath, { device: '0:77' });
     expect(surveyVolumes([mount('/'), one], kubeletRoot)).toEqual({
-      volumes: [{ ...cache, mountPoint: place, device: '0:77' }],
+      volumes: [{ ...cache, mountPoint: cachePath, device: '0:77' }],
       refused: [],
     });
   });
@@ -68,14 +68,14 @@ describe('a survey of the mounts', () => {
   test.each([
     ['a secret', `${pods}/volumes/kubernetes.io~secret/cache`],
     ['a projected volume', `${pods}/volumes/kubernetes.io~projected/cache`],
-    ['a folder in a volume', `${place}/inner`],
+    ['a folder in a volume', `${cachePath}/inner`],
     ['the folder of all emptyDirs', `${pods}/volumes/kubernetes.io~empty-dir`],
     ['a subPath', `${pods}/volume-subpaths/cache/web/0`],
-    ['a place beside kubelet', place.replace('/kubelet/', '/kubelet2/')],
-    ['a place in a container', `/run/rootfs${place}`],
-    ['a name that is none', `${pods}/volumes/kubernetes.io~empty-dir/Cache`],
-    ['a uid that is none', `${kubeletRoot}/pods/../volumes/kubernetes.io~empty-dir/cache`],
-  ])('does not take %s for a volume', (_, mountPoint) => {
+    ['a path outside the kubelet root', cachePath.replace('/kubelet/', '/kubelet2/')],
+    ['a path in a container', `/run/rootfs${cachePath}`],
+    ['an invalid volume name', `${pods}/volumes/kubernetes.io~empty-dir/Cache`],
+    ['an invalid pod uid', `${kubeletRoot}/pods/../volumes/kubernetes.io~empty-dir/cache`],
+  ])('ignores %s', (_, mountPoint) => {
     expect(surveyVolumes([mount(mountPoint)], kubeletRoot)).toEqual({ volumes: [], refused: [] });
   });
 
@@ -83,40 +83,45 @@ describe('a survey of the mounts', () => {
     ['another file system', { fsType: 'ext4' }, /ext4/],
     ['a folder of a tmpfs', { root: '/inner' }, /inner/],
     ['a tmpfs without a size', { superOptions: ['rw', 'size=0k'] }, /no size/],
-  ])('refuses %s at the place, and says why', (_, change, why) => {
-    expect(surveyVolumes([mount(place, change)], kubeletRoot)).toEqual({
+  ])('rejects %s at the mount point of a volume, with the reason', (_, change, why) => {
+    expect(surveyVolumes([mount(cachePath, change)], kubeletRoot)).toEqual({
       volumes: [],
-      refused: [{ ...cache, mountPoint: place, why: expect.stringMatching(why) as string }],
+      refused: [{ ...cache, mountPoint: cachePath, why: expect.stringMatching(why) as string }],
     });
   });
 
-  test('takes a tmpfs of the default size, which the kernel does not print', () => {
-    expect(names([mount(place, { superOptions: ['rw'] })])).toEqual(['cache']);
+  test('accepts a tmpfs of the default size, which the kernel does not print', () => {
+    expect(names([mount(cachePath, { superOptions: ['rw'] })])).toEqual(['cache']);
   });
 
-  test('counts the top-most of mounts on top of each other', () => {
-    const under = mount(place);
-    expect(surveyVolumes([under, mount(place, { parentId: under.id, device: '0:99' })], kubeletRoot)).toMatchObject({
-      volumes: [{ device: '0:99' }],
+  test('regards only the topmost of stacked mounts', () => {
+    const under = mount(cachePath);
+    expect(surveyVolumes([under, mount(cachePath, { parentId: under.id, device: '0:99' })], kubeletRoot)).toMatchObject(
+      {
+        volumes: [{ device: '0:99' }],
+      },
+    );
+    expect(names([under, mount(cachePath, { parentId: under.id, fsType: 'proc' })])).toEqual([]);
+    const cover = mount(cachePath, { fsType: 'overlay' });
+    expect(names([cover, mount(cachePath, { parentId: cover.id })])).toEqual(['cache']);
+  });
+
+  test('rejects two file systems at one mount point when neither is on top', () => {
+    expect(surveyVolumes([mount(cachePath), mount(cachePath)], kubeletRoot)).toMatchObject({
+      volumes: [],
+      refused: [cache],
     });
-    expect(names([under, mount(place, { parentId: under.id, fsType: 'proc' })])).toEqual([]);
-    const cover = mount(place, { fsType: 'overlay' });
-    expect(names([cover, mount(place, { parentId: cover.id })])).toEqual(['cache']);
   });
 
-  test('refuses when two file systems are there and neither is on top', () => {
-    expect(surveyVolumes([mount(place), mount(place)], kubeletRoot)).toMatchObject({ volumes: [], refused: [cache] });
-  });
-
-  test('takes shared peers of one tmpfs for one volume, at both ends', () => {
-    const peer = mount(place, { device: '0:9', parentId: 50 });
-    const copies = [mount(place, { device: '0:9', parentId: 51 }), mount(`/host${place}`, { device: '0:9' })];
+  test('regards shared peers of one tmpfs as one volume', () => {
+    const peer = mount(cachePath, { device: '0:9', parentId: 50 });
+    const copies = [mount(cachePath, { device: '0:9', parentId: 51 }), mount(`/host${cachePath}`, { device: '0:9' })];
     expect(surveyVolumes([peer, ...copies], kubeletRoot)).toMatchObject({ volumes: [cache], refused: [] });
     expect(names([...copies, peer])).toEqual(['cache']);
   });
 
-  test("takes a volume's own subPath mounts for what they are", () => {
-    const own = mount(place, { device: '0:9' });
+  test('accepts the subPath mounts of a volume', () => {
+    const own = mount(cachePath, { device: '0:9' });
     expect(names([own, mount(`${pods}/volume-subpaths/cache/web/0`, { device: '0:9', root: '/a' })])).toEqual([
       'cache',
     ]);
@@ -127,21 +132,21 @@ describe('a survey of the mounts', () => {
     ['a token of another pod', `${kubeletRoot}/pods/other/volumes/kubernetes.io~projected/kube-api-access-x`],
     ['another volume', `${pods}/volumes/kubernetes.io~empty-dir/other`],
     ['/dev/shm', '/dev/shm'],
-  ])('refuses the tmpfs of %s bound over the place', (_, elsewhere) => {
+  ])('rejects the tmpfs of %s bound over a volume', (_, elsewhere) => {
     const original = mount(elsewhere, { device: '0:9' });
-    const bound = mount(place, { device: '0:9' });
+    const bound = mount(cachePath, { device: '0:9' });
     const { volumes, refused } = surveyVolumes([original, bound], kubeletRoot);
     expect(volumes.filter(({ name }) => name === 'cache')).toEqual([]);
-    expect(refused).toContainEqual({ ...cache, mountPoint: place, why: `it is the tmpfs of ${elsewhere}` });
+    expect(refused).toContainEqual({ ...cache, mountPoint: cachePath, why: `it is the tmpfs of ${elsewhere}` });
   });
 
-  test('does not mind where a volume is bound to later, outside of other volumes', () => {
-    const own = mount(place, { device: '0:9' });
+  test('accepts bind mounts of a volume, except in other volumes', () => {
+    const own = mount(cachePath, { device: '0:9' });
     expect(names([own, mount('/run/containerd/x/rootfs/data', { device: '0:9' })])).toEqual(['cache']);
     expect(names([own, mount(`${pods}/volumes/kubernetes.io~secret/s`, { device: '0:9' })])).toEqual([]);
   });
 
-  test('works where the kubelet root is the root', () => {
+  test('accepts / as kubelet root', () => {
     expect(names([mount(volumeMountPoint('/', cache))], '/')).toEqual(['cache']);
   });
 });

@@ -9,7 +9,7 @@ import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 const MiB = 1024 * 1024;
 const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MiB);
 
-/** What happens at one look at the cgroup. */
+/** An event between two reads of the cgroup. */
 const event = fc.oneof(
   { weight: 5, arbitrary: fc.record({ kind: fc.constant('cache' as const), by: megabytes(60) }) },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('anon' as const), by: megabytes(20) }) },
@@ -38,7 +38,7 @@ const scenario = fc.record({
   events: fc.array(event, { maxLength: 8 }),
 });
 
-test('whatever happens: memory.high as it was, and either use under the target or an error that says why not', async () => {
+test('after any events memory.high is restored, and either usage is below the target or an error has the reason', async () => {
   const seen = new Map<string, number>();
   await fc.assert(
     fc.asyncProperty(scenario, async ({ anon, cache, stuck, target, high, hasReclaim, events }) => {
@@ -62,27 +62,27 @@ test('whatever happens: memory.high as it was, and either use under the target o
           memory.cache += amount;
         }
         if (kind === 'refuse reclaim') memory.beforeReclaim = () => Promise.reject(writeRefused());
-        // Lowering alone: the kernel has no reason to refuse a value that it held before.
+        // Only for decreases: the kernel does not reject a value that it had before.
         if (kind === 'refuse high')
           memory.beforeHigh = (value) => (value === high ? Promise.resolve() : Promise.reject(writeRefused()));
         if (kind === 'abort') abort.abort(new Error('aborted'));
         if (kind === 'go') memory.isGone = true;
       };
-      const noted: unknown[] = [];
+      const reported: unknown[] = [];
       let atLower: { current: number; anon: number } | undefined;
       let figures: ErrorContext = {};
       const outcome = await lowerUsage(memory, '/c1', {
         target: bytes(target),
         deadline: Date.now() + 60,
         signal: abort.signal,
-        onHigh: (previous) => Promise.resolve(void noted.push(previous)),
+        onHigh: (previous) => Promise.resolve(void reported.push(previous)),
         lower: () => {
-          // Nothing else has happened since it was last looked at.
+          // No event has happened since the last read.
           atLower = { current: memory.current, anon: memory.anon };
           return Promise.resolve();
         },
       }).then(
-        () => 'made',
+        () => 'lowered',
         (error: unknown) => {
           if (isCgroupVanished(error)) return 'vanished';
           if (error instanceof ShimError) figures = error.context;
@@ -91,22 +91,31 @@ test('whatever happens: memory.high as it was, and either use under the target o
       );
       seen.set(outcome, (seen.get(outcome) ?? 0) + 1);
       if (!memory.isGone) expect(memory.high).toBe(high);
-      // Noted down once, with what is to be put back, and only if something was written.
-      expect(noted).toEqual(memory.highs.length > 0 || outcome === 'CGROUP_WRITE_FAILED' ? noted.slice(0, 1) : []);
-      expect(noted.every((value) => value === high)).toBe(true);
+      // The previous value is reported once, and only if memory.high was written.
+      expect(reported).toEqual(
+        memory.highs.length > 0 || outcome === 'CGROUP_WRITE_FAILED' ? reported.slice(0, 1) : [],
+      );
+      expect(reported.every((value) => value === high)).toBe(true);
       expect(memory.highs.every((value) => value === high || high === 'max' || Number(value) < high)).toBe(true);
       if (atLower !== undefined) expect(atLower.current).toBeLessThan(target);
       if (outcome === 'MEMORY_NOT_RECLAIMABLE' || outcome === 'RECLAIM_TIMEOUT') {
         expect(figures.asked).toBe(String(target));
-        // Under the target by so little that it had to be watched, and was not for long enough.
+        // Below the target by so little that it was observed, and not for long enough.
         const isShort = outcome === 'RECLAIM_TIMEOUT' && !hasEnoughMargin(bytes(target), bytes(memory.anon));
         expect(Number(figures.found)).toBeGreaterThanOrEqual(isShort ? target * 0.875 : target);
       }
-      expect(outcome === 'made').toBe(atLower !== undefined && !(memory.isGone && outcome !== 'made'));
+      expect(outcome === 'lowered').toBe(atLower !== undefined && !(memory.isGone && outcome !== 'lowered'));
     }),
     { numRuns: 400 },
   );
-  // It has seen all ends there are, or it proves less than it says.
-  const ends = ['made', 'MEMORY_NOT_RECLAIMABLE', 'RECLAIM_TIMEOUT', 'CGROUP_WRITE_FAILED', 'aborted', 'vanished'];
-  expect([...seen.keys()].sort()).toEqual(ends.sort());
+  // All possible outcomes occurred: otherwise the property proves less than its title says.
+  const outcomes = [
+    'lowered',
+    'MEMORY_NOT_RECLAIMABLE',
+    'RECLAIM_TIMEOUT',
+    'CGROUP_WRITE_FAILED',
+    'aborted',
+    'vanished',
+  ];
+  expect([...seen.keys()].sort()).toEqual(outcomes.sort());
 }, 120_000);

@@ -12,19 +12,19 @@ import { bytes } from '../../../src/core/quantities/index.ts';
 
 const MiB = 1024 * 1024;
 
-describe('the goal', () => {
+describe('the goal of a reclaim', () => {
   test.each([
     [64 * MiB, 0, 56 * MiB],
     [64 * MiB, 44 * MiB, 56 * MiB],
-    // Half-way to what cannot be reclaimed.
+    // Half-way between the target and unreclaimable memory.
     [64 * MiB, 60 * MiB, 62 * MiB],
     [64 * MiB, 64 * MiB - 1, 64 * MiB - 1],
     [1024 * 1024 * MiB, 0, 1024 * 1024 * MiB - 256 * MiB],
-  ])('for %d bytes with %d that cannot be reclaimed is %d', (target, unreclaimable, goal) => {
+  ])('for a target of %d bytes with %d unreclaimable is %d', (target, unreclaimable, goal) => {
     expect(goalOf(bytes(target), bytes(unreclaimable))).toBe(goal);
   });
 
-  test('is under the target, and never under what cannot be reclaimed', () => {
+  test('is below the target and never below unreclaimable memory', () => {
     const size = fc.integer({ min: 1, max: 2 ** 48 });
     fc.assert(
       fc.property(size, size, (a, b) => {
@@ -38,7 +38,7 @@ describe('the goal', () => {
   });
 });
 
-describe('room for what a process takes until the limit is there', () => {
+describe('hasEnoughMargin', () => {
   test.each([
     [64 * MiB, 56 * MiB, true],
     [64 * MiB, 57 * MiB, true],
@@ -46,31 +46,31 @@ describe('room for what a process takes until the limit is there', () => {
     [96 * MiB, 92 * MiB, false],
     [1024 * MiB, 970 * MiB, true],
     [1024 * MiB, 990 * MiB, false],
-    // An eighth is enough where throttling would not be.
+    // An eighth is enough for small targets, where throttling does not suffice.
     [8 * MiB, 7 * MiB, true],
     [8 * MiB, 7.5 * MiB, false],
-  ])('under %d bytes with %d in use: %s', (target, used, expected) => {
+  ])('for a target of %d bytes with %d in use is %s', (target, used, expected) => {
     expect(hasEnoughMargin(bytes(target), bytes(used))).toBe(expected);
   });
 });
 
-describe('growth', () => {
+describe('the growth of usage', () => {
   const looks = (...seen: readonly (readonly [at: number, mebibytes: number])[]): boolean[] => {
     const growth = new Growth();
     return seen.map(([at, mebibytes]) => growth.fits(bytes(mebibytes * MiB), (64 - mebibytes) * MiB, at));
   };
 
-  test('is judged once it has been watched for a fifth of a second', () => {
+  test('fits at the earliest after 200 ms of observation', () => {
     expect(looks([0, 60], [10, 60], [199, 60], [200, 60])).toEqual([false, false, false, true]);
   });
 
-  test('that would fill the room within two seconds does not fit', () => {
+  test('does not fit when it would reach the target within two seconds', () => {
     expect(looks([0, 60], [200, 60.25])).toEqual([false, true]);
     expect(looks([0, 60], [200, 60.5])).toEqual([false, false]);
     expect(looks([0, 60], [1000, 61])).toEqual([false, true]);
   });
 
-  test('is that since the last look that was judged: a process that has stopped fits', () => {
+  test('is measured from the previous assessment, so that it fits again when it has stopped', () => {
     expect(looks([0, 50], [200, 60], [300, 60], [400, 60])).toEqual([false, false, false, true]);
   });
 
@@ -79,8 +79,8 @@ describe('growth', () => {
   });
 });
 
-describe('the chunk', () => {
-  test('grows while writes are short, shrinks when they are long, within bounds', () => {
+describe('the chunk of a reclaim', () => {
+  test('grows with short writes and shrinks with long writes, within bounds', () => {
     expect(nextChunk(FIRST_CHUNK, 2)).toBe(2 * FIRST_CHUNK);
     expect(nextChunk(FIRST_CHUNK, 30)).toBe(FIRST_CHUNK);
     expect(nextChunk(FIRST_CHUNK, 300)).toBe(FIRST_CHUNK / 2);
@@ -92,6 +92,6 @@ describe('the chunk', () => {
   });
 });
 
-test('pauses grow to a fifth of a second', () => {
+test('pauses between reclaims grow to 200 ms', () => {
   expect([0, 1, 2, 3, 4, 5, 1000].map(pauseAfter)).toEqual([10, 20, 40, 80, 160, 200, 200]);
 });

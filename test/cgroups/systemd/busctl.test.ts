@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Busctl } from '../../../src/cgroups/index.ts';
 
-// A script stands for busctl: what it is called with, and what it says. The real one is in test/e2e/systemd/systemd.test.ts.
+// A script replaces busctl, and records its arguments. test/e2e/systemd/systemd.test.ts uses the real one.
 let folder: string;
 let busctl: Busctl;
 
@@ -14,15 +14,15 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-function says(script: string): void {
-  writeFileSync(busctl.program, `#!/bin/sh\nprintf '%s\\n' "$@" >${folder}/called\n${script}\n`);
+function writeScript(script: string): void {
+  writeFileSync(busctl.program, `#!/bin/sh\nprintf '%s\\n' "$@" >${folder}/args\n${script}\n`);
   chmodSync(busctl.program, 0o755);
 }
 
-const called = (): string[] => readFileSync(join(folder, 'called'), 'utf8').trimEnd().split('\n');
+const args = (): string[] => readFileSync(join(folder, 'args'), 'utf8').trimEnd().split('\n');
 
-test('reads where the unit is, and its properties, however large', async () => {
-  says(`echo '{"type":"s","data":"/a.slice/a-b.slice"}
+test('busctl reads the cgroup and the properties of a unit, including 64-bit numbers', async () => {
+  writeScript(`echo '{"type":"s","data":"/a.slice/a-b.slice"}
 {"type":"t","data":268435456}
 {"type":"t","data":18446744073709551615}'`);
   expect(await busctl.read('a-b.slice', ['MemoryMax', 'MemoryHigh'])).toEqual({
@@ -32,20 +32,20 @@ test('reads where the unit is, and its properties, however large', async () => {
       ['MemoryHigh', 18_446_744_073_709_551_615n],
     ]),
   });
-  expect(called()).toEqual([
+  expect(args()).toEqual([
     ...['--system', '--json=short', 'get-property', 'org.freedesktop.systemd1'],
     ...['/org/freedesktop/systemd1/unit/a_2db_2eslice', 'org.freedesktop.systemd1.Slice'],
     ...['ControlGroup', 'MemoryMax', 'MemoryHigh'],
   ]);
 });
 
-test('sets all properties by one call, for this run of the machine', async () => {
-  says('');
+test('busctl sets all properties at runtime by one call', async () => {
+  writeScript('');
   await busctl.set('-b.slice', [
     { name: 'CPUQuotaPerSecUSec', value: 500_000n },
     { name: 'CPUQuotaPeriodUSec', value: 2n ** 64n - 1n },
   ]);
-  expect(called()).toEqual([
+  expect(args()).toEqual([
     ...['--system', 'call', 'org.freedesktop.systemd1', '/org/freedesktop/systemd1'],
     ...['org.freedesktop.systemd1.Manager', 'SetUnitProperties', 'sba(sv)', '--', '-b.slice', 'true', '2'],
     ...['CPUQuotaPerSecUSec', 't', '500000', 'CPUQuotaPeriodUSec', 't', '18446744073709551615'],
@@ -53,35 +53,35 @@ test('sets all properties by one call, for this run of the machine', async () =>
 });
 
 test.each([
-  ['D-Bus is away', 'echo "Failed to connect to bus: Connection refused" >&2; exit 1', 'Connection refused'],
-  ['it is refused', 'echo "Call failed: Access denied" >&2; exit 1', 'Access denied'],
-  ['it says nothing', 'exit 1', 'exit code 1'],
-  ['it is killed', 'kill -9 $$', 'SIGKILL'],
-])('SYSTEMD_UNAVAILABLE when %s', async (_when, script, words) => {
-  says(script);
+  ['D-Bus is unavailable', 'echo "Failed to connect to bus: Connection refused" >&2; exit 1', 'Connection refused'],
+  ['access is denied', 'echo "Call failed: Access denied" >&2; exit 1', 'Access denied'],
+  ['busctl fails without a message', 'exit 1', 'exit code 1'],
+  ['busctl is killed', 'kill -9 $$', 'SIGKILL'],
+])('the error is SYSTEMD_UNAVAILABLE when %s', async (_when, script, words) => {
+  writeScript(script);
   const error = { code: 14, reason: 'SYSTEMD_UNAVAILABLE', message: expect.stringContaining(words) as string };
   await expect(busctl.read('a.slice', ['MemoryMax'])).rejects.toMatchObject(error);
   await expect(busctl.set('a.slice', [{ name: 'MemoryMax', value: 1n }])).rejects.toMatchObject(error);
 });
 
 test.each([
-  ['nothing', 'true'],
-  ['another type', `echo '{"type":"b","data":true}'`],
-  ['too little', `echo '{"type":"s","data":"/a.slice"}'`],
-  ['no number', `echo '{"type":"s","data":"/a.slice"}\n{"type":"t","data":"x"}'`],
-])('SYSTEMD_UNAVAILABLE when it answers %s', async (_what, script) => {
-  says(script);
+  ['no output', 'true'],
+  ['a value of another type', `echo '{"type":"b","data":true}'`],
+  ['too few values', `echo '{"type":"s","data":"/a.slice"}'`],
+  ['a value that is not a number', `echo '{"type":"s","data":"/a.slice"}\n{"type":"t","data":"x"}'`],
+])('the error is SYSTEMD_UNAVAILABLE when busctl prints %s', async (_what, script) => {
+  writeScript(script);
   const error = { reason: 'SYSTEMD_UNAVAILABLE', message: expect.stringContaining('unexpected response') as string };
   await expect(busctl.read('a.slice', ['MemoryMax'])).rejects.toMatchObject(error);
 });
 
-test('SYSTEMD_UNAVAILABLE when there is no busctl', async () => {
+test('the error is SYSTEMD_UNAVAILABLE when busctl is not installed', async () => {
   const message = expect.stringContaining('is not installed') as string;
   await expect(busctl.read('a.slice', [])).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE', message });
 });
 
-test('UNIT_UNAVAILABLE when systemd does not know the unit', async () => {
-  says('echo "Call failed: Unit a.slice not loaded." >&2; exit 1');
+test('the error is UNIT_UNAVAILABLE when systemd does not know the unit', async () => {
+  writeScript('echo "Call failed: Unit a.slice not loaded." >&2; exit 1');
   const setting = busctl.set('a.slice', [{ name: 'MemoryMax', value: 1n }]);
   await expect(setting).rejects.toMatchObject({ code: 9, reason: 'UNIT_UNAVAILABLE' });
 });

@@ -14,7 +14,7 @@ import {
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 
-// A folder and a map stand for cgroup file system and systemd: what the real ones do is asserted in test/e2e/systemd/systemd.test.ts.
+// A folder and a map replace the cgroup file system and systemd. test/e2e/systemd/systemd.test.ts uses the real ones.
 const POD = '/kubepods.slice/kubepods-podx.slice';
 const UNIT = 'kubepods-podx.slice';
 
@@ -27,7 +27,7 @@ const put = (file: string, text: string): void => writeFileSync(join(root, POD, 
 
 const unavailable = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, 'no D-Bus');
 
-/** As systemd does it: a property that is set has all files of the unit written. */
+/** Writes all files of the unit when a property is set, as systemd does. */
 class FakeSystemd implements Systemd {
   cgroup = POD;
   isAway = false;
@@ -80,31 +80,31 @@ const cpuMax = (quota: number): CgroupWrite => ({
   value: { quota: microseconds(quota), period: microseconds(100_000) },
 });
 
-describe('a limit of a unit', () => {
-  test('is set on the unit, and found in the file', async () => {
+describe('a limit of a systemd unit', () => {
+  test('is set on the unit and written to the file', async () => {
     expect(await tree.write(POD, memory)).toEqual({ outcome: 'written', found: '8192' });
     expect(systemd.sets).toEqual([[{ name: 'MemoryMax', value: 8192n }]]);
     expect(content('memory.max')).toBe('8192');
   });
 
-  test('that is there already is not set again', async () => {
+  test('that is already set is not set again', async () => {
     expect(await tree.write(POD, { file: 'cpu.weight', value: cpuWeight(39) })).toMatchObject({ outcome: 'unchanged' });
     expect(systemd.sets).toEqual([]);
   });
 
-  test('that only the file has is set on the unit', async () => {
+  test('that is only in the file is set on the unit', async () => {
     put('memory.max', '8192');
     await tree.write(POD, memory);
     expect(systemd.unit.get('MemoryMax')).toBe(8192n);
   });
 
-  test('that only the unit has is written to the file', async () => {
+  test('that is only set on the unit is written to the file', async () => {
     systemd.unit.set('MemoryMax', 8192n);
     expect(await tree.write(POD, memory)).toMatchObject({ outcome: 'written' });
     expect([systemd.sets, content('memory.max')]).toEqual([[], '8192']);
   });
 
-  test('a quota is exact in the file, and stays so when another limit is set', async () => {
+  test('has an exact quota in the file, also after another limit is set', async () => {
     await tree.write(POD, cpuMax(34_560));
     expect(systemd.unit.get('CPUQuotaPerSecUSec')).toBe(350_000n);
     expect(content('cpu.max')).toBe('34560 100000');
@@ -113,7 +113,7 @@ describe('a limit of a unit', () => {
     expect([content('cpu.max'), content('memory.oom.group')]).toEqual(['34560 100000', '1']);
   });
 
-  test('a quota that somebody else sets meanwhile stays theirs', async () => {
+  test('does not overwrite a quota that another process sets meanwhile', async () => {
     await tree.write(POD, cpuMax(34_560));
     systemd.onSet = () => {
       systemd.unit.set('CPUQuotaPerSecUSec', 990_000n);
@@ -124,9 +124,9 @@ describe('a limit of a unit', () => {
   });
 
   test.each([
-    ['with the other driver', POD, 'cgroupfs'],
-    ['in a cgroup that is no unit by its name', '/kubepods/podx', 'systemd'],
-  ] as const)('%s is the affair of the file alone', async (_what, cgroup, name) => {
+    ['with the cgroupfs driver', POD, 'cgroupfs'],
+    ['in a cgroup whose name is not that of a unit', '/kubepods/podx', 'systemd'],
+  ] as const)('%s is only written to the file', async (_what, cgroup, name) => {
     driver = name;
     mkdirSync(join(root, cgroup), { recursive: true });
     writeFileSync(join(root, cgroup, 'memory.max'), 'max\n');
@@ -135,20 +135,20 @@ describe('a limit of a unit', () => {
     expect(systemd.sets).toEqual([]);
   });
 
-  test('memory.high that is held for a while is not the unit’s', async () => {
+  test('a temporary memory.high is not set on the unit', async () => {
     put('memory.high', 'max');
     await tree.write(POD, { file: 'memory.high', value: bytes(4096) });
     expect([systemd.sets, content('memory.high')]).toEqual([[], '4096']);
   });
 });
 
-describe('what fails', () => {
+describe('a failed write of a unit limit', () => {
   const unchanged = (): void => {
     expect(content('memory.max')).toBe('4096');
     expect(systemd.unit.get('MemoryMax')).toBe(4096n);
   };
 
-  test('without D-Bus: nothing is changed; what is there already is fine', async () => {
+  test('without D-Bus changes nothing, and a limit that is already set is accepted', async () => {
     systemd.isAway = true;
     await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
     unchanged();
@@ -156,23 +156,23 @@ describe('what fails', () => {
   });
 
   test.each([
-    ['that is not there', '', 'no active unit'],
+    ['that does not exist', '', 'no active unit'],
     ['of another cgroup', '/other.slice', '/other.slice'],
-  ])('a unit %s: nothing is changed', async (_what, cgroup, words) => {
+  ])('to a unit %s changes nothing', async (_what, cgroup, words) => {
     systemd.cgroup = cgroup;
     const message = expect.stringContaining(words) as string;
     await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'UNIT_UNAVAILABLE', message });
     unchanged();
   });
 
-  test('a cgroup that goes meanwhile has gone', async () => {
+  test('to a cgroup that is removed meanwhile reports a removed cgroup', async () => {
     systemd.onRead = () => rmSync(join(root, POD), { recursive: true, force: true });
     systemd.cgroup = '';
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
   });
 
-  test('an answer that does not come, though it was set: put back', async () => {
+  test('without an answer restores the unit, although the property was set', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       throw unavailable();
@@ -181,7 +181,7 @@ describe('what fails', () => {
     unchanged();
   });
 
-  test('a value that somebody else sets at the same time stays theirs', async () => {
+  test('leaves a value that another process sets at the same time', async () => {
     systemd.onSet = () => {
       systemd.unit.set('MemoryMax', 12_288n);
       systemd.writeAll();
@@ -191,7 +191,7 @@ describe('what fails', () => {
     expect([content('memory.max'), systemd.unit.get('MemoryMax')]).toEqual(['12288', 12_288n]);
   });
 
-  test('a file that cannot be written: the unit is put back', async () => {
+  test('to a file restores the unit', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       rmSync(join(root, POD, 'memory.max'));
@@ -200,7 +200,7 @@ describe('what fails', () => {
     unchanged();
   });
 
-  test('and cannot be put back: UNDO_FAILED with both errors', async () => {
+  test('that cannot be rolled back has UNDO_FAILED with both errors', async () => {
     let reads = 0;
     systemd.onRead = () => (systemd.isAway = (reads += 1) > 2);
     systemd.onSet = () => rmSync(join(root, POD, 'memory.max'));

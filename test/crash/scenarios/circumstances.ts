@@ -6,11 +6,11 @@ import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 import type { Record } from '../crashing-shim.ts';
 import { MiB, type Stage } from '../scenario.ts';
 
-/** What a pod is in when it is resized. */
+/** Preparations of a pod before its resize. */
 
 type Preparation = (stage: Stage) => Promise<undefined>;
 
-/** Files in the container's memory, which nothing reclaims. */
+/** Writes files to the container's memory, which cannot be reclaimed. */
 export const holdMemory =
   (name: string, mebibytes: number): Preparation =>
   async ({ direct, pod }) => {
@@ -25,11 +25,11 @@ export const freeMemory =
     return undefined;
   };
 
-/** A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not. */
+/** A file outside the node, so its pages are page cache: all other files of the node are in a tmpfs. */
 const file = join(process.env['NODE_OUT'] ?? '', 'cached');
 const tenants = new Map<string, Tenant>();
 
-/** A process in the container's cgroup, for {@link holdPageCache}. */
+/** Starts a process in the container's cgroup, for {@link holdPageCache}. */
 export const cachedFile =
   (name: string): Preparation =>
   async ({ pod }) => {
@@ -42,7 +42,7 @@ export const endTenant = async ({ uid }: RunningPod): Promise<void> => {
   tenants.delete(uid);
 };
 
-/** Reads so much of a file that is all holes. */
+/** Reads a sparse file of this size into page cache. */
 export const holdPageCache =
   (mebibytes: number): Preparation =>
   async ({ pod }) => {
@@ -54,7 +54,7 @@ export const holdPageCache =
 
 const stateOf = ({ pod }: Stage, name: string): string => `/run/containerd/runc/k8s.io/${pod.id(name)}/state.json`;
 
-/** runc does not find the container any more: each of its updates fails. */
+/** Hides the container from runc, so that each of its updates fails. */
 export function hideFromRunc(stage: Stage, name: string): void {
   renameSync(stateOf(stage, name), `${stateOf(stage, name)}.hidden`);
 }
@@ -65,13 +65,13 @@ export function showToRunc(stage: Stage, name: string): void {
 }
 
 /**
- * Until a deferred resize has been carried out and is not kept any more, or the shim has ended. Not until its file has gone: the
- * shim is not done with that then.
- * @param id which one; the one that an earlier shim has left, if it has, without
+ * Waits until a deferred resize has completed and is not stored any more, or the shim has ended. It reads the log,
+ * since the shim is still busy when the file is removed.
+ * @param id the id of the resize; without it, the one that an earlier shim has stored, if any
  */
 export async function noneDeferred({ shim }: Stage, id?: unknown): Promise<void> {
-  const isKept = ({ resizes = [] }: Record): boolean => resizes.length > 0;
-  if (id === undefined && !shim.beganWith.some(isKept)) return;
+  const hasResizes = ({ resizes = [] }: Record): boolean => resizes.length > 0;
+  if (id === undefined && !shim.recordsAtStart.some(hasResizes)) return;
   const isDone = ({ msg, resize, state }: LogLine): boolean =>
     msg === 'deferred resize retried' && state === 'Completed' && resize === (id ?? resize);
   await shim.logged(isDone);

@@ -6,10 +6,10 @@ import { podItself } from './update-pod.ts';
 
 const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted];
 
-/** Two nodes share them: `1/2` is every other one, beginning with the first. All without a share. */
+/** Returns a share of the scenarios: `1/2` is every second one, starting with the first. Without a share, returns all. */
 export function scenarios(share: string | undefined): readonly Scenario[] {
   if (share === undefined || share === '') return all;
   const [, part, parts] = /^(\d)\/(\d)$/.exec(share) ?? [];
-  if (part === undefined) throw new Error(`${share} is no share of the scenarios`);
+  if (part === undefined) throw new Error(`${share} is not a share of the scenarios`);
   return all.filter((_scenario, index) => index % Number(parts) === Number(part) - 1);
 }

@@ -32,7 +32,7 @@ const volumes = (...sizes: readonly number[]) => ({
   volumes: sizes.map((size, index) => ({ name: `v${index}`, size: size * MiB })),
 });
 
-/** A caller that asks for the volumes back as they were. */
+/** Resets the volumes to these sizes. */
 const volumesBack =
   (...sizes: readonly number[]): NonNullable<Scenario['reset']> =>
   (stage) =>
@@ -87,7 +87,7 @@ export const wholePod: readonly Scenario[] = [
     },
   },
   {
-    name: 'ResizePod, three containers swap memory',
+    name: 'ResizePod, memory moves between three containers',
     pod: {
       containers: [...withoutVolume.containers, { name: 'c', command: SLEEP, resources: resources(96, 100, 100) }],
     },
@@ -151,27 +151,27 @@ export const wholePod: readonly Scenario[] = [
     target: { 'pod memory.max': mebibytes(160), 'a memory.max': mebibytes(32) },
   },
   {
-    name: 'ResizePod, refused',
+    name: 'ResizePod, rejected',
     pod: withoutVolume,
     setUp: holdMemory('b', 48),
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', ''), b: limits('32Mi', '') } }),
-    refused: /cannot be reclaimed/,
+    rejected: /cannot be reclaimed/,
     target: {},
     pointless: true,
   },
   {
-    name: 'ResizePod, the runtime refuses the second container',
+    name: 'ResizePod, the runtime rejects the second container',
     pod: withoutVolume,
     act: async (stage) => {
       hideFromRunc(stage, 'b');
       await resizePod(stage, { containers: { a: limits('128Mi', '200m'), b: limits('160Mi', '300m', '300m') } });
     },
     after: (stage) => showToRunc(stage, 'b'),
-    refused: /UpdateContainerResources|does not exist|state/i,
+    rejected: /UpdateContainerResources|does not exist|state/i,
     target: {},
   },
   {
-    name: 'ResizePod, a volume is written to before it shrinks',
+    name: 'ResizePod, a volume is filled before it shrinks',
     pod: volumes(32, 48),
     prepare: ({ pod }) => {
       writeFileSync(join(pod.volumePath('v1'), 'written'), '');
@@ -185,7 +185,7 @@ export const wholePod: readonly Scenario[] = [
         shim.halt('journal-write-after', fill),
       ]);
     },
-    refused: /stores \d+ bytes/,
+    rejected: /stores \d+ bytes/,
     target: {},
   },
   {

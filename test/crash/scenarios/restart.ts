@@ -5,7 +5,7 @@ let made = 0;
 
 export const restarted: readonly Scenario[] = [
   {
-    name: 'a container is made anew with more (kubernetes 138760)',
+    name: 'a container restarts with larger limits (kubernetes 138760)',
     pod: withoutVolume,
     oneUse: true,
     async setUp({ direct, pod }) {
@@ -19,7 +19,7 @@ export const restarted: readonly Scenario[] = [
   },
 ];
 
-/** As kubelet does: each time another one, also when it was not answered the last time. */
+/** Creates and starts another container each time, as kubelet does, also when the previous call had no answer. */
 async function make({ shim, pod }: Parameters<Scenario['act']>[0]): Promise<void> {
   const spec = { name: 'a', attempt: (made += 1), command: SLEEP, resources: resources(128, 200, 100) };
   const container_id = await createContainer(shim.cri, pod, spec);

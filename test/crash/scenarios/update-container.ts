@@ -47,7 +47,7 @@ const calls: readonly Scenario[] = [
     },
   },
   {
-    name: 'UpdateContainerResources up, past a loose pod limit',
+    name: 'UpdateContainerResources up, above a loose pod limit',
     pod: { ...withoutVolume, podMemory: 224 * MiB, podCpu: '40000 100000' },
     act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
     target: { ...raised, 'pod memory.max': mebibytes(256) },
@@ -80,11 +80,11 @@ const calls: readonly Scenario[] = [
     target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
   },
   {
-    name: 'UpdateContainerResources, the runtime fails half-way',
+    name: 'UpdateContainerResources, the runtime fails halfway',
     pod: twoContainers,
     // The kernel refuses this key, so the runtime fails after it has written others.
     act: (stage) => updateContainer(stage, 'a', { ...resources(128, 200, 150), unified: { 'memory.nonsense': '1' } }),
-    refused: /memory\.nonsense/,
+    rejected: /memory\.nonsense/,
     target: {},
   },
 ];

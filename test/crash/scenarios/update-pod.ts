@@ -13,14 +13,14 @@ import {
 
 const updatePod = ({ shim, pod }: Stage, linux: object): Promise<object> => shim.cri.updatePod(pod.sandboxId, linux);
 
-/** Half as large as the pod's limit, as its annotation says. */
+/** A pod with a volume of half the pod limit, by annotation. */
 const percentVolume = {
   ...twoContainers,
   volumes: [{ name: 'cache', size: 96 * MiB }],
   annotations: { 'volume.cri-resize-shim.io/cache': '50%' },
 };
 
-/** kubelet's calls in its order: each is made when the one before has been answered. */
+/** Makes kubelet's calls in order, each after the answer to the previous one. */
 const inTurn =
   (...calls: readonly ((stage: Stage) => Promise<object>)[]): Scenario['act'] =>
   async (stage) => {
@@ -31,9 +31,9 @@ const inTurn =
   };
 
 const calls: readonly Scenario[] = [
-  // Every other scenario is the other node's: this one takes longest, and is with the node that has less to do else.
+  // Two nodes share the scenarios: this one takes longest, and its position gives it to the node with less work.
   {
-    name: 'kubelet lowers the containers, then the pod; a volume of half the pod',
+    name: 'kubelet lowers the containers, then the pod, with a volume of half the pod limit',
     pod: percentVolume,
     act: inTurn(
       (stage) => updateContainer(stage, 'a', resources(48, 50, 50)),
@@ -54,7 +54,7 @@ const calls: readonly Scenario[] = [
     },
   },
   {
-    name: 'kubelet raises the pod, then its containers; a volume of half the pod',
+    name: 'kubelet raises the pod, then its containers, with a volume of half the pod limit',
     pod: percentVolume,
     act: inTurn(
       (stage) => updatePod(stage, resources(288, 500, 450)),
@@ -75,7 +75,7 @@ const calls: readonly Scenario[] = [
     },
   },
   {
-    name: 'UpdatePodSandboxResources, unified keys beside a limit',
+    name: 'UpdatePodSandboxResources, unified keys and a limit',
     pod: withoutVolume,
     act: (stage) =>
       updatePod(stage, {

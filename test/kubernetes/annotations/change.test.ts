@@ -10,62 +10,77 @@ const baseline = (parts: Partial<Omit<Baseline, 'policy'>> & { policy?: VolumePo
   policy: () => parts.policy ?? { kind: 'fixed' },
 });
 
-describe('an annotation', () => {
+describe('firstChange', () => {
   test.each<[string, Record<string, string>, Baseline, unknown]>([
-    ['that the pod was made with is no change', { a: '50%' }, baseline({ atCreation: { a: '50%' } }), undefined],
-    ['that is new is one', { a: '50%' }, baseline(), { volume: 'a', text: '50%' }],
-    ['that is another is one', { a: '60%' }, baseline({ atCreation: { a: '50%' } }), { volume: 'a', text: '60%' }],
     [
-      'that was asked for last is none, whatever the pod was made with and holds now',
+      'nothing for an annotation that the pod was created with',
+      { a: '50%' },
+      baseline({ atCreation: { a: '50%' } }),
+      undefined,
+    ],
+    ['a new annotation', { a: '50%' }, baseline(), { volume: 'a', text: '50%' }],
+    [
+      'an annotation with another value',
+      { a: '60%' },
+      baseline({ atCreation: { a: '50%' } }),
+      { volume: 'a', text: '60%' },
+    ],
+    [
+      'nothing for the last requested annotation, for any initial and current policy',
       { a: '60%' },
       baseline({ atCreation: { a: '50%' }, requested: { a: '60%' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       undefined,
     ],
     [
-      'that is back at what the pod was made with is one, after another was asked for',
+      'an annotation with its initial value after another value was requested',
       { a: '50%' },
       baseline({ atCreation: { a: '50%' }, requested: { a: '60%' } }),
       { volume: 'a', text: '50%' },
     ],
     [
-      'that is in force already is none, as long as nothing was asked for',
+      'nothing for an annotation whose policy is in force and was never requested',
       { a: '1024Ki' },
       baseline({ atCreation: { a: '50%' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       undefined,
     ],
     [
-      'that is in force, but not what was asked for last, is one: the other may still wait',
+      'an annotation whose policy is in force when another value was requested, which may still be deferred',
       { a: '1Mi' },
       baseline({ requested: { a: '2Mi' }, policy: { kind: 'absolute', size: bytes(MiB) } }),
       { volume: 'a', text: '1Mi' },
     ],
-    ['that makes no sense is one', { a: 'huge' }, baseline(), { volume: 'a', text: 'huge' }],
-    ['that has gone is one', {}, baseline({ atCreation: { a: '50%' } }), { volume: 'a', text: undefined }],
+    ['an invalid annotation', { a: 'huge' }, baseline(), { volume: 'a', text: 'huge' }],
     [
-      'that has gone after it was asked for is one',
+      'a removed annotation that the pod was created with',
+      {},
+      baseline({ atCreation: { a: '50%' } }),
+      { volume: 'a', text: undefined },
+    ],
+    [
+      'a removed annotation that was requested',
       {},
       baseline({ requested: { a: '1Mi' } }),
       { volume: 'a', text: undefined },
     ],
     [
-      'that has been gone for long is none',
+      'nothing for an annotation whose removal is already known',
       {},
       baseline({ atCreation: { a: '50%' }, requested: { a: '' } }),
       undefined,
     ],
     [
-      'that has come back is one',
+      'an annotation that was removed and added again',
       { a: '50%' },
       baseline({ atCreation: { a: '50%' }, requested: { a: '' } }),
       { volume: 'a', text: '50%' },
     ],
     [
-      'is found among others',
+      'a changed annotation among unchanged ones',
       { a: '1Mi', b: '2Mi' },
       baseline({ requested: { a: '1Mi' } }),
       { volume: 'b', text: '2Mi' },
     ],
-  ])('%s', (_, seen, before, change) => {
+  ])('returns %s', (_, seen, before, change) => {
     expect(firstChange(seen, before)).toEqual(change);
   });
 });

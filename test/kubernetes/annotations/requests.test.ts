@@ -22,10 +22,10 @@ let resizes: Resizes;
 let requests: AnnotationRequests;
 let events: PodEvent[];
 let stop: AbortController;
-/** The pods that run here, with the annotations that they were made with. */
+/** The pods on this node, with the annotations that they were created with. */
 let running: Map<string, { identity: PodIdentity; annotations: Record<string, string> }>;
 let policies: Map<string, VolumePolicy>;
-/** Of which volumes it was said that an annotation says their size, or no longer does. */
+/** The calls that set whether a volume has an annotation. */
 let annotated: (readonly [volume: string, isThere: boolean])[];
 
 const inUse = new ShimError(
@@ -54,7 +54,7 @@ function begin(): void {
   );
 }
 
-/** Another process: of this one nothing is left but the journal. */
+/** Starts another process with the journal of this one. */
 async function restart(): Promise<void> {
   stop.abort();
   requests.close();
@@ -75,7 +75,7 @@ beforeEach(() => {
 });
 afterEach(() => stop.abort());
 
-const seen = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): void =>
+const observe = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): void =>
   requests.present({
     uid: web.uid,
     namespace: 'default',
@@ -85,255 +85,255 @@ const seen = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): void
     volumes,
     ...more,
   });
-const told = (): string[] => events.map(({ reason, note }) => `${reason}: ${note}`);
-const wanted = ({ desired }: Awaited<ReturnType<FakeCore['next']>>): Record<string, VolumePolicy> =>
+const reported = (): string[] => events.map(({ reason, note }) => `${reason}: ${note}`);
+const volumesOf = ({ desired }: Awaited<ReturnType<FakeCore['next']>>): Record<string, VolumePolicy> =>
   Object.fromEntries(desired.volumes);
 const size = (mebibytes: number): VolumePolicy => ({ kind: 'absolute', size: bytes(mebibytes * MiB) });
-const hasTold = (count: number): Promise<void> =>
+const eventCount = (count: number): Promise<void> =>
   eventually(
     () => events.length >= count,
-    () => told().join('\n'),
+    () => reported().join('\n'),
   );
-/** Lets all that is ready to happen do so. */
-async function quiet(): Promise<void> {
+/** Runs all pending tasks. */
+async function runPending(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe('H2: a pod of another namespace that claims the uid of this one', () => {
   const other = { namespace: 'tenant', name: 'attacker' };
 
-  test('asks for nothing, and takes no request away when it goes', async () => {
-    seen({ cache: '1Mi' }, other);
-    await quiet();
+  test('requests nothing, and does not end a request when it is deleted', async () => {
+    observe({ cache: '1Mi' }, other);
+    await runPending();
     expect(core.waiting).toBe(0);
-    seen({ cache: '64Mi' });
+    observe({ cache: '64Mi' });
     const call = await core.next();
-    expect(wanted(call)).toEqual({ cache: size(64) });
+    expect(volumesOf(call)).toEqual({ cache: size(64) });
     requests.gone({ uid: web.uid, ...other });
     call.succeed();
-    await hasTold(1);
+    await eventCount(1);
     expect(events.map(({ pod }) => pod)).toEqual([web]);
-    seen({ cache: '64Mi' });
-    seen({ cache: '128Mi' });
-    expect(wanted(await core.next())).toEqual({ cache: size(128) });
+    observe({ cache: '64Mi' });
+    observe({ cache: '128Mi' });
+    expect(volumesOf(await core.next())).toEqual({ cache: size(128) });
   });
 
-  test('asks for nothing with the name of this one in its own namespace, or another name in this one', async () => {
-    seen({ cache: '1Mi' }, { namespace: 'tenant' });
-    seen({ cache: '1Mi' }, { name: 'attacker' });
-    await quiet();
+  test('requests nothing under this name in its own namespace, or under another name in this namespace', async () => {
+    observe({ cache: '1Mi' }, { namespace: 'tenant' });
+    observe({ cache: '1Mi' }, { name: 'attacker' });
+    await runPending();
     expect(core.waiting).toBe(0);
   });
 });
 
 describe('a changed annotation', () => {
-  test('is a request for that volume, told of on the pod, and not made again', async () => {
-    seen({ cache: '64Mi' });
+  test('is requested once for its volume, and is reported as an event of the pod', async () => {
+    observe({ cache: '64Mi' });
     const call = await core.next();
-    expect(wanted(call)).toEqual({ cache: size(64) });
+    expect(volumesOf(call)).toEqual({ cache: size(64) });
     expect([...call.desired.containers, ...Object.keys(call.desired.pod)]).toEqual([]);
     call.succeed();
-    await hasTold(1);
-    seen({ cache: '64Mi' });
+    await eventCount(1);
+    observe({ cache: '64Mi' });
     requests.replace([
       { uid: web.uid, namespace: 'default', name: 'web', isEnding: false, spec: undefined, volumes: { cache: '64Mi' } },
     ]);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
-    expect(told()).toEqual(['VolumeResized: volume cache has 4Ki, as requested (64Mi)']);
+    expect(reported()).toEqual(['VolumeResized: volume cache has 4Ki, as requested (64Mi)']);
     expect(events[0]?.pod).toEqual(web);
   });
 
-  test('is not asked for again after a restart, but a newer one is', async () => {
-    seen({ cache: '64Mi' });
+  test('is not requested again after a restart, but a newer one is', async () => {
+    observe({ cache: '64Mi' });
     (await core.next()).succeed();
-    await hasTold(1);
-    // Something else has set it since: what Kubernetes says is older.
+    await eventCount(1);
+    // Another caller has set the size since, so the annotation is older.
     policies.set('cache', size(512));
     await restart();
-    seen({ cache: '64Mi' });
-    await quiet();
+    observe({ cache: '64Mi' });
+    await runPending();
     expect(core.waiting).toBe(0);
-    seen({ cache: '32Mi' });
-    expect(wanted(await core.next())).toEqual({ cache: size(32) });
+    observe({ cache: '32Mi' });
+    expect(volumesOf(await core.next())).toEqual({ cache: size(32) });
   });
 
-  test('that the pod was made with is no request', async () => {
+  test('that the pod was created with is not requested', async () => {
     running.set(web.uid, { identity: web, annotations: { [`${KEY}cache`]: '50%', other: 'x' } });
-    seen({ cache: '50%' });
-    await quiet();
+    observe({ cache: '50%' });
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(store.records.size).toBe(0);
   });
 
-  test('that has gone keeps the size; put back, it is asked for again', async () => {
-    seen({ cache: '64Mi' });
+  test('that is removed leaves the size, and is requested again when it is added again', async () => {
+    observe({ cache: '64Mi' });
     (await core.next()).succeed();
-    await hasTold(1);
+    await eventCount(1);
     expect(annotated).toEqual([['cache', true]]);
-    seen({});
-    await quiet();
+    observe({});
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(1);
     expect(annotated).toEqual([
       ['cache', true],
       ['cache', false],
     ]);
-    seen({ cache: '64Mi' });
-    expect(wanted(await core.next())).toEqual({ cache: size(64) });
+    observe({ cache: '64Mi' });
+    expect(volumesOf(await core.next())).toEqual({ cache: size(64) });
   });
 
-  test('of a pod that does not run here yet is looked at when it does', async () => {
+  test('of a pod that is not on the node yet is requested when the pod starts', async () => {
     running.clear();
-    seen({ cache: '64Mi' });
-    await quiet();
+    observe({ cache: '64Mi' });
+    await runPending();
     expect(core.waiting).toBe(0);
     running.set(web.uid, { identity: web, annotations: {} });
     requests.look(web);
-    expect(wanted(await core.next())).toEqual({ cache: size(64) });
+    expect(volumesOf(await core.next())).toEqual({ cache: size(64) });
   });
 
-  test('of a pod that is being deleted, or that has been, begins nothing', async () => {
-    seen({ cache: '64Mi' }, { isEnding: true });
-    await quiet();
+  test('of a pod that is terminating or deleted is not requested', async () => {
+    observe({ cache: '64Mi' }, { isEnding: true });
+    await runPending();
     requests.gone(web);
     requests.look(web);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
   });
 
-  test('while another is under way waits for its end', async () => {
-    seen({ cache: '64Mi' });
+  test('is requested after the resize in progress, with the newest value', async () => {
+    observe({ cache: '64Mi' });
     const first = await core.next();
-    seen({ cache: '32Mi' });
-    seen({ cache: '16Mi' });
-    await quiet();
+    observe({ cache: '32Mi' });
+    observe({ cache: '16Mi' });
+    await runPending();
     expect(core.waiting).toBe(0);
     first.succeed();
     const second = await core.next();
-    expect(wanted(second)).toEqual({ cache: size(16) });
+    expect(volumesOf(second)).toEqual({ cache: size(16) });
     second.succeed();
-    await hasTold(2);
+    await eventCount(2);
   });
 
-  test('past the memory limit of the pod is carried out with a warning', async () => {
-    seen({ cache: '256Mi' });
+  test('above the memory limit of the pod is applied with a warning', async () => {
+    observe({ cache: '256Mi' });
     const larger: ResizeOutcome = {
       ...outcome,
       after: { ...outcome.after, volumes: [{ name: 'cache', size: bytes(256 * MiB) }] },
     };
     (await core.next()).succeed(larger);
-    await hasTold(2);
-    expect(told()).toEqual([
+    await eventCount(2);
+    expect(reported()).toEqual([
       'VolumeResized: volume cache: 4Ki -> 256Mi, as requested (256Mi)',
       'VolumeSizeExceedsMemoryLimit: volume cache has 256Mi, more than the memory limit of the pod, 128Mi: a process may be killed before the volume is full',
     ]);
   });
 });
 
-describe('what does not fit yet', () => {
+describe('an annotation that does not fit yet', () => {
   beforeEach(async () => {
-    seen({ cache: '64Mi' });
+    observe({ cache: '64Mi' });
     (await core.next()).fail(inUse);
-    await hasTold(1);
+    await eventCount(1);
   });
 
-  test('is told once with the figures, however often it is tried, and once more when it is done', async () => {
+  test('is reported once with the figures for all its tries, and once when it is applied', async () => {
     for (let retry = 0; retry < 5; retry += 1) {
       clock.pass(60_000);
       (await core.next()).fail(inUse);
-      await quiet();
+      await runPending();
     }
     clock.pass(60_000);
     (await core.next()).succeed();
-    await hasTold(2);
-    expect(told()).toEqual([
+    await eventCount(2);
+    expect(reported()).toEqual([
       'VolumeResizeDeferred: volume cache is not resized yet (requested: 64Mi): volume cache stores 200: it cannot shrink to 128; the shim retries until it fits',
       'VolumeResized: volume cache has 4Ki, as requested (64Mi)',
     ]);
   });
 
-  test('waits after a restart, and is told of when it is done', async () => {
+  test('stays deferred after a restart, and is reported when it is applied', async () => {
     await restart();
-    seen({ cache: '64Mi' });
-    await quiet();
+    observe({ cache: '64Mi' });
+    await runPending();
     expect(core.waiting).toBe(0);
     clock.pass(60_000);
     (await core.next()).succeed();
-    await hasTold(2);
-    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
+    await eventCount(2);
+    expect(reported().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
   });
 
-  test('is superseded by a newer value, and no more is heard of it', async () => {
-    seen({ cache: '96Mi' });
+  test('is superseded by a newer value, and not reported any more', async () => {
+    observe({ cache: '96Mi' });
     (await core.next()).succeed();
-    await hasTold(2);
-    expect(told().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (96Mi)');
+    await eventCount(2);
+    expect(reported().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (96Mi)');
     clock.pass(60_000);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(2);
   });
 
-  test('goes along with what is asked for another volume, so that neither is lost', async () => {
-    seen({ cache: '64Mi', logs: '8Mi' });
+  test('is requested together with an annotation of another volume, so that neither is lost', async () => {
+    observe({ cache: '64Mi', logs: '8Mi' });
     const both = await core.next();
-    expect(wanted(both)).toEqual({ cache: size(64), logs: size(8) });
+    expect(volumesOf(both)).toEqual({ cache: size(64), logs: size(8) });
     both.fail(inUse);
-    await hasTold(2);
+    await eventCount(2);
     expect(events[1]?.note).toMatch(/^volume logs is not resized yet \(requested: 8Mi\)/);
     clock.pass(60_000);
     const again = await core.next();
-    expect(wanted(again)).toEqual({ cache: size(64), logs: size(8) });
+    expect(volumesOf(again)).toEqual({ cache: size(64), logs: size(8) });
     again.succeed();
-    await hasTold(4);
+    await eventCount(4);
     expect(events.slice(2).map(({ reason, note }) => `${reason} ${/volume (\w+)/.exec(note)?.[1]}`)).toEqual([
       'VolumeResized cache',
       'VolumeResized logs',
     ]);
   });
 
-  test('still waits when what is asked for another volume is refused', async () => {
-    seen({ cache: '64Mi', none: '8Mi' });
+  test('stays deferred when an annotation of another volume is rejected', async () => {
+    observe({ cache: '64Mi', none: '8Mi' });
     (await core.next()).fail(unknownVolume);
-    await hasTold(2);
-    expect(told()[1]).toBe(
+    await eventCount(2);
+    expect(reported()[1]).toBe(
       'VolumeResizeInfeasible: volume none is not resized (requested: 8Mi): UNKNOWN_VOLUME: pod web has no volume none',
     );
     clock.pass(60_000);
     const again = await core.next();
-    expect(wanted(again)).toEqual({ cache: size(64) });
+    expect(volumesOf(again)).toEqual({ cache: size(64) });
     again.succeed();
-    await hasTold(3);
+    await eventCount(3);
     expect(events).toHaveLength(3);
   });
 
-  test('is no longer waited for when its annotation is taken away', async () => {
-    seen({});
-    await hasTold(2);
-    expect(told()[1]).toBe(
+  test('is canceled when it is removed', async () => {
+    observe({});
+    await eventCount(2);
+    expect(reported()[1]).toBe(
       'VolumeResizeCanceled: volume cache resize was canceled (requested: 64Mi): its annotation was removed',
     );
     clock.pass(120_000);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(2);
     await restart();
-    seen({});
+    observe({});
     clock.pass(120_000);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
   });
 
-  test('of two, the other still is', async () => {
-    seen({ cache: '64Mi', logs: '8Mi' });
+  test('is canceled without the deferred annotation of another volume', async () => {
+    observe({ cache: '64Mi', logs: '8Mi' });
     (await core.next()).fail(inUse);
-    await hasTold(2);
-    seen({ logs: '8Mi' });
+    await eventCount(2);
+    observe({ logs: '8Mi' });
     const rest = await core.next();
-    expect(wanted(rest)).toEqual({ logs: size(8) });
+    expect(volumesOf(rest)).toEqual({ logs: size(8) });
     rest.succeed();
-    await hasTold(4);
+    await eventCount(4);
     expect(
       events
         .slice(2)
@@ -342,7 +342,7 @@ describe('what does not fit yet', () => {
     ).toEqual(['VolumeResizeCanceled cache', 'VolumeResized logs']);
   });
 
-  test('is told of when another caller has taken its place', async () => {
+  test('is reported as canceled when another caller supersedes it', async () => {
     const other = {
       pod: { limits: { cpu: '1', memory: '' }, requests: { cpu: '', memory: '' } },
       containers: {},
@@ -351,67 +351,67 @@ describe('what does not fit yet', () => {
     const answer = resizes.resize(web, other, { defer: false, timeoutMs: 1000, deadline: clock.now() + 1000 });
     (await core.next()).succeed();
     const { id } = await answer;
-    await hasTold(2);
-    expect(told()[1]).toBe(
+    await eventCount(2);
+    expect(reported()[1]).toBe(
       `VolumeResizeCanceled: volume cache resize was canceled (requested: 64Mi): superseded by resize ${id}`,
     );
   });
 
-  test('goes with its pod, without a word', async () => {
+  test('ends with its pod, without an event', async () => {
     running.clear();
     resizes.podRemoved(web.sandboxId);
     requests.gone(web);
     clock.pass(120_000);
-    await quiet();
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(1);
     expect(store.records.size).toBe(0);
   });
 });
 
-describe('what is refused', () => {
+describe('an annotation that is rejected', () => {
   test.each([
     ['huge', 'INVALID_ANNOTATION'],
     ['x'.repeat(256), 'INVALID_ANNOTATION'],
     ['0', 'INVALID_ANNOTATION'],
-  ])('for its text (%s): told once, not tried again, not after a restart either', async (text, reason) => {
-    seen({ cache: text });
-    await hasTold(1);
+  ])('for its text (%s) is reported once and not retried, not even after a restart', async (text, reason) => {
+    observe({ cache: text });
+    await eventCount(1);
     expect(events[0]?.reason).toBe('VolumeResizeInfeasible');
     expect(events[0]?.note).toContain(reason);
-    seen({ cache: text });
+    observe({ cache: text });
     await restart();
-    seen({ cache: text });
-    await quiet();
+    observe({ cache: text });
+    await runPending();
     expect(events).toHaveLength(1);
     expect(core.waiting).toBe(0);
   });
 
-  test('by the node: told, and not tried again', async () => {
-    seen({ none: '8Mi' });
+  test('by the node is reported and not retried', async () => {
+    observe({ none: '8Mi' });
     (await core.next()).fail(unknownVolume);
-    await hasTold(1);
+    await eventCount(1);
     clock.pass(120_000);
-    seen({ none: '8Mi' });
-    await quiet();
+    observe({ none: '8Mi' });
+    await runPending();
     expect(core.waiting).toBe(0);
     expect(events).toHaveLength(1);
   });
 
   test.each([noBackend, noJournal])(
-    'for a time ($reason) is asked for until it goes, and told of once',
-    async (passing) => {
-      seen({ cache: '64Mi' });
+    'for a temporary reason ($reason) is retried until it is applied, and reported once',
+    async (temporary) => {
+      observe({ cache: '64Mi' });
       for (const delay of [750, 1500, 3000]) {
-        (await core.next()).fail(passing);
+        (await core.next()).fail(temporary);
         await eventually(() => clock.next !== undefined);
         expect(clock.next).toBe(delay);
         clock.pass(delay);
       }
       (await core.next()).succeed();
-      await hasTold(2);
+      await eventCount(2);
       expect(events.map(({ reason }) => reason)).toEqual(['VolumeResizeDeferred', 'VolumeResized']);
-      expect(events[0]?.note).toContain(passing.message);
+      expect(events[0]?.note).toContain(temporary.message);
     },
   );
 });

@@ -28,7 +28,7 @@ async function list(): Promise<string> {
   const response = await api({ method: 'GET', path: '/api/v1/pods', query: { limit: '1' }, idleMs: 10_000, signal });
   return (JSON.parse(await readText(response, 1000)) as { kind: string }).kind;
 }
-const complaint = async (): Promise<string> =>
+const errorText = async (): Promise<string> =>
   list().then(
     () => 'none',
     (error: unknown) => wordsOf(error),
@@ -37,62 +37,62 @@ const complaint = async (): Promise<string> =>
 const LIST = 'PodList';
 
 describe('a kubeconfig', () => {
-  test('with a token', async () => {
+  test('with a token is accepted, and a wrong token leads to 401', async () => {
     server.kubeconfig(config);
     expect(await list()).toBe(LIST);
     server.kubeconfig(config, { token: 'wrong' });
-    expect(await complaint()).toBe('HTTP 401: Unauthorized');
+    expect(await errorText()).toBe('HTTP 401: Unauthorized');
   });
 
-  test('with a token file: read anew each time, line break or not', async () => {
+  test('with a token file has the file read for each connection, with or without a newline', async () => {
     const file = join(folder, 'token');
     writeFileSync(file, 'old\n');
     server.kubeconfig(config, { 'auth-provider': { name: 'tokenFile', config: { tokenFile: file } } });
-    expect(await complaint()).toBe('HTTP 401: Unauthorized');
+    expect(await errorText()).toBe('HTTP 401: Unauthorized');
     writeFileSync(file, `${server.token}\n`);
     expect(await list()).toBe(LIST);
     server.kubeconfig(config, { tokenFile: file });
     expect(await list()).toBe(LIST);
   });
 
-  test('that does not exist yet, or is none, or names no server: what is wrong, and nothing of what is in it', async () => {
-    expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (ENOENT)`);
+  test('that is missing, invalid or without a server has an error without its content', async () => {
+    expect(await errorText()).toBe(`kubeconfig ${config}: cannot be read (ENOENT)`);
     writeFileSync(config, 'users: [{name: a, user: {token: hunter2}\n');
-    expect(await complaint()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
+    expect(await errorText()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
     writeFileSync(config, '{}');
-    expect(await complaint()).toBe(`kubeconfig ${config}: its context has no server`);
+    expect(await errorText()).toBe(`kubeconfig ${config}: its context has no server`);
     server.kubeconfig(config, { 'client-certificate': join(folder, 'none.pem') });
-    expect(await complaint()).toBe(`kubeconfig ${config}: its server or user settings are invalid (ENOENT)`);
+    expect(await errorText()).toBe(`kubeconfig ${config}: its server or user settings are invalid (ENOENT)`);
   });
 
-  test('whose user is a program: it is not run', async () => {
+  test('whose user is a program is rejected, and the program is not run', async () => {
     const program = join(folder, 'program');
     writeFileSync(program, `#!/bin/sh\ntouch ${folder}/was-run\n`);
     chmodSync(program, 0o755);
     const refused = `kubeconfig ${config}: its user runs a program (exec), which is not supported; use a token, a token file or a certificate`;
     server.kubeconfig(config, { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: program } });
-    expect(await complaint()).toBe(refused);
+    expect(await errorText()).toBe(refused);
     server.kubeconfig(config, { 'auth-provider': { name: 'gcp', config: { 'cmd-path': program } } });
-    expect(await complaint()).toBe(refused);
+    expect(await errorText()).toBe(refused);
   });
 });
 
-describe('TLS', () => {
+describe('a TLS connection', () => {
   const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
 
-  test('to the server that the kubeconfig trusts, and to no other', async () => {
+  test('is made only to a server that the kubeconfig trusts', async () => {
     const secure = await new ApiServer({ server: ours! }).start();
     secure.kubeconfig(config);
     expect(await list()).toBe(LIST);
     const text = readFileSync(config, 'utf8');
     const impostor = await new ApiServer({ server: other! }).start();
     writeFileSync(config, text.replace(secure.url, impostor.url));
-    expect(await complaint()).toMatch(/^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN)$/);
+    expect(await errorText()).toMatch(/^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN)$/);
     await impostor.stop();
     await secure.stop();
   });
 
-  test('with a certificate of our own', async () => {
+  test('uses the client certificate of the kubeconfig', async () => {
     const secure = await new ApiServer({ server: ours!, client: client! }).start();
     const file = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);
@@ -104,7 +104,7 @@ describe('TLS', () => {
     });
     expect(await list()).toBe(LIST);
     secure.kubeconfig(config, {});
-    expect(await complaint()).not.toBe('none');
+    expect(await errorText()).not.toBe('none');
     await secure.stop();
   });
 });

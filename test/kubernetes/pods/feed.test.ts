@@ -18,8 +18,8 @@ let server: ApiServer;
 let clock: QuickClock;
 let reach: Reach;
 let log: string[];
-/** What the audience has heard, and the pods that there are by that. */
-let heard: string[];
+/** The calls to the audience, and the pods that follow from them. */
+let calls: string[];
 let pods: Map<string, ApiPod>;
 let stop: AbortController;
 let fed: Promise<void> = Promise.resolve();
@@ -35,15 +35,15 @@ const pod = (name: string, more: Partial<ServedPod> = {}): ServedPod => ({
 
 const audience: PodAudience = {
   replace(all) {
-    heard.push(`all ${all.map(({ name }) => name).join()}`);
+    calls.push(`all ${all.map(({ name }) => name).join()}`);
     pods = new Map(all.map((one) => [one.uid, one]));
   },
   present(one) {
-    heard.push(`present ${one.name}`);
+    calls.push(`present ${one.name}`);
     pods.set(one.uid, one);
   },
   gone({ uid }) {
-    heard.push(`gone ${uid}`);
+    calls.push(`gone ${uid}`);
     pods.delete(uid);
   },
 };
@@ -53,7 +53,7 @@ beforeEach(async () => {
   server = await new ApiServer().reserve();
   clock = new QuickClock();
   log = [];
-  heard = [];
+  calls = [];
   pods = new Map();
   const say = (fields: LogFields, text: string): void =>
     void log.push(`${text} ${(fields.error as string | undefined) ?? ''}`.trim());
@@ -77,19 +77,19 @@ function feed(): void {
   fed = feedPods({ watch, audience, reach, clock, random: () => 0 }, stop.signal);
 }
 
-const hears = (line: string): Promise<void> =>
+const receives = (line: string): Promise<void> =>
   eventually(
-    () => heard.includes(line),
-    () => `heard ${heard.join('; ')}`,
+    () => calls.includes(line),
+    () => `calls ${calls.join('; ')}`,
   );
-/** Waits until a watch is there, and known to be. */
+/** Waits until the server has a watch and the client reports it. */
 async function watched(): Promise<void> {
   await server.until(() => server.watching > 0);
   await eventually(() => reach.check().ready);
 }
 
-describe('pods of a node', () => {
-  test('are listed in pages, of this node alone; then watched from there', async () => {
+describe('the pods of a node', () => {
+  test('are listed in pages for this node only, and then watched from that version', async () => {
     await server.start();
     for (let index = 0; index < 24; index += 1) server.set(pod(`web-${index}`));
     server.set(pod('elsewhere', { nodeName: 'node-2' }));
@@ -110,8 +110,8 @@ describe('pods of a node', () => {
     server.set(pod('late'));
     server.annotate('uid-late', { [`${KEY}cache`]: '50%', other: 'x' });
     server.delete('uid-web-7');
-    await hears('gone uid-web-7');
-    expect(heard.slice(1)).toEqual(['present late', 'present late', 'gone uid-web-7']);
+    await receives('gone uid-web-7');
+    expect(calls.slice(1)).toEqual(['present late', 'present late', 'gone uid-web-7']);
     expect(reach.check()).toEqual({
       name: 'kubernetes',
       ready: true,
@@ -119,7 +119,7 @@ describe('pods of a node', () => {
     });
   });
 
-  test('are kept as no more than who they are, our annotations and what their spec says of resources', async () => {
+  test('are stored with only their identity, the annotations of the shim and the resources in their spec', async () => {
     await server.start();
     const annotations = { [`${KEY}cache`]: '50%', 'kubectl.kubernetes.io/last-applied-configuration': 'long' };
     const spec = { containers: [{ name: 'web', image: 'web:1', env: [{ name: 'SECRET', value: 'hunter2' }] }] };
@@ -142,7 +142,7 @@ describe('pods of a node', () => {
     ]);
   });
 
-  test('H2: a pod that only claims to be a mirror pod speaks for itself alone', async () => {
+  test('H2: a pod that only claims to be a mirror pod does not stand for another pod', async () => {
     await server.start();
     const annotations = { 'kubernetes.io/config.mirror': 'uid-victim', [`${KEY}cache`]: '1Mi' };
     server.set(pod('attacker', { namespace: 'tenant', annotations }));
@@ -158,7 +158,7 @@ describe('pods of a node', () => {
   });
 });
 
-describe('a watch', () => {
+describe('a watch of pods', () => {
   beforeEach(async () => {
     await server.start();
     server.set(pod('web'));
@@ -166,20 +166,20 @@ describe('a watch', () => {
     await watched();
   });
 
-  test('goes on after a cut where it was, and hears what happened meanwhile', async () => {
+  test('continues after a disconnect from its last version, without losing changes', async () => {
     server.set(pod('before'));
-    await hears('present before');
+    await receives('present before');
     server.cut();
     await server.until(() => server.watching === 0);
     server.set(pod('meanwhile'));
-    await hears('present meanwhile');
+    await receives('present meanwhile');
     expect(server.of('list')).toHaveLength(1);
     expect(server.of('watch').map(({ query }) => query['resourceVersion'])).toEqual(['101', '102']);
-    expect(heard).toEqual(['all web', 'present before', 'present meanwhile']);
+    expect(calls).toEqual(['all web', 'present before', 'present meanwhile']);
     expect(clock.waits).toEqual([500]);
   });
 
-  test('goes on at once when its time is up, from the last bookmark', async () => {
+  test('continues at once from the last bookmark when its time is over', async () => {
     server.bookmark();
     clock.pass(300_000);
     server.endWatches();
@@ -189,12 +189,12 @@ describe('a watch', () => {
   });
 
   test.each(['status', 'event'] as const)(
-    'that is too old (410 as %s) begins with a list, which is no trouble',
+    'whose version is too old (410 as %s) restarts with a list, without a warning',
     async (by) => {
       server.expire(by);
       server.set(pod('new'));
       server.cut();
-      await hears('all web,new');
+      await receives('all web,new');
       await watched();
       expect(server.of('list')).toHaveLength(2);
       expect(log.filter((line) => line.includes('410'))).toEqual([]);
@@ -202,7 +202,7 @@ describe('a watch', () => {
     },
   );
 
-  test('of which each ends as soon as it has begun is tried less and less often', async () => {
+  test('that always ends at once is retried with growing delays', async () => {
     for (let round = 0; round < 4; round += 1) {
       await watched();
       server.endWatches();
@@ -212,7 +212,7 @@ describe('a watch', () => {
     expect(clock.waits).toEqual([500, 1000, 2000, 4000]);
   });
 
-  test('in which something else than pods comes is begun anew, and nothing of it is repeated', async () => {
+  test('that receives other objects than pods restarts, and does not log their content', async () => {
     server.write('{"type":"ADDED","object":{"secret":"hunter2"}}\n');
     await eventually(() => log.length === 3);
     expect(log).toContain('watch of pod annotations failed; retrying the response is not a list or watch of pods');
@@ -220,8 +220,8 @@ describe('a watch', () => {
   });
 });
 
-describe('an API server in trouble', () => {
-  test('that is not there yet: one line in the log, tries with more and more time between them, and then it goes', async () => {
+describe('an API server', () => {
+  test('that is not started yet is retried with growing delays and logged once', async () => {
     feed();
     await eventually(() => clock.waits.length >= 8);
     expect(clock.waits.slice(0, 8)).toEqual([500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
@@ -229,22 +229,22 @@ describe('an API server in trouble', () => {
     server.set(pod('web'));
     await server.start();
     await watched();
-    expect(heard).toEqual(['all web']);
+    expect(calls).toEqual(['all web']);
     expect(log).toEqual(['watch of pod annotations failed; retrying ECONNREFUSED', 'watch of pod annotations started']);
   });
 
-  test('that goes while it is watched: one line, whatever each try meets, and one when it is back', async () => {
+  test('that stops during a watch is logged once, and once more when it is back', async () => {
     await server.start();
     server.set(pod('web'));
     feed();
     await watched();
     await server.stop();
     const says = (): string => reach.check().says;
-    // First the watch is cut, then nobody is there.
+    // The watch is disconnected first, then connections are refused.
     await eventually(() => says() === 'pods are not watched: ECONNREFUSED', says);
     server.set(pod('meanwhile'));
     await server.start();
-    await hears('present meanwhile');
+    await receives('present meanwhile');
     await watched();
     expect(log).toEqual([
       'watch of pod annotations started',
@@ -254,7 +254,7 @@ describe('an API server in trouble', () => {
   });
 
   test.each([401, 403, 500])(
-    'that answers %i: one line, what it says for whoever asks, and it goes on when that is over',
+    'that answers %i is logged once, is reported in the readiness, and is watched again after that',
     async (status) => {
       await server.start();
       server.set(pod('web'));
@@ -272,7 +272,7 @@ describe('an API server in trouble', () => {
     },
   );
 
-  test('that asks for time gets it', async () => {
+  test('that sends retry-after is retried after that time', async () => {
     await server.start();
     server.refuse('list', 429, 1, { 'retry-after': '7' });
     feed();
@@ -280,7 +280,7 @@ describe('an API server in trouble', () => {
     expect(clock.waits).toEqual([7000]);
   });
 
-  test('whose pages are too old by the next one: listed from the start', async () => {
+  test('whose next page is too old is listed from the start', async () => {
     await server.start();
     for (let index = 0; index < 12; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 1);
@@ -290,7 +290,7 @@ describe('an API server in trouble', () => {
     expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, true]);
   });
 
-  test('that hangs keeps nobody from stopping', async () => {
+  test('that hangs does not block a stop', async () => {
     await server.start();
     feed();
     await watched();

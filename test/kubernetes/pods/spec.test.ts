@@ -71,11 +71,11 @@ describe('the spec of a pod', () => {
   test.each([
     ['no spec', undefined],
     ['no containers', {}],
-    ['a quantity that is none', { containers: [{ name: 'web', resources: { limits: { memory: 'much' } } }] }],
+    ['an invalid quantity', { containers: [{ name: 'web', resources: { limits: { memory: 'much' } } }] }],
     ['a quantity of another type', { containers: [{ name: 'web', resources: { limits: { memory: {} } } }] }],
     ['too many containers', { containers: Array.from({ length: 257 }, () => ({ name: 'web' })) }],
     ['a name that is too long', { containers: [{ name: 'x'.repeat(64) }] }],
-  ])('with %s is not believed', (_, spec) => {
+  ])('with %s is not used', (_, spec) => {
     expect(specOf(spec, undefined)).toBeUndefined();
   });
 });
@@ -87,7 +87,7 @@ describe('specs', () => {
   };
   const web = { sandboxId: 'a', uid: 'uid-1', namespace: 'default', name: 'web' };
 
-  test('H2: are believed only for the pod with the same namespace, name and uid', () => {
+  test('H2: are used only for the pod with the same namespace, name and uid', () => {
     const specs = new SpecStore();
     specs.present(pod({ namespace: 'tenant' }));
     specs.present(pod({ name: 'attacker' }));

@@ -5,8 +5,8 @@ import type { MatrixPod } from '../matrix-pod.ts';
 import type { Way } from './way.ts';
 
 /**
- * As `crictl update` and node agents do it: one update for each container with all that it shall have, and not a word on the pod.
- * So the pod's limits, tight as they are, follow; a pod without one stays so; its weight stays.
+ * Updates like those of `crictl update` and node agents: one for each container with all its values, and none for the
+ * pod. The tight limits of the pod follow. A pod without a limit stays without one, and its weight stays.
  */
 export const crictl: Way = {
   name: 'crictl-style updates',
@@ -28,7 +28,7 @@ export const crictl: Way = {
   },
 };
 
-/** A limit that goes has to be taken away: leaving it out would keep it. */
+/** Returns an update that removes limits with -1: a limit that is left out stays. */
 function update(pod: MatrixPod, from: Amounts, to: Amounts): Resources {
   const resources = containerResources(to, pod.qos);
   return {

@@ -5,5 +5,5 @@ import type { Way } from './way.ts';
 
 export type { Way } from './way.ts';
 
-/** All ways. A further one is a file beside these, and a word here. */
+/** All ways in which the matrix resizes pods. */
 export const ways: readonly Way[] = [kubelet133, kubelet136, crictl, resizePod];

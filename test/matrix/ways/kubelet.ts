@@ -5,9 +5,10 @@ import type { MatrixPod } from '../matrix-pod.ts';
 import type { Way } from './way.ts';
 
 /**
- * kubelet's own sequence (doPodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go): memory, then CPU; for each,
- * what the pod gains, the containers, what the pod loses. kubelet writes the pod's cgroup itself, and tells the runtime by
- * UpdatePodSandboxResources: 1.33 to 1.35 afterwards, 1.36 before. It removes no limit (kubernetes 128675).
+ * kubelet's own sequence (doPodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go): memory, then CPU; for
+ * each, increases of the pod, the containers, decreases of the pod. kubelet writes the pod's cgroup itself, and
+ * notifies the runtime by UpdatePodSandboxResources: 1.33 to 1.35 afterwards, 1.36 before. It removes no limit
+ * (kubernetes 128675).
  */
 export const kubelet133 = asKubelet('kubelet 1.33 to 1.35', 'after');
 export const kubelet136 = asKubelet('kubelet 1.36', 'before');
@@ -27,7 +28,7 @@ function asKubelet(name: string, notice: Notice): Way {
   };
 }
 
-/** What kubelet reads from the pod's cgroup, and tells the runtime: -1 is no limit. */
+/** The values that kubelet reads from the pod's cgroup and sends to the runtime: -1 is no limit. */
 interface PodConfig {
   readonly memory: number;
   readonly quota: number;
@@ -60,7 +61,10 @@ async function resize(pod: MatrixPod, from: PodAmounts, to: PodAmounts, notice: 
   }
 }
 
-/** The containers of which a resource changes: those that lose first. By the limit, or, if it stays, by the request. */
+/**
+ * Returns the containers whose limit of a resource changes, or whose request changes if the limit stays: decreases
+ * first.
+ */
 function containersToUpdate(pod: MatrixPod, resource: ResourceName, from: PodAmounts, to: PodAmounts): string[] {
   const names: string[] = [];
   for (const name of pod.running.containers.keys()) {
@@ -72,7 +76,7 @@ function containersToUpdate(pod: MatrixPod, resource: ResourceName, from: PodAmo
   return names;
 }
 
-/** The pod's cgroup in kubelet's hands. */
+/** The pod's cgroup as kubelet manages it. */
 class PodCgroup {
   #config: PodConfig;
 
@@ -84,16 +88,16 @@ class PodCgroup {
     this.#config = config;
   }
 
-  /** Writes what changes, and tells the runtime all that then holds. */
+  /** Writes the changed values, and notifies the runtime of all values. */
   async set(change: Partial<PodConfig>): Promise<void> {
     const merged = { ...this.#config, ...change };
-    if (this.notice === 'before') await this.#tell(merged);
+    if (this.notice === 'before') await this.#notify(merged);
     this.#write(change);
-    if (this.notice === 'after') await this.#tell(merged);
+    if (this.notice === 'after') await this.#notify(merged);
     this.#config = merged;
   }
 
-  async #tell({ memory, quota, shares }: PodConfig): Promise<void> {
+  async #notify({ memory, quota, shares }: PodConfig): Promise<void> {
     const resources: Resources = {
       cpu_period: PERIOD,
       cpu_quota: quota,

@@ -7,13 +7,13 @@ import { type ReportedStep, type Values, brokenRules, readChanges } from '../ste
 import type { Way } from './way.ts';
 
 /**
- * By the resize API: one call for the whole pod with all that each container shall have, and not a word on the pod itself. So its
- * limits, tight as they are, follow, and so do its shares, unless it is BestEffort; a pod without a limit stays so.
+ * One call of the resize API for the whole pod with all values of each container, and none of the pod. The tight limits
+ * of the pod follow, and so do its shares, unless it is BestEffort. A pod without a limit stays without one.
  */
 export const resizePod: Way = {
   name: 'ResizePod',
   removesLimits: true,
-  // The kernel has no file for a request of memory, as the API sees it: memory.min and memory.low are kubelet's own.
+  // The API writes no memory request to the kernel: memory.min and memory.low belong to kubelet.
   reserves: false,
   async resize(pod, from, to, before) {
     const { resize } = await pod.api.call('ResizePod', request(pod, to));
@@ -36,21 +36,21 @@ export const resizePod: Way = {
     return {
       memory: before.memory === undefined ? undefined : finite(sum(({ memory }) => (memory?.limit ?? Infinity) * MiB)),
       quota: before.quota === undefined ? undefined : finite(sum(({ cpu }) => quotaOf(cpu?.limit ?? Infinity))),
-      // A resize does not change the class of a pod, and those of BestEffort have the least.
+      // A resize does not change the class of a pod. BestEffort pods have the minimum shares.
       shares: pod.qos === 'besteffort' ? before.shares : sum(({ cpu }) => sharesOf(cpu?.request ?? 0)),
     };
   },
 };
 
-/** What a container that requests no CPU has: kubelet gives it the least shares. */
+/** The CPU request for a container without one: kubelet sets the minimum shares. */
 const LEAST_CPU = '1m';
-/** What two of 1024 shares are reported as: CPU in thousandths, rounded up. */
+/** The CPU that is reported for 2 shares of 1024 per CPU, rounded up. */
 const CPU_OF_LEAST_SHARES = '2m';
 
 function request(pod: MatrixPod, to: PodAmounts): object {
   const resources = ({ cpu, memory }: Amounts): object => ({
     limits: { cpu: milli(cpu?.limit) ?? '-1', memory: mebi(memory?.limit) ?? '-1' },
-    // A request cannot be taken away; of memory the last one is kept.
+    // A request cannot be removed. The last memory request stays.
     requests: { cpu: milli(cpu?.request) ?? LEAST_CPU, memory: mebi(memory?.request) ?? '' },
   });
   const names = [...pod.running.containers.keys()];
@@ -69,11 +69,11 @@ function assertCompleted(resize: Answer, { running: { sandboxId, uid } }: Matrix
     tries: 1,
     pod: { sandbox_id: sandboxId, uid, namespace: 'default', name: 'matrix' },
   });
-  // What is empty is not in the answer.
+  // Empty fields are not in the answer.
   expect([resize['reason'], resize['message'], resize['next_try']]).toEqual([undefined, undefined, undefined]);
 }
 
-/** All that a resize may change. */
+/** Returns all values that a resize may change. */
 function valuesOf(pod: MatrixPod, amounts: PodAmounts, { memory, quota, shares }: PodValues): Values {
   const values = new Map([
     ['pod memory.max', String(memory ?? 'max')],
@@ -89,7 +89,7 @@ function valuesOf(pod: MatrixPod, amounts: PodAmounts, { memory, quota, shares }
   return values;
 }
 
-/** The wire's, as a test reads it. */
+/** Values in the answer of the resize API. */
 interface WireValues {
   readonly limits: Readonly<Record<'cpu' | 'memory', string>>;
   readonly requests: Readonly<Record<'cpu' | 'memory', string>>;
@@ -117,13 +117,13 @@ function reportedValues(answer: Answer): Values {
   ]);
 }
 
-/** The same in the words of a manifest. */
+/** Returns the reported values in the format of a manifest. */
 function reportedAmounts(answer: Answer): Readonly<Record<string, Pick<WireValues, 'limits' | 'requests'>>> {
   const { containers } = answer as unknown as WirePodValues;
   return Object.fromEntries(containers.map(({ name, values: { limits, requests } }) => [name, { limits, requests }]));
 }
 
-/** Requests of memory are those that were last asked for: of what a pod was made with, the shim knows only the CPU. */
+/** Returns the expected values in the format of a manifest. The shim knows memory requests only from ResizePod. */
 function amountsIn(pod: MatrixPod, amounts: PodAmounts): object {
   const entries = [...pod.running.containers.keys()].map((name) => {
     const { cpu, memory } = amountsOf(amounts, name);
@@ -141,7 +141,7 @@ interface WireSpan {
 }
 interface WireStep {
   readonly kind: string;
-  /** Of the pod: none. */
+  /** The name of the container; absent for the pod. */
   readonly target?: string;
   readonly text: string;
   readonly at: WireSpan;

@@ -2,15 +2,15 @@ import type { PodAmounts } from '../amounts.ts';
 import type { PodValues } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';
 
-/** One of the ways in which a pod is resized: who calls what, and in which order. */
+/** A way to resize a pod: the calls and their order. */
 export interface Way {
   readonly name: string;
-  /** Whether it can take a limit away. */
+  /** Whether the way can remove a limit. */
   readonly removesLimits: boolean;
-  /** Whether it tells the kernel what is requested of memory. */
+  /** Whether the way writes memory requests to the kernel. */
   readonly reserves: boolean;
-  /** Resizes a pod that has `from`, and values of its own. Where there is an answer, looks whether it is right. */
+  /** Resizes a pod from `from` to `to`, and checks the answer, if any. `before` are the values of its cgroup. */
   readonly resize: (pod: MatrixPod, from: PodAmounts, to: PodAmounts, before: PodValues) => Promise<void>;
-  /** The pod's own values after it, when they were `before`. */
+  /** Returns the values of the pod's cgroup after a resize from `before`. */
   readonly podAfter: (pod: MatrixPod, before: PodValues, to: PodAmounts) => PodValues;
 }

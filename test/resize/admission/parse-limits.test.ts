@@ -12,41 +12,49 @@ import { microseconds } from '../../../src/core/quantities/index.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
 
-/** Resources as they come off the wire. */
+/** Resources as the shim decodes them from a request. */
 function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
   const bytes = encode('UpdateContainerResourcesRequest', { linux });
   return decode('UpdateContainerResourcesRequest', bytes).linux!;
 }
 
-const wanted = (linux: Partially<LinuxContainerResources>) => parseLimits(received(linux), CURRENT);
+const parsed = (linux: Partially<LinuxContainerResources>) => parseLimits(received(linux), CURRENT);
 
-describe('what a request asks for', () => {
+describe('parseLimits', () => {
   test.each([
-    ['nothing', { oom_score_adj: 100n }, {}],
-    ['memory', { memory_limit_in_bytes: 67_108_864n }, { memory: 67_108_864 }],
-    ['no memory limit', { memory_limit_in_bytes: -1n }, { memory: 'max' }],
-    ['more memory than any machine has', { memory_limit_in_bytes: 9_223_372_036_854_771_712n }, { memory: 'max' }],
-    ['quota alone', { cpu_quota: 5000n }, { cpu: { quota: 5000, period: 100_000 } }],
-    ['period alone', { cpu_period: 50_000n }, { cpu: { quota: 20_000, period: 50_000 } }],
-    ['no CPU limit', { cpu_quota: -1n }, { cpu: { quota: 'max', period: 100_000 } }],
+    ['a request without limits', { oom_score_adj: 100n }, {}],
+    ['a memory limit', { memory_limit_in_bytes: 67_108_864n }, { memory: 67_108_864 }],
+    ['a memory limit of -1', { memory_limit_in_bytes: -1n }, { memory: 'max' }],
     [
-      'memory.max in unified, which wins',
+      'a memory limit above any machine as no limit',
+      { memory_limit_in_bytes: 9_223_372_036_854_771_712n },
+      { memory: 'max' },
+    ],
+    ['a quota without a period', { cpu_quota: 5000n }, { cpu: { quota: 5000, period: 100_000 } }],
+    ['a period without a quota', { cpu_period: 50_000n }, { cpu: { quota: 20_000, period: 50_000 } }],
+    ['a quota of -1', { cpu_quota: -1n }, { cpu: { quota: 'max', period: 100_000 } }],
+    [
+      'memory.max in unified before memory_limit_in_bytes',
       { memory_limit_in_bytes: 1_048_576n, unified: { 'memory.max': '2097152' } },
       { memory: 2_097_152 },
     ],
-    ['memory.max with blanks and a newline', { unified: { 'memory.max': ' max\n' } }, { memory: 'max' }],
-    ['what the kernel itself takes for no limit', { unified: { 'memory.max': '15e' } }, { memory: 'max' }],
-    ['a page', { memory_limit_in_bytes: 4096n }, { memory: 4096 }],
-    ['memory.max with a suffix', { unified: { 'memory.max': '64M' } }, { memory: 67_108_864 }],
+    ['memory.max in unified with blanks and a newline', { unified: { 'memory.max': ' max\n' } }, { memory: 'max' }],
+    ['the value that the kernel reads as no limit', { unified: { 'memory.max': '15e' } }, { memory: 'max' }],
+    ['a limit of one page', { memory_limit_in_bytes: 4096n }, { memory: 4096 }],
+    ['memory.max in unified with a suffix', { unified: { 'memory.max': '64M' } }, { memory: 67_108_864 }],
     ['cpu.max in unified', { unified: { 'cpu.max': 'max 100000' } }, { cpu: { quota: 'max', period: 100_000 } }],
     [
-      'cpu.max with more blanks',
+      'cpu.max in unified with extra blanks',
       { unified: { 'cpu.max': '  5000   20000\n' } },
       { cpu: { quota: 5000, period: 20_000 } },
     ],
-    ['cpu.max without a period', { unified: { 'cpu.max': '30000' } }, { cpu: { quota: 30_000, period: 100_000 } }],
-  ] as const)('%s', (_name, linux, expected) => {
-    expect(wanted(linux)).toStrictEqual(expected);
+    [
+      'cpu.max in unified without a period',
+      { unified: { 'cpu.max': '30000' } },
+      { cpu: { quota: 30_000, period: 100_000 } },
+    ],
+  ] as const)('reads %s', (_name, linux, expected) => {
+    expect(parsed(linux)).toStrictEqual(expected);
   });
 
   test.each([
@@ -74,32 +82,32 @@ describe('what a request asks for', () => {
     ['cpu.max', { unified: { 'cpu.max': '5000 1000001' } }, '1000001: the period must be'],
     ['cpu.max', { cpu_quota: 17_592_186_044_416n }, '17592186044416: the quota must be at most'],
     ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000": cpu.max is "quota period"'],
-  ] as const)('%s without meaning is refused with the value', (field, linux, value) => {
-    const refusal = (() => {
+  ] as const)('rejects an invalid %s and reports the value', (field, linux, value) => {
+    const rejection = (() => {
       try {
-        return wanted(linux);
+        return parsed(linux);
       } catch (error) {
         return error;
       }
     })();
-    expect(refusal).toMatchObject({ reason: 'INVALID_VALUE', code: 3 });
-    expect((refusal as Error).message).toContain(field);
-    expect((refusal as Error).message).toContain(value);
+    expect(rejection).toMatchObject({ reason: 'INVALID_VALUE', code: 3 });
+    expect((rejection as Error).message).toContain(field);
+    expect((rejection as Error).message).toContain(value);
   });
 
-  test('a long value is cut in what is said about it, a shorter one is whole', () => {
-    const said = (value: string): unknown => {
+  test('an error repeats at most 64 characters of an invalid value', () => {
+    const reported = (value: string): unknown => {
       try {
-        return wanted({ unified: { 'memory.max': value } });
+        return parsed({ unified: { 'memory.max': value } });
       } catch (error) {
         return (error as ShimError).context;
       }
     };
-    expect(said('x'.repeat(64))).toEqual({ asked: 'x'.repeat(64) });
-    expect(said('x'.repeat(65))).toEqual({ asked: `${'x'.repeat(64)}...` });
+    expect(reported('x'.repeat(64))).toEqual({ asked: 'x'.repeat(64) });
+    expect(reported('x'.repeat(65))).toEqual({ asked: `${'x'.repeat(64)}...` });
   });
 
-  test('cpuset and shares alone touch no limit', () => {
+  test('touchesLimits is false for cpuset and shares alone', () => {
     expect(touchesLimits(received({ cpuset_cpus: '0-1', cpu_shares: 512n }))).toBe(false);
     expect(touchesLimits(received({ unified: { 'memory.high': '1' } }))).toBe(false);
   });
@@ -110,23 +118,23 @@ describe('what a request asks for', () => {
     { cpu_period: 1000n },
     { unified: { 'memory.max': 'max' } },
     { unified: { 'cpu.max': 'max' } },
-  ])('%o touches a limit', (linux) => {
+  ])('touchesLimits is true for %o', (linux) => {
     expect(touchesLimits(received(linux))).toBe(true);
   });
 });
 
-describe('the fields that a request sets', () => {
+describe('fieldsSet', () => {
   const set = (request: Partially<Messages['UpdateContainerResourcesRequest']>): string[] => {
     const received = decode('UpdateContainerResourcesRequest', encode('UpdateContainerResourcesRequest', request));
     return [...fieldsSet(received)].sort();
   };
 
-  test('are those that are not zero and not empty', () => {
+  test('returns the fields that are not zero and not empty', () => {
     const linux = { memory_limit_in_bytes: -1n, cpu_shares: 2n, cpu_quota: 0n, cpuset_cpus: '0-1', cpuset_mems: '' };
     expect(set({ linux })).toEqual(['cpu_shares', 'cpuset_cpus', 'memory_limit_in_bytes']);
   });
 
-  test('are each key of a map by itself: a request with another key cannot take its place', () => {
+  test('returns each key of a map separately, so that a request with another key does not replace it', () => {
     const request = {
       linux: {
         unified: { 'memory.high': 'max', 'io.max': '' },
@@ -144,7 +152,7 @@ describe('the fields that a request sets', () => {
     ]);
   });
 
-  test('may be none, or of another system', () => {
+  test('returns nothing for an empty request, and `windows` for a Windows request', () => {
     expect(set({})).toEqual([]);
     expect(set({ linux: {} })).toEqual([]);
     expect(set({ windows: {} })).toEqual(['windows']);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type LinuxContainerResources, type Partially, decode, encode } from '../../../src/runtime/index.ts';
 import { validateResources, validatePodRequest } from '../../../src/resize/admission/validate.ts';
 
-/** Resources as they come off the wire. */
+/** Resources as the shim decodes them from a request. */
 function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
   const bytes = encode('UpdateContainerResourcesRequest', { linux });
   return decode('UpdateContainerResourcesRequest', bytes).linux!;
@@ -12,7 +12,7 @@ const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }) as
 const LEAST = -(2n ** 63n);
 const MOST = 2n ** 63n - 1n;
 
-describe('values with a meaning', () => {
+describe('valid resources', () => {
   test.each<Partially<LinuxContainerResources>>([
     {},
     { memory_limit_in_bytes: -1n, cpu_quota: -1n, memory_swap_limit_in_bytes: -1n },
@@ -28,12 +28,12 @@ describe('values with a meaning', () => {
     ...['0', '0-3,8', '0-15:2/4', 'all', 'N', '0-N'].map((cpuset_cpus) => ({ cpuset_cpus, cpuset_mems: cpuset_cpus })),
     ...['64KB', '2MB', '1GB'].map((page_size) => ({ hugepage_limits: [{ page_size, limit: 0n }] })),
     { unified: { 'memory.high': 'max', 'memory.oom.group': '1' } },
-  ])('%o', (linux) => {
+  ])('validateResources accepts %o', (linux) => {
     expect(() => validateResources(received(linux))).not.toThrow();
   });
 });
 
-describe('values without one', () => {
+describe('invalid resources', () => {
   test.each<[string, Partially<LinuxContainerResources>]>([
     ...[-2n, LEAST, 1n, 4095n, 2n ** 53n].map((value) => bad('memory_limit_in_bytes', value)),
     ...[-2n, LEAST, 2n ** 53n].map((value) => bad('cpu_quota', value)),
@@ -52,23 +52,23 @@ describe('values without one', () => {
     ]),
     ['"../x"', { unified: { '../x': '1' } }],
     ['"cgroup.procs"', { unified: { 'memory.high': '1', 'cgroup.procs': '1' } }],
-  ])('%s: %o', (says, linux) => {
+  ])('validateResources reports %s for %o', (words, linux) => {
     expect(() => validateResources(received(linux))).toThrow(invalid);
-    expect(() => validateResources(received(linux))).toThrow(says);
+    expect(() => validateResources(received(linux))).toThrow(words);
   });
 
   function bad(field: keyof LinuxContainerResources, value: bigint | string): [string, object] {
     return [field, { [field]: value }];
   }
 
-  test('a list that takes long to read is refused as fast', () => {
+  test('a cpuset list of 540,000 characters is rejected within a second', () => {
     const start = performance.now();
     expect(() => validateResources(received({ cpuset_cpus: `${'0-1:1/1,'.repeat(60_000)}x` }))).toThrow(invalid);
     expect(performance.now() - start).toBeLessThan(1000);
   });
 });
 
-describe('the limits of a pod are those of its resources plus its overhead', () => {
+describe('validatePodRequest', () => {
   const subject = { text: 'pod default/web', ids: {} };
   const validate = (resources: object, overhead: object): void => {
     const request = {
@@ -80,23 +80,23 @@ describe('the limits of a pod are those of its resources plus its overhead', () 
     validatePodRequest(subject, request);
   };
 
-  test('an overhead may be less than a page of memory', () => {
+  test('accepts an overhead below a page of memory', () => {
     validate({}, { memory_limit_in_bytes: 100n });
   });
 
   test.each([
     ['memory', { memory_limit_in_bytes: -1n }],
     ['shares', { cpu_shares: -1n }],
-  ])('an overhead with negative %s is rejected', (_name, overhead) => {
+  ])('rejects an overhead with negative %s', (_name, overhead) => {
     expect(() => validate({}, overhead)).toThrow(invalid);
   });
 
-  test('a negative limit without an overhead of that resource is rejected', () => {
+  test('rejects a negative limit of a resource without an overhead', () => {
     expect(() => validate({ cpu_quota: -25_001n }, { memory_limit_in_bytes: 4096n })).toThrow(invalid);
     expect(() => validate({ memory_limit_in_bytes: -4097n }, { cpu_quota: 25_000n })).toThrow(invalid);
   });
 
-  test('an invalid period is rejected, also with an overhead', () => {
+  test('rejects an invalid period, also with an overhead', () => {
     expect(() => validate({ cpu_quota: 5000n, cpu_period: 2n ** 60n }, { cpu_quota: 5000n })).toThrow(invalid);
     expect(() => validate({ cpu_quota: 5000n, cpu_period: -1n }, { cpu_quota: 5000n })).toThrow(invalid);
   });

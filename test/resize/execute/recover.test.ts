@@ -26,7 +26,7 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-/** A resize that a process has begun before it was killed: the pod and both containers were to be raised. */
+/** The steps of an interrupted resize: they raise the pod and both containers. */
 const steps: readonly Step[] = [
   { kind: 'pod-memory', from: mi(300), to: mi(400) },
   { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(150) } },
@@ -49,7 +49,7 @@ const found = (): number[] => [
   Number(runtime.read('memory.max')) / MiB,
   ...[0, 1].map((index) => runtime.limitOf(index) / MiB),
 ];
-/** What another process finds. */
+/** Returns the records that another process reads from the journal. */
 const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => {
   const another = await Journal.open(runtime.stateFolder, options);
   try {
@@ -60,8 +60,8 @@ const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => 
 };
 const journal = (): string[] => readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json'));
 
-describe('a resize that was cut off', () => {
-  test('when all was done is finished', async () => {
+describe('an interrupted resize', () => {
+  test('is marked as finished when all its steps are applied', async () => {
     await begin();
     has(400, 150, 250);
     await recover(runtime.context);
@@ -73,9 +73,9 @@ describe('a resize that was cut off', () => {
 
   test.each([
     ['before its first step', 300, 100, 200],
-    ['after the pod', 400, 100, 200],
-    ['after a container', 400, 150, 200],
-  ])('%s is undone', async (_when, ...values: readonly [number, number, number]) => {
+    ['after the pod step', 400, 100, 200],
+    ['after a container step', 400, 150, 200],
+  ])('is rolled back when it stopped %s', async (_when, ...values: readonly [number, number, number]) => {
     await begin();
     const [podMemory, ...containers] = values;
     has(podMemory, ...containers);
@@ -84,7 +84,7 @@ describe('a resize that was cut off', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('leaves what is neither old nor new: somebody else has written it since', async () => {
+  test('leaves a value that is neither the old nor the new one, since another writer has set it', async () => {
     await begin();
     has(500, 150, 220);
     await recover(runtime.context);
@@ -92,7 +92,7 @@ describe('a resize that was cut off', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is not done by a container that has one of its new values and not the other', async () => {
+  test('is rolled back when a container has only one of its two new values', async () => {
     const both: Step = {
       kind: 'container',
       id: containerId(0),
@@ -106,7 +106,7 @@ describe('a resize that was cut off', () => {
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
   });
 
-  test('takes back shares as the runtime has stored them', async () => {
+  test('restores shares only where the runtime stores the new ones', async () => {
     const shares = (stored: bigint): void =>
       runtime.describeContainer(containerId(0), {
         metadata: { name: 'c0' },
@@ -131,7 +131,7 @@ describe('a resize that was cut off', () => {
     expect([found()[0], asked]).toEqual([300, [102n]]);
   });
 
-  test('gives memory.high back that was lowered to reclaim', async () => {
+  test('restores a memory.high that was lowered for reclaim', async () => {
     const open = await begin();
     await open.lowersHigh(`/kubepods/pod1/${containerId(1)}`, 'max');
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(markedHigh(mi(20))));
@@ -140,7 +140,7 @@ describe('a resize that was cut off', () => {
     expect(found()).toEqual([300, 100, 200]);
   });
 
-  test('and was being undone is not finished, though all of it is there', async () => {
+  test('is rolled back when a rollback had begun, although all new values are in place', async () => {
     await (await begin()).undoing();
     has(400, 150, 250);
     await recover(runtime.context);
@@ -148,17 +148,17 @@ describe('a resize that was cut off', () => {
   });
 
   test.each([
-    ['all was done', [400, 150, 250], { cache: { ...half, source: 'asked' } }],
-    ['it is undone', [400, 150, 200], undefined],
-  ] as const)('when %s, what it asks for volumes is kept: %j', async (_when, [podMemory, ...containers], kept) => {
+    ['finished', [400, 150, 250], { cache: { ...half, source: 'asked' } }],
+    ['rolled back', [400, 150, 200], undefined],
+  ] as const)('that is %s stores these volume policies: %j', async (_end, [podMemory, ...containers], stored) => {
     await begin(steps, new Map([['cache', half]]));
     has(podMemory, ...containers);
     await recover(runtime.context);
     const sizes = runtime.context.journal.volumesOf(await pod());
-    expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(kept);
+    expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(stored);
   });
 
-  test('of which a container has ended is undone for the others', async () => {
+  test('is rolled back for the other containers when one of them has ended', async () => {
     await begin();
     has(400, 150, 250);
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(200 * MiB));
@@ -168,7 +168,7 @@ describe('a resize that was cut off', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('of a pod that has gone is forgotten', async () => {
+  test('is dropped from the journal when its pod is gone', async () => {
     await begin();
     runtime.removeCgroup('/kubepods/pod1');
     await recover(runtime.context);
@@ -182,7 +182,7 @@ describe('a resize that was cut off', () => {
     await expect.poll(journal).toEqual([]);
   });
 
-  test('before the machine was started anew is forgotten: its cgroups have gone', async () => {
+  test('from before a reboot is dropped, since its cgroups are gone', async () => {
     await begin();
     has(400, 150, 200);
     const [record] = await loaded({ bootId: 'another' });
@@ -192,26 +192,26 @@ describe('a resize that was cut off', () => {
   });
 });
 
-describe('a resize that cannot be undone', () => {
+describe('a resize whose rollback fails', () => {
   beforeEach(async () => {
     await begin();
     has(400, 150, 200);
     runtime.applyUpdates((id) => id === containerId(0));
   });
 
-  test('marks its pod, stays in the journal and is reported', async () => {
+  test('marks its pod, stays in the journal and is reported as a rollback failure', async () => {
     await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
     expect(journal()).toHaveLength(1);
     const { lastError } = await describePod(runtime.context, SANDBOX);
     expect(lastError).toMatchObject({ reason: 'UNDO_FAILED', message: expect.stringContaining('refused') as string });
-    // The container keeps what it was given, and with it the pod.
+    // The container keeps its new limit, so the pod keeps its own.
     expect(found()).toEqual([400, 150, 200]);
-    // Another process finds it, too.
+    // Another process reads the failure from the journal.
     const [record] = await loaded();
     expect(record?.transaction?.failed).toContain('refused');
   });
 
-  test('is mended at the next request of its pod, before that is carried out', async () => {
+  test('is recovered before the next request of its pod is applied', async () => {
     await recover(runtime.context);
     runtime.applyUpdates();
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MiB) });
@@ -226,9 +226,9 @@ describe('a resize that cannot be undone', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is not forgotten by a request that fails as well', async () => {
+  test('stays in the journal when the next request fails as well', async () => {
     await recover(runtime.context);
-    // The pod has to be raised for it, so there is another transaction.
+    // The request raises the pod, so it begins another transaction.
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MiB) });
     const failing = updateContainer(runtime.context, request, () => Promise.reject(new Error('no')));
     await expect(failing).rejects.toThrow('no');
@@ -238,7 +238,7 @@ describe('a resize that cannot be undone', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is over once a request has been carried out: its values stay', async () => {
+  test('is dropped once a later request succeeds, whose values stay', async () => {
     await recover(runtime.context);
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
     await updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)));
@@ -248,15 +248,15 @@ describe('a resize that cannot be undone', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('refuses a resize of the whole pod, and lets it pass once it is mended', async () => {
-    const wanted = { pod: {}, containers: new Map([['c1', { memory: mi(250) }]]), volumes: new Map() };
+  test('blocks ResizePod for its pod until it is recovered', async () => {
+    const desired = { pod: {}, containers: new Map([['c1', { memory: mi(250) }]]), volumes: new Map() };
     for (const index of [0, 1])
       runtime.context.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,
       });
-    const resize = () => resizePod(runtime.context, SANDBOX, wanted, { dryRun: false, deadline: Date.now() + 60_000 });
+    const resize = () => resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Date.now() + 60_000 });
     await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     runtime.applyUpdates();
     await resize();
@@ -264,7 +264,7 @@ describe('a resize that cannot be undone', () => {
   });
 });
 
-test('a container that uses more by now than it had is not brought back to that: it would be killed', async () => {
+test('a container that now uses more than its old limit is not lowered to it, to avoid an OOM kill', async () => {
   await begin();
   has(400, 150, 200);
   const uses = (anon: number): void => {
@@ -276,14 +276,14 @@ test('a container that uses more by now than it had is not brought back to that:
   await recover(runtime.context);
   expect(found()).toEqual([400, 150, 200]);
   expect(journal()).toHaveLength(1);
-  // It has given it back.
+  // The container has freed the memory.
   uses(500_000);
   await recover(runtime.context);
   expect(found()).toEqual([300, 100, 200]);
   expect(journal()).toEqual([]);
 });
 
-test('a unified key is taken back however the kernel prints it', async () => {
+test('a unified key is restored although the kernel prints its value in another form', async () => {
   runtime.writeFile('/kubepods/pod1', 'memory.low', String(32 * MiB));
   await begin([
     { kind: 'pod-unified', key: 'memory.low', from: '0', to: '32M' },
@@ -293,7 +293,7 @@ test('a unified key is taken back however the kernel prints it', async () => {
   expect(runtime.read('memory.low')).toBe('0');
 });
 
-test('the state folder is gone meanwhile: the pod is mended all the same', async () => {
+test('a pod is recovered although its state folder was removed', async () => {
   await begin();
   has(400, 150, 200);
   rmSync(runtime.stateFolder, { recursive: true });

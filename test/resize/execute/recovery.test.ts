@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { Recovery } from '../../../src/resize/execute/recovery.ts';
 
-/** A recovery of which each try ends as `outcomes` say; then well. */
+/** A recovery whose attempts return `outcomes` in order, and succeed after that. */
 function recovering(...outcomes: boolean[]) {
   const clock = new FakeClock();
   const tries: number[] = [];
@@ -15,7 +15,7 @@ function recovering(...outcomes: boolean[]) {
   return { recovery, clock, times: () => tries.map((at) => at - start) };
 }
 
-/** Lets so much time pass, timer by timer, and what each of them begins go on. */
+/** Advances the clock timer by timer, and runs what each timer starts. */
 async function through(clock: FakeClock, ms: number): Promise<void> {
   const end = clock.now() + ms;
   for (let { next } = clock; next !== undefined && clock.now() + next <= end; { next } = clock) {
@@ -25,22 +25,22 @@ async function through(clock: FakeClock, ms: number): Promise<void> {
   clock.pass(end - clock.now());
 }
 
-describe('recovery after a connect', () => {
-  test('is tried once when it works', async () => {
+describe('recovery after the backend connects', () => {
+  test('runs once when it succeeds', async () => {
     const { recovery, clock, times } = recovering(true);
     await recovery.begin();
     await through(clock, 60_000);
     expect(times()).toEqual([0]);
   });
 
-  test('is tried again until it works, ever more seldom: a containerd that comes up does not answer at once', async () => {
+  test('is retried with a growing delay until it succeeds, since a starting containerd does not answer yet', async () => {
     const { recovery, clock, times } = recovering(...Array.from({ length: 8 }, () => false));
     await recovery.begin();
     await through(clock, 60_000);
     expect(times()).toEqual([0, 100, 300, 700, 1500, 3100, 6300, 11_300, 16_300]);
   });
 
-  test('begins anew with the next connection, and the tries of the one before end', async () => {
+  test('restarts with the next connection, which ends the retries of the previous one', async () => {
     const { recovery, clock, times } = recovering(false, false, true);
     await recovery.begin();
     await through(clock, 50);
@@ -49,7 +49,7 @@ describe('recovery after a connect', () => {
     expect(times()).toEqual([0, 50, 150]);
   });
 
-  test('is not tried after a close', async () => {
+  test('is not retried after close', async () => {
     const { recovery, clock, times } = recovering(false, false);
     await recovery.begin();
     recovery.close();

@@ -1,8 +1,4 @@
-import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { assessDecrease, backoffMs, idleMs, marginOf, restMs } from '../../../src/resize/foresight/decrease-policy.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
-import { cases } from '../../support/property-cases.ts';
 import { MiB } from '../../support/resize/pods.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
@@ -17,8 +13,8 @@ afterEach(() => node.reclaimer.close());
 const events = () => node.counters.snapshot().foresight;
 const asked = (uid = 'a'): number => (node.cgroups.get(uid)?.asked ?? []).reduce((sum, amount) => sum + amount, 0);
 
-describe('page cache is in the way', () => {
-  test('it is reclaimed to the margin below the limit, in steps, and then kubelet is waited for', async () => {
+describe('a decrease blocked by page cache', () => {
+  test('is reclaimed in steps to the margin below the limit, and then waits for kubelet', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(5000);
@@ -35,7 +31,7 @@ describe('page cache is in the way', () => {
     expect(node.clock.next).toBeUndefined();
   });
 
-  test('use that climbs back is brought down again, less and less often, for ten minutes', async () => {
+  test('is reclaimed again when usage rises, with growing pauses, for ten minutes', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     const rounds: number[] = [];
@@ -58,7 +54,7 @@ describe('page cache is in the way', () => {
       reason: 'RECLAIM_TIMEOUT',
       message: 'given up after 10 minutes: memory usage kept rising again after reclaim',
     });
-    // What kubelet admits next is another matter.
+    // A newer decrease starts from the beginning.
     memory.cache = 30 * MiB;
     node.admit('a', 48);
     await node.pass(1000);
@@ -66,7 +62,7 @@ describe('page cache is in the way', () => {
     expect(events()).toEqual({ stuck: 2, given_up: 1 });
   });
 
-  test('until kubelet has admitted something else', async () => {
+  test('is no longer reported once kubelet has admitted other values', async () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
@@ -78,7 +74,7 @@ describe('page cache is in the way', () => {
     expect(events()).toEqual({ stuck: 1, deferred: 1 });
   });
 
-  test('not while a resize of the pod is under way, which may be this one', async () => {
+  test('is not reclaimed while a resize of the pod is in progress', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.busy.add('a');
     node.admit('a', 64);
@@ -95,7 +91,7 @@ describe('page cache is in the way', () => {
     expect([memory.asked.length, node.reclaimer.reportOf('a')]).toEqual([1, undefined]);
   });
 
-  test('dirty pages that do not come free: Deferred, with the figures; tried again, and done once they do', async () => {
+  test('is Deferred with the figures while dirty pages cannot be reclaimed, and is retried until they can', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
     node.admit('a', 64);
     await node.pass(20_000);
@@ -109,8 +105,8 @@ describe('page cache is in the way', () => {
   });
 });
 
-describe('nothing to reclaim', () => {
-  test('Deferred with the figures, told once; looked at again with backoff, and done once it is freed', async () => {
+describe('a decrease without anything to reclaim', () => {
+  test('is Deferred with the figures, reported once, and retried with backoff until memory is freed', async () => {
     const memory = node.pod('a', { limit: 192, anon: 60, cache: 40 });
     node.admit('a', 64);
     await node.pass(30_000);
@@ -130,7 +126,7 @@ describe('nothing to reclaim', () => {
     expect(events()).toEqual({ stuck: 1, deferred: 1 });
   });
 
-  test('however often kubelet writes meanwhile: looked at again as soon as without', async () => {
+  test('is retried after the same backoff however often kubelet writes its files', async () => {
     const memory = node.pod('a', { limit: 192, anon: 60, cache: 40 });
     node.admit('a', 64);
     for (let n = 0; n < 50; n += 1) {
@@ -142,7 +138,7 @@ describe('nothing to reclaim', () => {
     expect(memory.current).toBe(56 * MiB);
   });
 
-  test('less in use than the limit: kubelet does it by itself, and nothing is said', async () => {
+  test('is left to kubelet and not reported when usage is below the new limit', async () => {
     const memory = node.pod('a', { limit: 192, anon: 60, cache: 3 });
     node.admit('a', 64);
     await node.pass(5000);
@@ -152,7 +148,7 @@ describe('nothing to reclaim', () => {
     expect(events()).toEqual({});
   });
 
-  test('a kernel without memory.reclaim', async () => {
+  test('is Deferred on a kernel without memory.reclaim', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     memory.hasReclaim = false;
     node.admit('a', 64);
@@ -162,8 +158,8 @@ describe('nothing to reclaim', () => {
   });
 });
 
-describe('pods', () => {
-  test('many at once take no more of the node than one', async () => {
+describe('decreases of several pods', () => {
+  test('of ten pods at once stay within the reclaim rate of the node', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `pod-${index}`);
     for (const name of names) node.pod(name, { limit: 192, anon: 20, cache: 100 });
     const start = node.clock.now();
@@ -172,7 +168,7 @@ describe('pods', () => {
     for (let round = 0; round < 200; round += 1) {
       await node.pass(50);
       const total = names.reduce((sum, name) => sum + asked(name), 0);
-      // 512 MiB in a second, and a step more.
+      // 512 MiB in a second, and one more step.
       expect(total).toBeLessThanOrEqual(((node.clock.now() - start) / 1000) * 512 * MiB + 64 * MiB);
       if (total < 640 * MiB) last = node.clock.now();
     }
@@ -180,7 +176,7 @@ describe('pods', () => {
     expect(last - start).toBeLessThan(3000);
   });
 
-  test('one that ends meanwhile, or is removed', async () => {
+  test('a decrease ends when its pod ends or is removed', async () => {
     const [gone, removed] = [
       node.pod('gone', { limit: 192, anon: 20, cache: 100 }),
       node.pod('removed', { limit: 192, anon: 20, cache: 100 }),
@@ -197,7 +193,7 @@ describe('pods', () => {
     expect(['gone', 'removed'].map((uid) => node.reclaimer.reportOf(uid))).toEqual([undefined, undefined]);
   });
 
-  test('nothing more once it is closed', async () => {
+  test('a closed reclaimer does nothing more', async () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
@@ -207,33 +203,4 @@ describe('pods', () => {
     await node.pass(MINUTE);
     expect(memory.asked).toEqual([]);
   });
-});
-
-test('the margin is the larger of 5 % and 8 MiB', () => {
-  expect([64, 160, 1000].map((mebibytes) => marginOf(bytes(mebibytes * MiB)) / MiB)).toEqual([8, 8, 50]);
-});
-
-test('whatever is in use: reclaimed is what is needed and the margin, and only where that can be had', () => {
-  const size = fc.integer({ min: 0, max: 2 ** 40 });
-  fc.assert(
-    fc.property(size, size, fc.nat(100), (limit, current, percent) => {
-      const unreclaimable = bytes(Math.floor((current * percent) / 100));
-      const verdict = assessDecrease(bytes(limit), { current: bytes(current), unreclaimable });
-      if (current < limit) expect(verdict.kind).toBe('fits');
-      else if (verdict.kind === 'reclaim') {
-        expect(verdict.goal).toBe(limit - marginOf(bytes(limit)));
-        expect(unreclaimable).toBeLessThan(verdict.goal);
-      } else {
-        expect(verdict.kind).toBe('stuck');
-        expect(unreclaimable).toBeGreaterThanOrEqual(limit - marginOf(bytes(limit)));
-      }
-    }),
-    cases(500),
-  );
-});
-
-test('waits grow to an end', () => {
-  expect([1, 2, 3, 5, 6, 100].map(backoffMs)).toEqual([1000, 2000, 4000, 16_000, 30_000, 30_000]);
-  expect([1, 2, 5, 8].map(idleMs)).toEqual([50, 100, 800, 800]);
-  expect([restMs(64 * MiB, 7), restMs(MiB, 40), restMs(0, 0)]).toEqual([125, 120, 0]);
 });

@@ -23,7 +23,7 @@ const entry = (...mebibytes: number[]): PodEntry => ({
   isComplete: true,
 });
 
-/** A pod with these limits in mebibytes, and kubelet's two records of it. */
+/** Makes a pod with these limits in mebibytes, and kubelet's allocated and actuated records of it. */
 async function makePod(limits: readonly number[], wanted: readonly number[]): Promise<void> {
   runtime.makePod(
     String(limits.reduce((sum, limit) => sum + limit, 0) * MiB),
@@ -32,7 +32,7 @@ async function makePod(limits: readonly number[], wanted: readonly number[]): Pr
   runtime.applyUpdates();
   runtime.allocated.set('uid-1', entry(...wanted));
   runtime.actuated.set('uid-1', entry(...limits));
-  // As they become known when their calls pass.
+  // The shim knows pods and containers from the calls that it forwards.
   await runtime.context.registry.pod(SANDBOX);
   for (const index of limits.keys()) await runtime.context.registry.describeContainer(containerId(index));
 }
@@ -46,8 +46,8 @@ const update = (index: number, mebibytes: number) => {
 };
 const podLimit = (): number => Number(runtime.read('memory.max')) / MiB;
 
-describe('the pod’s limit with a container’s update', () => {
-  test('is not lowered on the way to be raised again', async () => {
+describe('the pod limit during a pending kubelet resize', () => {
+  test('is not lowered with one container when another container raises it again', async () => {
     await makePod([192, 64], [64, 192]);
     await update(0, 64);
     expect(podLimit()).toBe(256);
@@ -55,7 +55,7 @@ describe('the pod’s limit with a container’s update', () => {
     expect(podLimit()).toBe(256);
   });
 
-  test('is lowered as far as kubelet is about to set it', async () => {
+  test('is lowered to the value that kubelet sets at the end', async () => {
     await makePod([192, 64], [64, 96]);
     await update(0, 64);
     expect(podLimit()).toBe(160);
@@ -63,7 +63,7 @@ describe('the pod’s limit with a container’s update', () => {
     expect(podLimit()).toBe(160);
   });
 
-  test('goes as without foresight with an update that is no part of it, and with files that tell of nothing', async () => {
+  test('follows the containers when an update is not part of the resize, or no resize is pending', async () => {
     await makePod([192, 64], [64, 192]);
     await update(0, 128);
     expect(podLimit()).toBe(192);
@@ -73,11 +73,11 @@ describe('the pod’s limit with a container’s update', () => {
   });
 });
 
-describe('what is told of a pod', () => {
+describe('the info of a pod with a pending kubelet resize', () => {
   const info = () => podInfo(runtime.context, SANDBOX);
   const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
-  test('what kubelet wants, beside what is', async () => {
+  test('has the values that kubelet wants next to the actual ones', async () => {
     await makePod([192, 64], [96, 64]);
     expect(await info()).toMatchObject({
       pod: { kubeletWants: wants(160), actual: { 'memory.max': String(256 * MiB) } },
@@ -89,7 +89,7 @@ describe('what is told of a pod', () => {
     expect((await info()).pod.kubeletWants).toBeUndefined();
   });
 
-  test('Deferred with the figures while more is in use than can be reclaimed, and as before when that is over', async () => {
+  test('is Deferred with the figures while memory cannot be reclaimed, and Completed after that', async () => {
     await makePod([192], [64]);
     const use = (anon: number): void => {
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(anon * MiB));
@@ -117,7 +117,7 @@ describe('what is told of a pod', () => {
   });
 });
 
-test('the pod’s own call: the same, whatever it says of other values', async () => {
+test('UpdatePodSandboxResources without values does not lower a pod limit that kubelet raises again', async () => {
   await makePod([192, 64], [64, 192]);
   const call = { pod_sandbox_id: SANDBOX, overhead: null, resources: null, annotations: {} };
   await updatePod(runtime.context, call, () => Promise.resolve(Buffer.alloc(0)));

@@ -29,7 +29,7 @@ const entry = (memory: Readonly<Record<string, number | undefined>>, more: Parti
   ...more,
 });
 
-/** Containers `id-a`, `id-b` with these limits, and the pod's. */
+/** A pod state with containers `id-a`, `id-b` that have these limits, and with this limit of the pod. */
 const state = (memory: Readonly<Record<string, number>>, pod: number | 'max'): PodState => ({
   memory: pod === 'max' ? 'max' : mi(pod),
   cpu: { quota: 'max', period: PERIOD },
@@ -44,8 +44,8 @@ const state = (memory: Readonly<Record<string, number>>, pod: number | 'max'): P
 });
 const names = new Map(['a', 'b', 'c'].map((name) => [`id-${name}`, name]));
 
-/** In mebibytes. */
-function foreseen(
+/** Returns the limits of the pending resize in mebibytes. */
+function pendingMemory(
   now: PodState,
   allocated: PodEntry | undefined,
   actuated?: PodEntry,
@@ -61,71 +61,71 @@ function foreseen(
   );
 }
 
-describe('what is under way', () => {
-  test('what is admitted and not carried out', () => {
-    expect(foreseen(state({ a: 192 }, 192), entry({ a: 64 }), entry({ a: 192 }))).toEqual({
+describe('derivePendingResize', () => {
+  test('returns the values that kubelet has admitted and not yet applied', () => {
+    expect(pendingMemory(state({ a: 192 }, 192), entry({ a: 64 }), entry({ a: 192 }))).toEqual({
       pod: 64,
       containers: { 'id-a': 64 },
     });
   });
 
-  test('one container of two; the pod is their sum', () => {
-    const found = foreseen(state({ a: 128, b: 64 }, 192), entry({ a: 32, b: 64 }), entry({ a: 128, b: 64 }));
+  test('returns one container of two, and the sum of both for the pod', () => {
+    const found = pendingMemory(state({ a: 128, b: 64 }, 192), entry({ a: 32, b: 64 }), entry({ a: 128, b: 64 }));
     expect(found).toEqual({ pod: 96, containers: { 'id-a': 32 } });
   });
 
-  test('nothing: no record, all carried out, or somebody else has changed the kernel’s', () => {
-    expect(foreseen(state({ a: 192 }, 192), undefined)).toBeUndefined();
-    expect(foreseen(state({ a: 64 }, 64), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
-    expect(foreseen(state({ a: 128 }, 128), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
+  test('returns nothing without a record, when all is applied, or after another writer changed the kernel values', () => {
+    expect(pendingMemory(state({ a: 192 }, 192), undefined)).toBeUndefined();
+    expect(pendingMemory(state({ a: 64 }, 64), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
+    expect(pendingMemory(state({ a: 128 }, 128), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
   });
 
-  test('without a record of what was carried out the kernel tells', () => {
-    expect(foreseen(state({ a: 192 }, 192), entry({ a: 64 }))).toEqual({ pod: 64, containers: { 'id-a': 64 } });
+  test('compares with the kernel values when there is no actuated record', () => {
+    expect(pendingMemory(state({ a: 192 }, 192), entry({ a: 64 }))).toEqual({ pod: 64, containers: { 'id-a': 64 } });
   });
 
-  test('a container without limit, one that does not run, and one that nobody knows', () => {
-    expect(foreseen(state({ a: 192 }, 'max'), entry({ a: 64, b: undefined }), entry({ a: 192, b: undefined }))).toEqual(
-      {
-        pod: undefined,
-        containers: { 'id-a': 64 },
-      },
-    );
-    // b is yet to start, and the pod has room for it.
-    expect(foreseen(state({ a: 192 }, 256), entry({ a: 64, b: 64 }), entry({ a: 192, b: 64 }))).toEqual({
+  test('handles a container without limit, one that does not run and an unknown one', () => {
+    expect(
+      pendingMemory(state({ a: 192 }, 'max'), entry({ a: 64, b: undefined }), entry({ a: 192, b: undefined })),
+    ).toEqual({
+      pod: undefined,
+      containers: { 'id-a': 64 },
+    });
+    // b has not started yet, and the pod limit includes it.
+    expect(pendingMemory(state({ a: 192 }, 256), entry({ a: 64, b: 64 }), entry({ a: 192, b: 64 }))).toEqual({
       pod: 128,
       containers: { 'id-a': 64 },
     });
-    expect(foreseen(state({ a: 192, x: 8 }, 200), entry({ a: 64 }), entry({ a: 192 }))).toEqual({
+    expect(pendingMemory(state({ a: 192, x: 8 }, 200), entry({ a: 64 }), entry({ a: 192 }))).toEqual({
       pod: undefined,
       containers: { 'id-a': 64 },
     });
   });
 
-  test('a pod limit of another making: a large init container’s, or half a record', () => {
+  test('leaves out the pod limit when an init container determines it, or when the record is incomplete', () => {
     const now = state({ a: 192 }, 512);
-    expect(foreseen(now, entry({ a: 64 }), entry({ a: 192 }))?.pod).toBeUndefined();
+    expect(pendingMemory(now, entry({ a: 64 }), entry({ a: 192 }))?.pod).toBeUndefined();
     const torn = entry({ a: 64 }, { isComplete: false });
-    expect(foreseen(state({ a: 192 }, 192), torn, entry({ a: 192 }))?.pod).toBeUndefined();
+    expect(pendingMemory(state({ a: 192 }, 192), torn, entry({ a: 192 }))?.pod).toBeUndefined();
   });
 
-  test('limits of the pod itself, alone or with containers, and overhead', () => {
+  test('includes limits of the pod itself, alone or with containers, and the overhead', () => {
     const level = (mebibytes: number) => ({ pod: { memory: mi(mebibytes) } });
     const now = state({ a: 64 }, 256);
     expect(
-      foreseen(now, entry({ a: 64, b: undefined }, level(128)), entry({ a: 64, b: undefined }, level(256))),
+      pendingMemory(now, entry({ a: 64, b: undefined }, level(128)), entry({ a: 64, b: undefined }, level(256))),
     ).toEqual({
       pod: 128,
       containers: {},
     });
     const more = { ...state({ a: 64 }, 266), overhead: { ...NO_OVERHEAD, memory: mi(10) } };
-    expect(foreseen(more, entry({ a: 32 }, level(128)), entry({ a: 64 }, level(256)))).toEqual({
+    expect(pendingMemory(more, entry({ a: 32 }, level(128)), entry({ a: 64 }, level(256)))).toEqual({
       pod: 138,
       containers: { 'id-a': 32 },
     });
   });
 
-  test('CPU, as kubelet counts it: quota of milliCPU, at least 1 ms', () => {
+  test('converts CPU as kubelet does: a quota from milliCPU, at least 1 ms', () => {
     const cpu = (milliCpu: number) => ({
       containers: new Map([['a', { milliCpu }]]),
       pod: undefined,
@@ -141,12 +141,12 @@ describe('what is under way', () => {
     expect(derivePendingResize(now(30_000), { allocated: cpu(5), actuated: cpu(200), names })?.pod.cpu).toBeUndefined();
   });
 
-  test('in the middle, when the pod’s limit goes with its containers’', () => {
+  test('returns the final pod limit in the middle of a resize when the pod limit is the sum of its containers', () => {
     const [allocated, actuated] = [entry({ a: 64, b: 48 }), entry({ a: 128, b: 128 })];
-    expect(foreseen(state({ a: 64, b: 128 }, 192), allocated, actuated)?.pod).toBe(112);
+    expect(pendingMemory(state({ a: 64, b: 128 }, 192), allocated, actuated)?.pod).toBe(112);
   });
 
-  test('in the middle, when the pod’s limit is made of neither: as it was foreseen at the start', () => {
+  test('returns the pod limit found at the start when the current limit matches neither sum', () => {
     const allocated = entry({ a: 64, b: 32 });
     const start = derivePendingResize(state({ a: 128, b: 128 }, 256), {
       allocated,
@@ -158,17 +158,17 @@ describe('what is under way', () => {
     expect(derivePendingResize(middle, then)?.pod.memory).toBeUndefined();
     const before = { allocated, limits: start!.pod };
     expect(derivePendingResize(middle, { ...then, before })?.pod.memory).toBe(mi(96));
-    // Something else has been admitted since.
+    // kubelet has admitted other values since.
     expect(
       derivePendingResize(middle, { ...then, allocated: entry({ a: 64, b: 16 }), before })?.pod.memory,
     ).toBeUndefined();
   });
 });
 
-describe('a call', () => {
+describe('a call during a pending resize', () => {
   const target: PendingResize = { pod: { memory: mi(96) }, containers: new Map([['id-a', { memory: mi(64) }]]) };
 
-  test('of a container is a part of it with the memory that was admitted', () => {
+  test('of a container is part of the resize when it has the admitted memory', () => {
     expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(64) }, mi(128))).toBe(true);
     expect(matchesContainerUpdate(target, { id: 'id-a' }, mi(128))).toBe(true);
     expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(128) }, mi(128))).toBe(false);
@@ -181,7 +181,7 @@ describe('a call', () => {
     expect(matchesContainerUpdate(cpuOnly, { id: 'id-a', memory: mi(65) }, mi(64))).toBe(false);
   });
 
-  test('of the pod is one with its present limit or the admitted one', () => {
+  test('of the pod is part of the resize when it has the current or the admitted limit', () => {
     const now = state({ a: 128 }, 128);
     expect([undefined, mi(128), mi(96), mi(64)].map((memory) => matchesPodUpdate(target, now, memory))).toEqual([
       true,
@@ -191,7 +191,7 @@ describe('a call', () => {
     ]);
   });
 
-  test('is the last one when all containers have what was admitted, and the pod room for it', () => {
+  test('is the last one when all containers have the admitted limits and the pod limit fits them', () => {
     const two: PendingResize = {
       pod: { memory: mi(96) },
       containers: new Map([
@@ -205,7 +205,7 @@ describe('a call', () => {
     expect(isMemoryComplete(state({ a: 64, b: 32 }, 96), { ...two, pod: {} })).toBeUndefined();
   });
 
-  test('lowers the pod no further than where it is led to, and not on the way up', () => {
+  test('lowers the pod no further than its final limit, and not at all when that is higher', () => {
     const now = state({ a: 128 }, 192);
     expect(boundDecrease({ memory: mi(80) }, now, target)).toEqual({ memory: mi(96) });
     expect(boundDecrease({ memory: mi(100) }, now, target)).toEqual({ memory: mi(100) });
@@ -222,7 +222,7 @@ describe('a call', () => {
   });
 });
 
-test('kubelet’s calls in their order, for any resize of a pod whose limit is its containers’: foreseen to the end, and then nothing', () => {
+test('for any resize of a pod with a tight limit, each call of kubelet leads to the same pending values, and the last one to none', () => {
   const sizes = fc.array(fc.record({ from: fc.integer({ min: 1, max: 64 }), to: fc.integer({ min: 1, max: 64 }) }), {
     minLength: 1,
     maxLength: 3,

@@ -24,7 +24,7 @@ afterEach(() => runtime.close());
 const info = (): Promise<PodInfo> => podInfo(runtime.context, SANDBOX);
 const limitOf = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
-/** As the runtime would: the container has the new limit when it answers. */
+/** Updates a container. Its cgroup has the new limit when the runtime answers. */
 const update = (memory: number, fails?: Error) =>
   updateContainer(
     runtime.context,
@@ -36,8 +36,8 @@ const update = (memory: number, fails?: Error) =>
     },
   );
 
-describe('what is said of a pod', () => {
-  test('before any request: only what the kernel has', async () => {
+describe('the info of a pod', () => {
+  test('has only the actual values before any request', async () => {
     const { state, lastError, pod, containers } = await info();
     expect([state, lastError]).toEqual([undefined, undefined]);
     const actual = { ...limitOf(300), 'memory.current': '1000000', 'cpu.max': '20000 100000', 'cpu.weight': '39' };
@@ -46,18 +46,18 @@ describe('what is said of a pod', () => {
     expect(containers['c0']).not.toHaveProperty('desired');
   });
 
-  test('after an update: what was asked, admitted, written and is the same', async () => {
+  test('has equal desired, allocated, actuated and actual values after an update', async () => {
     await update(150);
     const { state, pod, containers } = await info();
     expect(state).toBe('Completed');
     const four = { desired: limitOf(150), allocated: limitOf(150), actuated: limitOf(150), actual: limitOf(150) };
     expect(containers['c0']).toMatchObject(four);
-    // Nobody asked for it: it follows.
+    // The pod limit has no desired value: it follows the container.
     expect(pod).toMatchObject({ allocated: limitOf(350), actuated: limitOf(350), actual: limitOf(350) });
     expect(pod).not.toHaveProperty('desired');
   });
 
-  test('after one that has no meaning: why, and nothing of what it asked for', async () => {
+  test('has the reason but no values of an invalid update', async () => {
     await update(150);
     await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     const { state, lastError, containers } = await info();
@@ -65,7 +65,7 @@ describe('what is said of a pod', () => {
     expect(containers['c0']).toMatchObject({ desired: limitOf(150), actual: limitOf(150) });
   });
 
-  test('such a one says nothing while another is under way', async () => {
+  test('is not changed by an invalid update while another update is in progress', async () => {
     let during: unknown;
     await updateContainer(
       runtime.context,
@@ -81,13 +81,13 @@ describe('what is said of a pod', () => {
     expect((await info()).lastError).toBeUndefined();
   });
 
-  test('after one that asked for what is there: the same', async () => {
+  test('has equal desired, allocated, actuated and actual values after an update that changes nothing', async () => {
     await update(100);
     const four = { desired: limitOf(100), allocated: limitOf(100), actuated: limitOf(100), actual: limitOf(100) };
     expect((await info()).containers['c0']).toMatchObject(four);
   });
 
-  test('after a refusal: asked, and nothing else, with the reason', async () => {
+  test('has only the desired value and the reason after a rejection', async () => {
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
       ...{ 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
       ...{ 'memory.stat': `anon ${90 * MiB}\n`, 'memory.current': String(90 * MiB) },
@@ -104,7 +104,7 @@ describe('what is said of a pod', () => {
     expect(containers['c0']).not.toHaveProperty('allocated');
   });
 
-  test('after one that failed and was taken back: what was allocated before is so again', async () => {
+  test('has the previous allocated values after a failed update is rolled back', async () => {
     await update(150);
     const gone = Object.assign(new Error('x'), { code: 14, details: 'no containerd', metadata: {} });
     await expect(update(250, gone)).rejects.toBe(gone);
@@ -118,7 +118,7 @@ describe('what is said of a pod', () => {
     expect(await info()).not.toHaveProperty('lastError');
   });
 
-  test('a pod by itself, and a whole pod at once', async () => {
+  test('has the values of UpdatePodSandboxResources and of ResizePod, but not of a dry run', async () => {
     const request = encode('UpdatePodSandboxResourcesRequest', {
       pod_sandbox_id: SANDBOX,
       resources: { memory_limit_in_bytes: BigInt(400 * MiB) },
@@ -136,7 +136,7 @@ describe('what is said of a pod', () => {
     expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(250), actuated: limitOf(250) });
   });
 
-  test('annotations that make no sense are told', async () => {
+  test('lists invalid annotations', async () => {
     runtime.context.registry.learnPod({
       sandboxId: 'b'.repeat(64),
       metadata: { uid: 'uid-2', name: 'odd', namespace: 'default' },
@@ -149,7 +149,7 @@ describe('what is said of a pod', () => {
     expect(annotationErrors).toEqual([expect.stringContaining('volume.cri-resize-shim.io/cache: "much"')]);
   });
 
-  test('nothing is kept of what has gone', async () => {
+  test('drops the values of removed containers and pods', async () => {
     await update(150);
     runtime.context.registry.forgetContainer(containerId(0));
     expect(runtime.context.outcomes.of(SANDBOX).desired.containers?.size).toBe(0);
@@ -157,7 +157,7 @@ describe('what is said of a pod', () => {
     expect(runtime.context.outcomes.of(SANDBOX).state).toBeUndefined();
   });
 
-  test('a pod without a cgroup of its own: why there is nothing to say of the kernel', async () => {
+  test('says why there are no actual values of a pod without a cgroup', async () => {
     runtime.describePod({ config: { metadata: { name: 'x', uid: 'u', namespace: 'd' }, linux: {} } });
     runtime.context.registry.forgetPod(SANDBOX);
     expect((await info()).unreadable).toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });

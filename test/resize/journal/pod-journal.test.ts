@@ -22,15 +22,15 @@ test('a deferred request stored while a transaction begins does not change its s
   const { journal, registry } = runtime.context;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
-  const kept = { version: 1, kind: 'of a test' };
+  const request = { version: 1, kind: 'of a test' };
   const [, open] = await Promise.all([
-    journal.setResizes(pod.metadata.uid, [kept]),
+    journal.setResizes(pod.metadata.uid, [request]),
     journal.begin(pod, [step], { volumes: new Map() }),
   ]);
   expect(journal.unfinished()).toMatchObject([{ podUid: pod.metadata.uid, sandboxId: SANDBOX }]);
-  expect(written()).toMatchObject({ sandboxId: SANDBOX, transaction: { steps: [step] }, resizes: [kept] });
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, transaction: { steps: [step] }, resizes: [request] });
   await open.end('done', new Map());
-  expect(written()).toMatchObject({ sandboxId: SANDBOX, resizes: [kept] });
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, resizes: [request] });
   await journal.setResizes(pod.metadata.uid, []);
   expect(readdirSync(runtime.stateFolder)).toEqual([]);
 });

@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messageOf } from '../../../src/core/errors/index.ts';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
-import { recordFile } from '../../../src/resize/journal/file-names.ts';
 import { cases } from '../../support/property-cases.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { anyRecord } from '../../support/journal/records.ts';
@@ -14,7 +13,7 @@ const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
 
 const absolute = (size: number): object => ({ kind: 'absolute', size });
 
-/** What is wrong with a content; undefined when nothing is. Quicker than an expectation, for thousands of them. */
+/** Returns the error of decoding a content, or undefined. Faster than an expectation, for thousands of contents. */
 function faultOf(content: Buffer): string | undefined {
   try {
     decodeRecord(content);
@@ -24,11 +23,11 @@ function faultOf(content: Buffer): string | undefined {
   }
 }
 
-/** All lengths to which a content can be cut, but for its closing line break. */
+/** All lengths to which a content can be cut, except for its closing line break. */
 const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
 
-describe('a record', () => {
-  test('is read as it was written: every number, every max, every text', () => {
+describe('a journal record', () => {
+  test('is read as it was written, with any number, max and text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
         expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 4, bootId, ...record });
@@ -37,7 +36,7 @@ describe('a record', () => {
     );
   });
 
-  test('cut anywhere is none, but for its closing line break', () => {
+  test('is invalid when it is truncated anywhere, except before its closing line break', () => {
     fc.assert(
       fc.property(anyRecord, (record) => {
         const content = encodeRecord(record, 'boot');
@@ -49,13 +48,13 @@ describe('a record', () => {
     );
   });
 
-  test('with zeros for an end, as a file system may leave it, is none', () => {
+  test('is invalid when it ends in zeros, as a file system may leave it', () => {
     const content = encodeRecord(numbered(1), 'boot');
     const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
     expect([...new Set(faults)]).toEqual(['is not valid JSON, or is truncated']);
   });
 
-  test('of whatever bytes is read or refused with an Error, and nothing else happens', () => {
+  test('of arbitrary bytes is rejected with a known error', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -103,43 +102,43 @@ describe('a record', () => {
     ['with a volume that is a number', (form: object) => ({ ...form, volumes: { cache: 1 } }), /volumes.cache/],
     ['without volumes', (form: object) => ({ ...form, volumes: undefined }), /^is not a journal record: volumes/],
     [
-      'with a device that is none',
+      'with an invalid device',
       (form: object) => ({ ...form, volumes: { cache: { ...volumeOf(1), mount: { device: '/dev/x', size: 1 } } } }),
       /volumes.cache.mount.device/,
     ],
     [
-      'with a volume that leads elsewhere',
+      'with a volume name that starts with ..',
       (form: object) => ({ ...form, volumes: { '../x': 1 } }),
       /^is not a journal record: volumes/,
     ],
     [
-      'with a volume that leads on',
+      'with a volume name that contains ..',
       (form: object) => ({ ...form, volumes: { 'x/../y': 1 } }),
       /^is not a journal record: volumes/,
     ],
     [
-      'with a step that nobody knows',
+      'with a step of an unknown kind',
       (form: object) => ({ ...form, transaction: { id: '', startedAt: 0, undoing: false, steps: [{ kind: 'x' }] } }),
       /^is not a journal record: transaction.steps.0/,
     ],
     ['that is a list', () => [], /^is not a journal record/],
-    ['that is nothing', () => Buffer.alloc(0).toJSON().data, /^is not a journal record/],
-  ])('%s is refused, with the place', (_, edit, message) => {
+    ['that is a list of no bytes', () => Buffer.alloc(0).toJSON().data, /^is not a journal record/],
+  ])('%s is rejected with the path of the field', (_, edit, message) => {
     expect(() => decodeRecord(change(edit))).toThrow(message);
   });
 
-  test('of other bytes than UTF-8 is refused: a replaced one would be another text', () => {
+  test('that is not UTF-8 is rejected, since a replacement character would change the text', () => {
     const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
     content[content.indexOf(0xc3)] = 0xff;
     expect(() => decodeRecord(content)).toThrow('is not valid JSON');
   });
 
-  test('with several faults is refused with the first of them', () => {
+  test('with several faults is rejected with the first one', () => {
     const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
     expect(() => decodeRecord(broken)).toThrow(/^is not a journal record: bootId: (?!.*podUid)/);
   });
 
-  test('too large to be read again is not written, by one byte as by many', () => {
+  test('one byte above the maximum size is not written', () => {
     const withText = (length: number) => ({ ...numbered(1), resizes: ['x'.repeat(length)] });
     const most = MAX_RECORD_BYTES - encodeRecord(withText(0), 'boot').length;
     expect(encodeRecord(withText(most), 'boot')).toHaveLength(MAX_RECORD_BYTES);
@@ -157,7 +156,7 @@ describe('a record', () => {
     ['__proto__', 'a volume has an invalid name'],
     ['../x', 'is not a journal record: volumes'],
     ['', 'is not a journal record: volumes'],
-  ])('that could not be read again (a volume named %j) is not written', (name, why) => {
+  ])('that cannot be read back (a volume named %j) is not written', (name, why) => {
     const record = { ...numbered(1), volumes: new Map([[name, volumeOf(1)]]) };
     expect(() => encodeRecord(record, 'boot')).toThrow(
       expect.objectContaining({
@@ -166,26 +165,6 @@ describe('a record', () => {
         context: { pod: podUid },
         message: expect.stringContaining(`record of pod ${podUid} cannot be read back: ${why}`) as unknown,
         cause: expect.any(Error) as unknown,
-      }),
-    );
-  });
-});
-
-describe('the file of a pod', () => {
-  test('has the name of its uid, when that is one', () => {
-    expect(recordFile(podUid)).toBe(`${podUid}.json`);
-    expect(recordFile('0123456789ABCDEF0123456789abcdef')).toBe('0123456789ABCDEF0123456789abcdef.json');
-  });
-
-  test('is never elsewhere, and never that of another pod', () => {
-    const hostile = ['../../etc/x', '', '.', '..', '/', 'a\0b', '........', 'x'.repeat(300), '\ud800', '\ud801'];
-    const names = hostile.map(recordFile);
-    for (const name of names) expect(name).toMatch(/^sha256-[0-9a-f]{64}\.json$/);
-    expect(new Set(names).size).toBe(hostile.length);
-    fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (a, b) => {
-        expect(recordFile(a)).toMatch(/^[0-9a-z-]{8,71}\.json$/i);
-        expect(recordFile(a) === recordFile(b)).toBe(a === b);
       }),
     );
   });

@@ -25,7 +25,7 @@ const texts = fc.oneof(
 
 describe('an amount', () => {
   test.each(Object.entries(readers))(
-    'that %s reads is a number that can be told exactly, none, or an error with place and value',
+    'that %s reads is an exact number, nothing, or an error with field and value',
     (_, read) => {
       fc.assert(
         fc.property(texts, (text) => {
@@ -46,7 +46,7 @@ describe('an amount', () => {
     },
   );
 
-  test('of CPUs, as it is reported, is read as it was', () => {
+  test('of CPU is the same after formatting and reading it', () => {
     fc.assert(
       fc.property(fc.integer({ min: 10, max: 10_000_000 }), (milli) => {
         const cpuMax = cpuMaxOf(milli);
@@ -57,7 +57,7 @@ describe('an amount', () => {
     );
   });
 
-  test('of CPUs is reported as a person writes it', () => {
+  test('of CPU is formatted in the shortest form', () => {
     expect([2000, 500, 1500, 100].map((milli) => formatCpuMax(cpuMaxOf(milli)))).toEqual([
       '2',
       '500m',
@@ -72,7 +72,7 @@ describe('an amount', () => {
     ['readMemoryLimit', '4096', 4096],
     ['readMemoryLimit', '4Ki', 4096],
     ['readMemoryRequest', '1', 1],
-  ] as const)('that %s takes: %s', (name, text, value) => {
+  ] as const)('that %s accepts: %s', (name, text, value) => {
     expect(readers[name](text, 'here')).toBe(value);
   });
 
@@ -81,11 +81,11 @@ describe('an amount', () => {
     ['readCpuLimit', 'one', 'here: "one": expected a CPU quantity such as "500m" or "1.5"'],
     ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
     ['readMemoryLimit', 'much', 'here: "much": expected a memory quantity such as "256Mi"'],
-  ] as const)('that %s refuses, and why: %s', (name, text, message) => {
+  ] as const)('that %s rejects with a reason: %s', (name, text, message) => {
     expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
   });
 
-  test('of CPUs that thousandths do not tell is reported to the millionth', () => {
+  test('of CPU that is not a whole number of thousandths is formatted in millionths', () => {
     const of = (quota: number, period: number): CpuMax => ({
       quota: microseconds(quota),
       period: microseconds(period),
@@ -95,7 +95,7 @@ describe('an amount', () => {
     expect(formatCpuMax({ quota: 'max', period: microseconds(1000) })).toBe('max');
   });
 
-  test('of a request gives shares that give it back', () => {
+  test('of a CPU request is the same after conversion to shares and back', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 256_000 }), (milli) => {
         expect(formatShares(milliCpuToShares(milli))).toBe(formatMilli(milli));
@@ -103,7 +103,7 @@ describe('an amount', () => {
     );
   });
 
-  test('of memory, as it is reported, is read as it was, to the byte', () => {
+  test('of memory is the same after formatting and reading it, to the byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, 2 ** 20), (count, unit) => {
         const size = Math.min(count * unit, 2 ** 52);

@@ -66,13 +66,13 @@ describe('A11: a quota that systemd has rounded', () => {
     expect([asked, quota()]).toEqual([[], '12500 100000']);
   });
 
-  test('is told from another quota, which the runtime has not stored: that one is restored', async () => {
+  test('is distinguished from another quota, which the runtime has not stored and which is restored', async () => {
     writeQuota(14_000);
     await cpuset(12_500);
     expect([asked, quota()]).toEqual([[14_000n], '14000 100000']);
   });
 
-  test('is not what a failed update goes back to', async () => {
+  test('is not the value that a failed update restores', async () => {
     const linux = { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 20_000n, cpu_period: 100_000n };
     const failing = updateContainer(runtime.context, containerUpdate(containerId(0), linux), () => {
       writeQuota(20_000);
@@ -82,7 +82,7 @@ describe('A11: a quota that systemd has rounded', () => {
     expect([asked, quota()]).toEqual([[12_500n], '12500 100000']);
   });
 
-  test('is not what a failed ResizePod goes back to', async () => {
+  test('is not the value that a failed ResizePod restores', async () => {
     runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     // It accepts everything, and sets the CPU limit alone.
     const cpu = { quota: 20_000, period: 100_000 } as never;

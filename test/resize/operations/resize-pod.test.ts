@@ -37,14 +37,14 @@ const desired = (containers: object, more: Partial<DesiredPod> = {}): DesiredPod
   ...more,
 });
 
-const resize = (wanted: DesiredPod, options: object = {}) =>
-  resizePod(runtime.context, SANDBOX, wanted, { dryRun: false, deadline: Date.now() + 60_000, ...options });
+const resize = (target: DesiredPod, options: object = {}) =>
+  resizePod(runtime.context, SANDBOX, target, { dryRun: false, deadline: Date.now() + 60_000, ...options });
 
 const limits = (): number[] => [0, 1].map((index) => runtime.limitOf(index));
 const short = (text: string): string => text.replace(/container (\d)\d+/, 'container $1');
 
-describe('a whole pod at once', () => {
-  test('grows: the pod first, then its containers', async () => {
+describe('ResizePod', () => {
+  test('raises the pod before its containers', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps, before, after } = await resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -56,7 +56,7 @@ describe('a whole pod at once', () => {
     expect([before.memory, after.memory]).toEqual([300 * MiB, 400 * MiB]);
   });
 
-  test('moves memory from one container to another: down before up, and nothing at the pod', async () => {
+  test('moves memory between containers: lowers one before it raises the other, and leaves the pod limit', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps } = await resize(desired({ c0: { memory: mi(180) }, c1: { memory: mi(120) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -66,7 +66,7 @@ describe('a whole pod at once', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('memory down and CPU up: two updates, and each of the pod on its own side', async () => {
+  test('applies memory down and CPU up as two updates, with the pod CPU first and the pod memory last', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps } = await resize(desired({ c1: { memory: mi(100), cpu: cpu(30_000) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -77,21 +77,21 @@ describe('a whole pod at once', () => {
     ]);
   });
 
-  test('the shares that the runtime has taken are among what holds afterwards', async () => {
+  test('returns the shares that the runtime has stored', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { before, after } = await resize(desired({ c0: { shares: cpuShares(51) } }));
     expect(before.containers.map(({ shares }) => shares)).toEqual([0, 0]);
     expect(after.containers.map(({ shares }) => shares)).toEqual([51, 0]);
   });
 
-  test('the same again has nothing to do', async () => {
+  test('has no steps when it is repeated', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const wanted = desired({ c0: { memory: mi(150) } });
-    await resize(wanted);
-    expect((await resize(wanted)).steps).toEqual([]);
+    const target = desired({ c0: { memory: mi(150) } });
+    await resize(target);
+    expect((await resize(target)).steps).toEqual([]);
   });
 
-  test('once it is known where a container lies, the backend describes it once for a resize', async () => {
+  test('asks the backend once per container for its status when the cgroup is known', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     await resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
     runtime.calls.length = 0;
@@ -100,7 +100,7 @@ describe('a whole pod at once', () => {
     expect(runtime.calls.filter((call) => call === 'ContainerStatus')).toHaveLength(2);
   });
 
-  test('a runtime that says yes and does nothing is found out, also where it is known', async () => {
+  test('fails when the runtime acknowledges an update of a known container without applying it', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     await resize(desired({ c0: { memory: mi(150) } }));
     runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
@@ -109,7 +109,7 @@ describe('a whole pod at once', () => {
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
-  test('a runtime without pod-level updates is told of the pod once', async () => {
+  test('calls UpdatePodSandboxResources once on a runtime that lacks it', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdatePodSandboxResources', () => {
       throw new RuntimeFailure(status.UNIMPLEMENTED, 'unknown method');
@@ -120,7 +120,7 @@ describe('a whole pod at once', () => {
     expect(limits()).toEqual([160 * MiB, 200 * MiB]);
   });
 
-  test('one that fails otherwise is told again', async () => {
+  test('calls UpdatePodSandboxResources again on a runtime that failed with another error', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdatePodSandboxResources', () => {
       throw new RuntimeFailure(status.INTERNAL, 'out of order');
@@ -130,7 +130,7 @@ describe('a whole pod at once', () => {
     expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(2);
   });
 
-  test('down: what memory.high has to become again is in the record that the transaction begins with', async () => {
+  test('records the previous memory.high at the begin of a transaction that lowers memory', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(199 * MiB));
     const write = vi.spyOn(await runtime.journal, 'write');
@@ -146,7 +146,7 @@ describe('a whole pod at once', () => {
     expect(runtime.read(`${containerId(0)}/memory.high`)).toBe('max');
   });
 
-  test('a dry run says the steps and what would be, and changes nothing', async () => {
+  test('returns the steps and the final values of a dry run, and changes nothing', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps, after } = await resize(desired({ c0: { memory: mi(150) } }), { dryRun: true });
     expect(steps).toHaveLength(2);
@@ -155,8 +155,8 @@ describe('a whole pod at once', () => {
   });
 });
 
-describe('all or nothing', () => {
-  test('the runtime refuses the second container: the first and the pod are as before', async () => {
+describe('the rollback of ResizePod', () => {
+  test('restores the first container and the pod when the runtime rejects the second container', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates((id) => id === containerId(1));
     await expect(resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }))).rejects.toMatchObject({
@@ -165,7 +165,7 @@ describe('all or nothing', () => {
     expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
   });
 
-  test('a runtime that says yes and does nothing is found out', async () => {
+  test('restores the pod when the runtime acknowledges an update without applying it', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
     await expect(resize(desired({ c0: { memory: mi(150) } }))).rejects.toMatchObject({
@@ -175,7 +175,7 @@ describe('all or nothing', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('a runtime that goes in the middle: a container that cannot be brought back keeps the room it was given, until it can', async () => {
+  test('leaves the pod raised for a container that cannot be rolled back, until the next request recovers it', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let calls = 0;
     runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
@@ -196,22 +196,39 @@ describe('all or nothing', () => {
     expect(found()).toEqual([String(310 * MiB), '20000 100000', 100 * MiB, 210 * MiB]);
   });
 
-  test('a pod that had less than its containers, on purpose, goes back to that', async () => {
+  test('restores all containers when the update of one of them is applied but exceeds its deadline', async () => {
+    pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates();
+    let failed = false;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      const { container_id, linux } = runtime.decodeUpdate(request);
+      if (container_id !== containerId(1) || failed) return obey(request);
+      failed = true;
+      runtime.writeFile(`/kubepods/pod1/${container_id}`, 'memory.max', String(linux?.memory_limit_in_bytes));
+      throw new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
+    });
+    const changed = { memory: mi(250), cpu: cpu(30_000) };
+    await expect(resize(desired({ c0: changed, c1: changed }))).rejects.toMatchObject({ code: 4 });
+    expect(limits()).toEqual([100 * MiB, 200 * MiB]);
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
+  });
+
+  test('restores a pod limit that was below the sum of its containers', async () => {
     pod(String(250 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates(() => true);
-    const wanted = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
-    await expect(resize(wanted)).rejects.toMatchObject({ code: 5 });
+    const target = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
+    await expect(resize(target)).rejects.toMatchObject({ code: 5 });
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(250 * MiB), '20000 100000']);
   });
 
-  test('no time left: nothing begins', async () => {
+  test('is not needed when the deadline is over before the first step', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const late = resize(desired({ c0: { memory: mi(150) } }), { deadline: Date.now() - 1 });
     await expect(late).rejects.toMatchObject({ code: 4, reason: 'DEADLINE' });
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('time that is over in the middle: what was done is undone', async () => {
+  test('restores the values when the deadline is over in the middle', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const deadline = Date.now() + 60_000;
     const real = Date.now;
@@ -228,27 +245,42 @@ describe('all or nothing', () => {
   });
 });
 
-describe('refused before anything changes', () => {
+describe('a ResizePod that is rejected before any change', () => {
   beforeEach(() => pod(String(300 * MiB), [100 * MiB, 200 * MiB]));
   afterEach(() => expect([runtime.read('memory.max'), ...limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]));
 
   test.each([
-    ['a container that it has not', { c9: { memory: mi(1) } }, {}, { code: 3, reason: 'UNKNOWN_CONTAINER' }],
+    ['an unknown container', { c9: { memory: mi(1) } }, {}, { code: 3, reason: 'UNKNOWN_CONTAINER' }],
     [
-      'a volume that it has not',
+      'an unknown volume',
       {},
       { volumes: new Map([['cache', { kind: 'absolute', bytes: mi(1) }]]) },
       { code: 3, reason: 'UNKNOWN_VOLUME' },
     ],
-    ['more memory than the node has', { c0: { memory: bytes(2 ** 50) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
-    ['more CPUs than the node has', { c0: { cpu: cpu(2 ** 40) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
-    ['less than is in use', { c0: { memory: bytes(1000) } }, {}, { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' }],
-    ['a pod limit under its use', {}, { pod: { memory: bytes(1000) } }, { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' }],
-  ])('%s', async (_name, containers, more, error) => {
+    [
+      'a memory limit above the memory of the node',
+      { c0: { memory: bytes(2 ** 50) } },
+      {},
+      { code: 9, reason: 'EXCEEDS_NODE' },
+    ],
+    ['a CPU limit above the CPUs of the node', { c0: { cpu: cpu(2 ** 40) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
+    [
+      'a container limit below unreclaimable memory',
+      { c0: { memory: bytes(1000) } },
+      {},
+      { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' },
+    ],
+    [
+      'a pod limit below unreclaimable memory',
+      {},
+      { pod: { memory: bytes(1000) } },
+      { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' },
+    ],
+  ])('because of %s', async (_name, containers, more, error) => {
     await expect(resize(desired(containers, more as Partial<DesiredPod>))).rejects.toMatchObject(error);
   });
 
-  test('more than a cgroup above the pod allows', async () => {
+  test('because of a limit above that of a parent cgroup of the pod', async () => {
     runtime.writeCgroup('/kubepods', { 'memory.max': String(500 * MiB), 'cpu.max': 'max 100000' });
     await expect(resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
       reason: 'EXCEEDS_NODE',
@@ -257,14 +289,14 @@ describe('refused before anything changes', () => {
   });
 });
 
-describe('a request above the limit', () => {
+describe('a resource request above the limit', () => {
   const fits = (containers: object, more: Partial<DesiredPod> = {}) => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     return resize(desired(containers, more));
   };
   const memory = (mebibytes: number) => ({ memoryRequests: { containers: { c0: mi(mebibytes) } } });
 
-  test('that stays is refused with both', async () => {
+  test('is rejected with both values when the limit stays', async () => {
     const message = 'containers["c0"].requests.memory: "101Mi": the request is above the limit, 100Mi';
     await expect(fits({ c0: {} }, memory(101))).rejects.toThrow(message);
     await expect(fits({ c0: { shares: 104 } })).rejects.toThrow('containers["c0"].requests.cpu: "102m"');
@@ -274,14 +306,14 @@ describe('a request above the limit', () => {
     });
   });
 
-  test('that is the same, or that goes up with it, is none', async () => {
+  test('is not found when it equals the limit, or when both are raised', async () => {
     expect((await fits({ c0: {} }, memory(100))).steps).toEqual([]);
     await fits({ c0: { memory: mi(150) } }, memory(150));
     await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
   });
 });
 
-test('on a node with cgroup v1, where the pod has no cgroup that could be resized: refused, and calls pass', async () => {
+test('on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResources is forwarded', async () => {
   pod(String(300 * MiB), [100 * MiB]);
   const root = mkdtempSync(join(tmpdir(), 'cgroup-v1-'));
   for (const controller of ['memory', 'cpu,cpuacct'])
@@ -302,14 +334,14 @@ test('on a node with cgroup v1, where the pod has no cgroup that could be resize
   }
 });
 
-test('a pod that is not there', async () => {
+test('ResizePod of an unknown pod is rejected', async () => {
   runtime.on('PodSandboxStatus', () => {
     throw new Error('no such pod');
   });
   await expect(resize(desired({}))).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
 });
 
-test('a container that has ended: the runtime stores the values, no cgroup changes', async () => {
+test('the runtime stores the values of an ended container, and no cgroup changes', async () => {
   pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   const ended = 'e'.repeat(64);
   runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
@@ -329,9 +361,9 @@ test('a container that has ended: the runtime stores the values, no cgroup chang
   expect(runtime.read('memory.max')).toBe(String(300 * MiB));
 });
 
-describe('a container of another kind', () => {
+describe('a resize of a container of another kind', () => {
   const init = 'e'.repeat(64);
-  /** kubelet's state lists c0 and c1: `init` is none of them. */
+  /** Adds a container that is not one of c0 and c1, which kubelet's state lists. */
   const initContainer = (
     state: number,
     limits: Record<string, bigint> = { memory_limit_in_bytes: BigInt(50 * MiB) },
@@ -347,7 +379,7 @@ describe('a container of another kind', () => {
     const containers = new Map(names.map((name) => [name, { memory: mi(100) }]));
     runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
   };
-  /** As ListContainers has it: of the containers that run, and of this one. */
+  /** ListContainers returns this container and the running ones. */
   const lists = (state: number): void =>
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
@@ -359,7 +391,7 @@ describe('a container of another kind', () => {
       }),
     );
 
-  test('an init container that has run to its end: refused, and the others with it', async () => {
+  test('is rejected as a whole for an ended init container', async () => {
     initContainer(2);
     lists(2);
     kubeletKnows('c0', 'c1');
@@ -370,7 +402,7 @@ describe('a container of another kind', () => {
     expect(limits()).toEqual([100 * MiB, 200 * MiB]);
   });
 
-  test('an init container that runs: refused', async () => {
+  test('is rejected for a running init container', async () => {
     initContainer(1);
     lists(1);
     // c2 waits for it.
@@ -381,7 +413,7 @@ describe('a container of another kind', () => {
     });
   });
 
-  test('an ephemeral container: refused', async () => {
+  test('is rejected for an ephemeral container', async () => {
     initContainer(1, {});
     lists(1);
     kubeletKnows('c0', 'c1');
@@ -391,7 +423,7 @@ describe('a container of another kind', () => {
     });
   });
 
-  test('A9: an ordinary container that ended with 0 before the others were created is resized as any that has ended', async () => {
+  test('A9: is accepted for an ordinary container that ended with 0 before the others were created', async () => {
     initContainer(2);
     lists(2);
     const stored: bigint[] = [];
@@ -401,7 +433,7 @@ describe('a container of another kind', () => {
     });
     await resize(desired({ init: { memory: mi(80) } }));
     expect(stored).toEqual([BigInt(80 * MiB)]);
-    // kubelet lists it: since 1.36 that may be an init container too, which nothing tells from an ordinary one.
+    // kubelet lists it. Since 1.36 it lists init containers too, which cannot be distinguished from an ordinary one.
     kubeletKnows('init', 'c0', 'c1');
     await resize(desired({ init: { memory: mi(90) } }));
     expect(stored).toEqual([BigInt(80 * MiB), BigInt(90 * MiB)]);

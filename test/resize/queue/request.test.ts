@@ -6,7 +6,7 @@ import { resources } from '../../support/resize/fake-resizes.ts';
 const period = 100_000;
 const MiB = 1024 * 1024;
 
-/** A request that asks for what is given and for nothing else. */
+/** A request for the given values only. */
 const asking = (given: Partial<RequestedPod>): RequestedPod => ({
   pod: resources({}),
   containers: {},
@@ -14,8 +14,8 @@ const asking = (given: Partial<RequestedPod>): RequestedPod => ({
   ...given,
 });
 
-describe('a request', () => {
-  test('becomes what the core takes', () => {
+describe('a ResizePod request', () => {
+  test('is converted to the desired values of a pod', () => {
     const { desired, memoryRequests } = readRequested({
       pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
       containers: {
@@ -36,7 +36,7 @@ describe('a request', () => {
     expect(memoryRequests).toStrictEqual({ pod: 1024 ** 3, containers: {} });
   });
 
-  test('keeps the requests of memory of just those containers that have one', () => {
+  test('has the memory requests of only those containers that request memory', () => {
     const { memoryRequests } = readRequested(
       asking({
         containers: { web: resources({}, { memory: '64Mi' }), side: resources({ memory: '32Mi' }) },
@@ -46,20 +46,20 @@ describe('a request', () => {
   });
 
   test.each([
-    ['a limit of CPU of the pod', { pod: resources({ cpu: '1' }) }],
-    ['a limit of memory of the pod', { pod: resources({ memory: '1Gi' }) }],
-    ['a request of CPU of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
-    ['a request of memory of a container', { containers: { web: resources({}, { memory: '1Gi' }) } }],
+    ['a CPU limit of the pod', { pod: resources({ cpu: '1' }) }],
+    ['a memory limit of the pod', { pod: resources({ memory: '1Gi' }) }],
+    ['a CPU request of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
+    ['a memory request of a container', { containers: { web: resources({}, { memory: '1Gi' }) } }],
     ['the size of a volume', { volumes: { cache: '64Mi' } }],
-    ['a zero, which keeps', { containers: { web: resources({ memory: '0' }) } }],
-  ])('may ask for %s alone', (_, given) => {
+    ['a zero, which means no change', { containers: { web: resources({ memory: '0' }) } }],
+  ])('may have only %s', (_, given) => {
     expect(() => readRequested(asking(given))).not.toThrow();
   });
 
   test.each([
-    ['nothing at all', {}],
-    ['a container with nothing in it', { containers: { web: resources({}) } }],
-  ])('for %s is refused', (_, given) => {
+    ['without values', {}],
+    ['with a container without values', { containers: { web: resources({}) } }],
+  ])('%s is rejected', (_, given) => {
     expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({
         code: 3,
@@ -70,7 +70,7 @@ describe('a request', () => {
   });
 });
 
-describe('a value that has no meaning is refused with its place and itself:', () => {
+describe('an invalid ResizePod request', () => {
   test.each([
     [{ pod: resources({ cpu: 'x' }) }, 'resources.limits.cpu: "x": expected a CPU quantity such as "500m" or "1.5"'],
     [{ pod: resources({ memory: 'x' }) }, 'resources.limits.memory: "x": expected a memory quantity such as "256Mi"'],
@@ -91,7 +91,7 @@ describe('a value that has no meaning is refused with its place and itself:', ()
       { containers: { ['w'.repeat(65)]: resources({}) } },
       `containers["${'w'.repeat(64)}..."]: "${'w'.repeat(64)}...": not the name of a container`,
     ],
-  ])('%o', (given, message) => {
+  ])('is rejected with field and value: %o', (given, message) => {
     expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({ code: 3, reason: 'INVALID_VALUE', message }),
     );
@@ -105,11 +105,11 @@ describe('a value that has no meaning is refused with its place and itself:', ()
       'volumes["cache"]: "64Mo": want 256Mi, 50%, 50%/<container>, follow or fixed',
     ],
     [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume cannot have no size'],
-  ])('volumes %o', (volumes, reason, message) => {
+  ])('is rejected with field and value: volumes %o', (volumes, reason, message) => {
     expect(() => readRequested(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
   });
 
-  test('of a volume, with its name, and a long one cut', () => {
+  test('is rejected with the name of the volume, and with a long value cut', () => {
     expect(() => readRequested(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
       expect.objectContaining({
         context: { field: 'volumes["cache"]', volume: 'cache', asked: 'x'.repeat(80) },
@@ -119,7 +119,7 @@ describe('a value that has no meaning is refused with its place and itself:', ()
   });
 });
 
-describe('a limit below its request', () => {
+describe('a limit and its request', () => {
   const before = { pod: bytes(256 * MiB), containers: { web: bytes(64 * MiB) } };
 
   test.each([
@@ -131,26 +131,26 @@ describe('a limit below its request', () => {
       'containers["web"].limits.memory: "64Mi"',
       '65Mi',
     ],
-  ])('is refused: %o', (given, where, request) => {
+  ])('are rejected when the limit is below the request: %o', (given, where, request) => {
     expect(() => readRequested(asking(given), before)).toThrow(
       expect.objectContaining({ code: 3, message: `${where}: the limit is below the request, ${request}` }),
     );
   });
 
   test.each([
-    ['as high as it', { pod: resources({ cpu: '1', memory: '256Mi' }, { cpu: '1' }) }],
-    ['none', { pod: resources({ cpu: '-1', memory: '-1' }, { cpu: '1001m' }) }],
+    ['equal to the request', { pod: resources({ cpu: '1', memory: '256Mi' }, { cpu: '1' }) }],
+    ['removed', { pod: resources({ cpu: '-1', memory: '-1' }, { cpu: '1001m' }) }],
     [
-      'lower than what was requested before',
+      'below the previous request but not the new one',
       { containers: { web: resources({ memory: '32Mi' }, { memory: '32Mi' }) } },
     ],
-    ['of a container of which no request is known', { containers: { side: resources({ memory: '1Mi' }) } }],
-  ])('is one, but not a limit that is %s', (_, given) => {
+    ['of a container without a known request', { containers: { side: resources({ memory: '1Mi' }) } }],
+  ])('are accepted when the limit is %s', (_, given) => {
     expect(() => readRequested(asking(given), before)).not.toThrow();
   });
 });
 
-test('a container may be called as what every object has', () => {
+test('a container may be named like a property of every JavaScript object', () => {
   const limits = { cpu: '', memory: '64Mi' };
   const { desired } = readRequested({
     pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },

@@ -23,28 +23,28 @@ const cgroups = async () => {
   return { ready, check: checks.find(({ name }) => name === 'cgroups') };
 };
 
-test('cgroup v2', async () => {
+test('a node with cgroup v2 is ready', async () => {
   writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
   expect((await cgroups()).check).toEqual({ name: 'cgroups', ready: true, says: 'version 2' });
 });
 
 test.each([
-  ['version 1', 'found version 1, or the hybrid layout, at', () => undefined],
-  ['nothing', 'found nothing at', () => rmSync(root, { recursive: true })],
-])('%s: not ready, and why', async (_, says, make) => {
+  ['cgroup v1', 'found version 1, or the hybrid layout, at', () => undefined],
+  ['no cgroup file system', 'found nothing at', () => rmSync(root, { recursive: true })],
+])('a node with %s is not ready, with the reason', async (_, text, make) => {
   make();
   const { ready, check } = await cgroups();
   expect([ready, check?.ready]).toEqual([false, false]);
-  expect(check?.says).toContain(says);
+  expect(check?.says).toContain(text);
 });
 
-test('volumes in the mount namespace of a process that is not there: not ready, and why', async () => {
+test('a node whose mounts cannot be read through the configured process is not ready, with the reason', async () => {
   const volumesOf = async (throughPid: number) => {
     const volumes = new MemoryVolumes({ kubeletRoot: root, throughPid });
     const { ready, checks } = await readinessOf({ ...runtime.context, volumes });
     return { ready, check: checks.find(({ name }) => name === 'volumes') };
   };
-  // No process has the largest id that there can be.
+  // No process has an id above the maximum of the kernel.
   const { ready, check } = await volumesOf(4_194_304);
   expect([ready, check?.ready]).toEqual([false, false]);
   expect(check?.says).toMatch(/^cannot be read: ENOENT.*\/proc\/4194304\/root/);

@@ -16,29 +16,29 @@ beforeEach(() => {
 const policy = () => policies.policy(POD, 'cache');
 const ask = (size: number, annotated = false) =>
   policies.adopt(POD, [['cache', { policy: absolute(size), annotated }]]);
-/** Another shim, with what the journal has of this one. */
+/** Replaces the policies by new ones with the records of the journal. */
 const restart = (): void => {
   const records = policies.records(POD);
   policies = new VolumePolicies();
   policies.restore(POD, records);
 };
 
-describe('what was seen at first sight', () => {
-  test('holds when the limit has moved on, also in the next shim', () => {
+describe('the policy that is derived when a volume is first seen', () => {
+  test('holds when the limit changes, also after a restart', () => {
     policies.observe(POD, [cache(128)], mi(128));
     restart();
     expect(policies.observe(POD, [cache(128)], mi(192))).toEqual([]);
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
-  test('is not seen anew when the volume comes to be as large as the limit', () => {
+  test('is not derived again when the limit becomes equal to the volume size', () => {
     policies.observe(POD, [cache(64)], mi(128));
     restart();
     policies.observe(POD, [cache(64)], mi(64));
     expect(policy()).toEqual({ kind: 'fixed' });
   });
 
-  test('is not looked for where an annotation says it', () => {
+  test('is not derived for a volume with an annotation', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'fixed' });
     policies.observe(POD, [cache(128)], mi(128));
     expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
@@ -120,8 +120,8 @@ describe('A10: with volumesFollow: never', () => {
   });
 });
 
-describe('another size on the same mount', () => {
-  test('is taken over, whatever decided before, and told once', () => {
+describe('a size that another process sets on a mounted volume', () => {
+  test('becomes the policy and is reported once, for any previous policy', () => {
     for (const before of [() => undefined, () => ask(96)]) {
       policies = new VolumePolicies();
       policies.observe(POD, [cache(128)], mi(128));
@@ -132,7 +132,7 @@ describe('another size on the same mount', () => {
     }
   });
 
-  test('is none when we have made it, or within a page', () => {
+  test('is not assumed when the shim set the size, or when it differs by less than a page', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(192)]);
     expect(policies.observe(POD, [cache(192)], mi(192))).toEqual([]);
@@ -141,7 +141,7 @@ describe('another size on the same mount', () => {
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
-  test('is found by the next shim', () => {
+  test('is recognized after a restart', () => {
     policies.observe(POD, [cache(128)], mi(128));
     restart();
     expect(policies.observe(POD, [cache(48)], mi(128))).toHaveLength(1);
@@ -149,7 +149,7 @@ describe('another size on the same mount', () => {
     expect(policy()).toEqual(absolute(48));
   });
 
-  test('changes nothing where an annotation says otherwise: of the pod, or that came later', () => {
+  test('does not change the policy of a volume with an annotation, of the pod or of a later request', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
     ask(96);
     policies.observe(POD, [cache(96)], mi(128));
@@ -159,7 +159,7 @@ describe('another size on the same mount', () => {
     policies = new VolumePolicies();
     policies.observe(POD, [cache(128)], mi(128));
     ask(96, true);
-    // A request without an annotation does not take the annotation away.
+    // A request without an annotation does not remove the annotation.
     ask(80);
     restart();
     expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([]);
@@ -169,13 +169,13 @@ describe('another size on the same mount', () => {
   });
 });
 
-test('a volume that is mounted anew has nobody’s size: what was asked for still decides', () => {
+test('the size of a new mount does not replace a requested size', () => {
   policies.observe(POD, [cache(128)], mi(128));
   ask(96);
   policies.recordMounts(POD, [cache(96)]);
   expect(policies.observe(POD, [cache(128, '0:51')], mi(128))).toEqual([]);
   expect(policy()).toEqual(absolute(96));
-  // After another boot the mount is not known.
+  // After a reboot the mount is unknown.
   const [[, record] = []] = policies.records(POD);
   const { mount, ...rest } = record!;
   expect(mount).toEqual({ device: '0:51', size: mi(128) });
@@ -185,7 +185,7 @@ test('a volume that is mounted anew has nobody’s size: what was asked for stil
   expect(policy()).toEqual(absolute(96));
 });
 
-test('a pod that has gone has left nothing', () => {
+test('the policies of a removed pod are dropped', () => {
   policies.observe(POD, [cache(128)], mi(128));
   policies.forget(POD);
   expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);

@@ -60,25 +60,31 @@ export const declaration: fc.Arbitrary<Declaration> = fc.record({
   level: fc.option(amounts, { nil: undefined, freq: 8 }),
 });
 
+/** A container at its place in the order of the spec. */
+interface PlacedContainer {
+  readonly place: number;
+  readonly container: DeclaredContainer;
+}
+
 /**
  * The pod of a spec: init containers and sidecars in any order, then app containers, then ephemeral ones. A sidecar without a limit is 0
  * to kubelet, and its first limit makes the pod need more: those that run have limits.
  */
 export function declaredPod(running: readonly LiveContainer[], { kinds, idle, level }: Declaration): DeclaredPod {
-  const live = running.map(({ id, memory, cpu }, at): DeclaredContainer & { place: number } => {
+  const live = running.map(({ id, memory, cpu }, at): PlacedContainer => {
     const wanted = at === 0 ? 'app' : kinds[at]!;
     const isLimited = memory !== 'max' && cpu.quota !== 'max';
     const is = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
     // The kernel's limits of a running container count, not those that it declares.
-    return { name: id, id, kind: is, state: 'running', limits: {}, place: at };
+    return { place: at, container: { name: id, id, kind: is, state: 'running', limits: {} } };
   });
-  const others = idle.map(({ state, ...one }, at) => {
+  const others = idle.map(({ state, place, ...one }, at): PlacedContainer => {
     const name = `idle${at}`;
-    return { ...one, name, state, ...(state !== 'declared' && { id: name }) };
+    return { place, container: { ...one, name, state, ...(state !== 'declared' && { id: name }) } };
   });
-  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place);
+  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place).map(({ container }) => container);
   const of = (...wanted: readonly ContainerKind[]): DeclaredContainer[] =>
-    inOrder.filter((one) => wanted.includes(one.kind)).map(({ place: _, ...one }) => one);
+    inOrder.filter((one) => wanted.includes(one.kind));
   return {
     source: 'spec',
     containers: [...of('init', 'sidecar'), ...of('app'), ...of('ephemeral')],

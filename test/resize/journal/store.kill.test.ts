@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { numberIn, numbered, podUid } from '../../support/journal/numbered.ts';
 import { Journal, type LoadedRecord } from '../../../src/resize/journal/store.ts';
 
-// Processes that write, and are killed: at random, and at each crash point.
+// Processes that write the journal are killed: at random, and at each crash point.
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 let programs: string;
 let base: string;
@@ -93,9 +93,11 @@ const last = (lines: readonly string[], word: string): number =>
       ?.split(' ')[1] ?? -1,
   );
 
-describe('a process killed', () => {
-  test('at any moment leaves its last record or the one before, and nothing else', { timeout: 300_000 }, async () => {
-    const outcomes = { newer: 0, older: 0, unsaid: 0 };
+describe('a killed process', () => {
+  test('leaves its last record or the previous one, and nothing else, whenever it is killed', {
+    timeout: 300_000,
+  }, async () => {
+    const outcomes = { newer: 0, older: 0, betweenWrites: 0 };
     let first = 0;
     for (let round = 0; round < 50; round += 1) {
       const writer = start(false, [first]);
@@ -114,11 +116,11 @@ describe('a process killed', () => {
       expect(records).toEqual(number === -1 ? [] : [{ ...numbered(number), earlierBoot: false }]);
       const before = done === -1 ? first - 1 : done;
       expect([before, begun], `killed in round ${round} after ${writer.lines.slice(-2).join(', ')}`).toContain(number);
-      outcomes[begun === done ? 'unsaid' : number === begun ? 'newer' : 'older'] += 1;
+      outcomes[begun === done ? 'betweenWrites' : number === begun ? 'newer' : 'older'] += 1;
       expect(readdirSync(folder)).toEqual(number === -1 ? [] : [`${podUid}.json`]);
       first = number + 1;
     }
-    // Not always between two writes: else nothing was tried.
+    // Enough kills are during a write: otherwise the test proves nothing.
     expect(outcomes.older + outcomes.newer).toBeGreaterThan(10);
   });
 
@@ -130,7 +132,7 @@ describe('a process killed', () => {
     ['journal-remove-before', [4]],
     ['journal-remove-unlinked', []],
     ['journal-remove-after', []],
-  ])('at %s leaves %j', async (point, numbers) => {
+  ])('that is killed at %s leaves the records %j', async (point, numbers) => {
     const isWrite = point.startsWith('journal-write');
     const passed = join(base, 'passed');
     const armed = join(base, 'armed');
@@ -143,12 +145,12 @@ describe('a process killed', () => {
     expect(names.filter((name) => name === point)).toHaveLength(isWrite ? 2 : 1);
     expect(await load()).toEqual(numbers.map((number) => ({ ...numbered(number), earlierBoot: false })));
     expect(readdirSync(folder)).toHaveLength(numbers.length);
-    // and the next process goes on from there
+    // The next process can write and remove records.
     expect((await start(true, [9, 1]).ended).code).toBe(0);
     expect(await load()).toEqual([]);
   });
 
-  test('passes every point in this order', async () => {
+  test('passes all crash points of the journal in order', async () => {
     const passed = join(base, 'passed');
     const writer = start(true, [1, 2], { env: { CRI_RESIZE_SHIM_CRASH_LOG: passed } });
     expect(await writer.ended).toEqual({ code: 0, signal: null });
@@ -157,7 +159,7 @@ describe('a process killed', () => {
     expect(readFileSync(passed, 'utf8').trim().split('\n')).toEqual([...write, ...write, ...remove]);
   });
 
-  test('is not, in a build without crash points, whatever the environment says', async () => {
+  test('a build without crash points ignores the environment that arms them', async () => {
     const passed = join(base, 'passed');
     const armed = join(base, 'armed');
     writeFileSync(armed, 'journal-write-before#1');
@@ -169,14 +171,14 @@ describe('a process killed', () => {
   });
 });
 
-describe('a user who may not', () => {
+describe('a state folder with wrong rights', () => {
   const NOBODY = 65534;
   const isRoot = process.getuid?.() === 0;
   const asNobody = isRoot ? { uid: NOBODY } : {};
   const failure = (lines: readonly string[]): unknown =>
     JSON.parse(lines.find((line) => line.startsWith('failed '))?.slice('failed '.length) ?? '{}');
 
-  test('reach the folder is told so, with the file and the errno', async () => {
+  test('that is not accessible causes an error with the file and the errno', async () => {
     mkdirSync(folder, { mode: 0o700 });
     chmodSync(base, 0o000);
     const writer = start(false, [1, 1], asNobody);
@@ -189,7 +191,7 @@ describe('a user who may not', () => {
     });
   });
 
-  test('own the folder does not write there, though its rights would let it', async () => {
+  test('that another user owns is not written to, although its mode allows it', async () => {
     chmodSync(base, 0o777);
     mkdirSync(folder);
     chmodSync(folder, isRoot ? 0o755 : 0o555);

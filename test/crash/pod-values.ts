@@ -7,7 +7,7 @@ import type { Values } from './scenario.ts';
 const POD_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.min'];
 const CONTAINER_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high'];
 
-/** All that a resize may change. */
+/** Returns all values that a resize may change. */
 export function valuesOf(pod: RunningPod): Values {
   const values: { [name: string]: string } = {};
   for (const file of POD_FILES) values[`pod ${file}`] = pod.read(file);
@@ -17,11 +17,11 @@ export function valuesOf(pod: RunningPod): Values {
   return values;
 }
 
-/** The processes of each container. */
+/** Returns the processes of each container. */
 export const processesOf = (pod: RunningPod): Values =>
   Object.fromEntries([...pod.containers.keys()].map((name) => [name, pod.read('cgroup.procs', name)]));
 
-/** Throws when the containers' limits together are above a finite limit of the pod. */
+/** Throws when the sum of the containers' limits is above a finite limit of the pod. */
 export function assertWithinPod(values: Values): void {
   const containers = Object.keys(values).flatMap((key) => /^(?!pod )(.*) memory\.max$/.exec(key)?.[1] ?? []);
   for (const [file, amount] of [
@@ -40,28 +40,31 @@ const rate = (text: string): number => {
   return memory(quota) / Number(period);
 };
 
-/** Throws when ContainerStatus does not say what the kernel has. With containerd itself as the client: what it has stored. */
+/**
+ * Throws when ContainerStatus differs from the kernel. With a client of containerd itself, this checks its stored
+ * values.
+ */
 export async function assertReported(client: CriClient, pod: RunningPod, whose: string): Promise<void> {
   for (const [name, id] of pod.containers) {
     const { memory_limit_in_bytes, cpu_quota, cpu_shares } = (await client.containerStatus(id)).resources!.linux!;
     const weight = Number(pod.read('cpu.weight', name));
     const kernel = { memory: pod.read('memory.max', name), quota: pod.read('cpu.max', name).split(' ')[0] };
-    const said = {
+    const reported = {
       memory: memory_limit_in_bytes <= 0 ? 'max' : String(memory_limit_in_bytes),
       quota: cpu_quota <= 0 ? 'max' : String(cpu_quota),
     };
-    const agrees = said.memory === kernel.memory && said.quota === kernel.quota;
+    const agrees = reported.memory === kernel.memory && reported.quota === kernel.quota;
     if (!agrees || !weightMatchesShares(cpuWeight(weight), cpuShares(cpu_shares))) {
       const [has, says] = [
         { ...kernel, weight },
-        { ...said, shares: cpu_shares },
+        { ...reported, shares: cpu_shares },
       ].map((values) => JSON.stringify(values));
       throw new Error(`container ${name}: the kernel has ${has}, ${whose} says ${says}`);
     }
   }
 }
 
-/** In what two differ, for a person to read: `pod memory.max 1 (not 2)`. */
+/** Returns the differences as readable text: `pod memory.max 1 (not 2)`. */
 export function difference(found: Values, wanted: Values): string {
   return Object.keys(wanted)
     .filter((key) => found[key] !== wanted[key])

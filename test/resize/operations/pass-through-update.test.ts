@@ -1,0 +1,65 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+
+const MiB = 1024 * 1024;
+const ANSWER = Buffer.from('the answer of the runtime');
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+});
+afterEach(() => runtime.close());
+
+const cpuset = (forward: () => Promise<Buffer>) =>
+  updateContainer(runtime.context, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), forward);
+
+describe('kubernetes 138732: cpuset updates during a resize', () => {
+  test('do not wait for the resize of their pod', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    let end = (): void => undefined;
+    const resize = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (end = resolve)));
+    expect(await cpuset(() => Promise.resolve(ANSWER))).toBe(ANSWER);
+    end();
+    await resize;
+  });
+
+  test('wait for an update of the same container that the runtime is applying', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.applyUpdates();
+    const events: string[] = [];
+    const memory = { memory_limit_in_bytes: BigInt(150 * MiB) };
+    let called = (): void => undefined;
+    const atRuntime = new Promise<void>((resolve) => (called = resolve));
+    const resize = updateContainer(runtime.context, containerUpdate(containerId(0), memory), async () => {
+      events.push('resize begins');
+      called();
+      for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MiB));
+      events.push('resize ends');
+      return ANSWER;
+    });
+    await atRuntime;
+    await cpuset(() => {
+      events.push('cpuset');
+      return Promise.resolve(ANSWER);
+    });
+    await resize;
+    expect(events).toEqual(['resize begins', 'resize ends', 'cpuset']);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('that write old limits of the runtime store have no effect: the kernel values are restored', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates();
+    const stale = () => {
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(30 * MiB));
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', '5000 100000');
+      return Promise.resolve(ANSWER);
+    };
+    expect(await cpuset(stale)).toBe(ANSWER);
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+    expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
+    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: `${30 * MiB}, 5000 100000` }]);
+  });
+});

@@ -1,0 +1,85 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { encode } from '../../../src/runtime/index.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { raisePodForRestart } from '../../../src/resize/operations/raise-pod-limit.ts';
+
+const MiB = 1024 * 1024;
+const FORMER = containerId(0);
+const NEW = 'f'.repeat(64);
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+});
+afterEach(() => runtime.close());
+
+describe('kubernetes 138760: a container restarts with larger limits than fit into the pod limit', () => {
+  const stored = (memory: number) => ({
+    memory_limit_in_bytes: BigInt(memory),
+    cpu_quota: 10_000n,
+    cpu_period: 100_000n,
+  });
+
+  /** Ends the former container, and adds another one with its name, after others of that name. */
+  function restart(
+    former: number,
+    podLimit: string,
+    others: readonly number[] = [],
+    between: readonly string[] = [],
+  ): void {
+    runtime.makePod(podLimit, [former, ...others]);
+    runtime.on('ContainerStatus', () =>
+      encode('ContainerStatusResponse', {
+        status: { id: FORMER, metadata: { name: 'web' }, state: 2, resources: { linux: stored(former) } },
+        info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 0 }) },
+      }),
+    );
+    runtime.removeCgroup(`/kubepods/pod1/${FORMER}`);
+    for (const containerId of [FORMER, ...between, NEW])
+      runtime.context.registry.learnContainer({ containerId, sandboxId: SANDBOX, name: 'web' });
+  }
+
+  const made = (memory: number) =>
+    raisePodForRestart(runtime.context, SANDBOX, NEW, 'web', containerUpdate(NEW, stored(memory)).linux);
+
+  test('a tight pod limit is raised by the difference', async () => {
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('a loose pod limit is raised only as far as the sum exceeds it', async () => {
+    restart(100 * MiB, String(400 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(400 * MiB));
+    await made(250 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(450 * MiB));
+  });
+
+  test('a pod limit below the sum, and an unlimited pod, stay as they are', async () => {
+    restart(100 * MiB, String(200 * MiB), [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(200 * MiB));
+    restart(100 * MiB, 'max', [200 * MiB]);
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe('max');
+  });
+
+  test('the limits are not compared with those of a container that was created and never started', async () => {
+    const forgotten = 'e'.repeat(64);
+    restart(100 * MiB, String(300 * MiB), [200 * MiB], [forgotten]);
+    runtime.describeContainer(forgotten, {
+      metadata: { name: 'web' },
+      state: 0,
+      resources: { linux: stored(150 * MiB) },
+    });
+    await made(150 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('the pod limit is not lowered when the container restarts with smaller limits', async () => {
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
+    await made(50 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+});

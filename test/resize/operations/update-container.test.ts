@@ -1,0 +1,185 @@
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { encode } from '../../../src/runtime/index.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+
+const MiB = 1024 * 1024;
+const ANSWER = Buffer.from('the answer of the runtime');
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+});
+afterEach(() => runtime.close());
+
+/** Updates the memory limit of the container's cgroup, as the runtime does, and answers. */
+const applies = (memory: number, id = containerId(0)) => {
+  if (memory > 0 && id !== containerId(7)) runtime.writeFile(`/kubepods/pod1/${id}`, 'memory.max', String(memory));
+  return Promise.resolve(ANSWER);
+};
+const update = (memory: number, forward = () => applies(memory), id = containerId(0)) =>
+  updateContainer(runtime.context, containerUpdate(id, { memory_limit_in_bytes: BigInt(memory) }), forward);
+
+describe('UpdateContainerResources', () => {
+  const applyAndFail = () => {
+    const limits = { 'memory.max': String(150 * MiB), 'cpu.max': '10000 100000' };
+    runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, limits);
+    return Promise.reject(new Error('deadline exceeded'));
+  };
+
+  test('raises the pod before the runtime is called, and returns the answer of the runtime', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    let atCall = '';
+    const answer = await update(150 * MiB, () => {
+      atCall = runtime.read('memory.max');
+      return applies(150 * MiB);
+    });
+    expect(answer).toBe(ANSWER);
+    expect(atCall).toBe(String(350 * MiB));
+  });
+
+  test('lowers the pod after the runtime has answered', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    let atCall = '';
+    await update(50 * MiB, () => {
+      atCall = runtime.read('memory.max');
+      return applies(50 * MiB);
+    });
+    expect(atCall).toBe(String(300 * MiB));
+    expect(runtime.read('memory.max')).toBe(String(250 * MiB));
+  });
+
+  test('returns the error of a failing runtime, and restores the pod', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const failure = new Error('runc update failed');
+    await expect(update(150 * MiB, () => Promise.reject(failure))).rejects.toBe(failure);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  test('restores the container and the pod when the runtime fails after it has raised the container', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates();
+    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline exceeded');
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  test('leaves the pod raised when the runtime fails to restore the container', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('rejects a limit below unreclaimable memory with the figures, and does not call the runtime', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
+      'memory.max': String(100 * MiB),
+      'cpu.max': '10000 100000',
+      'memory.stat': `anon ${40 * MiB}\nshmem ${10 * MiB}\nunevictable 0\n`,
+      'memory.current': String(50 * MiB),
+    });
+    let called = false;
+    const rejected = update(50 * MiB, () => {
+      called = true;
+      return Promise.resolve(ANSWER);
+    });
+    await expect(rejected).rejects.toMatchObject({
+      code: 9,
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      context: { container: 'c0', pod: 'default/web', asked: String(50 * MiB), found: String(50 * MiB) },
+    });
+    expect(called).toBe(false);
+    expect(runtime.read('memory.max')).toBe(String(100 * MiB));
+  });
+
+  test('lowers the container but not the pod, with a warning, when the usage of the pod is too high', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.writeCgroup('/kubepods/pod1', {
+      'memory.max': String(300 * MiB),
+      'cpu.max': '20000 100000',
+      'memory.stat': `anon ${260 * MiB}\nshmem 0\nunevictable 0\n`,
+      'memory.current': String(260 * MiB),
+    });
+    expect(await update(50 * MiB)).toBe(ANSWER);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+    expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MiB, unreclaimable: 260 * MiB }]);
+  });
+
+  test('runs two updates of one pod one after the other', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const seen: string[] = [];
+    const slowly = (index: number, memory: number) => async () => {
+      seen.push(`begin ${index}`);
+      await new Promise(setImmediate);
+      runtime.writeCgroup(`/kubepods/pod1/${containerId(index)}`, {
+        'memory.max': String(memory),
+        'cpu.max': '10000 100000',
+      });
+      seen.push(`end ${index}`);
+      return ANSWER;
+    };
+    await Promise.all([
+      update(150 * MiB, slowly(0, 150 * MiB), containerId(0)),
+      update(250 * MiB, slowly(1, 250 * MiB), containerId(1)),
+    ]);
+    expect(seen).toHaveLength(4);
+    expect(seen[0]?.replace('begin', 'end')).toBe(seen[1]);
+    expect(runtime.read('memory.max')).toBe(String(400 * MiB));
+  });
+
+  test('A12: reads the state of a container when it has the lock of the pod, not when the request arrives', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    let state = 0;
+    runtime.wrapResponder('ContainerStatus', async (request, before) => {
+      const status = { id: containerId(0), metadata: { name: 'c0' }, state };
+      return Buffer.concat([await before(request), encode('ContainerStatusResponse', { status })]);
+    });
+    let free = (): void => undefined;
+    const held = new Promise<void>((resolve) => (free = resolve));
+    const holder = runtime.context.lock.run(SANDBOX, () => held);
+    let called = false;
+    const lowered = update(50 * MiB, () => {
+      called = true;
+      return Promise.resolve(ANSWER);
+    });
+    // The request arrives while the container is created. It runs and uses 90 MiB when the lock is free.
+    state = 1;
+    runtime.writeFile(cgroup, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
+    runtime.writeFile(cgroup, 'memory.current', String(90 * MiB));
+    while (runtime.context.lock.waiting(SANDBOX) === 0) await new Promise(setImmediate);
+    free();
+    await holder;
+    await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(called).toBe(false);
+  });
+
+  test('rejects an invalid value', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    await expect(update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+  });
+});
+
+describe('a deadline of the runtime after half of an update', () => {
+  const late = () => new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
+  const container = `/kubepods/pod1/${containerId(0)}`;
+
+  beforeEach(() => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates();
+  });
+
+  test('leads to a rollback of the container and the pod', async () => {
+    const both = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 30_000n, cpu_period: 100_000n };
+    const update = updateContainer(runtime.context, containerUpdate(containerId(0), both), () => {
+      runtime.writeFile(container, 'memory.max', String(150 * MiB));
+      return Promise.reject(late());
+    });
+    await expect(update).rejects.toMatchObject({ code: 4 });
+    expect([runtime.limitOf(0), runtime.read('memory.max')]).toEqual([100 * MiB, String(300 * MiB)]);
+    expect(runtime.read('cpu.max')).toBe('20000 100000');
+    expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: String(150 * MiB) }]);
+  });
+});

@@ -1,0 +1,72 @@
+import { describe, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../support/resize/pods.ts';
+import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
+import { fitsPreviousLimit, hasRaisedContainer } from '../../../src/resize/plan/pod-limits.ts';
+
+describe('the limits of the containers after an update', () => {
+  const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
+  const memoryStep = (from: number | 'max') => ({
+    kind: 'pod-memory' as const,
+    from: from === 'max' ? from : bytes(from),
+    to: bytes(400 * MiB),
+  });
+  const cpuStep = (from: number | 'max') => ({ kind: 'pod-cpu' as const, from: cpu(from), to: cpu(40_000) });
+
+  test.each([
+    ['no memory limit', memoryStep('max'), true],
+    ['exactly the sum', memoryStep(300 * MiB), true],
+    ['a page less for each container', memoryStep(300 * MiB - 2 * 4096), true],
+    ['more than a page less for each container', memoryStep(300 * MiB - 2 * 4096 - 1), false],
+    ['no CPU limit', cpuStep('max'), true],
+    ['exactly the sum of CPU', cpuStep(30_000), true],
+    ['the minimum quota less for each container', cpuStep(30_000 - 2 * 1001), true],
+    ['more than the minimum quota less for each container', cpuStep(30_000 - 2 * 1001 - 1), false],
+  ])('are compared by fitsPreviousLimit with a previous pod limit of: %s', (_name, step, expected) => {
+    expect(fitsPreviousLimit(state, step)).toBe(expected);
+  });
+
+  test('do not fit any pod limit when a container has no limit', () => {
+    const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
+    expect(fitsPreviousLimit(unlimited, memoryStep(300 * MiB))).toBe(false);
+    expect(fitsPreviousLimit(unlimited, cpuStep(30_000))).toBe(false);
+  });
+
+  const memoryOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    memory: { from: from === 'max' ? from : bytes(from * MiB), to: bytes(1) },
+  });
+  const cpuOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    cpu: { from: cpu(from), to: cpu(1000) },
+  });
+
+  test.each([
+    ['no update', [], false, false],
+    ['unchanged limits', [memoryOf('a', 100), cpuOf('a', 10_000)], false, false],
+    ['a lower memory limit', [memoryOf('a', 101)], false, false],
+    ['a higher memory limit', [memoryOf('b', 200), memoryOf('a', 99)], true, false],
+    ['a first memory limit', [memoryOf('a', 'max')], false, false],
+    ['a lower CPU limit', [cpuOf('a', 10_001)], false, false],
+    ['a higher CPU limit', [cpuOf('b', 20_000), cpuOf('a', 9999)], false, true],
+    ['a first CPU limit', [cpuOf('a', 'max')], false, false],
+    ['a removed container', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
+  ])('are compared by hasRaisedContainer with the previous ones: %s', (_name, updates, memory, ofCpu) => {
+    expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);
+    expect(hasRaisedContainer(state, updates, 'pod-cpu')).toBe(ofCpu);
+  });
+
+  test('are raised when a limit is removed, but not when there was none', () => {
+    const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
+    const [had, none] = [
+      [memoryOf('a', 100), cpuOf('a', 10_000)],
+      [memoryOf('a', 'max'), cpuOf('a', 'max')],
+    ];
+    for (const kind of ['pod-memory', 'pod-cpu'] as const) {
+      expect(hasRaisedContainer(unlimited, had, kind)).toBe(true);
+      expect(hasRaisedContainer(unlimited, none, kind)).toBe(false);
+    }
+  });
+});

@@ -1,0 +1,52 @@
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { NewestValues } from '../../../src/resize/history/newest-values.ts';
+import type { Resize } from '../../../src/resize/queue/resize.ts';
+import type { ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
+import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
+import { FakeClock, FakeCore, FakeStore, asked, createResizes, web } from './fake-resizes.ts';
+
+export const memoryInUse = new ShimError(Code.FAILED_PRECONDITION, Reason.MEMORY_NOT_RECLAIMABLE, 'app: 100 in use', {
+  found: '100',
+});
+export const noCgroup = new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'no cgroup');
+export const noBackend = new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, 'no containerd');
+export const noPod = new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, 'no such pod');
+
+/** A queue of resizes with fakes for its parts. */
+export class ResizeQueue {
+  core = new FakeCore();
+  clock = new FakeClock();
+  readonly store = new FakeStore();
+  resizes: Resizes;
+
+  constructor(bounds: Partial<ResizeBounds> = {}, newest = new NewestValues()) {
+    this.resizes = createResizes({ core: this.core, clock: this.clock, store: this.store, bounds, newest });
+  }
+
+  /** Starts another queue with the records of this one. */
+  restart(): Resizes {
+    this.clock = new FakeClock();
+    this.core = new FakeCore();
+    this.resizes = createResizes({ core: this.core, clock: this.clock, store: this.store });
+    return this.resizes;
+  }
+
+  resize(memory = '128Mi', options: { defer?: boolean; pod?: PodIdentity; request?: string } = {}): Promise<Resize> {
+    const { defer = false, pod = web, request = '' } = options;
+    const deadline = this.clock.now() + 5000;
+    return this.resizes.resize(pod, asked(memory, request), { defer, timeoutMs: 30_000, deadline });
+  }
+
+  /** Returns a resize that is deferred after its first try. */
+  async deferred(memory = '128Mi', pod = web): Promise<Resize> {
+    const answer = this.resize(memory, { defer: true, pod });
+    (await this.core.next()).fail(memoryInUse);
+    return answer;
+  }
+
+  /** The number of resizes that are counted as proposed but not as ended. */
+  get unfinished(): number {
+    const { proposed, infeasible, completed, canceled } = this.resizes.counts;
+    return proposed - infeasible - completed - canceled;
+  }
+}
