@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Plan } from '../../support/http2/model.ts';
-import { ModelClient, ModelServer, contents } from '../../support/http2/model.ts';
-import type { Table } from '../../support/http2/wire.ts';
-import { PREFACE, layTable, message, settled } from '../../support/http2/wire.ts';
+import type { Plan } from '../../../support/http2/model.ts';
+import { ModelClient, ModelServer, contents } from '../../../support/http2/model.ts';
+import type { TestProxy } from '../../../support/http2/wire.ts';
+import { PREFACE, startProxy, message, settled } from '../../../support/http2/wire.ts';
 
 const APPENDED = Buffer.alloc(70, 'z');
 
@@ -27,19 +27,19 @@ const action = fc.oneof(
 type Action = typeof action extends fc.Arbitrary<infer One> ? One : never;
 
 class World {
-  readonly table: Table;
+  readonly proxy: TestProxy;
   readonly client: ModelClient;
   readonly backend: ModelServer;
   local: ModelServer | undefined;
 
   constructor(readAhead: number) {
-    this.table = layTable({
+    this.proxy = startProxy({
       readAhead,
       amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
       heldLimit: 2 ** 30,
     });
-    this.client = new ModelClient(this.table.client);
-    this.backend = new ModelServer(this.table.backend);
+    this.client = new ModelClient(this.proxy.client);
+    this.backend = new ModelServer(this.proxy.backend);
     this.client.hello(PREFACE);
     this.backend.hello();
     this.collect();
@@ -48,7 +48,7 @@ class World {
   collect(): void {
     this.client.collect();
     this.backend.collect();
-    const [transport] = this.table.locals;
+    const [transport] = this.proxy.locals;
     if (transport !== undefined && this.local === undefined) {
       this.local = new ModelServer(transport);
       this.local.hello();
@@ -87,7 +87,7 @@ class World {
     this.collect();
   }
 
-  /** Everyone reads all there is and gives windows back, until nothing moves. */
+  /** Lets all peers read everything and return windows, until all streams have ended. */
   async finish(clientWindow: number): Promise<void> {
     for (let idle = 0, before = -1; idle < 10; ) {
       await settled();
@@ -131,13 +131,13 @@ describe('flow control', () => {
             const server = its.route === 'handle' ? world.local! : world.backend;
             expect(Buffer.concat(server.uploads.get(id)!.received).equals(up)).toBe(true);
           }
-          // With everything delivered, the backend may send exactly what the client takes, and what is kept for it here.
+          // When everything is delivered, the backend's window is the client's window plus the read-ahead.
           await world.finish(500_000);
           await world.finish(500_000);
           expect(world.backend.window).toBe(world.client.granted + readAhead);
-          expect(world.table.core.streams.running).toBe(0);
-          expect(world.table.core.amender.heldBytes).toBe(0);
-          expect(world.table.events.filter((event) => !/ (answered|cancelled) /.test(event))).toEqual([]);
+          expect(world.proxy.core.streams.running).toBe(0);
+          expect(world.proxy.core.amender.heldBytes).toBe(0);
+          expect(world.proxy.events.filter((event) => !/ (answered|cancelled) /.test(event))).toEqual([]);
         },
       ),
       { numRuns: 500 },

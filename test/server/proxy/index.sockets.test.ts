@@ -23,7 +23,7 @@ import {
   windowUpdate,
 } from '../../support/http2/wire.ts';
 
-/** The proxy on real sockets, between peers that are not gRPC libraries. */
+/** Tests the proxy on real sockets, between peers that are not gRPC libraries. */
 
 const folder = mkdtempSync(join(tmpdir(), 'proxy-'));
 const paths = { front: join(folder, 'front.sock'), backend: join(folder, 'backend.sock') };
@@ -106,7 +106,7 @@ async function call(session: http2.ClientHttp2Session, path: string, body: Buffe
   return { ...seen, body: received };
 }
 
-describe('node:http2 on all ends', () => {
+describe('the proxy between peers of node:http2', () => {
   test.each<[string, http2.ServerOptions & http2.ClientSessionOptions]>([
     ['without padding', {}],
     [
@@ -121,7 +121,7 @@ describe('node:http2 on all ends', () => {
       'without a header table',
       { maxDeflateDynamicTableSize: 0, settings: { headerTableSize: 0, initialWindowSize: 1_000_000 } },
     ],
-  ])('%s', async (_name, options) => {
+  ])('forwards calls on all routes, %s', async (_name, options) => {
     const backend = echoServer(options);
     const local = echoServer(options);
     backend.listen(paths.backend);
@@ -142,7 +142,7 @@ describe('node:http2 on all ends', () => {
       expect([index, reply.body.length]).toEqual([index, calls[index] === '/amend/c' ? amended.length : body.length]);
       expect(reply.body.equals(calls[index] === '/amend/c' ? amended : body)).toBe(true);
     });
-    // Settings change in the middle, pings, and a reset with its own code.
+    // Settings that change, a ping, and resets with an error code of the server.
     session.settings({ initialWindowSize: 100, headerTableSize: 50 });
     const ping = new Promise<Buffer>((resolve, reject) => {
       session.ping(Buffer.from('12345678'), (error, _ms, got) => (error === null ? resolve(got) : reject(error)));
@@ -161,7 +161,7 @@ describe('node:http2 on all ends', () => {
 });
 
 describe('a client that does not read', () => {
-  test('pauses the backend without using memory, and gets everything when it reads again', async () => {
+  test('pauses the backend without using memory, and receives everything when it reads again', async () => {
     const TOTAL = 64 * 1024 * 1024;
     let sent = 0;
     const backend = net.createServer((socket) => {
@@ -175,7 +175,7 @@ describe('a client that does not read', () => {
           if (!socket.write(last ? data(1, chunk.subarray(9), true) : chunk)) break;
         }
       };
-      // The preface, SETTINGS, the windows and the request: then it answers.
+      // The backend answers when it has received preface, SETTINGS, windows and request.
       let received = 0;
       socket.on('data', (bytes) => {
         const before = received;
@@ -197,13 +197,13 @@ describe('a client that does not read', () => {
     const windows = [settings([4, 2 ** 31 - 1]), windowUpdate(0, 2 ** 31 - 1 - 65_535)];
     client.write(Buffer.concat([PREFACE, ...windows, headers(1, request('/pass/flood'), true)]));
     client.pause();
-    // Everything comes to rest: not in a time, but when a thousand turns of the loop move nothing.
+    // The backend is paused when nothing has moved for a thousand turns of the event loop.
     for (let quiet = 0, before = -1; quiet < 1000; ) {
       await turn();
       quiet = sent === before && sent > 0 ? quiet + 1 : 0;
       before = sent;
     }
-    // Socket buffers on the way, and a few chunks here.
+    // Sent bytes are in socket buffers and in a few chunks of the proxy.
     expect(sent).toBeLessThan(4 * 1024 * 1024);
     let received = 0;
     client.on('data', (bytes) => (received += bytes.length));

@@ -20,7 +20,7 @@ const clientStream: ClientStream = (call, done) => {
   call.on('end', () => done(null, Buffer.concat(parts)));
 };
 
-/** The request as many times as its first octet says. */
+/** Repeats the request as many times as its first octet says. */
 const serverStream: ServerStream = (call) => {
   for (let count = call.request[0] ?? 0; count > 0; count -= 1) call.write(call.request);
   call.end();
@@ -31,18 +31,18 @@ const bidi: Bidi = (call) => {
   call.on('end', () => call.end());
 };
 
-const begun: Record<string, () => void> = {};
+const called: Record<string, () => void> = {};
 const cancelled: Record<string, () => void> = {};
-/** Never answers; says when it began and when it was cancelled. */
+/** Never answers. Reports when it is called and when it is cancelled. */
 const hang =
   (name: string): Unary =>
   (call) => {
     call.sendMetadata(new grpc.Metadata());
     call.on('cancelled', () => cancelled[name]?.());
-    begun[name]?.();
+    called[name]?.();
   };
 
-const talk: Unary = (call, done) => {
+const echoMetadata: Unary = (call, done) => {
   const headers = new grpc.Metadata();
   headers.set('seen', call.metadata.get('said').join('|'));
   headers.set('seen-bin', call.metadata.get('said-bin')[0] ?? Buffer.alloc(0));
@@ -58,7 +58,7 @@ const talk: Unary = (call, done) => {
 const methods = Object.fromEntries(
   ROUTES.flatMap((route): [string, grpc.UntypedHandleCall][] => [
     [`/${route}.S/echo.unary`, echo],
-    [`/${route}.S/talk.unary`, talk],
+    [`/${route}.S/echoMetadata.unary`, echoMetadata],
     [`/${route}.S/hang.unary`, hang(route)],
     [`/${route}.S/clientStream`, clientStream],
     [`/${route}.S/serverStream`, serverStream],
@@ -82,31 +82,31 @@ async function open(): Promise<Scene> {
 const appendedTo = (route: string, bytes: Buffer): Buffer =>
   route === 'amend' ? Buffer.concat([bytes, APPENDED]) : bytes;
 
-describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
-  test('a unary call', async () => {
+describe.each(ROUTES)('between gRPC peers, route %s', (route) => {
+  test('a unary call is answered', async () => {
     const client = (await open()).client();
     const { message, status } = await unary(client, `/${route}.S/echo.unary`, Buffer.from('hello'));
     expect(status.code).toBe(grpc.status.OK);
     expect(String(message)).toBe(String(appendedTo(route, Buffer.from('hello'))));
   });
 
-  test('messages of 16 MiB both ways', async () => {
+  test('request and response may have 16 MiB', async () => {
     const client = (await open()).client();
     const large = Buffer.alloc(16 * MiB - 5, 'large');
-    // Requests above 1 MiB are not kept, and so not amended.
+    // Requests above 1 MiB are not stored, so the response is not amended.
     const { message, error } = await unary(client, `/${route}.S/echo.unary`, large);
     expect(error).toBeNull();
     expect(message!.equals(large)).toBe(true);
   });
 
-  test('metadata and trailers, with repeated and binary keys', async () => {
+  test('metadata and trailers are forwarded, with repeated and binary keys', async () => {
     const client = (await open()).client();
     const metadata = new grpc.Metadata();
     metadata.add('said', 'a');
     metadata.add('said', 'b');
     metadata.set('said-bin', Buffer.of(0, 1, 254, 255));
-    const good = await unary(client, `/${route}.S/talk.unary`, Buffer.from('x'), { metadata });
-    const bad = await unary(client, `/${route}.S/talk.unary`, Buffer.alloc(0), { metadata });
+    const good = await unary(client, `/${route}.S/echoMetadata.unary`, Buffer.from('x'), { metadata });
+    const bad = await unary(client, `/${route}.S/echoMetadata.unary`, Buffer.alloc(0), { metadata });
     expect([good.status.code, bad.status.code]).toEqual([grpc.status.OK, grpc.status.FAILED_PRECONDITION]);
     expect(bad.status.details).toBe('too low: 5 % µ');
     // grpc-js itself joins repeated keys.
@@ -118,7 +118,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     }
   });
 
-  test('a stream of requests', async () => {
+  test('a stream of requests is forwarded', async () => {
     const client = (await open()).client();
     const reply = await new Promise<Buffer | undefined>((resolve, reject) => {
       const call = client.makeClientStreamRequest(`/${route}.S/clientStream`, raw, raw, (error, message?: Buffer) =>
@@ -131,7 +131,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     expect(reply!.subarray(5000 * 7, 5000 * 8).every((octet) => octet === 7)).toBe(true);
   });
 
-  test('a stream of responses', async () => {
+  test('a stream of responses is forwarded', async () => {
     const client = (await open()).client();
     const sent = Buffer.alloc(30_000, 100);
     const call = client.makeServerStreamRequest(`/${route}.S/serverStream`, raw, raw, sent);
@@ -143,12 +143,12 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     expect(received).toBe(100);
   });
 
-  test('both at once', async () => {
+  test('streams of requests and responses are forwarded concurrently', async () => {
     const client = (await open()).client();
     const call = client.makeBidiStreamRequest(`/${route}.S/bidi`, raw, raw);
     for (const part of ['one', 'two', 'three']) {
       call.write(Buffer.from(part));
-      // Of a response to be amended the first message waits until a second one, or the end, comes.
+      // The first message of a response to amend waits for a second message or the end.
       if (route === 'amend') continue;
       const [reply] = (await once(call, 'data')) as [Buffer];
       expect(String(reply)).toBe(part);
@@ -161,7 +161,7 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     if (route === 'amend') expect(received).toHaveLength(3);
   });
 
-  test('a deadline', async () => {
+  test('a call ends at its deadline', async () => {
     const client = (await open()).client();
     const { error } = await unary(client, `/${route}.S/hang.unary`, Buffer.alloc(1), { deadline: 100 });
     expect(error!.code).toBe(grpc.status.DEADLINE_EXCEEDED);
@@ -173,16 +173,16 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
       cancelled[route] = resolve;
     });
     const { error } = await unary(client, `/${route}.S/hang.unary`, Buffer.alloc(1), {
-      // Headers of a response that is amended wait for its message: the handler itself says that it has begun.
+      // Headers of an amended response wait for its message, so the handler reports that it has been called.
       onCall: (call) => {
-        begun[route] = () => call.cancel();
+        called[route] = () => call.cancel();
       },
     });
     expect(error!.code).toBe(grpc.status.CANCELLED);
     await seen;
   });
 
-  test('1000 calls at once on one connection', async () => {
+  test('1000 concurrent calls are answered on one connection', async () => {
     const opened = await open();
     const client = opened.client();
     const replies = await Promise.all(
@@ -195,15 +195,15 @@ describe.each(ROUTES)('real gRPC peers, route %s', (route) => {
     expect(opened.connections[0]!.activeStreams).toBe(0);
   });
 
-  test('an unknown method', async () => {
+  test('an unknown method is UNIMPLEMENTED', async () => {
     const client = (await open()).client();
     const { error } = await unary(client, `/${route}.S/nothing.unary`, Buffer.alloc(1));
     expect(error!.code).toBe(grpc.status.UNIMPLEMENTED);
   });
 });
 
-describe('real gRPC peers, all routes on one connection', () => {
-  test('large responses to a client with small windows', async () => {
+describe('between gRPC peers, all routes on one connection', () => {
+  test('a client with small windows receives large responses', async () => {
     const client = (await open()).client({ 'grpc-node.flow_control_window': 65_535 });
     const large = Buffer.alloc(700_000, 'w');
     const replies = await Promise.all(
@@ -228,7 +228,7 @@ describe('real gRPC peers, all routes on one connection', () => {
       expect((await unary(client, `/${route}.S/echo.unary`, Buffer.from('b'))).status.code).toBe(grpc.status.OK);
   });
 
-  test('a restart of the backend: running calls end with UNAVAILABLE, later ones work', async () => {
+  test('a restart of the backend ends running calls with UNAVAILABLE; later calls succeed', async () => {
     const opened = await open();
     const client = opened.client();
     let begun!: () => void;
@@ -247,7 +247,7 @@ describe('real gRPC peers, all routes on one connection', () => {
     expect(opened.connections.length).toBeGreaterThan(1);
   });
 
-  test('shutdown: a running stream completes, then the connection closes', async () => {
+  test('a shutdown lets a running stream complete, then closes the connection', async () => {
     const opened = await open();
     const client = opened.client();
     const call = client.makeBidiStreamRequest('/pass.S/bidi', raw, raw);
@@ -258,7 +258,7 @@ describe('real gRPC peers, all routes on one connection', () => {
     expect(connection!.activeStreams).toBe(1);
     call.write(Buffer.from('after'));
     expect(String((await once(call, 'data'))[0])).toBe('after');
-    // A new call finds another connection.
+    // A new call opens another connection.
     expect((await unary(client, '/handle.S/echo.unary', Buffer.from('x'))).status.code).toBe(grpc.status.OK);
     expect(opened.connections).toHaveLength(2);
     call.end();
