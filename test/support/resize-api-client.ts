@@ -10,12 +10,12 @@ const file = fileURLToPath(new URL('../../proto/criresize/v1alpha1/resize.proto'
 const options = { keepCase: true, longs: Number, enums: String, oneofs: true };
 const service = loadSync(file, options)['criresize.v1alpha1.ResizeService'] as unknown as Service;
 
-/** What a test reads of answers: any field may be there. */
+/** The part of an answer that a test reads. Any field may exist. */
 export interface Answer {
   readonly [field: string]: Answer;
 }
 
-/** A plain gRPC client of the resize API, made from its .proto file as anybody would. */
+/** A plain gRPC client of the resize API, generated from its .proto file like any other client. */
 export class ResizeClient {
   readonly #client: Client;
 
@@ -73,17 +73,17 @@ export interface Refusal {
   readonly about: Readonly<Record<string, string>>;
 }
 
-/** How a call was refused: its status and its ErrorInfo. Rejects when it was not. */
+/** Returns status and ErrorInfo of a rejected call. Throws if the call succeeds. */
 export async function refusal(call: Promise<unknown>): Promise<Refusal> {
   const error = await call.then(
     () => undefined,
     (reason: unknown) => reason as ServiceError,
   );
-  if (error === undefined) throw new Error('the call was not refused');
+  if (error === undefined) throw new Error('the call was not rejected');
   return refusalOf(error);
 }
 
-/** From google/rpc's .proto files, as any client would read it. */
+/** The types of google/rpc's .proto files. */
 function detailTypes(): { status: protobuf.Type; info: protobuf.Type } {
   const root = new protobuf.Root();
   const any = 'syntax = "proto3"; package google.protobuf; message Any { string type_url = 1; bytes value = 2; }';
@@ -104,6 +104,6 @@ export function refusalOf(error: ServiceError): Refusal {
     domain: string;
     metadata?: Record<string, string>;
   };
-  if (info.domain !== 'cri-resize-shim.io') throw new Error(`a strange domain: ${info.domain}`);
+  if (info.domain !== 'cri-resize-shim.io') throw new Error(`unexpected domain: ${info.domain}`);
   return { code: error.code, message: error.details, reason: info.reason, about: { ...info.metadata } };
 }

@@ -50,7 +50,7 @@ export function riseOf(path: DrawnPath): number {
 }
 
 /** What reaches beyond its box or the window. */
-export function spilt(): string[] {
+export function overflowing(): string[] {
   const { clientWidth: edge, scrollWidth } = document.documentElement;
   const found = scrollWidth > edge ? [`the page is ${scrollWidth} wide`] : [];
   for (const one of document.querySelectorAll('body *')) {
@@ -63,7 +63,7 @@ export function spilt(): string[] {
 }
 
 /** Text under a contrast of 4.5 to 1 with what is behind it (WCAG 2.2, 1.4.3). */
-export function faint(): string[] {
+export function lowContrast(): string[] {
   const light = (colour: string): number => {
     const parts = (/\((.*)\)/.exec(colour)?.[1] ?? '').split(/[, /]+/).map(Number);
     const [r = 0, g = 0, b = 0] = parts.map((part) =>

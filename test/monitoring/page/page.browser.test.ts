@@ -8,12 +8,12 @@ import { createCounters } from '../../../src/observe/counters.ts';
 import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
-import { colourOf, faint, riseOf, spilt, strokesOf, widthOf } from '../../support/browser/in-page.ts';
+import { colourOf, lowContrast, riseOf, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
 import { paperNode } from '../../support/fake-node-readings.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 
-/** The page as a person has it before him, in Debian's Chromium. The pictures are left in reports/page. */
-const PICTURES = 'reports/page';
+/** Screenshots of the page, from Debian's Chromium. */
+const SCREENSHOTS = 'reports/page';
 
 const ready: ReadinessReport = { ready: true, checks: [] };
 const notReady: ReadinessReport = {
@@ -32,7 +32,7 @@ beforeAll(async () => {
   browser = await chromium.launch({
     executablePath: program,
     env: { ...(process.env as Record<string, string>), ...env },
-    // A profile of its own, no sandbox (root has none) and no first run are playwright's own defaults.
+    // playwright's defaults add a new profile, no sandbox (root has none) and no first run.
     args: [
       '--disable-gpu',
       '--disable-quic',
@@ -56,7 +56,7 @@ beforeAll(async () => {
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');
   address = `http://127.0.0.1:${(server.http.address() as AddressInfo).port}/`;
-  mkdirSync(PICTURES, { recursive: true });
+  mkdirSync(SCREENSHOTS, { recursive: true });
 }, 600_000);
 afterAll(async () => {
   await browser.close();
@@ -68,25 +68,25 @@ interface Look {
   readonly width: number;
 }
 
-/** Everything that the browser asks for or complains of. */
-interface Seen {
+/** The page with all requests of the browser and all messages of its console. */
+interface OpenedPage {
   readonly page: Page;
-  readonly asked: readonly string[];
-  readonly complaints: readonly string[];
+  readonly requested: readonly string[];
+  readonly messages: readonly string[];
 }
 
-async function open({ scheme, width }: Look, name: string): Promise<Seen> {
+async function open({ scheme, width }: Look, name: string): Promise<OpenedPage> {
   const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 800 } });
   const page = await context.newPage();
-  const asked: string[] = [];
-  const complaints: string[] = [];
-  page.on('request', (request) => void asked.push(request.url()));
-  page.on('console', (message) => void complaints.push(message.text()));
-  page.on('pageerror', (error) => void complaints.push(error.message));
+  const requested: string[] = [];
+  const messages: string[] = [];
+  page.on('request', (request) => void requested.push(request.url()));
+  page.on('console', (message) => void messages.push(message.text()));
+  page.on('pageerror', (error) => void messages.push(error.message));
   const answer = await page.goto(address, { waitUntil: 'networkidle' });
   expect(answer?.status()).toBe(200);
-  await page.screenshot({ path: join(PICTURES, `${name}-${scheme}-${width}.png`), fullPage: true });
-  return { page, asked, complaints };
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}-${scheme}-${width}.png`), fullPage: true });
+  return { page, requested, messages };
 }
 
 const looks: readonly Look[] = [
@@ -96,35 +96,35 @@ const looks: readonly Look[] = [
   { scheme: 'dark', width: 320 },
 ];
 
-describe.each(looks)('in a window of $width pixels, $scheme', (look) => {
-  test('a busy node: nothing is cut off, too faint, asked for elsewhere or complained of', async () => {
+describe.each(looks)('the page in a window of $width pixels, $scheme', (look) => {
+  test('of a busy node has no overflow, enough contrast, no external request and no console message', async () => {
     [readiness, overview] = [notReady, paperNode];
-    const { page, asked, complaints } = await open(look, 'busy');
-    expect([asked, complaints]).toEqual([[address], []]);
-    expect(await page.evaluate(spilt)).toEqual([]);
-    expect(await page.evaluate(faint)).toEqual([]);
+    const { page, requested, messages } = await open(look, 'busy');
+    expect([requested, messages]).toEqual([[address], []]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
     await page.context().close();
   });
 
-  test('an idle node', async () => {
+  test('of an idle node has no overflow, enough contrast, no external request and no console message', async () => {
     [readiness, overview] = [ready, { pods: [], recent: [] }];
-    const { page, asked, complaints } = await open(look, 'idle');
-    expect([asked, complaints]).toEqual([[address], []]);
-    expect(await page.evaluate(spilt)).toEqual([]);
-    expect(await page.evaluate(faint)).toEqual([]);
+    const { page, requested, messages } = await open(look, 'idle');
+    expect([requested, messages]).toEqual([[address], []]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
     expect(await page.locator('main').innerText()).toMatch(/Pods\s+none on this node\s+Resizes\s+none since/);
     await page.context().close();
   });
 });
 
-describe('what is drawn', () => {
+describe('drawings of the page', () => {
   let page: Page;
   beforeAll(async () => {
     [readiness, overview] = [ready, paperNode];
     ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
   });
 
-  test('bars are as long as use is of the limit, and red where it is nearly all', async () => {
+  test('a bar is as long as the share of usage in the limit, and red if usage is close to the limit', async () => {
     const bar = async (pod: string, row: string): Promise<{ share: number; colour: string }> => {
       const card = page.locator('article', { has: page.getByRole('heading', { name: pod, exact: true }) });
       const drawn = card.locator(`dt:text-is("${row}") + dd + dd`);
@@ -143,7 +143,7 @@ describe('what is drawn', () => {
     expect([half.colour, full.colour]).toEqual(['rgb(31, 95, 191)', 'rgb(180, 35, 24)']);
   });
 
-  test('a picture of each resize: the limit goes up before the container’s, the volume last', async () => {
+  test('a timeline shows that the pod limit rises before the limits of containers, and the volume last', async () => {
     const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
     const picture = card.getByRole('img', { name: 'memory over the steps' });
     const box = (await picture.boundingBox())!;
@@ -154,7 +154,7 @@ describe('what is drawn', () => {
     expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');
   });
 
-  test('each line of a picture has a colour of its own, and its legend has the same', async () => {
+  test('each line of a timeline has its own colour, which its legend repeats', async () => {
     const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
     const colours = (place: string): Promise<string[]> =>
       card.locator(`${place} path:not(.area)`).evaluateAll(strokesOf);
@@ -163,7 +163,7 @@ describe('what is drawn', () => {
     expect(await colours('.timeline li')).toEqual(drawn);
   });
 
-  test('a failed one says so where it is seen', async () => {
+  test('the text of a failed resize is visible', async () => {
     const bad = await page.locator('article p.bad').allInnerTexts();
     expect(bad).toContain('undone: task update failed: EBUSY');
     expect(bad.some((text) => text.startsWith('undo failed: '))).toBe(true);

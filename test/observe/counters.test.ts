@@ -1,35 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { countersFields, createCounters } from '../../src/observe/counters.ts';
-import { createLog } from '../../src/observe/log.ts';
-import { oncePerKey } from '../../src/observe/once.ts';
-
-describe('the log', () => {
-  const lines: string[] = [];
-  const write = (level: 'debug' | 'warn'): Record<string, unknown>[] => {
-    lines.length = 0;
-    const log = createLog({ level, destination: { write: (line) => void lines.push(line) } });
-    log.debug({ a: 1 }, 'one');
-    log.info({ b: 'x', list: ['p', 'q'], none: undefined }, 'two');
-    log.warn({}, 'three');
-    log.error({ ok: false }, 'four');
-    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-  };
-
-  test('is one JSON object a line, with level by name and time in ISO 8601', () => {
-    const [first, second] = write('debug');
-    expect(first).toEqual({ level: 'debug', time: first?.['time'], a: 1, msg: 'one' });
-    expect(second).toEqual({ level: 'info', time: second?.['time'], b: 'x', list: ['p', 'q'], msg: 'two' });
-    expect(new Date(String(first?.['time'])).toISOString()).toBe(first?.['time']);
-    expect(lines.every((line) => line.endsWith('\n') && line.indexOf('\n') === line.length - 1)).toBe(true);
-  });
-
-  test('leaves out what is below its level', () => {
-    expect(write('warn').map(({ msg }) => msg)).toEqual(['three', 'four']);
-  });
-});
 
 describe('counters', () => {
-  test('count by label', () => {
+  test('count events by label', () => {
     const counters = createCounters();
     counters.failOpen('unknown_pod');
     counters.failOpen('unknown_pod');
@@ -80,13 +53,13 @@ describe('counters', () => {
     });
   });
 
-  test('start at 0 for what alerts use, so that the first event is an increase', () => {
-    const begun = createCounters().families.flatMap((family) =>
+  test('start at 0 for series that alerts use, so that the first event is an increase', () => {
+    const initial = createCounters().families.flatMap((family) =>
       [...family.series()].map(({ labels }) =>
         [family.description.name.replace('cri_resize_shim_', ''), ...labels].join(' '),
       ),
     );
-    expect(begun.filter((series) => series.includes(' '))).toEqual([
+    expect(initial.filter((series) => series.includes(' '))).toEqual([
       ...['unknown_pod', 'unreadable_state', 'undecodable', 'amend_failed'].map(
         (reason) => `fail_open_total ${reason}`,
       ),
@@ -99,7 +72,7 @@ describe('counters', () => {
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);
   });
 
-  test('stay small when labels do not', () => {
+  test('have a bounded number of labels', () => {
     const counters = createCounters();
     for (let index = 0; index < 10_000; index += 1) {
       counters.protocolError(`E${index}`);
@@ -110,17 +83,5 @@ describe('counters', () => {
     expect(interceptedCalls.length).toBeLessThan(256 + 18);
     expect(Object.values(protocolErrors).reduce((sum, count) => sum + count)).toBe(10_000);
     expect(interceptedCalls.reduce((sum, { count }) => sum + count, 0)).toBe(10_000);
-  });
-});
-
-describe('once per key', () => {
-  test('is true the first time', () => {
-    const first = oncePerKey();
-    expect(['a', 'b', 'a', 'b', 'c'].map((key) => first(key))).toEqual([true, true, false, false, true]);
-  });
-
-  test('remembers the keys met last', () => {
-    const first = oncePerKey(2);
-    expect(['a', 'b', 'a', 'c', 'a', 'b'].map((key) => first(key))).toEqual([true, true, false, true, false, true]);
   });
 });
