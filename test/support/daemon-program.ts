@@ -8,7 +8,7 @@ import type { PassedOn } from './held-socket.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 
-/** Bundles the daemon as tools/build.mjs does, apart from dist/. Gives the file. */
+/** Bundles the daemon as tools/build.mjs does, but outside of dist/. Returns the file. */
 export async function buildProgram(): Promise<string> {
   // Below node_modules, so that koffi, which stays outside the bundle, is found.
   const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
@@ -37,11 +37,11 @@ export interface LogLine {
 }
 
 export interface ProgramOptions {
-  /** The file is run by itself, not by Node. */
+  /** Whether the file is run without Node. */
   readonly isExecutable?: boolean;
   readonly uid?: number;
   readonly env?: NodeJS.ProcessEnv;
-  /** What it is started with, as by systemd. */
+  /** Sockets and variables that it is started with, as by systemd. */
   readonly passedOn?: PassedOn;
 }
 
@@ -53,7 +53,7 @@ export class Program {
   stderr = '';
 
   constructor(file: string, args: readonly string[], options: ProgramOptions = {}) {
-    // Nothing outside of what a test gives it.
+    // Keeps the daemon away from the default folders of the machine.
     const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
     const { passedOn, env, uid, isExecutable = false } = options;
@@ -70,7 +70,7 @@ export class Program {
       this.stderr += text;
       this.process.emit('log');
     });
-    // 'close' and not 'exit': everything printed has been read by then.
+    // 'close' and not 'exit', because everything printed has been read by then.
     this.exited = once(this.process, 'close').then(([code, signal]) => ({
       code: code as number | null,
       signal: signal as string | null,
@@ -84,14 +84,14 @@ export class Program {
       .map((line) => JSON.parse(line) as LogLine);
   }
 
-  /** Waits for a line of the log with this message. */
+  /** Resolves with the first line of the log that has this message. */
   async logged(message: string): Promise<LogLine> {
     for (;;) {
       const line = this.log.find(({ msg }) => msg === message);
       if (line !== undefined) return line;
       const ended = await Promise.race([once(this.process, 'log').then(() => false), this.exited.then(() => true)]);
       if (ended && !this.log.some(({ msg }) => msg === message)) {
-        throw new Error(`ended without saying "${message}": ${this.stderr}`);
+        throw new Error(`ended without logging "${message}": ${this.stderr}`);
       }
     }
   }

@@ -13,7 +13,7 @@ import {
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** Stands for containerd: `/s/Echo` answers with what it got, `/s/Hang` and `/s/Stream` when told to. */
+/** A fake containerd: `/s/Echo` returns its request; `/s/Hang` and `/s/Stream` end with {@link release}. */
 export class FakeBackend {
   readonly #server = new Server();
   readonly events = new EventEmitter();
@@ -22,7 +22,7 @@ export class FakeBackend {
   private constructor() {
     this.#server.register('/s/Echo', echo, identity, identity, 'unary');
     this.#server.register('/s/Hang', this.#hang, identity, identity, 'unary');
-    // What the shim asks by itself: an empty node.
+    // Calls of the shim itself, answered for an empty node.
     for (const method of ['ListPodSandbox', 'ListContainers', 'Status', 'RuntimeConfig']) {
       this.#server.register(`/runtime.v1.RuntimeService/${method}`, empty, identity, identity, 'unary');
     }
@@ -39,7 +39,7 @@ export class FakeBackend {
     return backend;
   }
 
-  /** Lets all calls that hang end. */
+  /** Ends all running calls. */
   release(): void {
     for (const end of this.#hanging.splice(0)) end();
   }
@@ -98,7 +98,7 @@ export class RawClient {
     });
   }
 
-  /** The code with which a call fails; 0 when it does not. */
+  /** Returns the code with which a call fails, or 0. */
   code(path: string, request = ''): Promise<number> {
     return this.call(path, request).then(
       () => 0,

@@ -12,7 +12,7 @@ const SOCK_CLOEXEC = 0o2000000;
 /** linux/net.h */
 export const SocketType = { stream: 1, datagram: 2, seqpacket: 5 } as const;
 
-/** A unix socket that is held and never accepted on, as systemd holds those of its socket units. */
+/** A unix socket that is never accepted on, as systemd holds the sockets of its socket units. */
 export class HeldSocket {
   readonly descriptor: number;
 
@@ -31,16 +31,19 @@ export class HeldSocket {
   }
 }
 
-/** What sd_listen_fds(3) promises the process that is started: descriptors from 3 on, and variables that name it by its id. */
+/** What sd_listen_fds(3) passes to the started process: descriptors from 3 on, and variables with its process id. */
 export interface PassedOn {
   readonly env: NodeJS.ProcessEnv;
   /** For `stdio`, after the first three. */
   readonly descriptors: readonly number[];
-  /** Runs the rest of its arguments as this very process. */
+  /** A command that sets LISTEN_PID and replaces itself by its arguments. */
   readonly before: readonly string[];
 }
 
-export function passOn(sockets: readonly (readonly [name: string, descriptor: number])[]): PassedOn {
+/** A descriptor with the name that FileDescriptorName= of its unit gives it. */
+export type NamedDescriptor = readonly [name: string, descriptor: number];
+
+export function passOn(sockets: readonly NamedDescriptor[]): PassedOn {
   return {
     env: { LISTEN_FDS: String(sockets.length), LISTEN_FDNAMES: sockets.map(([name]) => name).join(':') },
     descriptors: sockets.map(([, descriptor]) => descriptor),

@@ -18,7 +18,7 @@ const recvNow = libc.func('recv', 'long', ['int', 'void *', 'size_t', 'int']) as
 const MSG_DONTWAIT = 0x40;
 const shutdown = libc.func('int shutdown(int fd, int how)') as (fd: number, how: number) => number;
 
-/** What systemd listens on to be told: a unix datagram socket. */
+/** The unix datagram socket on which systemd receives notifications. */
 export class NotifySocket {
   readonly messages: string[] = [];
   readonly #descriptor: number;
@@ -39,8 +39,8 @@ export class NotifySocket {
     this.#ended = receives === 'always' ? this.#receive() : Promise.resolve();
   }
 
-  /** The first message that has this line, now or when it comes, of those after the first `past`. */
-  async told(line: string, past = 0): Promise<string> {
+  /** Resolves with the first message that has this line, among those after the first `past`. */
+  async received(line: string, past = 0): Promise<string> {
     for (;;) {
       const found = this.messages.slice(past).find((message) => message.split('\n').includes(line));
       if (found !== undefined) return found;
@@ -48,19 +48,19 @@ export class NotifySocket {
     }
   }
 
-  /** What has been told and not been received yet. */
+  /** Receives the messages that are waiting. */
   drain(): readonly string[] {
     const bytes = Buffer.alloc(65_536);
-    const told: string[] = [];
+    const messages: string[] = [];
     for (;;) {
       const size = recvNow(this.#descriptor, bytes, bytes.length, MSG_DONTWAIT);
-      if (size <= 0) return told;
-      told.push(bytes.toString('utf8', 0, size));
+      if (size <= 0) return messages;
+      messages.push(bytes.toString('utf8', 0, size));
     }
   }
 
   async close(): Promise<void> {
-    // Wakes the worker that waits in recv.
+    // Wakes the thread that waits in recv.
     shutdown(this.#descriptor, 2);
     await this.#ended;
     closeSync(this.#descriptor);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-// As it is shipped: tools/build.mjs, in a folder of its own.
+/** The output of tools/build.mjs. */
 let folder: string;
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
 
@@ -14,18 +14,18 @@ beforeAll(() => {
 }, 120_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** The files that are read at each start: those that the daemon's file imports, and what these import. */
-function readAtStart(name = 'cri-resize-shim.js', found = new Set<string>()): Set<string> {
+/** Returns the files that each start reads: the daemon's file and its static imports, with theirs. */
+function filesAtStart(name = 'cri-resize-shim.js', found = new Set<string>()): Set<string> {
   found.add(name);
   for (const [, , chunk] of text(name).matchAll(/(from|import)"\.\/(?:chunks\/)?([^"]+\.js)"/g)) {
     const file = `chunks/${chunk!}`;
-    if (!found.has(file)) readAtStart(file, found);
+    if (!found.has(file)) filesAtStart(file, found);
   }
   return found;
 }
 
-test('the client of the Kubernetes API is in a file that is read with --kubeconfig alone', () => {
-  const atStart = [...readAtStart()];
+test('the client of the Kubernetes API is in a file that is read only with --kubeconfig', () => {
+  const atStart = [...filesAtStart()];
   expect(atStart.length).toBeGreaterThan(1);
   const withClient = readdirSync(join(folder, 'chunks'))
     .filter((name) => name.endsWith('.js'))
@@ -36,20 +36,20 @@ test('the client of the Kubernetes API is in a file that is read with --kubeconf
   expect(atStart.filter((name) => /loadFromCluster|events\.k8s\.io/.test(text(name)))).toEqual([]);
 });
 
-test('what serves metrics, health and the page is in files that are read with --metrics-bind alone', () => {
+test('metrics, health checks and status page are in files that are read only with --metrics-bind', () => {
   const words = /readyz check|<!doctype html>|# TYPE/;
   const files = readdirSync(join(folder, 'chunks')).filter((name) => name.endsWith('.js'));
-  const withThem = files.map((name) => `chunks/${name}`).filter((name) => words.test(text(name)));
-  expect(withThem.length).toBeGreaterThan(0);
-  const atStart = readAtStart();
-  expect(withThem.filter((name) => atStart.has(name))).toEqual([]);
+  const serving = files.map((name) => `chunks/${name}`).filter((name) => words.test(text(name)));
+  expect(serving.length).toBeGreaterThan(0);
+  const atStart = filesAtStart();
+  expect(serving.filter((name) => atStart.has(name))).toEqual([]);
 });
 
-test('the manual page lies beside resizectl', () => {
+test('the manual page is in the folder of resizectl', () => {
   expect(text('resizectl.1')).toMatch(/^\.TH RESIZECTL 1 /);
 });
 
-test('V8 is told how much memory to hold by what is read at each start', () => {
-  const telling = [...readAtStart()].filter((name) => text(name).includes('--semi-space-growth-factor=1'));
-  expect(telling).toEqual(['cri-resize-shim.js']);
+test('the heap settings for V8 are in the file of the daemon', () => {
+  const withSettings = [...filesAtStart()].filter((name) => text(name).includes('--semi-space-growth-factor=1'));
+  expect(withSettings).toEqual(['cri-resize-shim.js']);
 });
