@@ -7,7 +7,7 @@ import { parse } from 'yaml';
 import { version } from '../../src/config/index.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
 import type { Call } from '../support/fake-cluster-api.ts';
-import { PaperCluster } from '../support/fake-nodes.ts';
+import { FakeCluster } from '../support/fake-nodes.ts';
 import { prepareKubectl } from './kubectl.ts';
 import { type DaemonSet, type Manifest, type Rule, isDaemonSet, keyOf, manifestsOf } from './manifests.ts';
 
@@ -173,7 +173,7 @@ describe('its rights', () => {
   });
 
   test('are those that it makes use of, and no more', async () => {
-    const cluster = await new PaperCluster().start();
+    const cluster = await new FakeCluster().start();
     const bad = { code: 3, lines: ['failed: x'] };
     const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];
     try {

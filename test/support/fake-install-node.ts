@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import type { Node } from '../../src/install/node/index.ts';
 
 export interface Unit {
-  /** Of kubelet's process; absent when it does not run. */
+  /** The command line of kubelet's process. Absent if it does not run. */
   readonly commandLine?: readonly string[];
   readonly state?: string;
 }
 
-/** A node made of a folder: systemctl is a script there, found first in PATH, and the kernel's files are plain ones. */
-export class PaperNode {
+/** A node in a folder. systemctl is a script in it, first in PATH, and the kernel's files are plain files. */
+export class FakeNode {
   readonly folder = mkdtempSync(join(tmpdir(), 'doctor-'));
   readonly node: Node = {
     cgroupRoot: join(this.folder, 'cgroup'),
@@ -34,7 +34,7 @@ export class PaperNode {
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
   }
 
-  /** What systemd knows of kubelet's unit; undefined: nothing. */
+  /** Sets what systemd reports of kubelet's unit. Undefined: no such unit. */
   unit(unit: Unit | undefined): void {
     const lines =
       unit === undefined

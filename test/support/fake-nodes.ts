@@ -7,7 +7,7 @@ import { contextOf } from '../../src/install/rollout/context.ts';
 import { type RolloutContext, keepInstalled, leave } from '../../src/install/rollout/roll-out.ts';
 import { ClusterApi } from './fake-cluster-api.ts';
 
-/** What becomes of the work on a paper node. */
+/** The outcome of work on a fake node. */
 export interface Behaviour {
   readonly install?: () => Ended | Promise<Ended>;
   readonly uninstall?: () => Ended;
@@ -18,13 +18,13 @@ export interface Behaviour {
 export const done: Ended = { code: 0, lines: [] };
 const wouldInstall: Ended = { code: 0, lines: ['would: set …'] };
 
-/** A cluster whose nodes are objects: what the installer asks of the API server goes over HTTP, and its hosts are made here. */
-export class PaperCluster {
+/** A cluster with a fake API server, which the installer calls over HTTP, and fake hosts. */
+export class FakeCluster {
   readonly folder = mkdtempSync(join(tmpdir(), 'cluster-'));
   readonly api = new ClusterApi();
-  /** What has been done on hosts, in order. */
+  /** The work that was done on hosts, in order. */
   readonly work: string[] = [];
-  readonly nodes: PaperNode[] = [];
+  readonly nodes: FakeNode[] = [];
 
   async start(): Promise<this> {
     await this.api.start();
@@ -37,16 +37,16 @@ export class PaperCluster {
     rmSync(this.folder, { recursive: true });
   }
 
-  /** A node with the label, and its pod. */
-  node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): PaperNode {
+  /** Creates a node with the label and its pod, which {@link FakeNode.start} starts. */
+  node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): FakeNode {
     this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true' } });
-    const node = new PaperNode(this, name, behaviour, times);
+    const node = new FakeNode(this, name, behaviour, times);
     this.nodes.push(node);
     return node;
   }
 }
 
-export class PaperNode {
+export class FakeNode {
   readonly said: string[] = [];
   isInstalled = false;
   isReady = false;
@@ -56,7 +56,7 @@ export class PaperNode {
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(
-    readonly cluster: PaperCluster,
+    readonly cluster: FakeCluster,
     readonly name: string,
     readonly behaviour: Behaviour,
     times: Partial<RolloutContext['times']>,
@@ -74,7 +74,7 @@ export class PaperNode {
     };
   }
 
-  /** The pod's start. */
+  /** Starts the pod. */
   start(): this {
     const running = keepInstalled(this.#parts, this.#stop.signal, this.#end.signal);
     this.#running = running.catch((error: unknown) => {
@@ -83,14 +83,14 @@ export class PaperNode {
     return this;
   }
 
-  /** SIGTERM. Resolves when the pod has ended. */
+  /** Sends SIGTERM. Resolves when the pod has ended. */
   async terminate(): Promise<void> {
     this.#stop.abort(new Error('ended by SIGTERM'));
     await this.#running;
     await leave(this.#parts, this.#end.signal);
   }
 
-  /** The time that it has for its end is over. */
+  /** Ends the grace period of the pod. */
   timeUp(): void {
     this.#end.abort(new Error('no more time'));
   }

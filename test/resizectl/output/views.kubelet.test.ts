@@ -19,7 +19,7 @@ const pod: WirePod = {
   values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
 };
 
-test('what kubelet wants of a pod stands beside what is, and why it does not get it', () => {
+test('a pod is described with the values that kubelet wants, and why they are deferred', () => {
   const text = podDescription({
     ...pod,
     kubelet: {
@@ -34,11 +34,11 @@ test('what kubelet wants of a pod stands beside what is, and why it does not get
   expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('kubelet wants'));
 });
 
-test('nothing is said where kubelet wants nothing', () => {
+test('a pod is described without kubelet if kubelet wants no change', () => {
   expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
 });
 
-test('a decrease that waits is in the list of pods, until kubelet has done it', () => {
+test('the table of pods shows a deferred decrease until kubelet has applied it', () => {
   const last = { id: 'r1', state: 'COMPLETED', reason: '', message: '' } as const;
   const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): WirePod => ({
     ...pod,

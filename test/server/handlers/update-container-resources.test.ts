@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, type ServiceError, credentials, status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { noCounters, noLog } from '../../src/observe/index.ts';
-import { encode, runtimePath } from '../../src/runtime/index.ts';
-import { createInterceptors, localHandlers } from '../../src/server/handlers/index.ts';
-import { type LocalServer, createLocalServer } from '../../src/server/handlers/local-server.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../support/fake-runtime.ts';
+import { noCounters, noLog } from '../../../src/observe/index.ts';
+import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import { createInterceptors, localHandlers } from '../../../src/server/handlers/index.ts';
+import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
-// kubelet restarts, crictl is stopped with Ctrl-C: a resize that has begun ends one way or the other.
+// A caller may go away in the middle, such as a kubelet that restarts. Its resize is completed or rolled back.
 const MiB = 1024 * 1024;
 const identity = (bytes: Buffer): Buffer => bytes;
 
@@ -51,8 +51,8 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
-/** Raises the first container, and goes away while the runtime is at it. Resolves when the caller has its error. */
-async function giveUp(goOn: Promise<void>, outcome: 'done' | 'failed'): Promise<void> {
+/** Raises the first container, and cancels the call while the runtime applies it. Resolves when the caller has its error. */
+async function callAndCancel(continued: Promise<void>, outcome: 'done' | 'failed'): Promise<void> {
   let arrived = (): void => undefined;
   const atRuntime = new Promise<void>((resolve) => (arrived = resolve));
   let first = true;
@@ -61,7 +61,7 @@ async function giveUp(goOn: Promise<void>, outcome: 'done' | 'failed'): Promise<
     first = false;
     const answer = await obey(request);
     arrived();
-    await goOn;
+    await continued;
     if (outcome === 'failed') throw new RuntimeFailure(status.INTERNAL, 'runc was killed');
     return answer;
   });
@@ -86,13 +86,13 @@ const found = (): string[] => [
 ];
 
 test.each([
-  ['finished', 'done', [String(350 * MiB), String(150 * MiB), '30000 100000', '20000 100000']],
-  ['undone', 'failed', [String(300 * MiB), String(100 * MiB), '20000 100000', '10000 100000']],
-] as const)('a caller that goes away: its resize is %s', async (_how, outcome, values) => {
+  ['completed', 'done', [String(350 * MiB), String(150 * MiB), '30000 100000', '20000 100000']],
+  ['rolled back', 'failed', [String(300 * MiB), String(100 * MiB), '20000 100000', '10000 100000']],
+] as const)('a resize whose caller has cancelled is %s', async (_how, outcome, values) => {
   let release = (): void => undefined;
-  await giveUp(new Promise<void>((resolve) => (release = resolve)), outcome);
+  await callAndCancel(new Promise<void>((resolve) => (release = resolve)), outcome);
   release();
-  // Behind it: the pod is held for as long as its resize takes.
+  // The resize holds the lock of its pod.
   await runtime.context.lock.run(SANDBOX, () => Promise.resolve());
   expect(found()).toEqual(values);
 });

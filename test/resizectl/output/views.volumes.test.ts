@@ -16,12 +16,12 @@ const withVolume = (more: Partial<WirePodValues['volumes'][number]>): string =>
     },
   });
 
-describe('a volume, as resizectl shows it', () => {
-  test('with nothing to remark is a row', () => {
+describe('a volume in the text of a pod', () => {
+  test('is one row if it has neither warning nor error', () => {
     expect(withVolume({ warning: '' })).toMatch(/volume cache +160Mi +0 +160Mi\n$/);
   });
 
-  test('has its warning and its last error beneath, with nothing that a terminal would obey', () => {
+  test('is followed by its warning and its last error, without control characters', () => {
     const last_error = { reason: 'VOLUME_IN_USE', message: 'stores \u001b[31m24' };
     const text = withVolume({ warning: 'has 160Mi, more than 128Mi', last_error });
     const [error, warning] = text.trimEnd().split('\n').reverse();
