@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { RequestHeaders } from '../../bench/client/request-headers.ts';
-import { HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
+import { RequestHeaders } from '../../../bench/client/request-headers.ts';
+import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
 
 const fieldsOf = (decoder: HpackDecoder, block: Buffer): string[] =>
   decoder.decode(block).map(({ name, value }) => `${name}=${value}`);
@@ -16,7 +16,7 @@ const expected = (path: string): string[] => [
   'grpc-timeout=120000m',
 ];
 
-test('sends a call by the dynamic table alone from its second time on, whatever paths come in between', () => {
+test('encodes repeated calls with the dynamic table only, for any order of paths', () => {
   const headers = new RequestHeaders();
   const decoder = new HpackDecoder(4096, 65_536);
   for (const path of ['/a/First', '/a/Second', '/a/First', '/a/Third', '/a/Second', '/a/First']) {
@@ -27,7 +27,7 @@ test('sends a call by the dynamic table alone from its second time on, whatever 
   }
 });
 
-test('refuses what it could only send in another form', () => {
+test('rejects a too long path, and too many paths', () => {
   const headers = new RequestHeaders();
   expect(() => headers.next('x'.repeat(200))).toThrow(RangeError);
   const many = (): void => {
