@@ -3,16 +3,16 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { version } from '../../../src/config/index.ts';
+import { version } from '../../src/config/index.ts';
 
-/** The steps of the Dockerfile, carried out in a folder: an image needs a builder and a registry. */
+/** Runs the steps of the Dockerfile in a folder, because an image needs a builder and a registry. */
 
 let folder: string;
 
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'image-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('the Dockerfile copies all that its steps need, and what they make runs by itself', async () => {
+test('the Dockerfile copies everything that its steps need, and its programs run on their own', async () => {
   const build = join(folder, 'build');
   const out = join(folder, 'out');
   mkdirSync(build);
@@ -31,7 +31,7 @@ test('the Dockerfile copies all that its steps need, and what they make runs by 
       for (const from of words.slice(0, -1))
         cpSync(from, words.at(-1)!.endsWith('/') ? join(to, basename(from)) : to, { recursive: true });
     } else if (command === 'npm') {
-      // The same lock file has made these.
+      // The packages of the checkout are from the same lock file.
       symlinkSync(resolve('node_modules'), join(build, 'node_modules'));
     } else {
       await execa(command, rest, { cwd: build });
@@ -50,8 +50,8 @@ test('the Dockerfile copies all that its steps need, and what they make runs by 
   expect(stdout).toBe(version);
   const config = join(folder, 'config.yaml');
   writeFileSync(config, 'logLevel: loud\n');
-  const refused = await execa(process.execPath, [installed, '--config', config], { cwd: '/', reject: false });
-  expect(refused.stderr).toContain('config.yaml:1:1: logLevel: "loud" must be one of');
+  const rejected = await execa(process.execPath, [installed, '--config', config], { cwd: '/', reject: false });
+  expect(rejected.stderr).toContain('config.yaml:1:1: logLevel: "loud" must be one of');
   const { stdout: used } = await execa(join(dirname(dirname(installed)), 'bin/resizectl'), ['--help']);
   expect(used).toContain('resizectl');
   const installer = join(dirname(installed), 'cri-resize-shim-installer.js');
