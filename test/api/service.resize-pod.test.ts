@@ -78,9 +78,9 @@ describe('ResizePod', () => {
   });
 
   test('stores a rejected resize, and reports the reason and its id', async () => {
-    const refused = refusal(shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
+    const rejected = refusal(shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await shim.core.next()).fail(inUse);
-    const { code, reason, message, about } = await refused;
+    const { code, reason, message, about } = await rejected;
     expect([code, reason, message, about['found']]).toEqual([9, 'MEMORY_NOT_RECLAIMABLE', '100 in use', '100']);
     const { resize } = await shim.client.call('GetResize', { id: about['resize'] });
     // It may fit later, but the request does not ask for a retry.
@@ -166,9 +166,9 @@ describe('ResizePod', () => {
   });
 
   test('does not reveal the content of an internal error', async () => {
-    const refused = refusal(shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
+    const rejected = refusal(shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
     (await shim.core.next()).fail(new TypeError('PASSWORD=hunter2'));
-    expect(await refused).toMatchObject({ code: 13, reason: 'INTERNAL' });
+    expect(await rejected).toMatchObject({ code: 13, reason: 'INTERNAL' });
     expect(JSON.stringify(shim.lines)).not.toContain('hunter2');
     expect(shim.lines.filter(({ level }) => level === 'error')).toMatchObject([{ error: 'TypeError' }]);
   });

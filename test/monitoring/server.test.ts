@@ -44,16 +44,16 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-interface Got {
+interface HttpAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
-async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Got> {
-  const asked = request({ host: '127.0.0.1', port, path, method, headers, agent: false });
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<HttpAnswer> {
+  const sent = request({ host: '127.0.0.1', port, path, method, headers, agent: false });
+  sent.end();
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
   let body = '';
   for await (const chunk of response.setEncoding('utf8')) body += chunk as string;
   return { status: response.statusCode ?? 0, headers: response.headers, body };

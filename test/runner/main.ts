@@ -11,7 +11,7 @@ import {
   SelectionError,
   UNDER_SYSTEMD,
   WITH_EITHER_DRIVER,
-  readAsked,
+  parseArguments,
   selectFiles,
 } from './selection.ts';
 import {
@@ -117,10 +117,10 @@ const buildExecutable = ({ signal }: Context): Promise<unknown> =>
 
 async function everything(
   context: Context,
-  asked: readonly ContainerdRelease[] | undefined,
+  requested: readonly ContainerdRelease[] | undefined,
 ): Promise<readonly Outcome[]> {
   const releases: readonly ContainerdRelease[] =
-    asked === undefined ? packagedReleases : containerdReleases.filter((release) => asked.includes(release));
+    requested === undefined ? packagedReleases : containerdReleases.filter((release) => requested.includes(release));
   const executable = buildExecutable(context);
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
     endToEnd(context, `containerd ${containerd}`, {
@@ -180,7 +180,7 @@ async function selected(
 
 async function main(): Promise<number> {
   const options = program.opts<{ readonly containerd?: readonly string[]; readonly title?: string }>();
-  const { files, containerd } = readAsked(program.args, options.containerd);
+  const { files, containerd } = parseArguments(program.args, options.containerd);
   const { title } = options;
   if (title !== undefined && files.length === 0)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');

@@ -128,15 +128,15 @@ test('tests that do not match the test name pattern are not part of the run', as
 
 test('the report ends with the failures and then the counts', () => {
   const output = vi.spyOn(process.stdout, 'write').mockReturnValue(true);
-  const said: string[] = [];
+  const lines: string[] = [];
   const bad = { name: 'a.test.ts: bad', what: 'expected 1 to be 2\n- 2\n+ 1' };
   const outcomes = [
     { what: 'with runc', passed: 3, failures: [] },
     { what: 'with crun', passed: 2, failures: [bad] },
   ];
   try {
-    expect(report('matrix', outcomes, (text) => said.push(text))).toBe(1);
-    expect(report('matrix', outcomes.slice(0, 1), (text) => said.push(text))).toBe(0);
+    expect(report('matrix', outcomes, (text) => lines.push(text))).toBe(1);
+    expect(report('matrix', outcomes.slice(0, 1), (text) => lines.push(text))).toBe(0);
     expect(output.mock.calls.map(([text]) => text)).toEqual([
       'FAILED with crun: a.test.ts: bad\n    expected 1 to be 2\n    - 2\n    + 1\n',
       'matrix: 5 passed, 1 failed\n',
@@ -145,7 +145,7 @@ test('the report ends with the failures and then the counts', () => {
   } finally {
     output.mockRestore();
   }
-  expect(said).toEqual([
+  expect(lines).toEqual([
     'with runc: 3 passed, 0 failed',
     'with crun: 2 passed, 1 failed',
     'with runc: 3 passed, 0 failed',

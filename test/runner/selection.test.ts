@@ -7,7 +7,7 @@ import {
   OTHER_COMMANDS,
   UNDER_SYSTEMD,
   WITH_EITHER_DRIVER,
-  readAsked,
+  parseArguments,
   selectFiles,
   titlePattern,
 } from './selection.ts';
@@ -80,16 +80,16 @@ interface Project {
 
 describe('releases after --containerd', () => {
   test('can be followed by files', () => {
-    expect(readAsked([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
+    expect(parseArguments([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
       files: ['test/e2e/resize/resize.test.ts'],
       containerd: ['2.1', '1.7'],
     });
-    expect(readAsked(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
+    expect(parseArguments(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
   });
 
   test('are rejected if they are unknown', () => {
-    expect(() => readAsked([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
-    expect(() => readAsked([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
+    expect(() => parseArguments([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
+    expect(() => parseArguments([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
   });
 });
 

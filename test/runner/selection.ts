@@ -35,7 +35,7 @@ export class SelectionError extends Error {
   override readonly name = 'SelectionError';
 }
 
-export interface Asked {
+export interface Arguments {
   readonly files: readonly string[];
   readonly containerd: readonly ContainerdRelease[] | undefined;
 }
@@ -43,7 +43,7 @@ export interface Asked {
 /**
  * Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`.
  */
-export function readAsked(files: readonly string[], containerd: readonly string[] | undefined): Asked {
+export function parseArguments(files: readonly string[], containerd: readonly string[] | undefined): Arguments {
   if (containerd === undefined) return { files, containerd };
   const isRelease = (word: string): word is ContainerdRelease => containerdReleases.some((release) => release === word);
   const isFile = (word: string): boolean => word.includes('/') || word.endsWith('.ts');

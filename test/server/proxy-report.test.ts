@@ -23,11 +23,11 @@ function report(logPassedCalls = false) {
 test('logs forwarded calls only if configured, and never logs handled calls', () => {
   report().streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   expect(lines).toEqual([]);
-  const asked = report(true);
-  expect([report().wantsStatus, asked.wantsStatus]).toEqual([false, true]);
-  asked.streamClosed('/a/B', 'pass', 'answered', 5, 1.23456);
-  asked.streamClosed('/a/C', 'amend', 'cancelled', undefined, 2);
-  asked.streamClosed('/a/D', 'handle', 'answered', 0, 3);
+  const configured = report(true);
+  expect([report().wantsStatus, configured.wantsStatus]).toEqual([false, true]);
+  configured.streamClosed('/a/B', 'pass', 'answered', 5, 1.23456);
+  configured.streamClosed('/a/C', 'amend', 'cancelled', undefined, 2);
+  configured.streamClosed('/a/D', 'handle', 'answered', 0, 3);
   expect(lines).toEqual([
     {
       level: 'info',

@@ -31,7 +31,7 @@ export class NotifySocket {
    */
   constructor(
     readonly name: string,
-    receives: 'always' | 'when asked' = 'always',
+    receives: 'always' | 'on drain' = 'always',
   ) {
     this.#descriptor = socket(1, 2 | 0o2000000, 0);
     const address = socketAddress(name);

@@ -32,9 +32,11 @@ const rowOf = ({ name, exposure }: OpenPoint): string => `| \`${name.replaceAll(
 /** Returns the faults of a page that has to have `Exposure: **3.1**` and a row with a reason for each open point. */
 export function compare(page: string, { exposure, open }: Analysis): readonly string[] {
   const faults: string[] = [];
-  const said = Number(/Exposure: \*\*([\d.]+)\*\*/.exec(page)?.[1]);
-  if (exposure > said || Number.isNaN(said)) faults.push(`the exposure is ${exposure}, and docs/units.md says ${said}`);
-  if (exposure < said) faults.push(`the exposure has fallen to ${exposure}: docs/units.md still says ${said}`);
+  const documented = Number(/Exposure: \*\*([\d.]+)\*\*/.exec(page)?.[1]);
+  if (exposure > documented || Number.isNaN(documented))
+    faults.push(`the exposure is ${exposure}, and docs/units.md says ${documented}`);
+  if (exposure < documented)
+    faults.push(`the exposure has fallen to ${exposure}: docs/units.md still says ${documented}`);
   for (const point of open) {
     const row = page.split('\n').find((line) => line.startsWith(rowOf(point)));
     const reason = row?.slice(rowOf(point).length).replaceAll('|', '').trim() ?? '';

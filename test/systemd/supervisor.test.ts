@@ -87,7 +87,7 @@ describe('notifications of systemd', () => {
   });
 
   test('do not report that the process is alive while the threads for file I/O are blocked', async () => {
-    const systemd = listenAt(join(folder, 'notify.sock'), 'when asked');
+    const systemd = listenAt(join(folder, 'notify.sock'), 'on drain');
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
     // libuv has four threads.

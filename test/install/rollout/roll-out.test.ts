@@ -50,7 +50,7 @@ describe('an installation', () => {
     await until(() => haltedBy() !== undefined);
     expect(haltedBy()).toBe('a: failed: enable and start cri-resize-shim.service: no');
     const second = cluster.node('b').start();
-    await until(() => second.said.some((line) => line.startsWith('waiting: halted: a: failed: enable and start')));
+    await until(() => second.messages.some((line) => line.startsWith('waiting: halted: a: failed: enable and start')));
     expect(cluster.work).toEqual(['a: install', 'a: install 3']);
     expect([first.isReady, second.isReady]).toEqual([false, false]);
     await until(() => cluster.api.events.length > 0);
@@ -78,7 +78,7 @@ describe('an installation', () => {
     const node = cluster.node('a');
     cluster.api.set('a', { ready: 'False' });
     node.start();
-    await until(() => node.said.includes('waiting: this node is not Ready'));
+    await until(() => node.messages.includes('waiting: this node is not Ready'));
     expect([cluster.work, cluster.api.holders]).toEqual([[], []]);
     cluster.api.set('a', { ready: 'True' });
     await installed(node);
@@ -103,7 +103,7 @@ describe('an installation', () => {
 
   test('ends its turn when a lost API server is back', async () => {
     const node = cluster.node('a', { install: () => (cluster.api.away(true), done) }).start();
-    await until(() => node.said.some((line) => /cannot be read: .*; trying again/.test(line)));
+    await until(() => node.messages.some((line) => /cannot be read: .*; trying again/.test(line)));
     expect(node.isReady).toBe(false);
     cluster.api.away(false);
     await installed(node);
@@ -149,7 +149,7 @@ describe('a turn', () => {
     cluster.api.set('broken', { ready: 'Unknown' });
     giveLeaseTo('broken');
     const node = cluster.node('a').start();
-    await until(() => node.said.some((line) => line.startsWith('waiting: halted')));
+    await until(() => node.messages.some((line) => line.startsWith('waiting: halted')));
     expect(haltedBy()).toBe('broken: lost during its turn, and not Ready');
     expect(cluster.work).toEqual([]);
   });
@@ -167,7 +167,7 @@ describe('when the installer’s pod ends', () => {
     const node = await start();
     await node.terminate();
     expect([node.isInstalled, cluster.work]).toEqual([true, []]);
-    expect(node.said.at(-1)).toBe('this node has the label: the shim stays installed');
+    expect(node.messages.at(-1)).toBe('this node has the label: the shim stays installed');
   });
 
   test.each([{}, { 'cri-resize-shim.io/install': 'false' }])(
@@ -197,7 +197,9 @@ describe('when the installer’s pod ends', () => {
     cluster.api.away(true);
     await node.terminate();
     expect(cluster.work).toEqual([]);
-    expect(node.said.at(-1)).toBe('the API server did not return the labels of this node: the shim stays installed');
+    expect(node.messages.at(-1)).toBe(
+      'the API server did not return the labels of this node: the shim stays installed',
+    );
   });
 
   test('two nodes uninstall one after the other, even while installing is halted', async () => {
@@ -233,7 +235,7 @@ describe('when the installer’s pod ends', () => {
     );
     cluster.api.set('b', { labels: {} });
     const ending = b.terminate();
-    await until(() => b.said.includes('waiting: it is the turn of a'));
+    await until(() => b.messages.includes('waiting: it is the turn of a'));
     b.timeUp();
     await ending;
     clearInterval(alive);

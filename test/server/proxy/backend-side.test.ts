@@ -48,7 +48,7 @@ describe('without a backend', () => {
     expect(proxy.locals).toEqual([]);
   });
 
-  test('a later call gets the same answer; a client that never calls is disconnected', () => {
+  test('a later call is answered UNAVAILABLE too; a client that never calls is disconnected', () => {
     vi.useFakeTimers();
     const proxy = startProxy();
     proxy.backend.events.closed(new Error('connect ECONNREFUSED'));
