@@ -18,7 +18,9 @@ const mayImport = {
   monitoring: ['resize', 'sandbox', 'observe', 'core'],
   'kubernetes/client': ['core'],
   'kubernetes/annotations': ['kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
-  'install/node': ['cgroups', 'runtime', 'core'],
+  'install/host': ['runtime', 'core'],
+  'install/kubelet': ['install/host', 'core'],
+  'install/node': ['install/host', 'install/kubelet', 'cgroups', 'core'],
   'install/rollout': ['install/node', 'kubernetes/client', 'config', 'core'],
   resizectl: ['install/node', 'api/wire', 'config', 'observe', 'core'],
 };

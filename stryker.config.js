@@ -30,7 +30,7 @@ export default {
     'src/tmpfs/mountinfo.ts',
     'src/tmpfs/sizes.ts',
     'src/core/quantities/kubernetes.ts',
-    'src/config/duration.ts',
+    'src/config/values/duration.ts',
   ],
   testRunner: 'vitest',
   vitest: { configFile: 'vitest.mutation.config.ts', related: false },

@@ -13,7 +13,7 @@ export default defineConfig({
       'test/cgroups/{conversions,cpu,memory,proc,unified,systemd-units}.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/core/quantities/kubernetes.test.ts',
-      'test/config/duration.test.ts',
+      'test/config/values/duration.test.ts',
       'test/mutation/loads.test.ts',
     ],
     // As in npm test: a slow machine must not pass for a test that has noticed something. Stryker has its own limit.

@@ -1,13 +1,13 @@
 import type { Measurement, Resources } from './measure.ts';
 import type { WorkResult } from './work/index.ts';
 
-/** The bars of the shim's speed. */
+/** The limits that `npm run bench -- --check` enforces. */
 
 interface OperationBar {
   readonly op: string;
   readonly inFlight: number;
   readonly what: 'p50' | 'rps';
-  /** At most this for p50, at least this for calls a second, as shares of direct's. */
+  /** Maximum for p50, or minimum for calls per second, as a share of direct's. */
   readonly limit: number;
 }
 
@@ -20,7 +20,7 @@ const operationBars: readonly OperationBar[] = [
 
 const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Partial<Record<keyof Resources, number>>;
 
-/** At most this for p50, in the result's own unit. */
+/** Maximum p50, in the unit of the result. */
 const workBars: Readonly<Record<string, number>> = {
   'Plan for 10 containers': 100,
   'ResizePod of 3 containers': 5,
@@ -35,7 +35,7 @@ export interface Verdict {
   readonly met: boolean;
 }
 
-/** Undefined where there is no bar. */
+/** Undefined without a limit. */
 export function judge(measurement: Measurement): Verdict | undefined {
   const bar = operationBars.find(({ op, inFlight }) => op === measurement.op && inFlight === measurement.inFlight);
   if (bar === undefined) return undefined;
@@ -48,7 +48,7 @@ export function judgeResource(name: keyof typeof resourceBars, value: number): V
   return verdict(`<= ${resourceBars[name]}`, value <= resourceBars[name]);
 }
 
-/** Undefined where there is no bar. */
+/** Undefined without a limit. */
 export function judgeWork({ work, unit, p50 }: WorkResult): Verdict | undefined {
   const bar = workBars[work];
   return bar === undefined ? undefined : verdict(`p50 <= ${bar} ${unit}`, p50 <= bar);

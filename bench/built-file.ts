@@ -7,11 +7,11 @@ export function builtFile(name: string): string {
   return repositoryFile(join('dist', name), 'npm run build');
 }
 
-/** A file of the repository, wherever this code was bundled to. */
-export function repositoryFile(name: string, cure = 'it belongs to the repository'): string {
+/** Returns a file of the repository, from any bundle. */
+export function repositoryFile(name: string, remedy = 'it belongs to the repository'): string {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     const file = join(folder, name);
     if (existsSync(file)) return file;
-    if (folder === dirname(folder)) throw new Error(`${name} is missing: ${cure}`);
+    if (folder === dirname(folder)) throw new Error(`${name} is missing: ${remedy}`);
   }
 }

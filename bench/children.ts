@@ -10,8 +10,8 @@ const TMPFS_MAGIC = 0x01021994;
 const isInMemory = (folder: string): boolean => statfsSync(folder).type === TMPFS_MAGIC;
 
 /**
- * The processes and the folders of one run. However it ends (return, exception, signal), none of them is left: the last
- * clean-up is synchronous, and hangs on the process's own exit.
+ * The processes and folders of one run. None of them remains, however the run ends (return, exception, signal): the
+ * last cleanup is synchronous and runs at the exit of this process.
  */
 export class Children {
   /** For sockets, logs and containerd's state. */
@@ -29,7 +29,7 @@ export class Children {
     }
     process.on('exit', () => {
       for (const child of this.#running) child.process.kill('SIGKILL');
-      // Again and again: who has just been killed may still be writing.
+      // Retries, because a killed process may still be writing.
       for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     });
   }
@@ -38,14 +38,20 @@ export class Children {
     return join(this.folder, name);
   }
 
-  /** A new folder on a disk: /tmp may lie in memory, /var/tmp may not (hier(7)). Throws where it does all the same. */
+  /**
+   * Creates a folder on a disk. /tmp may be in memory, but /var/tmp may not (hier(7)). Throws if it is in memory
+   * nevertheless.
+   */
   folderOnDisk(): string {
     const folder = this.#folderIn('/var/tmp');
-    if (isInMemory(folder)) throw new Error(`${folder} is in memory, and a disk is to be measured`);
+    if (isInMemory(folder)) throw new Error(`${folder} is in memory, but the measurement needs a disk`);
     return folder;
   }
 
-  /** A new folder in memory, for what stands for files of the kernel: those have no disk to wait for. Throws where there is none. */
+  /**
+   * Creates a folder in memory, for files that replace those of the kernel and must not wait for a disk. Throws without
+   * one.
+   */
   folderInMemory(): string {
     const folder = this.#folderIn('/dev/shm');
     if (!isInMemory(folder)) throw new Error(`${folder} is not in memory (shm_overview(7))`);
@@ -58,11 +64,11 @@ export class Children {
     return folder;
   }
 
-  /** Starts a program, whose stderr goes to a file: reading it would take the load client's time. */
+  /** Starts a program. Its stderr goes to a file, because reading it would take time from the load client. */
   spawn(name: string, file: string, args: readonly string[], environment: NodeJS.ProcessEnv = {}): Child {
     const log = this.path(`${name}.log`);
     const stderr = openSync(log, 'a');
-    // stdin is a pipe that ends with us, stdout tells when the program is ready.
+    // stdin is a pipe that ends with this process, and stdout reports when the program is ready.
     const child = new Child(
       name,
       log,
@@ -98,17 +104,17 @@ export class Child {
   /** Waits for `ready`, but not longer than the process lives. */
   async until<Value>(ready: Promise<Value>): Promise<Value> {
     const ended = this.exited.then((): never => {
-      throw new Error(`${this.name} has ended; its last words:\n${this.lastWords()}`);
+      throw new Error(`${this.name} has exited; the end of its output:\n${this.lastOutput()}`);
     });
     return Promise.race([ready, ended]);
   }
 
-  /** The first thing that it prints to stdout. */
-  async greeting(): Promise<void> {
+  /** Waits for the first output on stdout. */
+  async firstOutput(): Promise<void> {
     if (this.process.stdout !== null) await this.until(once(this.process.stdout, 'data'));
   }
 
-  lastWords(): string {
+  lastOutput(): string {
     return readFileSync(this.logFile, 'utf8').split('\n').slice(-15).join('\n');
   }
 

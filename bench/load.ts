@@ -1,11 +1,11 @@
 import type { BenchClient, Call } from './client/client.ts';
 import { Samples, percentile, rounded } from './statistics.ts';
 
-/** What one side did under load. */
+/** The result of one side under load. */
 export interface SideResult {
   readonly p50us: number;
   readonly p99us: number;
-  /** Calls a second, while calls were made. */
+  /** Calls per second, while calls were made. */
   readonly rps: number;
 }
 
@@ -27,11 +27,14 @@ export interface LoadOptions {
   readonly onWarm: () => void;
 }
 
-/** Short enough for a neighbour's burst of work to hit both sides, long enough for a batch to be calls and not edges. */
+/**
+ * Short enough for a burst of other work on the machine to hit both sides, long enough for the edges of a batch not to
+ * matter.
+ */
 const BATCH_MS = 50;
 const WARM_UP_SHARE = 0.15;
 
-/** Makes the call again and again, direct and through the shim in alternating batches. Rejects when a call fails. */
+/** Repeats the call, direct and through the shim in alternating batches. Rejects if a call fails. */
 export async function load(options: LoadOptions): Promise<{ direct: SideResult; shim: SideResult; shimCalls: number }> {
   const { call, inFlight, seconds } = options;
   const warm = alternate(options, (seconds * 1000 * WARM_UP_SHARE) / 2);
@@ -40,7 +43,7 @@ export async function load(options: LoadOptions): Promise<{ direct: SideResult; 
   const sides = { direct: sideOf(options.direct), shim: sideOf(options.shim) };
   const rounds = Math.max(2, Math.round((seconds * 1000) / (2 * BATCH_MS)));
   for (let round = 0; round < rounds; round += 1) {
-    // Turned round each time: who comes second finds the machine as the first has left it.
+    // The order alternates, because each side finds the machine as the previous one left it.
     const order = round % 2 === 0 ? [sides.direct, sides.shim] : [sides.shim, sides.direct];
     for (const side of order) await batch(side, call, inFlight);
   }

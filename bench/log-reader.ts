@@ -2,7 +2,7 @@ import { type FSWatcher, closeSync, openSync, readSync, watch } from 'node:fs';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads a log of JSON lines as it is written. */
+/** Reads a growing log of JSON lines. */
 export class LogReader {
   readonly #descriptor: number;
   readonly #watcher: FSWatcher;
@@ -16,7 +16,7 @@ export class LogReader {
     this.#watcher = watch(file, () => this.#changed());
   }
 
-  /** The next line with this message, when it has been written; those before it are skipped. */
+  /** Returns the next line with this message when it has been written. Skips lines before it. */
   async line(message: string): Promise<Fields> {
     for (;;) {
       const changed = new Promise<void>((resolve) => (this.#changed = resolve));

@@ -6,8 +6,8 @@ import { run } from './run.ts';
 import { works } from './work/index.ts';
 
 /**
- * npm run bench: each call direct and through the shim, in one run, on this machine, then what the shim does by itself. Ratios hold on
- * any machine; times are this one's. Nothing here fails by being slow unless `--check` asks for it.
+ * npm run bench: makes each call directly and through the shim in one run on this machine, and then measures the shim's
+ * own work. Ratios are comparable between machines, but times are not. Slow results are a failure only with `--check`.
  */
 
 interface Flags {
@@ -22,18 +22,23 @@ const progress = (text: string): void => void process.stderr.write(`bench: ${tex
 
 function seconds(text: string): number {
   const value = Number(text);
-  if (!(value > 0)) throw new InvalidArgumentError('write a number of seconds');
+  if (!(value > 0)) throw new InvalidArgumentError('expected a number of seconds');
   return value;
 }
 
 async function main(): Promise<number> {
   const flags = new Command('bench')
-    .description('Measures calls direct and through the shim, in turn, in one run, and what the shim does by itself.')
+    .description('Measures calls directly and through the shim, alternating in one run, and the own work of the shim.')
     .option('--json', 'print an array of results')
-    .option('--check', 'exit with 1 when a bar is not met')
-    .option('--seconds <number>', 'for each work, and each call and number in flight, both sides together', seconds, 6)
-    .option('--only <op>', 'only calls and works whose name begins with this')
-    .option('--profile <folder>', 'leave a CPU profile of each measured shim in this folder')
+    .option('--check', 'exit with 1 if a limit is exceeded')
+    .option(
+      '--seconds <number>',
+      'time for each work, and for each call and number in flight, both sides together',
+      seconds,
+      6,
+    )
+    .option('--only <op>', 'only calls and works whose name starts with this')
+    .option('--profile <folder>', 'write a CPU profile of each measured shim to this folder')
     .parse()
     .opts<Flags>();
   const prefix = (flags.only ?? '').toLowerCase();
@@ -48,7 +53,7 @@ async function main(): Promise<number> {
 }
 
 try {
-  // Whatever still runs is ended by the exit (children.ts).
+  // The exit stops everything that still runs (children.ts).
   process.exit(await main());
 } catch (error) {
   progress(error instanceof Error ? error.message : String(error));

@@ -5,35 +5,35 @@ import type { Operation } from './operations.ts';
 import { cpuMicroseconds } from './process-use.ts';
 import { rounded } from './statistics.ts';
 
-/** One call at one number in flight. */
+/** One call with one number in flight. */
 export interface Measurement {
   readonly op: string;
   readonly inFlight: number;
   readonly direct: SideResult;
-  /** `cpuUs`: CPU time that the shim takes for a call, of all its threads. */
+  /** `cpuUs`: CPU time of all threads of the shim for one call. */
   readonly shim: SideResult & { readonly cpuUs: number };
-  /** p50 through the shim, as a multiple of direct's. */
+  /** p50 through the shim, as a multiple of the direct one. */
   readonly ratio: number;
-  /** Calls a second through the shim, as a share of direct's. */
+  /** Calls per second through the shim, as a share of the direct ones. */
   readonly rpsRatio: number;
 }
 
-/** Of the shim's processes. */
+/** Of the processes of the shim. */
 export interface Resources {
-  /** The most that either of them had resident, in MB. */
+  /** The maximum resident memory of either process, in MB. */
   readonly rssMB: number;
   readonly startMs: number;
-  /** The same after the calls that are measured for information. */
+  /** The maximum after the calls that are measured for information. */
   readonly rssAtEndMB: number;
 }
 
-/** A connection to the backend and one to the shim before it. */
+/** A connection to the backend and one to the shim in front of it. */
 export interface Pair {
   readonly direct: BenchClient;
   readonly shim: BenchClient;
 }
 
-/** Both ways to a backend, one connection each, as kubelet has one. */
+/** Both paths to a backend, with one connection each, as kubelet has one. */
 export interface Way {
   readonly clients: Readonly<Record<ClientKind, Pair>>;
   /** The shim. */
@@ -60,11 +60,11 @@ export async function measure(
   };
 }
 
-/** Throws unless the shim answers as it should: a fast wrong answer is not measured. */
+/** Throws unless the shim answers correctly, because a fast wrong answer must not be measured. */
 export async function compareAnswers({ name, call, answer, client }: Operation, way: Way): Promise<void> {
   const { direct, shim } = way.clients[client];
   const [expected, found] = [await direct.call(call), await shim.call(call)];
   const amended = found.length > expected.length;
   if (answer === 'longer' ? amended : found.length === expected.length) return;
-  throw new Error(`${name}: ${found.length} bytes through the shim, ${expected.length} direct, and not ${answer}`);
+  throw new Error(`${name}: ${found.length} bytes through the shim, ${expected.length} directly, and not ${answer}`);
 }

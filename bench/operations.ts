@@ -3,8 +3,8 @@ import { running } from './containerd/stored-node.ts';
 import { bytes, integer, message } from './protobuf.ts';
 
 /**
- * What stands behind the shim: a containerd without pods, one with 500 containers, or a fake with 500 containers that
- * makes its answer as a runtime does (bench/fake).
+ * The backend of the shim: a containerd without pods, one with 500 containers, or a fake with 500 containers that
+ * builds its answer like a runtime (bench/fake).
  */
 export type BackendName = 'empty' | 'full' | 'fake';
 
@@ -15,11 +15,11 @@ export interface Operation {
   readonly client: ClientKind;
   readonly call: Call;
   /**
-   * How the answer through the shim compares with the direct one: `as long` (not the same bytes, since Go
-   * writes maps in any order), or `longer`: else what is measured is no amendment.
+   * How the answer through the shim compares with the direct one: `as long` (not the same bytes, because Go writes maps
+   * in any order) or `longer`. Otherwise the call measures no amendment.
    */
   readonly answer: 'as long' | 'longer';
-  /** Not part of the load that memory is measured under. */
+  /** Not part of the load under which memory is measured. */
   readonly forInformation?: true;
 }
 
@@ -31,7 +31,7 @@ export function runtimeCall(method: string, ...fields: readonly Buffer[]): Call 
 /** As kubelet calls it. */
 export const version = runtimeCall('Version', bytes(1, '0.1.0'));
 
-/** A filter by an id that no container has. */
+/** A filter with an ID that no container has. */
 const none = message(1, bytes(1, 'none'));
 
 const calls: readonly Omit<Operation, 'client'>[] = [
@@ -48,12 +48,12 @@ const calls: readonly Omit<Operation, 'client'>[] = [
   },
 ];
 
-/** Those with a bar a second time, by a client that hides nothing. */
+/** The operations with a limit are measured again with a client that hides nothing. */
 const bare = new Set(['Version', 'ListContainers 500 of containerd', 'ContainerStatus amended']);
 
 /**
- * Ends in our own gRPC server, which asks the backend again: such calls come seldom, and not sixteen at a time. For information,
- * and last, since the memory that they take is told apart.
+ * These calls end in our own gRPC server, which calls the backend. They are rare, and not sixteen at a time. Measured
+ * for information, and last, because their memory is reported separately.
  */
 const handled = {
   name: 'RuntimeConfig handled',

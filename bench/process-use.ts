@@ -1,23 +1,25 @@
 import { readFileSync } from 'node:fs';
 
-/** USER_HZ, the unit of times in /proc: the same on every Linux that Node runs on. */
+/** USER_HZ, the unit of times in /proc: the same on every Linux that Node supports. */
 const TICKS_PER_SECOND = 100;
 
-/** CPU time of a process and all its threads so far, in microseconds, in steps of a tick (10 ms). */
+/**
+ * Returns the CPU time of a process and all its threads so far, in microseconds, with a resolution of one tick (10 ms).
+ */
 export function cpuMicroseconds(pid: number): number {
   return parseCpu(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 }
 
-/** utime + stime of proc_pid_stat(5). */
+/** Parses utime + stime of proc_pid_stat(5). */
 export function parseCpu(stat: string): number {
-  // The program's name, in brackets, may hold anything.
+  // The program name in parentheses may contain any character.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const ticks = Number(fields[11]) + Number(fields[12]);
   if (!Number.isFinite(ticks)) throw new Error(`no CPU times in ${JSON.stringify(stat)}`);
   return (ticks * 1_000_000) / TICKS_PER_SECOND;
 }
 
-/** The most memory that a process has had resident, in MB (2^20 bytes). */
+/** Returns the maximum resident memory of a process, in MB (2^20 bytes). */
 export function peakRssMB(pid: number): number {
   return parsePeakRss(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }
@@ -25,18 +27,18 @@ export function peakRssMB(pid: number): number {
 /** Memory of a process, in MB (2^20 bytes). */
 export interface Resident {
   readonly all: number;
-  /** Its own: heaps and stacks. */
+  /** Private memory: heaps and stacks. */
   readonly anonymous: number;
-  /** Pages of files, most of them of Node's program: every process that runs it has the same. */
+  /** Pages of files, mostly of Node's program, which every process that runs it shares. */
   readonly ofFiles: number;
 }
 
-/** What a process has resident now. */
+/** Returns the resident memory of a process. */
 export function residentMB(pid: number): Resident {
   return parseResident(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }
 
-/** VmRSS, RssAnon and RssFile of proc_pid_status(5), in MB. */
+/** Parses VmRSS, RssAnon and RssFile of proc_pid_status(5), in MB. */
 export function parseResident(status: string): Resident {
   return {
     all: megabytesOf(status, 'VmRSS'),
@@ -45,7 +47,7 @@ export function parseResident(status: string): Resident {
   };
 }
 
-/** VmHWM of proc_pid_status(5), in MB. */
+/** Parses VmHWM of proc_pid_status(5), in MB. */
 export function parsePeakRss(status: string): number {
   return megabytesOf(status, 'VmHWM');
 }

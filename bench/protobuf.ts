@@ -1,25 +1,25 @@
-/** Writes protobuf messages field by field, for messages that no .proto of ours describes. */
+/** Writes protobuf messages field by field, for messages without a .proto file in this repository. */
 
 const VARINT = 0;
 const LENGTH_DELIMITED = 2;
 
-/** A field of a scalar integer type that is not negative. */
+/** Writes a field of a scalar integer type that is not negative. */
 export function integer(field: number, value: number): Buffer {
   return Buffer.concat([varint(field * 8 + VARINT), varint(value)]);
 }
 
-/** A string, or an encoded sub-message. */
+/** Writes a string, or an encoded sub-message. */
 export function bytes(field: number, value: string | Uint8Array): Buffer {
   const content = Buffer.from(value);
   return Buffer.concat([varint(field * 8 + LENGTH_DELIMITED), varint(content.length), content]);
 }
 
-/** A sub-message of these fields. */
+/** Writes a sub-message with these fields. */
 export function message(field: number, ...fields: readonly Buffer[]): Buffer {
   return bytes(field, Buffer.concat(fields));
 }
 
-/** A map<string, string>. */
+/** Writes a map<string, string>. */
 export function map(field: number, entries: Readonly<Record<string, string>>): Buffer {
   return Buffer.concat(Object.entries(entries).map(([key, value]) => message(field, bytes(1, key), bytes(2, value))));
 }

@@ -7,13 +7,13 @@ const headings = [
   ['call', 'in', 'direct', '', '', 'shim', '', '', '', 'shim / direct', '', ''],
   ['', 'flight', 'p50 us', 'p99 us', 'calls/s', 'p50 us', 'p99 us', 'calls/s', 'CPU us', 'p50', 'calls/s', 'bar'],
 ];
-/** Columns of words; the others are numbers, and stand to the right. */
+/** Columns with text are left-aligned, and columns with numbers right-aligned. */
 const words = new Set([0, 11]);
 
 const workHeadings = ['work', 'p50', 'p99', '', 'bar'];
 const workWords = new Set([0, 3, 4]);
 
-/** The results as people read them. */
+/** Returns the results as a table. */
 export function table({ measurements, resources, workResults }: Results): string {
   const parts = [
     ...(measurements.length === 0 ? [] : [aligned([...headings, ...measurements.map(callRow)], words)]),
@@ -23,7 +23,7 @@ export function table({ measurements, resources, workResults }: Results): string
   return parts.map((lines) => `${lines.join('\n')}\n`).join('\n');
 }
 
-/** The same for programs: one array. */
+/** Returns the results as one JSON array. */
 export function json({ measurements, resources, workResults }: Results): string {
   return `${JSON.stringify([...measurements, ...workResults, ...(resources === undefined ? [] : [resources])], null, 2)}\n`;
 }
@@ -66,7 +66,7 @@ export function allBarsMet({ measurements, resources, workResults }: Results): b
 
 const textOf = (verdict: Verdict | undefined): string => verdict?.text ?? '';
 
-/** Columns of `text` stand to the left, those of numbers to the right. */
+/** Aligns columns in `text` to the left, and columns of numbers to the right. */
 function aligned(rows: readonly (readonly string[])[], text: ReadonlySet<number>): string[] {
   const columns = Math.max(...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, column) =>

@@ -15,23 +15,23 @@ import type { Work, WorkResult } from './work/index.ts';
 export interface RunOptions {
   readonly operations: readonly Operation[];
   readonly works: readonly Work[];
-  /** For each work, and for each call and number in flight, direct and shim together. */
+  /** For each work, and for each call and number in flight, both sides together. */
   readonly seconds: number;
-  /** Where CPU profiles of the measured shims go, if they are wanted. */
+  /** The folder for CPU profiles of the measured shims, if requested. */
   readonly profile?: string | undefined;
   readonly progress: (text: string) => void;
 }
 
 export interface Results {
   readonly measurements: readonly Measurement[];
-  /** Undefined where no call was measured: it is under their load. */
+  /** Undefined if no call was measured, because it is measured under their load. */
   readonly resources: Resources | undefined;
   readonly workResults: readonly WorkResult[];
 }
 
 const IN_FLIGHT = [1, 16] as const;
 
-/** Starts everything, measures, and ends the shims. What else runs ends with this process. */
+/** Starts everything, measures, and stops the shims. Other processes end with this one. */
 export async function run({ operations, works, ...options }: RunOptions): Promise<Results> {
   const children = new Children();
   const ofCalls = operations.length === 0 ? noCalls : await measureCalls(children, operations, options);
@@ -89,7 +89,7 @@ async function measureCalls(
   return { measurements, resources: { rssMB: underLoad ?? atEnd, startMs, rssAtEndMB: atEnd } };
 }
 
-/** The containerds that are needed, and their sockets. */
+/** Starts the containerds that are needed. Returns their sockets. */
 async function startBackends(
   children: Children,
   needed: ReadonlySet<BackendName>,

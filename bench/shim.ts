@@ -12,27 +12,27 @@ import { median, rounded } from './statistics.ts';
 export interface Shim {
   readonly child: Child;
   readonly socket: string;
-  /** Of the resize API. */
+  /** The socket of the resize API. */
   readonly resizeSocket: string;
 }
 
 export interface ShimPlaces {
-  /** The socket of the containerd behind it. */
+  /** The socket of the containerd behind the shim. */
   readonly backend: string;
   readonly cgroupRoot: string;
-  /** Where a CPU profile goes when it ends, if one is wanted. */
+  /** The file for a CPU profile at the end, if requested. */
   readonly profile?: string | undefined;
-  /** For its journal; a folder of its own without it. */
+  /** The folder of the journal. Default: a separate one. */
   readonly stateFolder?: string;
-  /** A module that is loaded before it. */
+  /** A module that is loaded before the shim. */
   readonly preload?: string;
-  /** The folder that `npm run package` makes, to be run instead of what is built here. */
+  /** The folder of `npm run package` to run instead of this build. */
   readonly packaged?: string;
-  /** Beside those that give it these places. */
+  /** Flags in addition to those for these places. */
   readonly flags?: readonly string[];
 }
 
-/** What the unit sets, which is how the shim runs on a node. */
+/** Returns the environment of the unit, with which the shim runs on a node. */
 function unitEnvironment(): Record<string, string> {
   const unit = readFileSync(repositoryFile('systemd/cri-resize-shim.service'), 'utf8');
   const settings = [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, line = '']) => line.split(' '));
@@ -41,7 +41,7 @@ function unitEnvironment(): Record<string, string> {
 
 const PROGRAM = 'cri-resize-shim.js';
 
-/** Starts the shim as it is shipped. Its log goes to a file, at the level that is the default. */
+/** Starts the shipped shim. Its log goes to a file, with the default level. */
 export function spawnShim(
   children: Children,
   name: string,
@@ -67,7 +67,7 @@ export function spawnShim(
   return { child, socket, resizeSocket };
 }
 
-/** The same, up and answering. */
+/** Starts the shipped shim. Resolves when it answers. */
 export async function startShim(
   children: Children,
   name: string,
@@ -83,7 +83,10 @@ export async function startShim(
 
 const STARTS = 9;
 
-/** Milliseconds from starting the process to its first answer: the median of several starts, one after the other. */
+/**
+ * Returns the milliseconds from the start of the process to its first answer: the median of several starts, one after
+ * the other.
+ */
 export async function startTime(children: Children, places: ShimPlaces): Promise<number> {
   const times: number[] = [];
   for (let index = 0; index < STARTS; index += 1) {

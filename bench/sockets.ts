@@ -3,10 +3,10 @@ import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Connection } from './client/connection.ts';
 
-/** A socket that appears is bound, but for a moment may not listen yet. */
+/** A new socket is bound, but may not listen yet for a moment. */
 const NOT_LISTENING_MS = 1;
 
-/** Connects as soon as somebody listens on the path. */
+/** Connects as soon as a server listens on the path. */
 export async function connectWhenThere(path: string): Promise<Connection> {
   await appears(path);
   for (;;) {

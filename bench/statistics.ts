@@ -1,4 +1,4 @@
-/** Times of calls, in microseconds, kept without an object for each. */
+/** Call durations in microseconds, stored without an object for each. */
 export class Samples {
   #values = new Float64Array(4096);
   #count = 0;
@@ -17,24 +17,24 @@ export class Samples {
     this.#count += 1;
   }
 
-  /** The values so far, smallest first. */
+  /** Returns the values so far in ascending order. */
   sorted(): Float64Array {
     return this.#values.slice(0, this.#count).sort();
   }
 }
 
 /**
- * The smallest value that at least this share of all values do not exceed (nearest rank).
- * @param sorted ascending; throws RangeError when empty
+ * Returns the smallest value that at least this share of all values does not exceed (nearest rank).
+ * @param sorted ascending; throws RangeError if empty
  * @param share 0 < share <= 1: 0.5 is the median
  */
 export function percentile(sorted: ArrayLike<number>, share: number): number {
   const value = sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
-  if (value === undefined) throw new RangeError('no values to take a percentile of');
+  if (value === undefined) throw new RangeError('no values for a percentile');
   return value;
 }
 
-/** Throws RangeError when there are no values. */
+/** Throws RangeError without values. */
 export function median(values: readonly number[]): number {
   return percentile(
     values.toSorted((a, b) => a - b),
@@ -42,7 +42,7 @@ export function median(values: readonly number[]): number {
   );
 }
 
-/** `digits` significant decimals after the point, for reports. */
+/** Rounds to this many decimals, for reports. */
 export function rounded(value: number, digits: number): number {
   return Number(value.toFixed(digits));
 }

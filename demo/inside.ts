@@ -7,8 +7,8 @@ import { ShimProcess } from '../test/support/cri/shim.ts';
 import { type ContainerSnapshot, type DemoReport, type ReportedStep, type Snapshot, renderReport } from './report.ts';
 
 /**
- * The main job, on a node: a pod's writer needs more room than its volume and its limit have, and gets it while it runs.
- * Runs where containerd and cgroup v2 are; demo/main.ts brings it there.
+ * The main use case on a node: the writer of a pod needs more space than its volume and its limit have, and gets it
+ * while it runs. Needs containerd and cgroup v2; demo/main.ts provides the node.
  */
 
 const MiB = 1024 * 1024;
@@ -16,12 +16,12 @@ const VOLUME = 'scratch';
 const NEED_MI = 128;
 const started = Date.now();
 
-/** Progress goes to stderr: stdout is for the result. */
+/** Progress goes to stderr, because stdout is for the result. */
 const say = (text: string): void => {
   process.stderr.write(`demo: ${((Date.now() - started) / 1000).toFixed(1).padStart(5)} s  ${text}\n`);
 };
 
-/** Writes mebibyte by mebibyte, and tries the same one again when there is no room for it. */
+/** Writes one MiB at a time, and retries if there is no space for it. */
 const WRITER = `
 i=0
 while [ $i -lt ${NEED_MI} ]; do
@@ -48,16 +48,16 @@ async function main(): Promise<void> {
   say('creating a pod of two containers with a memory-backed volume of half its memory limit');
   const pod = await makePod(cri);
   const log = new ContainerLog(pod.uid, 'writer');
-  say(`the writer wants ${NEED_MI} MiB in a volume of ${pod.volume(VOLUME).size / MiB} MiB`);
-  say(`the writer says: ${await log.line('No space left on device')}`);
+  say(`the writer needs ${NEED_MI} MiB in a volume of ${pod.volume(VOLUME).size / MiB} MiB`);
+  say(`the writer reports: ${await log.line('No space left on device')}`);
   const before = await snapshot(cri, pod);
 
   say('resizing through the shim while it runs: memory 64 to 256 MiB, CPU 200m to 500m');
   await update(shim.address, pod.id('writer'));
-  say(`the writer says: ${await log.line('finished')}`);
+  say(`the writer reports: ${await log.line('finished')}`);
   const after = await snapshot(cri, pod);
   const resized = await shim.waitForLog((line) => line.msg === 'pod resized' && line.pod === pod.sandboxId);
-  // Before the resize, the volume took its share of the pod's limit: the last line is the resize itself.
+  // Before the resize, the volume was set to its share of the pod limit. The last line belongs to the resize itself.
   const last = shim.log.findLast((line) => line.msg === 'pod resized' && line.pod === pod.sandboxId) ?? resized;
   const report: DemoReport = {
     before,
@@ -68,7 +68,7 @@ async function main(): Promise<void> {
   };
   log.close();
   if (process.argv.includes('--keep')) {
-    say(`the pod stays: crictl --runtime-endpoint ${shim.address} ps`);
+    say(`the pod keeps running: crictl --runtime-endpoint ${shim.address} ps`);
     print(report, json);
     shim.leave();
     cri.close();
@@ -78,7 +78,7 @@ async function main(): Promise<void> {
   cri.close();
   const code = await shim.stop();
   print(report, json);
-  if (code !== 0) throw new Error(`the shim ended with ${code ?? 'a signal'}`);
+  if (code !== 0) throw new Error(`the shim exited with ${code ?? 'a signal'}`);
   assertDone(report);
 }
 
@@ -100,7 +100,7 @@ function makePod(cri: CriClient): Promise<RunningPod> {
   });
 }
 
-/** With crictl, as an operator would, where it is there. */
+/** Uses crictl, like an operator, if it is installed. */
 async function update(address: string, id: string): Promise<void> {
   const crictl = await execa('crictl', ['--version'], { reject: false });
   if (crictl.exitCode === 0) {
@@ -153,13 +153,13 @@ function print(report: DemoReport, json: boolean): void {
   process.stdout.write(json ? `${JSON.stringify(report)}\n` : `\n${renderReport(report)}`);
 }
 
-/** A demo that shows something else than it says has failed. */
+/** The demo fails if its result differs from what it promises. */
 function assertDone({ after, restarts: restarted, oomKills }: DemoReport): void {
   if (after.volume.used < NEED_MI * MiB) throw new Error(`only ${after.volume.used} bytes were written`);
   if (restarted !== 0 || oomKills !== 0) throw new Error(`restarts: ${restarted}, OOM kills: ${oomKills}`);
 }
 
-/** On a node that does not have the demo's image yet. */
+/** Imports the demo's image on a node that does not have it yet. */
 async function importImages(): Promise<void> {
   const archive = process.env.DEMO_IMAGES;
   if (archive === undefined) return;
@@ -168,7 +168,7 @@ async function importImages(): Promise<void> {
   await execa('ctr', ['--address', address, '-n', 'k8s.io', 'images', 'import', archive]);
 }
 
-/** What a container has printed, line by line as CRI's log format has it: time, stream, tag, text. */
+/** The output of a container in CRI's log format, line by line: time, stream, tag, text. */
 class ContainerLog {
   readonly #file: string;
   readonly #watcher: FSWatcher;
@@ -178,7 +178,7 @@ class ContainerLog {
     this.#watcher = watch(this.#file);
   }
 
-  /** The first line with this text, now or when it comes. */
+  /** Returns the first line with this text, now or when it is written. */
   async line(text: string): Promise<string> {
     const deadline = AbortSignal.timeout(30_000);
     for (;;) {

@@ -10,7 +10,7 @@ import {
   runOnHost,
 } from '../test/support/node/index.ts';
 
-/** npm run demo: brings the demo to a node, and sets one up where this machine is none. */
+/** npm run demo: runs the demo on a node, and boots one if this machine cannot be used. */
 
 interface Flags {
   readonly json?: true;
@@ -25,7 +25,11 @@ async function main(): Promise<number> {
     .description('Resizes a running pod and its memory-backed volume through the shim, and shows what happened.')
     .option('--json', 'print the result as one JSON object')
     .option('--keep', 'leave the pod and the shim running, at a shell on the node')
-    .addOption(new Option('--containerd <release>', 'for the embedded node').choices(containerdReleases).default('2.1'))
+    .addOption(
+      new Option('--containerd <release>', 'containerd release of the embedded node')
+        .choices(containerdReleases)
+        .default('2.1'),
+    )
     .parse()
     .opts<Flags>();
   const inside = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'demo-inside.js')];
@@ -39,7 +43,7 @@ async function main(): Promise<number> {
     process.env.DEMO_IMAGES = images;
     return runOnHost(line);
   }
-  say(`an embedded node is used, since this machine has ${host.lacks.join(', and ')}`);
+  say(`using an embedded node, because this machine has ${host.lacks.join(', and ')}`);
   const ending = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
   const { exitCode } = await runInNode({

@@ -1,4 +1,4 @@
-/** What the demo found out: also what `--json` prints. Sizes in bytes, times in milliseconds. */
+/** The result of the demo, which `--json` prints too. Sizes in bytes, times in milliseconds. */
 export interface DemoReport {
   readonly before: Snapshot;
   readonly after: Snapshot;
@@ -29,7 +29,7 @@ export interface ReportedStep {
   readonly ms: number;
 }
 
-/** The report as a person reads it. */
+/** Formats the report as text. */
 export function renderReport({ before, after, steps, restarts, oomKills }: DemoReport): string {
   const rows: [string, string, string][] = [
     ['', 'before', 'after'],
@@ -67,7 +67,7 @@ function table(rows: readonly (readonly string[])[]): string[] {
 const stepLine = ({ step, atMs, ms }: ReportedStep): string =>
   `  at ${atMs.toFixed(1).padStart(8)} ms, took ${ms.toFixed(1).padStart(8)} ms: ${readable(step)}`;
 
-/** Sizes in a step are bytes, as the kernel has them. */
+/** Formats the sizes of a step, which are bytes as in the kernel. */
 const readable = (step: string): string =>
   step.replace(/\b\d{6,}\b/g, (digits) => (step.includes('cpu') ? digits : size(Number(digits))));
 

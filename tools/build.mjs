@@ -1,6 +1,6 @@
-// Bundles the daemon and the repository's tools. One file each, beside what is loaded only when it is needed: a daemon
+// Bundles the daemon and the repository's tools into one file each, plus chunks that are loaded on demand: a daemon
 // that reads one file starts in a fraction of the time of one that resolves hundreds, and kubelet waits for it.
-// `build.mjs [FOLDER]`; dist/ without it.
+// `build.mjs [FOLDER]`; default: dist/.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -35,7 +35,8 @@ const entries = {
   'tools/package': 'tools/packaging/main.ts',
 };
 
-// Built beside and moved into place file by file: a command that runs meanwhile has its whole files.
+// Built in a separate folder and moved into place file by file, so that a command that runs meanwhile has complete
+// files.
 mkdirSync(join(target, 'tools'), { recursive: true });
 const fresh = mkdtempSync(join(target, '.build-'));
 const common = {
@@ -52,7 +53,7 @@ const common = {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },
 };
-// Where the process may die (src/core/crash-points/index.ts): nowhere, but in one bundle of the daemon that the crash tests use.
+// Crash points (src/core/crash-points/index.ts) are disabled except in one bundle of the daemon for the crash tests.
 const define = { __CRASH_POINTS__: 'false' };
 // koffi loads its native part from its own package folder.
 const external = ['koffi'];
@@ -64,7 +65,7 @@ const nativePartFromAsset = {
   name: 'native part from an asset',
   setup({ onResolve, onLoad }) {
     onResolve({ filter: /^koffi$/ }, () => ({ path: join(root, 'node_modules/koffi/index.cjs') }));
-    // What looks for it among them.
+    // Handles the lookup of the native part among those packages.
     onResolve({ filter: /^\.\/src\/static\.cjs$/ }, ({ path }) => ({ path, namespace: 'asset' }));
     onLoad({ filter: /./, namespace: 'asset' }, () => ({
       contents: `
@@ -88,15 +89,16 @@ await Promise.all([
     entryPoints: { 'cri-resize-shim': daemon },
     chunkNames: 'chunks/[name]-[hash]',
     splitting: true,
-    // What is parsed at each start, and stays in memory. Names stay as they are: traces are to be read.
+    // The code that is parsed at each start and stays in memory is minified. Names stay, so that stack traces are
+    // readable.
     minifyWhitespace: true,
     minifySyntax: true,
     define,
-    // grpc-js takes it up for channelz alone, which is off.
+    // grpc-js loads it only for channelz, which is off.
     external: [...external, '@grpc/proto-loader'],
   }),
-  // What the single executable runs: one script, for it can load nothing but itself. In CommonJS what is imported later is also
-  // evaluated later.
+  // The script of the single executable, which can load nothing but itself. In CommonJS, lazy imports are also
+  // evaluated lazily.
   build({
     absWorkingDir: root,
     outfile: join(fresh, 'executable.cjs'),
@@ -111,13 +113,14 @@ await Promise.all([
     define,
     external: ['@grpc/proto-loader'],
     plugins: [nativePartFromAsset],
-    // src/core/shipped asks for its own place only where it is not in the executable.
+    // src/core/shipped reads its own path only outside the executable.
     logOverride: { 'empty-import-meta': 'silent' },
   }),
 ]);
-// The manual page, from the same table as --help.
+// The manual page, built from the same table as --help.
 writeFileSync(join(fresh, 'resizectl.1'), execFileSync(process.execPath, [join(fresh, 'resizectl.js'), 'man']));
-// Chunks first: the file that names them may be started as soon as it is there. Those of older builds go last.
+// Chunks first, because the file that references them may be started as soon as it exists. Chunks of older builds are
+// removed last.
 const fresher = new Set();
 for (const folder of ['chunks', 'tools', '.']) {
   mkdirSync(join(target, folder), { recursive: true });

@@ -1,11 +1,11 @@
-// npm run check, check `language`: lists words that this project does not use, with what to write instead. It looks at comments
-// and strings in src, at comments in proto, and at the prose of the Markdown pages: not at code, quotations or program output.
+// npm run check, check `language`: lists words that this project does not use, with their replacements. It checks comments and
+// strings of code, comments in proto and scripts, and the prose of Markdown pages, but no code, quotations or program output.
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
-/** What to avoid, and what to write instead. */
+/** Each word to avoid, and what to write instead. */
 const words = [
   [/\bmend(?:s|ed|ing)?\b/i, 'fix, repair, recover'],
   [/\banew\b/i, 'again'],
@@ -20,21 +20,22 @@ const words = [
   [/\bkeepers?\b|\b(?:the|a) kept\b|\bkept resizes?\b/i, 'store, stored'],
   [/\bbook of\b/i, 'store'],
   [/\bGives\b/, 'Returns'],
-  // "something else" and the like are fine, also where a line of a comment ends between the two; so is a shell's `else`.
+  // "something else" is allowed, also across two lines of a comment, and so is `else` in a script or as a file name.
   [
-    /(?<!\b(?:(?:any|some|every|no)(?:thing|body|one|where)|no one|who|what|where|how|much|little|all)[\s*/]+)\belse\b(?! \w+=)/i,
+    /(?!(?<=^[ \t]*)else[ \t]*$|else \{)(?<![/'"])(?<!\b(?:(?:any|some|every|no)(?:thing|body|one|where)|no one|who|what|where|how|much|little|all)[\s*/]+)\belse\b(?! \w+=)/im,
     'otherwise',
   ],
 ];
 
-/** The prose of a file, with everything else as blanks, so that lines keep their numbers. */
+/** The prose of a file. Everything else becomes blanks, so that lines have their numbers. */
 function proseOf(file, text) {
-  if (file.endsWith('.ts')) return proseOfCode(text);
+  if (/\.m?[jt]s$/.test(file)) return proseOfCode(text);
   if (file.endsWith('.proto')) return text;
+  if (/\.(?:sh|yaml)$/.test(file)) return text.replaceAll(/^.*?(?=(?:^|\s)#|$)/gm, blank);
   return text.replaceAll(/^```[^]*?^```$|^ {4}.*$|`[^`\n]+`|"[^"\n]+"/gm, blank).replaceAll(/\]\([^)\n]*\)/g, blank);
 }
 
-/** The comments and strings of TypeScript. Comments stand between the end of one token and the start of the next. */
+/** The comments and strings of code. Comments are between the end of one token and the start of the next. */
 function proseOfCode(text) {
   const source = ts.createSourceFile('file.ts', text, ts.ScriptTarget.Latest);
   const ranges = [];
@@ -64,15 +65,19 @@ export function findWords(file, text) {
   return found.sort((a, b) => a.line - b.line).map(({ line, text: hint }) => `${line}: ${hint}`);
 }
 
+/** Files that name the words themselves. */
+const own = ['tools/check-language.mjs', 'test/tools/check-language.test.ts'];
+
 function main() {
   const root = join(dirname(fileURLToPath(import.meta.url)), '..');
   const below = (folder) =>
     readdirSync(join(root, folder), { recursive: true })
       .map((name) => `${folder}/${name}`)
-      .filter((name) => /\.(?:ts|proto|md)$/.test(name));
+      .filter((name) => /\.(?:m?[jt]s|proto|md|sh|yaml)$/.test(name));
   const pages = readdirSync(root).filter((name) => name.endsWith('.md'));
+  const folders = ['bench', 'demo', 'deploy', 'docs', 'proto', 'src', 'test', 'tools'].flatMap(below);
   const counts = new Map();
-  for (const file of [...pages, ...['docs', 'proto', 'src'].flatMap(below)].sort()) {
+  for (const file of [...pages, ...folders].filter((name) => !own.includes(name)).sort()) {
     const found = findWords(file, readFileSync(join(root, file), 'utf8'));
     for (const line of found) process.stdout.write(`${file}:${line}\n`);
     const folder = file.split('/').slice(0, 2).join('/');

@@ -1,4 +1,5 @@
-// npm run check: types, lint, format, language, systemd units, Helm chart, import directions. All of them run, so that one pass shows everything.
+// npm run check: types, lint, format, language, systemd units, Helm chart, import directions. Runs all of them, so that
+// one run shows every failure.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,6 @@
-// npm run mutation: Stryker, over the files that stryker.config.js lists or those given with --mutate. Its report (survivors, then a
-// table of the files) stays in the output; then each file is held to the threshold by itself, which Stryker does only for all together.
+// npm run mutation: runs Stryker over the files of stryker.config.js or those given with --mutate. Its report
+// (survivors, then a table of the files) is part of the output. Then each file is compared with the threshold, which
+// Stryker does only for all files together.
 import { existsSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +11,7 @@ import config from '../stryker.config.js';
 const root = join(fileURLToPath(import.meta.url), '../..');
 const say = (text) => process.stdout.write(`mutation: ${text}\n`);
 
-/** Stryker passes over a file that is not there; one that has moved would no longer be held to anything. */
+/** Stryker ignores a file that does not exist, so a moved file would no longer be checked. */
 function assertFiles(files) {
   const missing = files.filter((file) => !existsSync(join(root, file)));
   if (missing.length === 0) return;
@@ -18,7 +19,9 @@ function assertFiles(files) {
   process.exit(1);
 }
 
-/** Percent of a file's mutants that a test has noticed, as Stryker counts them; 0 when the file has none. */
+/**
+ * Returns the percentage of a file's mutants that a test has detected, as Stryker counts them; 0 if the file has none.
+ */
 function scoreOf(results) {
   const count = (...statuses) => results.filter(({ status }) => statuses.includes(status)).length;
   const noticed = count('Killed', 'Timeout');

@@ -1,11 +1,12 @@
-// npm run test:node24: the unit tests, and end-to-end tests of the daemon on containerd 2.1, on the oldest Node that the shim supports.
-// Everything else runs on the Node that package-lock.json pins. `node-24.mjs COMMAND...` runs a command with Node 24 first in PATH.
+// npm run test:node24: runs the unit tests, and end-to-end tests of the daemon on containerd 2.1, with the oldest Node
+// that the shim supports. Everything else runs with the Node that package-lock.json pins. `node-24.mjs COMMAND...` runs
+// a command with Node 24 first in PATH.
 import { spawnSync } from 'node:child_process';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-// A lockfile of its own: npm installs one `bin` of a name only.
+// A separate lockfile, because npm installs only one `bin` of a name.
 const folder = join(root, '.ci/node-24');
 const bin = join(folder, 'node_modules/.bin');
 // Not npx, which puts the pinned Node first again.

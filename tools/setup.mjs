@@ -1,7 +1,8 @@
-// Installs the locked dependencies and builds, which every command needs before it starts. Quick when nothing changed.
-// The Node that starts this may be older than the one that the lockfile pins and that everything else runs on: no syntax
-// and no function here that is newer than Node 18. npm puts node_modules/.bin first in PATH, where the pinned one is. A shell
-// remembers where it found `node` before that, so the commands in package.json go on with `env node`, which looks again.
+// Installs the locked dependencies and builds, which every command needs before it starts. Quick if nothing changed.
+// The Node that runs this may be older than the one that the lockfile pins and that everything else runs on, so this
+// file uses no syntax and no function that is newer than Node 18. npm puts node_modules/.bin with the pinned Node first
+// in PATH. A shell caches where it found `node` before, so the commands in package.json continue with `env node`, which
+// searches again.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -9,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-/** As package.json says it (engines). */
+/** The same as in package.json (engines). */
 const OLDEST = 24;
 const quiet = process.argv.includes('--quiet');
 const say = (text) => quiet || process.stderr.write(`setup: ${text}\n`);
@@ -26,8 +27,8 @@ function fail(text) {
 }
 
 /**
- * The names and contents of everything that a step reads: the step runs again when it changes. The version of this Node is
- * no part of it, since the first run and the second one may have different ones.
+ * The names and contents of everything that a step reads. The step runs again when it changes. The version of this Node
+ * is not part of it, because the first and the second run may have different ones.
  */
 function fingerprint(paths) {
   const hash = createHash('sha256').update(process.arch);
@@ -49,7 +50,10 @@ function fingerprint(paths) {
   return hash.digest('hex');
 }
 
-/** The pinned Node, or the one that runs this where npm has none for the architecture. Ends with a message if it is too old. */
+/**
+ * Returns the pinned Node, or the one that runs this if npm has none for the architecture. Exits with a message if it
+ * is too old.
+ */
 function nodeProgram() {
   const pinned = join(root, 'node_modules/.bin/node');
   const program = existsSync(pinned) ? pinned : process.execPath;
@@ -73,7 +77,7 @@ function once(what, stamp, print, action) {
 }
 
 once('installing dependencies', 'node_modules/.setup-stamp', fingerprint(['package-lock.json']), () =>
-  // Without engine-strict: npm may run on an older Node here, and what it installs runs on the pinned one.
+  // Without engine-strict, because npm may run on an older Node here, and what it installs runs on the pinned one.
   run('installing dependencies', 'npm', [
     ...['ci', '--ignore-scripts', '--include=optional', '--engine-strict=false'],
     ...['--no-audit', '--no-fund', '--loglevel=error'],

@@ -9,7 +9,7 @@ export class GrpcClient implements BenchClient {
   readonly #client: Client;
 
   constructor(path: string) {
-    // A subchannel of its own for each: two clients of one socket would share one.
+    // A separate subchannel for each client, because two clients of one socket would share one.
     const options = { 'grpc.use_local_subchannel_pool': 1, 'grpc.max_receive_message_length': MAX_MESSAGE };
     this.#client = new Client(`unix:${path}`, credentials.createInsecure(), options);
   }

@@ -1,10 +1,11 @@
 /**
- * Request headers as kubelet's grpc-go client sends them: all of a call in the dynamic table after its first time, so
- * that a call's block is eight bytes. (grpc-go rounds the rest of kubelet's two minutes up to whole milliseconds, so
- * even grpc-timeout is the same every time.) Literals that touch no table would spare the shim work that it has in life.
+ * Request headers as kubelet's grpc-go client sends them: after the first call, all headers are in the dynamic table,
+ * so that the block of a call has eight bytes. (grpc-go rounds the rest of kubelet's two minutes up to whole
+ * milliseconds, so that even grpc-timeout is the same every time.) Literals outside the table would spare the shim work
+ * that it has in production.
  */
 
-/** Names that the static table has (RFC 7541 appendix A), and their index there. */
+/** Names in the static table (RFC 7541 appendix A) with their index. */
 const staticNames: ReadonlyMap<string, number> = new Map([
   [':authority', 1],
   [':path', 4],
@@ -14,15 +15,15 @@ const staticNames: ReadonlyMap<string, number> = new Map([
 const POST = 0x83;
 const HTTP = 0x86;
 const FIRST_DYNAMIC_INDEX = 62;
-/** An index from here on takes more than one byte. */
+/** Indexes from here on take more than one byte. */
 const LARGEST_SHORT_INDEX = 126;
 
 /** The encoder of one connection. */
 export class RequestHeaders {
-  /** How many fields were in the table when this one came. */
+  /** The number of fields in the table when this one was added. */
   readonly #positions = new Map<string, number>();
 
-  /** The header block of the next request for this path. */
+  /** Returns the header block of the next request for this path. */
   next(path: string): Buffer {
     const fields: readonly (readonly [name: string, value: string])[] = [
       [':path', path],
@@ -35,7 +36,10 @@ export class RequestHeaders {
     return Buffer.concat([Buffer.of(POST, HTTP), ...fields.map(([name, value]) => this.#field(name, value))]);
   }
 
-  /** Whether the block of this path has all its fields in the table, and so stays as it is until {@link next} is new. */
+  /**
+   * Whether all fields of the block of this path are in the table, so that the block stays the same until a new path is
+   * added.
+   */
   knows(path: string): boolean {
     return this.#positions.has(`:path ${path}`);
   }
@@ -46,7 +50,7 @@ export class RequestHeaders {
     if (position !== undefined) {
       return Buffer.of(0x80 | (FIRST_DYNAMIC_INDEX + this.#positions.size - 1 - position));
     }
-    // The default table of 4096 bytes has room for more fields than a one-byte index reaches.
+    // The default table of 4096 bytes holds more fields than a one-byte index reaches.
     if (FIRST_DYNAMIC_INDEX + this.#positions.size > LARGEST_SHORT_INDEX) throw new RangeError('too many methods');
     this.#positions.set(key, this.#positions.size);
     const nameIndex = staticNames.get(name);

@@ -9,7 +9,7 @@ import { writeRecords } from './records.ts';
 import { running } from './stored-node.ts';
 import { serveTask } from './task-service.ts';
 
-/** No more plugins than the CRI needs, and none that leaves its folder. */
+/** Loads only the plugins that CRI needs, and none that uses paths outside its folder. */
 const disabled = [
   'snapshotter.v1.btrfs',
   'snapshotter.v1.zfs',
@@ -35,11 +35,11 @@ export interface Containerd {
   readonly socket: string;
 }
 
-/** Between two questions whether the CRI service is up: containerd's socket answers before it. */
+/** Interval of the checks whether the CRI service is up. containerd's socket answers earlier. */
 const ASK_AGAIN_MS = 20;
 const START_TIMEOUT_MS = 30_000;
 
-/** Starts a containerd of its own, without pods; waits until its CRI service answers. */
+/** Starts a separate containerd without pods. Waits until its CRI service answers. */
 export async function startEmpty(children: Children, program: string, name: string): Promise<Containerd> {
   const folder = children.path(name);
   await mkdir(folder);
@@ -48,8 +48,8 @@ export async function startEmpty(children: Children, program: string, name: stri
 }
 
 /**
- * The same with the pods and containers of {@link ./stored-node.ts}. They are in its database, in its files, and one is
- * said to run: so a real containerd answers, and takes the time that it takes.
+ * Starts a containerd with the pods and containers of {@link ./stored-node.ts}. They are in its database and in its
+ * files, and one counts as running. So a real containerd answers, and takes its real time.
  */
 export async function startFull(children: Children, program: string, name: string): Promise<Containerd> {
   const folder = children.path(name);

@@ -2,7 +2,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { containers, kernelFiles, pods, running, storedResources } from './stored-node.ts';
 
-/** What containerd keeps of pods and containers in files. */
+/** What containerd stores of pods and containers in files. */
 
 const CREATED_AT = '1767225600000000000';
 const FINISHED_AT = '1767225700000000000';
@@ -10,11 +10,11 @@ const FINISHED_AT = '1767225700000000000';
 export interface StoredPlaces {
   readonly root: string;
   readonly state: string;
-  /** Where the task service of the running container listens. */
+  /** The socket of the running container's task service. */
   readonly taskSocket: string;
 }
 
-/** The state of every container: one runs, the others have ended. */
+/** Writes the state of every container: one runs, the others have ended. */
 export async function writeState({ root, state, taskSocket }: StoredPlaces): Promise<void> {
   const cri = join(root, 'io.containerd.grpc.v1.cri');
   await Promise.all(pods.map(({ id }) => mkdir(join(cri, 'sandboxes', id), { recursive: true })));
@@ -23,7 +23,7 @@ export async function writeState({ root, state, taskSocket }: StoredPlaces): Pro
     await mkdir(folder, { recursive: true });
     await writeFile(join(folder, 'status'), statusOf(id === running.id));
   }
-  // The bundle of a task, as a runtime's shim leaves it; where the shim listens is all that counts.
+  // The bundle of a task as a runtime's shim leaves it. Only the address of the shim matters.
   const tasks = 'io.containerd.runtime.v2.task/k8s.io';
   const [bundle, work] = [join(state, tasks, running.id), join(root, tasks, running.id)];
   await mkdir(bundle, { recursive: true });
@@ -34,14 +34,14 @@ export async function writeState({ root, state, taskSocket }: StoredPlaces): Pro
   await writeFile(join(bundle, 'bootstrap.json'), JSON.stringify(bootstrap));
 }
 
-/** JSON by hand: nanoseconds do not fit into a number. */
+/** Writes JSON by hand, because nanoseconds do not fit into a number. */
 function statusOf(runs: boolean): string {
   const times = `"CreatedAt":${CREATED_AT},"StartedAt":${CREATED_AT},"FinishedAt":${runs ? '0' : FINISHED_AT}`;
   const pid = runs ? process.pid : 0;
   return `{"Version":"v1","Pid":${pid},${times},"Resources":${JSON.stringify({ linux: storedResources })}}`;
 }
 
-/** The cgroups of the running container and its pod below `root`, as files on whatever file system that is. */
+/** Writes the cgroups of the running container and its pod below `root`, as files on any file system. */
 export async function writeCgroups(root: string): Promise<void> {
   const pod = join(root, running.pod.cgroupParent);
   const container = join(pod, running.id);

@@ -2,7 +2,7 @@ import { Client, Metadata, credentials } from '@grpc/grpc-js';
 import { bytes, map, message } from '../protobuf.ts';
 import { type StoredContainer, type StoredPod, containers, pods, storedResources } from './stored-node.ts';
 
-/** Pods and containers in containerd's database, as its CRI service puts them there and finds them at its next start. */
+/** Pods and containers in containerd's database, as its CRI service writes them and reads them at its next start. */
 
 const NAMESPACE = 'k8s.io';
 const KIND = 'io.cri-containerd.kind';
@@ -12,7 +12,7 @@ const AT_ONCE = 16;
 
 const identity = (content: Buffer): Buffer => content;
 
-/** Writes all of them. containerd has to be started again to know them. */
+/** Writes all records. containerd has to be restarted to read them. */
 export async function writeRecords(socket: string, logFolder: string): Promise<void> {
   const client = new Client(`unix:${socket}`, credentials.createInsecure());
   const metadata = new Metadata();
@@ -68,7 +68,7 @@ function containerRecord(container: StoredContainer, logFolder: string): Buffer 
 
 export const imageOf = ({ name }: StoredContainer): string => `images.example/team/checkout/${name}:v1.27.3`;
 
-/** As kubelet gives them. */
+/** Labels as kubelet sets them. */
 export const labelsOf = ({ name, pod }: StoredContainer): Record<string, string> => ({
   'io.kubernetes.container.name': name,
   'io.kubernetes.pod.name': pod.name,
@@ -84,7 +84,7 @@ export const annotationsOf = (): Record<string, string> => ({
   'io.kubernetes.pod.terminationGracePeriod': '30',
 });
 
-/** containerd.services.containers.v1.Container, with CRI's own part of it. */
+/** A containerd.services.containers.v1.Container with CRI's own part. */
 function record(id: string, kind: 'sandbox' | 'container', Metadata: object): Buffer {
   const type = `github.com/containerd/cri/pkg/store/${kind}/Metadata`;
   return Buffer.concat([
@@ -96,5 +96,5 @@ function record(id: string, kind: 'sandbox' | 'container', Metadata: object): Bu
   ]);
 }
 
-/** google.protobuf.Any of a Go value, which containerd writes as JSON. */
+/** A google.protobuf.Any of a Go value, which containerd writes as JSON. */
 const any = (type: string, value: object): Buffer => Buffer.concat([bytes(1, type), bytes(2, JSON.stringify(value))]);

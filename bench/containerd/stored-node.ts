@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** The pods and containers of the node whose calls are measured: as many as a large node has, of a usual size. */
+/** The pods and containers of the node whose calls are measured: as many as on a large node, of usual size. */
 
 const PODS = 100;
 const CONTAINERS_OF_POD = 5;
@@ -21,7 +21,7 @@ export interface StoredContainer {
   readonly pod: StoredPod;
 }
 
-/** So many pods, the same in each process. */
+/** Creates this many pods, with the same values in each process. */
 export function makePods(count: number): StoredPod[] {
   return Array.from({ length: count }, (_, index) => {
     const digits = hash(`uid ${index}`);
@@ -37,7 +37,7 @@ export function makePods(count: number): StoredPod[] {
   });
 }
 
-/** So many containers of each pod. */
+/** Creates this many containers of each pod. */
 export function makeContainers(of: readonly StoredPod[], count: number): StoredContainer[] {
   return of.flatMap((pod) =>
     Array.from({ length: count }, (_, number) => ({
@@ -51,14 +51,14 @@ export function makeContainers(of: readonly StoredPod[], count: number): StoredC
 export const pods: readonly StoredPod[] = makePods(PODS);
 export const containers: readonly StoredContainer[] = makeContainers(pods, CONTAINERS_OF_POD);
 
-/** The one that runs, and whose status is measured. */
+/** The running container, whose status is measured. */
 export const running: StoredContainer = ((): StoredContainer => {
   const [first] = containers;
   if (first === undefined) throw new Error('the node has no containers');
   return first;
 })();
 
-/** What containerd has stored of a container's resources, in the words of CRI's JSON. */
+/** The resources that containerd has stored for a container, in CRI's JSON. */
 export const storedResources = {
   cpu_period: 100_000,
   cpu_quota: 50_000,
@@ -66,7 +66,7 @@ export const storedResources = {
   memory_limit_in_bytes: 268_435_456,
 } as const;
 
-/** What the kernel has for the running one: a resize that containerd was not told of. */
+/** The kernel's values of the running container: a resize that containerd does not know. */
 export const kernelFiles: Readonly<Record<string, string>> = {
   'memory.max': '536870912',
   'memory.swap.max': '0',

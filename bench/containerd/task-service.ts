@@ -9,8 +9,8 @@ type Respond = sendUnaryData<Buffer>;
 const identity = (content: Buffer): Buffer => content;
 
 /**
- * Stands for the runtime's shim of one container that runs. containerd asks it when it starts and never again, so it costs
- * the measured calls nothing; and a running container needs no runtime, no image and no cgroups of this machine.
+ * Replaces the runtime's shim of one running container. containerd calls it only at its own start, so it costs the
+ * measured calls nothing, and a running container needs no runtime, no image and no cgroups of this machine.
  */
 export async function serveTask(socket: string, containerId: string): Promise<void> {
   const server = new Server();
@@ -25,7 +25,7 @@ export async function serveTask(socket: string, containerId: string): Promise<vo
     server.register(`/containerd.task.v3.Task/${method}`, serve, identity, identity, 'unary');
   };
   for (const [method, response] of Object.entries(answers)) register(method, (respond) => respond(null, response));
-  // It does not end.
+  // Wait never returns.
   register('Wait', () => undefined);
   await new Promise<void>((resolve, reject) => {
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {

@@ -1,24 +1,25 @@
 /**
- * How long calls have been with the backend, calls side by side counted once: from the arrival of a request's bytes to the
- * going of its answer's. Told what happens at the edge of the process; by whatever clock, of which it gives the unit.
+ * Measures how long calls are with the backend, with concurrent calls counted once: from the arrival of a request's
+ * bytes until its answer's bytes have been written. Its caller reports events at the edge of the process. The unit is
+ * that of the caller's clock.
  */
 export class BackendTime {
-  /** Calls that have come and are not answered. */
+  /** Number of calls that are not answered yet. */
   #open = 0;
   #total = 0;
   #arrival = 0;
   #since: number | undefined;
   #until: number | undefined;
-  /** Something has come since the answer: what goes from now on belongs to that. */
+  /** Whether bytes have arrived since the answer. Bytes that leave from now on belong to a new call. */
   #over = true;
 
-  /** Bytes have come: of a request, perhaps, whose call then begins. */
+  /** Bytes arrived that may belong to a request. */
   arrived(now: number): void {
     this.#arrival = now;
     if (this.#open === 0) this.#over = true;
   }
 
-  /** A call is looked at. It came with the last bytes. */
+  /** A call starts. It arrived with the last bytes. */
   begin(): void {
     if (this.#open === 0) {
       this.#close();
@@ -28,24 +29,24 @@ export class BackendTime {
     this.#open += 1;
   }
 
-  /** What is to be answered is known; it goes with the bytes that follow. */
+  /** An answer is ready. It leaves with the bytes that follow. */
   answered(): void {
     this.#open -= 1;
   }
 
-  /** Bytes have gone. */
+  /** Bytes left the process. */
   left(now: number): void {
     if (this.#open === 0 && !this.#over) this.#until = now;
   }
 
-  /** Of all calls whose answers have gone. */
+  /** The time of all calls whose answers have left. */
   get total(): number {
     if (this.#open === 0) this.#close();
     return this.#total;
   }
 
   #close(): void {
-    // Without an end of its own, the next one has come before the answer went: it ends where that begins.
+    // If the answer has not left before the next call arrived, the time ends where that call starts.
     if (this.#since !== undefined) this.#total += (this.#until ?? this.#arrival) - this.#since;
     this.#since = undefined;
     this.#until = undefined;

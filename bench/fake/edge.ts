@@ -8,9 +8,9 @@ const identity = (content: Buffer): Buffer => content;
 const microseconds = (): number => Number(process.hrtime.bigint()) / 1000;
 
 /**
- * Serves these methods of CRI's RuntimeService, any other Unimplemented. What passes between the socket and the gRPC server is
- * looked at on the way: the time that calls are with this process is told, in microseconds, to whoever connects to
- * `<socket>.time`.
+ * Serves these methods of CRI's RuntimeService, and answers Unimplemented to others. Observes the bytes between the
+ * socket and the gRPC server: a connection to `<socket>.time` receives the time that calls have spent in this process,
+ * in microseconds.
  */
 export function serveTimed(socket: string, answers: ReadonlyMap<string, Answer>): void {
   const time = new BackendTime();

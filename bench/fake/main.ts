@@ -5,8 +5,8 @@ import { IMAGE_ID, annotationsOf, imageOf, labelsOf } from '../containerd/record
 import { containers } from '../containerd/stored-node.ts';
 
 /**
- * A runtime that has containers and nothing else: answers Version, and ListContainers out of memory, by filter, making and encoding the
- * message for each call as a runtime does. Any other call: Unimplemented. Argument: its socket.
+ * A runtime that has only containers. It answers Version, and ListContainers from memory, by filter. It builds and
+ * encodes the message for each call like a real runtime. Any other call is Unimplemented. Argument: its socket.
  */
 
 interface Request {
@@ -49,5 +49,5 @@ server.addService(runtime.runtime.v1.RuntimeService.service, {
 server.bindAsync(`unix:${process.argv[2] ?? ''}`, ServerCredentials.createInsecure(), (error) => {
   if (error !== null) throw error;
 });
-// The pipe of whoever started it: ends with it.
+// The pipe of the process that started this one. The runtime ends with it.
 process.stdin.resume().on('end', () => process.exit(0));

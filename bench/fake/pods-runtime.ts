@@ -12,7 +12,10 @@ import { cpuShares } from '../../src/core/quantities/index.ts';
 import type { StoredContainer } from '../containerd/stored-node.ts';
 import { type FakePod, amountsAtStart, bytesOf, cgroupOf, podShares, quotaOf, sharesOf } from './pods.ts';
 
-/** Answers one call: the bytes of the request to those of the response. Throws where it has no such pod or container. */
+/**
+ * Answers one call: maps the bytes of the request to those of the response. Throws if the pod or container does not
+ * exist.
+ */
 export type Answer = (request: Buffer) => Buffer;
 
 const RUNNING = 1;
@@ -21,8 +24,9 @@ const PERIOD = 100_000;
 type Stored = Partially<LinuxContainerResources>;
 
 /**
- * A runtime with these pods, whose containers all run; by method. It keeps what it is asked for, and writes it to the cgroups
- * below `root` as runc does. Each answer is made and encoded anew, verbose ones with as much JSON as containerd's.
+ * The methods of a runtime with these pods, whose containers all run. It stores requested values, and writes them to
+ * the cgroups below `root` like runc. Each answer is built and encoded for each call, and verbose ones have as much
+ * JSON as containerd's.
  */
 export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap<string, Answer> {
   const containers = pods.flatMap((pod) => pod.containers);
@@ -37,7 +41,8 @@ export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap
   });
   const containerStatus = ({ id, name, pod }: StoredContainer): Partially<Messages['ContainerStatusResponse']> => ({
     status: { id, metadata: { name }, state: RUNNING, resources: { linux: stored.get(id) ?? {} } },
-    // As containerd tells it. The process is this one: its cgroup is none of these, so the driver's rule decides.
+    // In containerd's form. The pid is that of this process: its cgroup is none of these, so that the rule of the
+    // driver decides.
     info: {
       info: JSON.stringify({ sandboxID: pod.id, pid: process.pid, config: { metadata: { name } }, runtimeSpec }),
     },
@@ -87,7 +92,7 @@ export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap
 
 function known<Value>(map: ReadonlyMap<string, Value>, id: string): Value {
   const value = map.get(id);
-  if (value === undefined) throw new Error(`nothing here has the id ${id}`);
+  if (value === undefined) throw new Error(`no object with the ID ${id}`);
   return value;
 }
 
@@ -101,7 +106,7 @@ function storedAtStart(index: number): Stored {
   };
 }
 
-/** The values that were given; 0 keeps. */
+/** Returns the requested values; 0 keeps a value. */
 function givenOf({ cpu_period, cpu_quota, cpu_shares, memory_limit_in_bytes }: LinuxContainerResources): Stored {
   const all = { cpu_period, cpu_quota, cpu_shares, memory_limit_in_bytes };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== 0n));
@@ -126,7 +131,7 @@ const configOf = (of: FakePod) => ({
   },
 });
 
-/** As long as the OCI specification of an ordinary container, which containerd puts into each verbose answer. */
+/** As long as the OCI specification of an ordinary container, which containerd includes in each verbose answer. */
 const runtimeSpec = {
   ociVersion: '1.2.1',
   process: { args: ['/pause'], env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'], cwd: '/' },

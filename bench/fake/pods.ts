@@ -5,24 +5,24 @@ import { weightOfShares } from '../../src/cgroups/index.ts';
 import { cpuShares } from '../../src/core/quantities/index.ts';
 import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
 
-/** The pods of the fake node, with the files that the kernel would have of them. */
+/** The pods of the fake node, with the files that the kernel would have for them. */
 
 export interface FakePod {
   readonly pod: StoredPod;
   readonly containers: readonly StoredContainer[];
 }
 
-/** So many pods, each with so many containers; the same in each process. */
+/** Creates pods with this many containers each, with the same values in each process. */
 export const makeNode = (pods: number, containers: number): FakePod[] =>
   makePods(pods).map((pod) => ({ pod, containers: makeContainers([pod], containers) }));
 
-/** What a container may use at most; it requests as much CPU. */
+/** The limits of a container. Its CPU request equals its limit. */
 export interface Amounts {
   readonly memoryMi: number;
   readonly milliCpu: number;
 }
 
-/** What the containers of a pod begin with, by their order in it. */
+/** The initial values of the containers of a pod, by their order. */
 export const amountsAtStart = (index: number): Amounts => ({
   memoryMi: 128 + 64 * index,
   milliCpu: 100 + 50 * index,
@@ -31,12 +31,12 @@ export const amountsAtStart = (index: number): Amounts => ({
 const MiB = 1024 * 1024;
 const PERIOD = 100_000;
 
-/** As kubelet makes them of milliCPU. */
+/** Computes CPU shares of milliCPU as kubelet does. */
 export const sharesOf = (milliCpu: number): number => Math.floor((milliCpu * 1024) / 1000);
 export const bytesOf = (memoryMi: number): number => memoryMi * MiB;
 export const quotaOf = (milliCpu: number): number => (milliCpu * PERIOD) / 1000;
 
-/** The files that a resize changes, with what they say; of a container as runc writes them. */
+/** The files that a resize changes with their content, as runc writes them for a container. */
 export type LimitFiles = Readonly<Record<'memory.max' | 'cpu.max' | 'cpu.weight', string>>;
 
 export const containerFiles = ({ memoryMi, milliCpu }: Amounts): LimitFiles => ({
@@ -45,7 +45,7 @@ export const containerFiles = ({ memoryMi, milliCpu }: Amounts): LimitFiles => (
   'cpu.weight': String(weightOfShares(cpuShares(sharesOf(milliCpu)), 'new')),
 });
 
-/** A pod's, as kubelet writes them: limits that are its containers' together. */
+/** The files of a pod as kubelet writes them, with the sums of its containers. */
 export function podFiles(containers: readonly Amounts[]): LimitFiles {
   const memoryMi = containers.reduce((sum, container) => sum + container.memoryMi, 0);
   const milliCpu = containers.reduce((sum, container) => sum + container.milliCpu, 0);
@@ -58,7 +58,7 @@ export function podFiles(containers: readonly Amounts[]): LimitFiles {
 export const podShares = (containers: readonly Amounts[]): number =>
   containers.reduce((sum, { milliCpu }) => sum + sharesOf(milliCpu), 0);
 
-/** What does not change: little is in use, and nothing has been killed. */
+/** Files that do not change: little usage, and no kills. */
 const otherFiles: Readonly<Record<string, string>> = {
   'memory.current': String(20 * MiB),
   'memory.high': 'max',
@@ -72,8 +72,8 @@ const otherFiles: Readonly<Record<string, string>> = {
 export const cgroupOf = ({ id, pod }: StoredContainer): string => join(pod.cgroupParent, id);
 
 /**
- * Makes the cgroups of these pods and their containers, as at the start, below `root`.
- * @param podMoreMi what the pods' own memory limits hold beside their containers'
+ * Creates the cgroups of these pods and their containers below `root`, with the initial values.
+ * @param podMoreMi by how much the pods' own memory limits exceed the sums of their containers, in MiB
  */
 export async function writePods(
   root: string,
@@ -98,7 +98,7 @@ async function writeCgroup(root: string, cgroup: string, limits: LimitFiles): Pr
     await writeFile(join(folder, file), `${value}\n`);
 }
 
-/** Throws unless the files of a pod and its containers are those of these amounts. */
+/** Throws unless the files of a pod and its containers have these amounts. */
 export function assertFiles(root: string, { pod, containers }: FakePod, amounts: readonly Amounts[]): void {
   assertCgroup(root, pod.cgroupParent, podFiles(amounts));
   containers.forEach((container, index) => {

@@ -5,7 +5,7 @@ import type { Child, Children } from '../children.ts';
 import { connectWhenThere } from '../sockets.ts';
 import { type FakePod, makeNode, writePods } from './pods.ts';
 
-/** Starts the fake runtime; its socket, when it answers. */
+/** Starts the fake runtime. Returns its socket when it answers. */
 export async function startFake(children: Children): Promise<string> {
   const socket = children.path('fake.sock');
   await answers(children.spawn('fake', process.execPath, [builtFile('tools/bench-fake.js'), socket]), socket);
@@ -17,12 +17,12 @@ export interface FakePods {
   readonly backend: string;
   readonly cgroupRoot: string;
   readonly pods: readonly FakePod[];
-  /** How long calls have been with the runtime until now, in microseconds. */
+  /** Returns the time that calls have been with the runtime until now, in microseconds. */
   backendTime(): Promise<number>;
   stop(): Promise<void>;
 }
 
-/** Starts one with so many pods, each with so many containers. */
+/** Starts a node with this many pods and containers of each pod. */
 export async function startFakePods(
   children: Children,
   name: string,

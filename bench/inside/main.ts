@@ -4,8 +4,8 @@ import http2, { type ClientHttp2Session } from 'node:http2';
 import type { Notes, Span } from './notes.ts';
 
 /**
- * Loaded into a measured shim before its own code (`--import`): notes when it was in an fsync, and when it waited for an
- * answer of the backend; leaves that in the file named by CRI_BENCH_NOTES when the process ends.
+ * Loaded into a measured shim before its own code (`--import`). Records when the shim was in an fsync, and when it
+ * waited for an answer of the backend. Writes this to the file in CRI_BENCH_NOTES at the end of the process.
  */
 const file = process.env['CRI_BENCH_NOTES'] ?? '';
 const fsyncs: Span[] = [];
@@ -32,7 +32,7 @@ http2.connect = ((...given: Parameters<typeof connect>): ClientHttp2Session => {
   session.request = (...asked): ReturnType<typeof request> => {
     const begin = now();
     const stream = request(...asked);
-    // The trailers are the last of an answer.
+    // The trailers are the end of an answer.
     stream.once('trailers', () => backend.push([begin, now()]));
     return stream;
   };

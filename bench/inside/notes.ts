@@ -1,14 +1,14 @@
-/** From when to when something went on, in microseconds of the machine's clock. */
+/** The start and end of an activity, in microseconds of the machine's clock. */
 export type Span = readonly [begin: number, end: number];
 
-/** What a measured shim has noted of itself. */
+/** What a measured shim has recorded about itself. */
 export interface Notes {
   readonly fsyncs: readonly Span[];
-  /** Requests to the backend: from their going to the end of the answer. */
+  /** Requests to the backend, from the request to the end of the answer. */
   readonly backend: readonly Span[];
 }
 
-/** How much of the time between two instants these take, in microseconds; what goes side by side counts once. */
+/** Returns how much of the time between two instants the spans cover, in microseconds. Concurrent spans count once. */
 export function timeIn(spans: readonly Span[], from: number, to: number): number {
   let sum = 0;
   let until = from;

@@ -5,19 +5,19 @@ import type { RemountMethod, VolumeName } from '../../src/tmpfs/index.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 
 /**
- * Remounts volumes of the kernel's own tmpfs, in a mount namespace that is this process's (unshare(1)) and goes with it. Arguments:
- * the folder to be kubelet's, and how long to go on in seconds. Prints its times as JSON; see {@link RemountTimes}.
+ * Remounts volumes of the kernel's tmpfs in a mount namespace of this process (unshare(1)), which ends with it.
+ * Arguments: the kubelet root, and the duration in seconds. Prints its times as JSON; see {@link RemountTimes}.
  */
 
-/** In microseconds: of each remount, what it took from its call to its answer. */
+/** The duration of each remount in microseconds, from its call to its answer. */
 export interface RemountTimes {
   readonly growing: readonly number[];
   readonly shrinking: readonly number[];
-  /** By mount(8), as where there are no such system calls. */
+  /** With mount(8), as without the system calls. */
   readonly byCommand: readonly number[];
-  /** Mean CPU time of one by system calls, in this process. */
+  /** Mean CPU time of one remount by system calls, in this process. */
   readonly cpuUs: number;
-  /** How many mounts there were. */
+  /** The number of mounts. */
   readonly mounts: number;
 }
 
@@ -29,7 +29,7 @@ const BY_COMMAND = 100;
 
 const podUid = (index: number): string => `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`;
 
-/** Fifty pods with four volumes each, and a token each: what stands in the table of mounts of a full node. */
+/** Mounts fifty pods with four volumes and a token each: the mount table of a full node. */
 function mountNode(kubeletRoot: string): VolumeName[] {
   const pods = Array.from({ length: PODS }, (_, index) => podUid(index));
   const volumes = pods.flatMap((uid) =>
@@ -43,7 +43,7 @@ function mountNode(kubeletRoot: string): VolumeName[] {
   return volumes;
 }
 
-/** The time of one remount, and its CPU time. Rejects when the kernel does not have the new size. */
+/** Measures the duration and CPU time of one remount. Rejects if the kernel does not have the new size. */
 async function time(
   volumes: MemoryVolumes,
   volume: VolumeName,
@@ -63,16 +63,16 @@ async function time(
 async function measure(kubeletRoot: string, seconds: number): Promise<RemountTimes> {
   const all = mountNode(kubeletRoot);
   const method = await chooseRemountMethod();
-  if (method.kind === 'mount') throw new Error(`no system calls to remount by: ${method.because}`);
+  if (method.kind === 'mount') throw new Error(`no system calls for remounts: ${method.because}`);
   const times = { growing: [] as number[], shrinking: [] as number[], byCommand: [] as number[] };
   const volumes = new MemoryVolumes({ kubeletRoot }, method);
   const until = performance.now() + seconds * 1000;
   let cpuUs = 0;
   for (let round = 0; round < WARM_UP || performance.now() < until; round += 1) {
-    // Each is grown when all have been shrunk, and the other way.
+    // Each volume grows when all have shrunk, and vice versa.
     const grows = Math.floor(round / all.length) % 2 === 0;
     const volume = all[round % all.length];
-    if (volume === undefined) throw new Error('there are no volumes');
+    if (volume === undefined) throw new Error('no volumes');
     const { took, cpu } = await time(volumes, volume, grows ? 32 : 8);
     if (round < WARM_UP) continue;
     (grows ? times.growing : times.shrinking).push(took);
@@ -80,7 +80,7 @@ async function measure(kubeletRoot: string, seconds: number): Promise<RemountTim
   }
   const byCommand: RemountMethod = { kind: 'mount', because: 'it is measured' };
   const [first] = all;
-  if (first === undefined) throw new Error('there are no volumes');
+  if (first === undefined) throw new Error('no volumes');
   const slow = new MemoryVolumes({ kubeletRoot }, byCommand);
   for (let round = 0; round < BY_COMMAND; round += 1)
     times.byCommand.push((await time(slow, first, round % 2 === 0 ? 24 : 12)).took);

@@ -10,7 +10,7 @@ export type { WorkResult } from './result.ts';
 
 export interface Work {
   readonly name: string;
-  /** The work itself first, then its parts. Rejects when what was done is not what had to be. */
+  /** Returns the work itself first, then its parts. Rejects if the result of the work is wrong. */
   readonly measure: (options: WorkOptions) => Promise<WorkResult[]>;
 }
 

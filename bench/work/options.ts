@@ -2,9 +2,9 @@ import type { Children } from '../children.ts';
 
 export interface WorkOptions {
   readonly children: Children;
-  /** About how long to go on, where it is done again and again. */
+  /** Approximate duration, for work that is repeated. */
   readonly seconds: number;
-  /** Where CPU profiles of the measured shims go, if they are wanted. */
+  /** The folder for CPU profiles of the measured shims, if requested. */
   readonly profile?: string | undefined;
   readonly progress: (text: string) => void;
 }

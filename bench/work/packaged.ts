@@ -17,12 +17,12 @@ import { median, rounded } from '../statistics.ts';
 import { type WorkResult, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
 
-/** So many that there is a 99th percentile. */
+/** Enough for a 99th percentile. */
 const STARTS = 100;
 const IDLE_DAEMONS = 3;
 /** Kubelet's first calls. */
 const CALLS = 5;
-/** V8 waits for 8 s without work, and once more after it has collected, before it gives memory back. */
+/** V8 waits for 8 s without work, and once more after a collection, before it returns memory. */
 const IDLE_MS = 20_000;
 const NODE = `Node ${process.versions.node}`;
 
@@ -32,19 +32,22 @@ interface Started {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** From starting the process to its first answer. Beside each start one of the same Node with next to no program: nobody can take that away from ours. */
+/**
+ * Measures the time from the start of the process to its first answer. Each start is followed by one of the same Node
+ * with almost no program, which is the minimum for any program.
+ */
 export async function measurePackagedStart(options: WorkOptions): Promise<WorkResult[]> {
   return whereInstalled('packaged-start', options, (...given) => measureStarts(options.children, ...given));
 }
 
-/** What it takes while nothing happens, and what the same Node takes without a program. */
+/** Measures the idle memory of the daemon, and that of the same Node without a program. */
 export async function measurePackagedMemory(options: WorkOptions): Promise<WorkResult[]> {
   return whereInstalled('packaged-idle', options, (started) => measureIdle(options.children, started));
 }
 
 /**
- * The folder that `npm run package` makes, to be started as its unit starts it: with the unit's environment, the configuration that is
- * installed with it, and a systemd that is told when it is ready. A containerd is behind it.
+ * Runs a measurement with the folder of `npm run package`, started as its unit starts it: with the unit's environment,
+ * the installed configuration, a systemd that receives notifications, and a containerd.
  */
 async function whereInstalled(
   name: string,
@@ -59,7 +62,7 @@ async function whereInstalled(
     ...[builtFile('tools/package.js'), '--only', 'tree', '--to', packaged],
   ]);
   await packing.exited;
-  if (packing.process.exitCode !== 0) throw new Error(`the package could not be made:\n${packing.lastWords()}`);
+  if (packing.process.exitCode !== 0) throw new Error(`the package could not be built:\n${packing.lastOutput()}`);
   const cgroupRoot = children.path(`${name}-cgroup`);
   await writeCgroups(cgroupRoot);
   mkdirSync(children.path('kubelet'), { recursive: true });
@@ -68,7 +71,7 @@ async function whereInstalled(
   const results = await measure(
     {
       places: { backend: containerd.socket, cgroupRoot, packaged, flags: ['--config', configuration] },
-      // Type=notify and WatchdogSec=60s of the unit.
+      // Matches Type=notify and WatchdogSec=60s of the unit.
       environment: { NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '60000000' },
     },
     systemd,
@@ -104,7 +107,7 @@ async function measureStarts(
   ];
 }
 
-/** A Node that only says what CPU time it has had until it could, from its start to its end. */
+/** Starts a Node that only prints its CPU time. Returns the durations from its start to its end. */
 async function startBare(
   children: Children,
   name: string,

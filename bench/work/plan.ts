@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { apply, inPages, podState, volumeSizes, wishes } from '../../test/support/resize/pods.ts';
+import { apply, inPages, podState, volumeSizes, containerChanges } from '../../test/support/resize/pods.ts';
 import { type WorkResult, resultOf } from './result.ts';
 import type { PodState } from '../../src/sandbox/pod-state.ts';
 import type { Step } from '../../src/resize/model/step.ts';
@@ -10,25 +10,27 @@ import type { WorkOptions } from './options.ts';
 
 const CONTAINERS = 10;
 const PODS = 1000;
-/** The same pods in each run. */
+/** A fixed seed, so that each run has the same pods. */
 const SEED = 1287;
 
 type Planned = Pick<PodTarget, 'containers' | 'volumes'> & { readonly state: PodState };
 
-/** From a pod's live values and what is asked of it to the steps: its limits, and the plan. */
+/** Computes limits and plan for a pod's live values and requested changes. */
 function planOf({ state, containers = [], volumes }: Planned): Step[] {
   return plan(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes });
 }
 
-/** Pods of the property tests' kind: limits of all directions, tight, loose, exceeded and none, with volumes. */
+/** Pods like those of the property tests: limits in all directions, tight, loose, exceeded and none, with volumes. */
 function varied(): Planned[] {
-  const pod = fc.record({ asked: wishes, volumes: volumeSizes, state: podState });
+  const pod = fc.record({ changes: containerChanges, volumes: volumeSizes, state: podState });
   const large = pod.filter(({ state }) => state.containers.length === CONTAINERS);
-  const kept = fc.sample(large, { numRuns: PODS, seed: SEED });
-  return kept.map(({ asked, volumes, state }) => ({ state, volumes, containers: asked(state) }));
+  const pods = fc.sample(large, { numRuns: PODS, seed: SEED });
+  return pods.map(({ changes, volumes, state }) => ({ state, volumes, containers: changes(state) }));
 }
 
-/** In this process, by the planner's own code, every pod in turn; the first time of each pod counts as all others. */
+/**
+ * Runs the planner's own code in this process for every pod in turn. The first run of each pod counts like all others.
+ */
 export function measurePlan({ seconds }: WorkOptions): Promise<WorkResult[]> {
   const pods = varied();
   const times: number[] = [];
@@ -44,7 +46,7 @@ export function measurePlan({ seconds }: WorkOptions): Promise<WorkResult[]> {
   return Promise.resolve([resultOf('Plan for 10 containers', 'us', times)]);
 }
 
-/** Throws unless the steps, on paper, lead to what was asked. */
+/** Throws unless applying the steps to the model results in the requested values. */
 function assertReached({ state, containers = [] }: Planned, steps: readonly Step[]): void {
   const end = steps.reduce((pod, step) => apply(pod, step), state);
   for (const { id, memory, cpu } of containers) {

@@ -12,13 +12,13 @@ import type { WorkOptions } from './options.ts';
 
 const PODS = 250;
 const CONTAINERS = 2;
-/** Resizes that the shim before was in the middle of: as many as a node has at a time when a whole deployment is resized. */
-const CUT_OFF = 10;
+/** Unfinished resizes of the previous shim: as many as a node has when a whole deployment is resized. */
+const UNFINISHED = 10;
 const STARTS = 7;
 
 /**
- * A start on a node full of pods, after a shim that was killed: from the start of the process until all pods and containers
- * are known and the resizes that were cut off are undone.
+ * Measures a start on a node full of pods after the previous shim was killed: from the start of the process until all
+ * pods and containers are known and the unfinished resizes are rolled back.
  */
 export async function measureRecovery({ children, profile }: WorkOptions): Promise<WorkResult[]> {
   const fake = await startFakePods(children, 'fake-recovered', { pods: PODS, containers: CONTAINERS });
@@ -26,20 +26,21 @@ export async function measureRecovery({ children, profile }: WorkOptions): Promi
   const recovered: number[] = [];
   for (let index = 0; index < STARTS; index += 1) {
     const stateFolder = join(children.folderOnDisk(), 'state');
-    const cut = fake.pods.slice(0, CUT_OFF);
-    await cutOff(fake, cut, stateFolder);
+    const unfinished = fake.pods.slice(0, UNFINISHED);
+    await writeUnfinished(fake, unfinished, stateFolder);
     const begin = performance.now();
     const { child } = spawnShim(children, `recovered-${index}`, { ...fake, profile, stateFolder });
     const log = new LogReader(child.logFile);
     const known = await child.until(log.line('registry compared with the backend'));
     compared.push(performance.now() - begin);
-    for (let mended = 0; mended < cut.length; mended += 1) await child.until(log.line('unfinished resize recovered'));
+    for (let count = 0; count < unfinished.length; count += 1)
+      await child.until(log.line('unfinished resize recovered'));
     recovered.push(performance.now() - begin);
     log.close();
     await child.stop();
     if (known.pods !== PODS || known.containers !== PODS * CONTAINERS)
       throw new Error(`${String(known.pods)} pods and ${String(known.containers)} containers were found`);
-    for (const pod of cut)
+    for (const pod of unfinished)
       assertFiles(
         fake.cgroupRoot,
         pod,
@@ -54,8 +55,11 @@ export async function measureRecovery({ children, profile }: WorkOptions): Promi
   ];
 }
 
-/** Leaves what a shim leaves that is killed when it has raised the limits of these pods, and not yet those of their containers. */
-async function cutOff({ cgroupRoot }: FakePods, pods: readonly FakePod[], stateFolder: string): Promise<void> {
+/**
+ * Leaves the state of a shim that was killed after it had raised the pod limits of these pods, and before those of
+ * their containers.
+ */
+async function writeUnfinished({ cgroupRoot }: FakePods, pods: readonly FakePod[], stateFolder: string): Promise<void> {
   const journal = await Journal.open(stateFolder);
   for (const pod of pods) await journal.write(recordOf(pod));
   await journal.close();

@@ -7,8 +7,8 @@ import { type WorkResult, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
 
 /**
- * A volume's new size, on this machine's own kernel: from the question to the size that statfs says afterwards, with the look at
- * the table of mounts that comes before it. As root, in a mount namespace that nothing else sees.
+ * Measures a volume's new size on this machine's kernel: from the request until statfs reports the new size, including
+ * the survey of the mount table before. Runs as root, in a separate mount namespace.
  */
 export async function measureRemounts({ children, seconds }: WorkOptions): Promise<WorkResult[]> {
   const kubelet = children.path('kubelet-remounted');
@@ -19,7 +19,7 @@ export async function measureRemounts({ children, seconds }: WorkOptions): Promi
   if (stdout === null) throw new Error('the remounter has no stdout');
   const printed = await text(stdout);
   await child.exited;
-  if (printed === '') throw new Error(`no volume could be remounted; it takes root:\n${child.lastWords()}`);
+  if (printed === '') throw new Error(`no volume could be remounted, which needs root:\n${child.lastOutput()}`);
   const { growing, shrinking, byCommand, cpuUs } = JSON.parse(printed) as RemountTimes;
   const ms = (times: readonly number[]): number[] => times.map((time) => time / 1000);
   return [

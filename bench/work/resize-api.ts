@@ -17,7 +17,7 @@ function readTypes(): protobuf.Root {
 
 const types = readTypes();
 
-/** Asks for these limits and requests of all containers of a pod, by their order. The pod's own limits follow. */
+/** Requests these limits and requests of all containers of a pod, by their order. The pod limits follow. */
 export function resizePodCall({ pod, containers }: FakePod, amounts: readonly Amounts[]): Call {
   const asked = containers.map(({ name }, index) => {
     const { memoryMi, milliCpu } = amounts[index] ?? { memoryMi: 0, milliCpu: 0 };
@@ -29,7 +29,7 @@ export function resizePodCall({ pod, containers }: FakePod, amounts: readonly Am
   return { path: `/${PACKAGE}.ResizeService/ResizePod`, request: request.finish() };
 }
 
-/** The state that a ResizePodResponse tells: `COMPLETED`, say. */
+/** Returns the state in a ResizePodResponse, for example `COMPLETED`. */
 export function stateOf(response: Buffer): string {
   const type = types.lookupType(`${PACKAGE}.ResizePodResponse`);
   const { resize } = type.toObject(type.decode(response), { enums: String }) as { resize?: { state?: string } };

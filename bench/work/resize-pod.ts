@@ -14,33 +14,33 @@ import { type WorkResult, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
 
 const CONTAINERS = 3;
-/** Until V8 has compiled what a resize takes: a shim is started once, and resizes for months. */
+/** Enough for V8 to compile the code of a resize. A shim starts once and resizes for months. */
 const WARM_UP_RESIZES = 400;
 const LEAST_RESIZES = 400;
 
-/** One ResizePod, in microseconds; the beginning by the machine's clock. */
+/** One ResizePod, in microseconds. `begin` is the machine's clock. */
 interface Resized {
   readonly direction: Aim['direction'];
   readonly begin: number;
   readonly took: number;
-  /** Of that, with the backend itself: without the way there and back. */
+  /** The part that the backend itself used, without transfers. */
   readonly served: number;
 }
 
-/** Values that the pod goes between, up and down, and the call that asks for them. */
+/** Values between which the pod is resized, and the call that requests them. */
 interface Aim {
-  /** Of all limits: to lower one takes looking at what is in use, holding it there, and journalling that. */
+  /** The direction of all limits. Lowering needs reads of the usage, holding it down, and journal writes. */
   readonly direction: 'raising' | 'lowering';
   readonly amounts: readonly Amounts[];
   readonly call: Call;
 }
 
 /**
- * ResizePod of a pod of three containers by the shim as it is shipped, in front of a fake runtime with a fake cgroup tree, and
- * its journal on a disk. All but calls of the backend counts as our own time: the client, which does as little as it can, the
- * way there and back, and waiting for the disk. A call of the backend lasts from when its request goes until its answer is
- * there; what it takes besides to make it and to read the answer is ours. The stricter figure beside it counts as the
- * backend's nothing but what that process takes: what a shim whose calls cost nothing would save.
+ * Measures ResizePod of a pod with three containers by the shipped shim in front of a fake runtime with a fake cgroup
+ * tree, and with its journal on a disk. Everything except calls of the backend counts as our own time: the minimal
+ * client, the transfers, and waiting for the disk. A call of the backend lasts from its request to its answer; building
+ * the request and reading the answer count as ours. The stricter figure counts only the time in the backend process as
+ * the backend's: what a shim without any cost would save.
  */
 export async function measureResizes({ children, seconds, profile }: WorkOptions): Promise<WorkResult[]> {
   const fake = await startFakePods(children, 'fake-resized', { pods: 1, containers: CONTAINERS });
@@ -71,23 +71,23 @@ export async function measureResizes({ children, seconds, profile }: WorkOptions
     resultOf('  lowering all limits', 'ms', ms(own, those('lowering'))),
     resultOf('  of all, in fsync', 'ms', ms(within(fsyncs))),
     { work: '  CPU time of the shim, mean', unit: 'ms', p50: rounded(cpuUs / 1000, 3), samples: resizes.length },
-    resultOf('  in calls of the backend beside', 'ms', ms(within(backend))),
+    resultOf('  in calls of the backend', 'ms', ms(within(backend))),
     resultOf(
-      '  all but what the backend takes',
+      '  all except the time in the backend',
       'ms',
       ms(({ took, served }) => took - served),
     ),
   ];
 }
 
-/** Waits until the shim has asked the backend for its pods. */
+/** Waits until the shim has listed the backend's pods. */
 async function knows({ child }: Shim): Promise<void> {
   const log = new LogReader(child.logFile);
   await child.until(log.line('registry compared with the backend'));
   log.close();
 }
 
-/** `cpuUs`: CPU time that the shim takes for one, of all its threads. */
+/** Repeats the resizes. `cpuUs`: CPU time of all threads of the shim for one resize. */
 async function resizeAgain(
   fake: FakePods,
   { child, resizeSocket }: Shim,

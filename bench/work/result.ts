@@ -1,20 +1,20 @@
 import { percentile, rounded } from '../statistics.ts';
 
-/** What the shim does by itself. There is no direct way to compare it with: it is measured in time. */
+/** Work of the shim itself. It has no direct equivalent for comparison, so the result is a time. */
 export interface WorkResult {
-  /** What was measured: the work itself, or a part of it, which is told for information. */
+  /** What was measured: the work itself, or a part of it for information. */
   readonly work: string;
-  /** `times`: a multiple of something. */
+  /** `times`: a multiple of another value. */
   readonly unit: 'us' | 'ms' | 'MB' | 'times';
   readonly p50: number;
-  /** Not of a few. */
+  /** Absent for few samples. */
   readonly p99?: number;
   readonly samples: number;
-  /** Where it depends on that: what it ran on. */
+  /** What the work ran on, if the result depends on it. */
   readonly on?: string;
 }
 
-/** Of fewer, the 99th percentile is the slowest one, and says nothing. */
+/** With fewer samples the 99th percentile is the slowest one, and has no meaning. */
 const LEAST_FOR_P99 = 100;
 
 export function resultOf(work: string, unit: WorkResult['unit'], values: readonly number[]): WorkResult {

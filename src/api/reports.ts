@@ -13,8 +13,8 @@ import type {
 import {
   type PodLimits,
   type KnownValues,
-  type KubeletWants,
-  type LiveLimits,
+  type PendingKubeletResize,
+  type ActualValues,
   type MemoryRequests,
   type PodDirectory,
   type PodView,
@@ -164,7 +164,7 @@ function volumeReport(
 }
 
 function kubeletReport(
-  { values, decrease }: KubeletWants,
+  { values, decrease }: PendingKubeletResize,
   nameOf: (containerId: string) => string,
 ): NonNullable<WirePod['kubelet']> {
   const report = { values: knownReport(values, nameOf, sizeReport) };
@@ -206,19 +206,23 @@ function knownLimits({ memory, cpu, weight, shares }: PodLimits): WireValues {
 const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });
 
 function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): WirePodValues {
-  const unknown = { memoryUsed: undefined, shares: undefined, weight: undefined };
+  const unknown = { memoryUsed: undefined, weight: undefined };
   return {
     pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),
     containers: state.containers.map(({ id, memory: limit, cpu, shares }) => {
       const name = nameOf(id);
-      return { id, name, values: valuesOf({ ...unknown, memory: limit, cpu, shares }, memory.containers[name]) };
+      return {
+        id,
+        name,
+        values: valuesOf({ ...unknown, memory: limit, cpu, ...(shares && { shares }) }, memory.containers[name]),
+      };
     }),
     volumes: state.volumes.map(({ name, size }) => ({ name, size_bytes: size, used_bytes: 0, policy: '' })),
   };
 }
 
 function valuesOf(
-  { memory, memoryUsed, cpu, shares, weight }: LiveLimits,
+  { memory, memoryUsed, cpu, shares, weight }: ActualValues,
   memoryRequest: Bytes | undefined,
 ): WireValues {
   return {

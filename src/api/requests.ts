@@ -7,7 +7,7 @@ import {
   type WireTime,
   decodeRequest,
 } from './wire/index.ts';
-import { type AskedPod, type AskedResources, type PodRef, invalid } from '../resize/index.ts';
+import { type RequestedPod, type RequestedResources, type PodRef, invalid } from '../resize/index.ts';
 
 /** Conversions from the wire format to the shim's types. All throw INVALID_VALUE with the field's path and value. */
 
@@ -48,12 +48,12 @@ export function readPodRef(pod: WirePodRef | null): PodRef {
   }
 }
 
-export function readAskedPod({ resources, containers, volumes }: Requests['ResizePodRequest']): AskedPod {
+export function readRequestedPod({ resources, containers, volumes }: Requests['ResizePodRequest']): RequestedPod {
   const asked = Object.entries(containers).map(([name, one]) => [name, readResources(one)] as const);
   return { pod: readResources(resources), containers: Object.fromEntries(asked), volumes };
 }
 
-function readResources(resources: WireResources | null): AskedResources {
+function readResources(resources: WireResources | null): RequestedResources {
   return { limits: readAmounts(resources?.limits), requests: readAmounts(resources?.requests) };
 }
 

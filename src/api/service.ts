@@ -3,7 +3,7 @@ import { ShimError, messageOf } from '../core/errors/index.ts';
 import type { ReadinessReport } from '../observe/index.ts';
 import { healthCheck, healthPath } from './health.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
-import { readAskedPod, readPodRef, readRequest, readTerms } from './requests.ts';
+import { readRequestedPod, readPodRef, readRequest, readTerms } from './requests.ts';
 import type { CallTrace, RawUnaryHandler } from '../grpc/index.ts';
 import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './wire/index.ts';
 import type { Clock } from '../core/concurrency/index.ts';
@@ -63,7 +63,7 @@ async function resizePod(
 ): Promise<Responses['ResizePodResponse']> {
   const { resizes, pods, clock } = parts;
   const { dryRun, defer, timeoutMs } = readTerms(request);
-  const asked = readAskedPod(request);
+  const asked = readRequestedPod(request);
   const pod = await findPod(pods, request.pod, trace);
   const deadline = Math.min(callDeadline, clock.now() + timeoutMs);
   if (dryRun) {

@@ -14,8 +14,8 @@ export const MAX_CPU_SHARES = 262_144;
 export const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
 
 /**
- * How cpu.shares become cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups up to 1.36. `new` maps the
- * default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and later (opencontainers/cgroups,
+ * How cpu.shares become cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups at least up to 1.37. `new`
+ * maps the default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and later (opencontainers/cgroups,
  * ConvertCPUSharesToCgroupV2Value).
  */
 export type WeightFormula = 'old' | 'new';

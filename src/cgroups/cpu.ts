@@ -40,8 +40,8 @@ export function assertCpuMax({ quota, period }: CpuMax): void {
 export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /**
- * Reads cpu.weight: 1 to 10000, or on some kernels 0 if the cgroup is idle (cpu.idle = 1). Throws CGROUP_UNAVAILABLE for other
- * content.
+ * Reads cpu.weight: 1 to 10000 (kernel cgroup-v2), or on some kernels 0 if the cgroup is idle (cpu.idle = 1). Throws
+ * CGROUP_UNAVAILABLE for other content.
  */
 export function parseCpuWeight(text: string): CpuWeight {
   const weight = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;

@@ -7,7 +7,7 @@ export type {
   CgroupLimits,
   CgroupReader,
   CgroupWriter,
-  MemoryGlance,
+  MemorySample,
   MemoryUse,
   Reclaimed,
   Written,

@@ -3,7 +3,10 @@ import { Code, Reason, ShimError } from '../core/errors/index.ts';
 import { bytes } from '../core/quantities/index.ts';
 import type { Bytes, Limit } from '../core/quantities/index.ts';
 
-/** The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process. */
+/**
+ * The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process
+ * (mm/page_counter.c, page_counter_memparse).
+ */
 export const MIN_MEMORY_LIMIT = bytes(4096);
 
 /** The files of the memory controller that contain a size or `max`. */

@@ -42,7 +42,7 @@ export interface MemoryUse {
 }
 
 /** The parts of {@link MemoryUse} that the kernel reads from counters. */
-export type MemoryGlance = Pick<MemoryUse, 'current' | 'oomKills'>;
+export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;
 
 export interface Written {
   /** `unchanged`: the file already had the value, and nothing was written. */
@@ -124,7 +124,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
     return {
-      ...this.glanceAtMemory(cgroup),
+      ...this.sampleMemory(cgroup),
       unreclaimable: unreclaimableOf(held),
       anon: held.anon,
       shmem: held.shmem,
@@ -138,7 +138,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    * Reads two counters synchronously. They cost the kernel nothing, unlike memory.stat, which it sums up over all descendants.
    * Throws like {@link readMemoryUse}.
    */
-  glanceAtMemory(cgroup: CgroupPath): MemoryGlance {
+  sampleMemory(cgroup: CgroupPath): MemorySample {
     return {
       current: this.readMemoryCurrent(cgroup),
       oomKills: parseOomKills(this.#files.readNow(cgroup, 'memory.events'), 'memory.events'),

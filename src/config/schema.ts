@@ -1,10 +1,24 @@
 import * as z from 'zod/mini';
-import { bind, bindForm } from './bind.ts';
-import { duration, durationForm } from './duration.ts';
-import { mode, modeForm } from './mode.ts';
-import { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
-import { optionalPid, optionalPidForm } from './pid.ts';
-import { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
+import {
+  absolutePath,
+  addressForm,
+  bind,
+  bindForm,
+  duration,
+  durationForm,
+  kubeconfig,
+  kubeconfigForm,
+  mode,
+  modeForm,
+  nodeName,
+  nodeNameForm,
+  optionalAddressForm,
+  optionalPid,
+  optionalPidForm,
+  optionalSocketPath,
+  pathForm,
+  socketPath,
+} from './values/index.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
 export const apiVersion = 'cri-resize-shim.io/v1alpha1';

@@ -8,7 +8,7 @@ import {
   interceptionOf,
   listen,
   listenOnInherited,
-  openFrontDoor,
+  createClientConnections,
   serveConnection,
   proxyReport,
 } from '../server/index.ts';
@@ -46,19 +46,19 @@ export function createCriSocket(
   const observer = proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
   const debug = logLevel === 'debug' || logLevel === 'trace';
   let listener: Listener | undefined;
-  const frontDoor = openFrontDoor({
+  const clients = createClientConnections({
     serve: (client, options) => serveConnection(client, { ...options, observer }),
     backendPath,
     connectLocal: () => local.connect(),
     interception: interceptionOf(interceptors, { log, counters, debug }),
     onBackend: () => listener?.mirrorBackend(),
   });
-  const onConnection = (client: Socket): void => frontDoor.accept(client);
+  const onConnection = (client: Socket): void => clients.accept(client);
   const ownSocket = { path: config.listen, rights: { like: backendPath }, neighbours: neighboursOf(config), log };
   return {
     path: passed?.path ?? config.listen,
     get connections() {
-      return frontDoor.connections;
+      return clients.connections;
     },
     async listen() {
       listener =
@@ -69,7 +69,7 @@ export function createCriSocket(
     },
     closeListener: async () => listener?.close(),
     async shutdown(timeoutMs) {
-      const cut = await frontDoor.shutdown(timeoutMs);
+      const cut = await clients.shutdown(timeoutMs);
       local.close();
       return cut;
     },

@@ -2,6 +2,7 @@ import type { Counters, Log } from '../observe/index.ts';
 import type { Backend } from '../runtime/index.ts';
 import {
   type DescribePod,
+  type NewestValues,
   type PodDirectory,
   type ResizePod,
   type ResizeStore,
@@ -17,6 +18,8 @@ export interface PodResizesParts {
   readonly resizePod: ResizePod;
   readonly describePod: DescribePod;
   readonly store: ResizeStore;
+  /** The order of all requests, those of the CRI included. */
+  readonly newest: NewestValues;
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -34,8 +37,8 @@ export interface PodResizes {
 const SANDBOX_READY = 0;
 
 export function createPodResizes(parts: PodResizesParts): PodResizes {
-  const { registry, backend, resizePod, describePod, store, log, counters } = parts;
-  const resizes = new Resizes({ resizePod, store, clock: systemClock, random: Math.random, log, counters });
+  const { registry, backend, resizePod, describePod, store, newest, log, counters } = parts;
+  const resizes = new Resizes({ resizePod, store, newest, clock: systemClock, random: Math.random, log, counters });
   registry.watch({
     podAdded: () => undefined,
     podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),

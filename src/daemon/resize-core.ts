@@ -67,6 +67,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     registry,
     backend,
     store: storeIn(journal),
+    newest: context.newest,
     log,
     counters,
     resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),

@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { errnoOf, messageOf } from '../core/errors/index.ts';
 
 /** The result of reading a file if it changed. */
-export type Look =
+export type ReadResult =
   | { readonly kind: 'unchanged' }
   | { readonly kind: 'absent' }
   | { readonly kind: 'text'; readonly text: string }
@@ -33,7 +33,7 @@ export class CheckpointFile {
    * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once, until it
    * changes. Never throws.
    */
-  look(): Look {
+  result(): ReadResult {
     try {
       const look = this.#read();
       this.#fault = undefined;
@@ -49,7 +49,7 @@ export class CheckpointFile {
     }
   }
 
-  #read(): Look {
+  #read(): ReadResult {
     // O_NONBLOCK: opening a pipe would otherwise wait for its writer forever.
     const descriptor = openSync(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {

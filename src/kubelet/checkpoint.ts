@@ -16,7 +16,10 @@ export interface Checkpoint {
 
 /** The entry of one pod, without the parts of unknown shape. */
 export interface PodEntry {
-  /** By container name: regular containers and restartable init containers. */
+  /**
+   * By container name: regular and restartable init containers, since 1.36 all init containers (IsResizableContainer in kubelet
+   * pkg/kubelet/allocation/allocation_manager.go). The entry does not say which kind a container has.
+   */
   readonly containers: ReadonlyMap<string, EntryLimits>;
   /** The pod-level limits, if the pod has any. */
   readonly pod: EntryLimits | undefined;

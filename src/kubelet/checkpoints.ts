@@ -44,7 +44,7 @@ interface OneFile {
   readonly file: CheckpointFile;
   pods: Checkpoint['pods'];
   isFaulty: boolean;
-  isThere: boolean;
+  exists: boolean;
 }
 
 /**
@@ -72,7 +72,7 @@ export class KubeletFiles implements KubeletState {
       file: new CheckpointFile(join(kubeletRoot, name)),
       pods: new Map(),
       isFaulty: false,
-      isThere: false,
+      exists: false,
     });
     this.#files = {
       allocated_pods_state: open('allocated_pods_state'),
@@ -99,7 +99,7 @@ export class KubeletFiles implements KubeletState {
 
   /** Whether kubelet's `allocated_pods_state` exists. */
   get isPresent(): boolean {
-    return this.#files.allocated_pods_state.isThere;
+    return this.#files.allocated_pods_state.exists;
   }
 
   allocated(podUid: string): PodEntry | undefined {
@@ -141,12 +141,12 @@ export class KubeletFiles implements KubeletState {
   }
 
   #readOne(one: OneFile): void {
-    const look = one.file.look();
-    if (look.kind === 'unchanged') return;
+    const result = one.file.result();
+    if (result.kind === 'unchanged') return;
     this.#isNew = true;
     const { log, counters } = this.#parts;
-    one.isThere = look.kind !== 'absent';
-    const read = look.kind === 'text' ? readCheckpoint(look.text) : look;
+    one.exists = result.kind !== 'absent';
+    const read = result.kind === 'text' ? readCheckpoint(result.text) : result;
     one.pods = read.kind === 'read' ? read.pods : new Map();
     const fault = faultOf(read);
     if (fault === undefined) {

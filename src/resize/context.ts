@@ -6,7 +6,7 @@ import type { MemoryVolumes } from '../tmpfs/index.ts';
 import type { FailOpen, Registry } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
-import { PodOutcomes, type RecentResizes } from './history/index.ts';
+import { NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { VolumePolicies } from './volumes/index.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
@@ -23,12 +23,14 @@ export interface ResizeContext {
   readonly policies: VolumePolicies;
   /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
+  /** The order of all requests that set a pod's values. */
+  readonly newest: NewestValues;
   /** One transaction at a time for a pod, by sandbox id. */
   readonly lock: KeyedLock;
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
   readonly calls: KeyedLock;
   /** Pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly settling: Map<string, NodeJS.Timeout>;
+  readonly growthTimers: Map<string, NodeJS.Timeout>;
   /** The cgroups of running containers, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
@@ -74,9 +76,10 @@ export function createResizeContext({
     ...given,
     policies: new VolumePolicies(),
     outcomes: new PodOutcomes(counters),
+    newest: new NewestValues(),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
-    settling: new Map(),
+    growthTimers: new Map(),
     cgroups: new Map(),
     kubelet,
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
@@ -101,10 +104,11 @@ function watchRegistry(context: ResizeContext): void {
     },
     podRemoved(pod) {
       const { sandboxId } = pod;
-      clearTimeout(context.settling.get(sandboxId));
-      context.settling.delete(sandboxId);
+      clearTimeout(context.growthTimers.get(sandboxId));
+      context.growthTimers.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
+      context.newest.forget(sandboxId);
       context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;
       if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseReclaimer.podRemoved(uid);

@@ -4,7 +4,7 @@ export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
 export type { PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes } from './history/index.ts';
-export type { RecentResize } from './history/index.ts';
+export type { NewestValues, RecentResize } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
 export { describeStep, formatCpuMax, formatMemory, formatShares, invalid, policyText } from './model/index.ts';
 export type {
@@ -18,13 +18,13 @@ export type {
 } from './model/index.ts';
 export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
 export type { AdmitRestartParts, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
-export { ResizeWatch, Resizes, readAsked, retryDelay } from './queue/index.ts';
-export type { AskedPod, AskedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
+export { ResizeWatch, Resizes, readRequested, retryDelay } from './queue/index.ts';
+export type { RequestedPod, RequestedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
 export { describePod, overviewOf, podDirectory, podInfo, readinessOf } from './report/index.ts';
 export type {
   DescribePod,
-  KubeletWants,
-  LiveLimits,
+  PendingKubeletResize,
+  ActualValues,
   Overview,
   PodSummary,
   PodDirectory,

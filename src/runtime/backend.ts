@@ -157,8 +157,9 @@ export const runtimePath = (method: string): string => `/runtime.v1.RuntimeServi
 const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
 /**
- * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with
- * Unknown "not implemented yet", which kubelet 1.36 treats as Unimplemented, too.
+ * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with Unknown
+ * "not implemented yet", which kubelet 1.36 treats as Unimplemented, too (kubelet
+ * pkg/kubelet/kuberuntime/kuberuntime_container.go, updatePodSandboxResources).
  */
 export function isUnimplemented(error: unknown): boolean {
   if (!isServiceError(error)) return false;

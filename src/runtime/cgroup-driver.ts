@@ -4,13 +4,13 @@ import { CgroupDriverName } from './messages.ts';
 
 type Name = keyof typeof CgroupDriverName;
 
-type Asked = Pick<Backend, 'runtime'>;
+type BackendCalls = Pick<Backend, 'runtime'>;
 
 /**
  * Returns the cgroup driver that the backend is configured for, from RuntimeConfig, or from the configuration in its verbose
  * Status if it lacks that call (containerd before 2.0). Undefined if neither has it. Rejects as the calls do.
  */
-export async function askCgroupDriver(backend: Asked): Promise<Name | undefined> {
+export async function queryCgroupDriver(backend: BackendCalls): Promise<Name | undefined> {
   try {
     const { linux } = await backend.runtime('RuntimeConfig', {});
     const number = linux?.cgroup_driver;
@@ -23,27 +23,27 @@ export async function askCgroupDriver(backend: Asked): Promise<Name | undefined>
 
 /** The cgroup driver of the backend, cached until the next connection. */
 export class BackendCgroupDriver {
-  readonly #backend: Asked;
-  #asked: Promise<Name | undefined> | undefined;
+  readonly #backend: BackendCalls;
+  #answer: Promise<Name | undefined> | undefined;
   #last: Name | undefined;
 
-  constructor(backend: Asked) {
+  constructor(backend: BackendCalls) {
     this.#backend = backend;
   }
 
   /** Call at each connection: the backend may have been restarted with another configuration. */
   reconnected(): void {
-    this.#asked = undefined;
+    this.#answer = undefined;
   }
 
   /** Returns the last known driver if the backend does not answer, and undefined if it never has. Never rejects. */
   async name(): Promise<Name | undefined> {
-    this.#asked ??= askCgroupDriver(this.#backend);
+    this.#answer ??= queryCgroupDriver(this.#backend);
     try {
-      this.#last = await this.#asked;
+      this.#last = await this.#answer;
     } catch {
       // The next caller asks again.
-      this.#asked = undefined;
+      this.#answer = undefined;
     }
     return this.#last;
   }

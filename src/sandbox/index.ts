@@ -21,5 +21,6 @@ export {
   readVolumes,
 } from './read-pod.ts';
 export { Registry } from './registry.ts';
+export type { KnownContainer } from './registry.ts';
 export { storedLimits } from './stored-limits.ts';
 export { volumeTotals } from './volume-totals.ts';

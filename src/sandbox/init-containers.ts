@@ -15,8 +15,8 @@ export function isCompletedInitContainer(
   if (container.state !== ContainerState.EXITED || container.exitCode !== 0 || container.finishedAt === 0n)
     return false;
   const others = all.filter(({ name }) => name !== container.name);
-  const madeMeanwhile = others.some(
+  const createdMeanwhile = others.some(
     ({ createdAt }) => createdAt > container.createdAt && createdAt < container.finishedAt,
   );
-  return !madeMeanwhile && others.some(({ createdAt }) => createdAt >= container.finishedAt);
+  return !createdMeanwhile && others.some(({ createdAt }) => createdAt >= container.finishedAt);
 }

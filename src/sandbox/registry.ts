@@ -68,6 +68,11 @@ export class Registry {
     return this.#containers.has(containerId);
   }
 
+  /** Returns a known container by its full id. Its state is not known: the backend has it. */
+  container(containerId: string): KnownContainer | undefined {
+    return this.#containers.get(containerId);
+  }
+
   /** The known containers of a pod. */
   containersOf(sandboxId: string): KnownContainer[] {
     return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);

@@ -1,5 +1,5 @@
 /** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
-export { openFrontDoor } from './front-door.ts';
+export { createClientConnections } from './client-connections.ts';
 export {
   callFields,
   createInterceptors,

@@ -28,9 +28,9 @@ const FIRST = 3;
  * descriptors that are not listening unix stream sockets. A single socket without a name is `cri`.
  */
 export function takePassedSockets(env: NodeJS.ProcessEnv, pid: number): PassedSockets {
-  const { LISTEN_PID: meant, LISTEN_FDS: count, LISTEN_FDNAMES: names } = env;
+  const { LISTEN_PID: pidText, LISTEN_FDS: count, LISTEN_FDNAMES: names } = env;
   for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) Reflect.deleteProperty(env, name);
-  if (count === undefined || meant !== String(pid)) return {};
+  if (count === undefined || pidText !== String(pid)) return {};
   if (!/^\d{1,3}$/.test(count)) throw new PassedSocketError(`LISTEN_FDS is ${quoted(count)}, which is no number`);
   const sockets: Partial<Record<SocketName, PassedSocket>> = {};
   for (const [index, name] of namesOf(Number(count), names).entries()) {

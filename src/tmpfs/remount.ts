@@ -19,7 +19,10 @@ export async function chooseRemountMethod(): Promise<RemountMethod> {
   return 'unavailable' in calls ? { kind: 'mount', because: calls.unavailable } : { kind: 'syscalls', calls };
 }
 
-/** Whether a remount failed because the volume stores more than the new size. */
+/**
+ * Whether a remount failed because the volume stores more than the new size: EINVAL (KEP-6030; kernel mm/shmem.c,
+ * shmem_reconfigure).
+ */
 export const isTooSmall = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.REMOUNT_FAILED && error.context.errno === 'EINVAL';
 

@@ -118,7 +118,7 @@ export function policyAtFirstSight(
   return { kind: follows ? 'follow' : 'fixed' };
 }
 
-/** Whether a tmpfs of this size matches the requested size. The kernel rounds up to whole pages. */
+/** Whether a tmpfs of this size matches the requested size. The kernel rounds up to whole pages (tmpfs(5), size). */
 export function isSameSize(asked: Bytes, mounted: Bytes, pageSize: Bytes = PAGE_SIZE): boolean {
   return Math.ceil(asked / pageSize) === Math.ceil(mounted / pageSize);
 }

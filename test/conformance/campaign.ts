@@ -17,11 +17,11 @@ import { readReport } from './report.ts';
 export interface Campaign {
   readonly containerd: ContainerdRelease;
   readonly focus: string | undefined;
-  /** The shim's program. */
+  /** The program of the shim. */
   readonly shim: string;
-  /** This tool's own program, which runs in the node too. */
+  /** This tool's own program, which also runs in the node. */
   readonly self: string;
-  /** Reports and logs of each run go there. */
+  /** The folder for reports and logs of each run. */
   readonly outDir: string;
   readonly say: (line: string) => void;
   readonly signal: AbortSignal;
@@ -36,7 +36,7 @@ export interface CampaignResult {
   readonly seconds: number;
 }
 
-/** Each containerd with the runc of its time; the newer one can do more, so more specs run. */
+/** Each containerd with the runc of its time. The newer one has more features, so more specs run. */
 export const runtimeOf: Record<ContainerdRelease, Runtime> = {
   '1.6': 'runc',
   '1.7': 'runc',
@@ -45,7 +45,10 @@ export const runtimeOf: Record<ContainerdRelease, Runtime> = {
 };
 const runLimitMs = 45 * 60_000;
 
-/** critest direct and through the shim in two nodes at the same time; then the specs that differ once more, alone. */
+/**
+ * Runs critest directly and through the shim in two nodes concurrently, and then the specs that differ once more,
+ * alone.
+ */
 export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   const start = performance.now();
   const focus = campaign.focus ?? null;
@@ -53,15 +56,13 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   const comparison = compare(direct, through);
   const least = campaign.focus === undefined ? leastPassedDirect : 1;
   if (comparison.passedDirect < least) {
-    const so = `only ${comparison.passedDirect} of ${comparison.specs} specs passed direct, at least ${least} should`;
-    throw new NodeError(
-      `containerd ${campaign.containerd}: ${so}; ask what the specs say in the direct run's critest.log`,
-    );
+    const so = `only ${comparison.passedDirect} of ${comparison.specs} specs passed directly, at least ${least} should`;
+    throw new NodeError(`containerd ${campaign.containerd}: ${so}; see critest.log of the direct run`);
   }
   let verdict: Verdict = { real: [], flaky: [], unsteady: [] };
   if (comparison.differences.length > 0) {
     const names = comparison.differences.map(({ name }) => name);
-    campaign.say(`${names.length} specs differ: once more, alone`);
+    campaign.say(`${names.length} specs differ: running them once more, alone`);
     const again = await inParallel(campaign, 'second', (side) => ({ side, focus: focusOn(names), clients: false }));
     verdict = judge(comparison.differences, ...again);
   }
@@ -83,7 +84,7 @@ function folder(campaign: Campaign, round: Round, side: Side): string {
   return join(campaign.outDir, campaign.containerd, round, side);
 }
 
-/** Both sides; when one cannot go on, the other one's node ends too. */
+/** Runs both sides. If one cannot continue, the node of the other one is stopped too. */
 async function inParallel(
   campaign: Campaign,
   round: Round,
@@ -103,7 +104,7 @@ async function inParallel(
     }
   };
   const results = await Promise.allSettled([run('direct'), run('through')]);
-  // What failed first ended the other: it alone says why.
+  // The first failure has stopped the other side, so it has the cause.
   campaign.signal.throwIfAborted();
   if (ending.signal.aborted) throw ending.signal.reason as Error;
   return results.map((result) => (result as PromiseFulfilledResult<Specs>).value) as [Specs, Specs];
@@ -130,9 +131,9 @@ async function runSide(campaign: Campaign, outDir: string, order: InsideOrder): 
     signal: campaign.signal,
   });
   if (exitCode !== 0) {
-    const why = timedOut ? `took longer than ${runLimitMs / 60_000} minutes` : `ended with exit code ${exitCode}`;
+    const why = timedOut ? `took longer than ${runLimitMs / 60_000} minutes` : `exited with code ${exitCode}`;
     throw new NodeError(
-      `containerd ${campaign.containerd}, ${order.side}: the run in the node ${why}; its last words:\n${last.join('\n')}`,
+      `containerd ${campaign.containerd}, ${order.side}: the run in the node ${why}; the end of its output:\n${last.join('\n')}`,
     );
   }
   return readReport(await readFile(join(outDir, reportName), 'utf8'));

@@ -1,22 +1,22 @@
 import * as z from 'zod';
 
-/** One thing that a client did through the shim, and whether it got what it should. */
+/** One operation of a client through the shim, and whether the result was as expected. */
 export const checkResult = z.object({
   name: z.string(),
   ms: z.number(),
-  /** Why it failed; null when it did not. */
+  /** The reason of the failure, or null. */
   failure: z.string().nullable(),
 });
 export type CheckResult = z.output<typeof checkResult>;
 export const checkResults = z.array(checkResult);
 
-/** Runs checks one after the other and keeps what became of each: a failed one does not keep the others from running. */
+/** Runs checks one after the other and stores their results. A failed check does not stop the others. */
 export class CheckList {
   readonly results: CheckResult[] = [];
 
   constructor(private readonly say: (line: string) => void) {}
 
-  /** @param action throws when something is not as it should be */
+  /** @param action throws if a result is not as expected */
   async check(name: string, action: () => Promise<void>): Promise<void> {
     const start = performance.now();
     let failure: string | null = null;
@@ -30,7 +30,7 @@ export class CheckList {
   }
 }
 
-/** A value that one check finds out and later ones use. */
+/** A value that one check determines and later ones use. */
 export class Found<T> {
   private found: T | undefined;
 
@@ -41,9 +41,9 @@ export class Found<T> {
     return value;
   }
 
-  /** @throws Error when the check that finds it has failed */
+  /** @throws Error if the check that determines it has failed */
   get(): T {
-    if (this.found === undefined) throw new Error(`there is no ${this.what}: see the failed check before`);
+    if (this.found === undefined) throw new Error(`no ${this.what} is known: see the failed check above`);
     return this.found;
   }
 }

@@ -1,15 +1,15 @@
 import { execa } from 'execa';
 import type { Options } from 'execa';
 
-/** A command-line client of containerd's socket or of the shim's. */
+/** A command-line client of containerd's or the shim's socket. */
 export interface Client {
-  /** Standard output of a call that must succeed. */
+  /** Returns the standard output of a call that must succeed. */
   run(...args: readonly string[]): Promise<string>;
-  /** The same, byte for byte. */
+  /** Returns the standard output of a call that must succeed, as bytes. */
   bytes(...args: readonly string[]): Promise<Uint8Array>;
-  /** Standard output, standard error and exit code of a call that may fail. */
+  /** Returns standard output, standard error and exit code of a call that may fail. */
   attempt(args: readonly string[], input?: string): Promise<Attempt>;
-  /** Starts a call that goes on until it is told to end. */
+  /** Starts a call that runs until it is stopped. */
   follow(...args: readonly string[]): Follower;
 }
 
@@ -25,7 +25,7 @@ export function crictl(endpoint: string): Client {
   return client('crictl', ['--runtime-endpoint', endpoint, '--image-endpoint', endpoint]);
 }
 
-/** ctr in the namespace of CRI's pods. */
+/** ctr in the namespace of the CRI pods. */
 export function ctr(endpoint: string): Client {
   return client('ctr', ['--address', endpoint.replace(/^unix:\/\//, ''), '--namespace', 'k8s.io']);
 }
@@ -51,7 +51,7 @@ function client(file: string, global: readonly string[]): Client {
   };
 }
 
-/** The standard output of a call that goes on, as it grows. */
+/** The growing standard output of a running call. */
 export class Follower {
   private readonly process;
   private readonly waiting = new Set<() => void>();
@@ -79,7 +79,9 @@ export class Follower {
     return this.text;
   }
 
-  /** Resolves when the output contains `part`. @throws Error when it does not within the time, or the call ends before */
+  /**
+   * Resolves when the output contains `part`. @throws Error if it does not within the time, or if the call ends before
+   */
   async until(part: string | RegExp, limitMs = callLimitMs): Promise<void> {
     const has = (): boolean => (typeof part === 'string' ? this.text.includes(part) : part.test(this.text));
     const limit = AbortSignal.timeout(limitMs);
@@ -90,8 +92,8 @@ export class Follower {
     }
   }
 
-  /** Does `action` again and again until the call has said something: only then is it known to listen. */
-  async firstWords(action: () => Promise<unknown>, tries = 20): Promise<void> {
+  /** Repeats `action` until the call prints something, because only then it is known to be connected. */
+  async firstOutput(action: () => Promise<unknown>, tries = 20): Promise<void> {
     for (let made = 0; made < tries && this.text === '' && !this.ended; made++) await action();
     if (this.text === '') throw new Error(this.complaint('anything', `${tries} events`));
   }
@@ -102,7 +104,7 @@ export class Follower {
   }
 
   private complaint(wanted: string, when: string): string {
-    return `"${this.file} ${this.args.join(' ')}" did not say ${wanted} (${when}); it said:\n${this.text}${this.errors}`;
+    return `"${this.file} ${this.args.join(' ')}" did not print ${wanted} (${when}); its output:\n${this.text}${this.errors}`;
   }
 
   private change(limit: AbortSignal): Promise<void> {

@@ -2,10 +2,10 @@ import type { Outcome, Spec } from './report.ts';
 
 export type Specs = ReadonlyMap<string, Spec>;
 
-/** A spec that passes direct and does not through the shim. */
+/** A spec that passes directly but not through the shim. */
 export interface Difference {
   readonly name: string;
-  /** `missing`: the run through the shim did not get to it. */
+  /** `missing`: the run through the shim did not reach it. */
   readonly through: Outcome | 'missing';
   readonly reason: string;
 }
@@ -14,16 +14,16 @@ export interface Comparison {
   readonly specs: number;
   readonly passedDirect: number;
   readonly passedThrough: number;
-  /** Skipped on both sides, by themselves: the kernel or the runtime lacks something. */
+  /** Skipped themselves on both sides, because the kernel or the runtime lacks something. */
   readonly skippedBoth: number;
-  /** Failed on both sides, with the reason direct. */
+  /** Failed on both sides, with the reason of the direct run. */
   readonly failedBoth: readonly Spec[];
-  /** Passed through the shim alone. */
+  /** Passed only through the shim. */
   readonly onlyThrough: readonly string[];
   readonly differences: readonly Difference[];
 }
 
-/** Holds the run through the shim against the direct one, spec by spec. */
+/** Compares the run through the shim with the direct one, spec by spec. */
 export function compare(direct: Specs, through: Specs): Comparison {
   const outcomes = (specs: Specs, outcome: Outcome): Spec[] =>
     [...specs.values()].filter((spec) => spec.outcome === outcome);
@@ -46,13 +46,13 @@ export function compare(direct: Specs, through: Specs): Comparison {
   };
 }
 
-/** What a second run of the specs that differed, alone, says about them. */
+/** The result of a second run of only the specs that differed. */
 export interface Verdict {
-  /** Differ again: the shim's fault. */
+  /** Differ again: faults of the shim. */
   readonly real: readonly Difference[];
-  /** Passed through the shim the second time. */
+  /** Passed through the shim in the second run. */
   readonly flaky: readonly Difference[];
-  /** Did not pass direct the second time, nor through: containerd or the node is at fault. */
+  /** Failed directly and through the shim in the second run: a fault of containerd or the node. */
   readonly unsteady: readonly Difference[];
 }
 
@@ -69,7 +69,7 @@ export function judge(first: readonly Difference[], direct: Specs, through: Spec
   };
 }
 
-/** Ginkgo's focus for exactly these specs. */
+/** Returns a ginkgo focus that matches exactly these specs. */
 export function focusOn(names: readonly string[]): string {
   return names.map((name) => `${name.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`).join('|');
 }

@@ -7,10 +7,7 @@ import { ownPauseImage } from './images.ts';
 const configFile = '/run/node/containerd.toml';
 const hostsFolder = '/run/node/registries';
 
-/**
- * Starts the node's containerd with every image reference, of whatever registry, sent to the one on `port`: the pause
- * image's too.
- */
+/** Starts the node's containerd with all registries, also that of the pause image, mirrored by the one on `port`. */
 export async function startContainerd(port: number): Promise<void> {
   await mkdir(join(hostsFolder, '_default'), { recursive: true });
   await writeFile(join(hostsFolder, '_default/hosts.toml'), hostsToml(port));
@@ -20,14 +17,14 @@ export async function startContainerd(port: number): Promise<void> {
   await execa('node-containerd', ['start']);
 }
 
-/** A variable that the node sets. */
+/** Returns a variable that the node sets. */
 export function required(name: string): string {
   const value = process.env[name];
   if (value === undefined) throw new Error(`${name} is not set: this part of the command runs in the test node only`);
   return value;
 }
 
-// Our registry stands for all: `server` is it too, so that what it lacks is not looked for anywhere else.
+// Our registry replaces all others. It is also the `server`, so that missing content is not fetched elsewhere.
 function hostsToml(port: number): string {
   const address = `http://127.0.0.1:${port}`;
   return `server = "${address}"\n[host."${address}"]\ncapabilities = ["pull", "resolve"]\n`;

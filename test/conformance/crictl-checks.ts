@@ -42,8 +42,8 @@ const stats = z.object({
 });
 
 /**
- * What an operator does with crictl, through the shim: a pod's life from start to removal, in two halves, so that other
- * clients can look at it in between.
+ * What an operator does with crictl through the shim: the life of a pod in two halves, so that other clients can
+ * inspect it in between.
  */
 export class CrictlChecks {
   private readonly pod = new Found<string>('pod');
@@ -61,7 +61,7 @@ export class CrictlChecks {
     return this.container.get();
   }
 
-  /** Starts a pod with one container and looks at it in every way. */
+  /** Starts a pod with one container and inspects it in every way. */
   async start(): Promise<void> {
     await writeConfigs();
     await this.runtime();
@@ -72,7 +72,7 @@ export class CrictlChecks {
     await this.update();
   }
 
-  /** Ends and removes it. */
+  /** Stops and removes the pod. */
   async finish(): Promise<void> {
     const { list, through } = this;
     await list.check('crictl stop', async () => {
@@ -127,7 +127,7 @@ export class CrictlChecks {
         [true, true],
       );
     });
-    // containerd before 2.0 cannot say; the shim can.
+    // containerd before 2.0 does not implement this call, but the shim answers it.
     await list.check('crictl runtime-config', async () => {
       assert.match(await through.run('runtime-config'), /CGROUPFS/);
     });
@@ -161,7 +161,7 @@ export class CrictlChecks {
     });
     await list.check('crictl events (start)', async () => {
       this.events = through.follow('events');
-      await this.events.firstWords(async () => {
+      await this.events.firstOutput(async () => {
         const id = (await through.run('create', this.pod.get(), config('bystander'), config('pod'))).trim();
         await through.run('rm', id);
       });
@@ -240,7 +240,7 @@ export class CrictlChecks {
     await this.list.check('crictl inspectp', async () => {
       const args = ['inspectp', this.pod.get()];
       assert.equal((await this.inspectPod()).id, this.pod.get());
-      // A word of its own, and not another one.
+      // The shim adds one key and changes no other.
       const { 'cri-resize-shim': own, ...rest } = z
         .record(z.string(), z.unknown())
         .parse(JSON.parse(await this.through.run(...args)));
@@ -258,7 +258,7 @@ export class CrictlChecks {
   }
 }
 
-/** An error as the server gave it, without the times and process numbers that crictl puts before it. */
+/** The error of the server, without the times and process numbers that crictl adds. */
 function message(stderr: string): string {
   return stderr
     .replaceAll(/time="[^"]*"/g, '')

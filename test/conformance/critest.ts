@@ -4,22 +4,22 @@ import { execa } from 'execa';
 
 export interface CritestRun {
   readonly endpoint: string;
-  /** Ginkgo's regular expression on full names of specs; all when undefined. */
+  /** Ginkgo's regular expression for full names of specs; undefined selects all. */
   readonly focus: string | undefined;
-  /** For the report and the log. */
+  /** The folder for the report and the log. */
   readonly outDir: string;
-  /** Gets a line now and then. */
+  /** Receives lines of progress. */
   readonly say: (line: string) => void;
 }
 
 export const reportName = 'report.json';
 export const logName = 'critest.log';
 
-/** One order of specs for both sides: what a spec leaves behind meets the same next one. */
+/** Both sides run specs in the same order, so that leftovers of one spec meet the same next spec. */
 const seed = 1;
 const sayEveryMs = 20_000;
 
-/** Runs critest to its end. Failed specs are no error here: they stand in the report. */
+/** Runs critest to completion. Failed specs are in the report and are no error here. */
 export async function runCritest(run: CritestRun): Promise<void> {
   const start = performance.now();
   const critest = execa(

@@ -20,7 +20,10 @@ export interface CtrChecks {
 
 const importedImage = 'localhost/imported:1';
 
-/** containerd's own API through the shim's socket: unary calls, server streams, client streams and bidirectional ones. */
+/**
+ * Checks containerd's own API through the shim's socket: unary calls, server streams, client streams and bidirectional
+ * streams.
+ */
 export async function checkCtr(checks: CtrChecks): Promise<void> {
   const { list, through, direct } = checks;
   await list.check('ctr version', async () => {
@@ -46,7 +49,7 @@ async function checkImages({ list, through, direct, busybox }: CtrChecks): Promi
     const events = through.follow('events');
     const name = (number: number): string => `localhost/event:${number}`;
     let made = 0;
-    await events.firstWords(async () => {
+    await events.firstOutput(async () => {
       await through.run('images', 'tag', 'localhost/e2e-test-images/busybox:1.29-2', name(++made));
       await through.run('images', 'rm', name(made));
     });
@@ -68,20 +71,20 @@ async function checkImages({ list, through, direct, busybox }: CtrChecks): Promi
     const { names, size, whole } = await exported(through, '--local');
     assert.ok(whole, 'the archive is cut off');
     assert.ok(names.includes('manifest.json'), `the archive holds ${names.join(', ')}`);
-    assert.ok(size > busybox.length, 'the archive lacks the layer');
+    assert.ok(size > busybox.length, 'the layer is not in the archive');
   });
   await list.check('ctr images export', async () => {
-    // By the transfer service. ctr 2.x does not wait for its own copy to the file, and cuts the end off now and then, with
-    // exit code 0 and without any shim as well: one whole archive of a few shows that the stream comes through.
+    // Uses the transfer service. ctr 2.x does not wait for its own copy to the file, and sometimes truncates it with
+    // exit code 0, also without a shim. One complete archive of several shows that the stream is forwarded.
     for (let tries = 1; ; tries += 1) {
       const { names, size, whole } = await exported(through);
       if (whole && names.includes('manifest.json') && size > busybox.length) return;
-      assert.ok(tries < 8, `none of ${tries} archives is whole; the last holds ${names.join(', ')}`);
+      assert.ok(tries < 8, `none of ${tries} archives is complete; the last one holds ${names.join(', ')}`);
     }
   });
 }
 
-/** What is in the archive that ctr makes of the imported image. */
+/** Returns the content of the archive that ctr exports of the imported image. */
 async function exported(
   client: Client,
   ...flags: string[]
@@ -112,7 +115,9 @@ async function checkContent({ list, through, direct, registryPort }: CtrChecks):
   });
 }
 
-/** A listing without its column of ages, which goes on while one looks, and without the tabs that are as many as the longest age takes. */
+/**
+ * Removes the age column of a listing, which changes over time, and the tabs, whose number depends on the longest age.
+ */
 function ageless(listing: string): string {
   return listing.replaceAll(/\t[^\t\n]*(second|minute)s?[^\t\n]*/g, '').replaceAll(/\t+/g, '\t');
 }

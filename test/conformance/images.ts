@@ -3,14 +3,17 @@ import type { TarEntry } from '../support/node/index.ts';
 import { setuidProbe } from './setuid-probe.ts';
 import type { OciImage } from './oci.ts';
 
-/** Not the node's: its pause program is "sleep", and a spec asserts that no "sleep" is left in the pod. */
+/**
+ * A separate pause image. The pause program of the node is "sleep", and a spec asserts that no "sleep" is left in the
+ * pod.
+ */
 export const ownPauseImage = 'localhost/conformance-pause:1';
 
 /**
- * The images that critest pulls, by repository and tag, made of one static busybox. The registry that they are said to
- * come from is left out: containerd is told to ask ours for every one of them.
+ * The images that critest pulls, by repository and tag, built from one static busybox. The registry name is omitted,
+ * because containerd is configured to use ours for all.
  *
- * Left out is the image that critest names by a digest: nobody can build bytes for a digest.
+ * The image that critest references by digest is missing: nobody can build content for a given digest.
  */
 export function critestImages(busybox: Uint8Array, applets: readonly string[]): Map<string, OciImage> {
   const base: readonly TarEntry[] = [...busyboxLayer(busybox, applets), ...missingApplets(applets)];
@@ -55,7 +58,7 @@ function file(path: string, content: string, mode = 0o644): TarEntry {
   return { kind: 'file', path, mode, content: Buffer.from(content) };
 }
 
-/** What specs call in a container and Debian's busybox was built without. */
+/** Programs that specs call in a container and that Debian's busybox lacks. */
 function missingApplets(applets: readonly string[]): TarEntry[] {
   const scripts: Readonly<Record<string, string>> = {
     pgrep: 'for id in $(pidof "$1"); do echo "$id"; done',
@@ -67,8 +70,8 @@ function missingApplets(applets: readonly string[]): TarEntry[] {
 }
 
 /**
- * busybox's httpd behind a script that has the name of the server: specs look for that name among the processes, for
- * "master process" in its command line and for its pid file.
+ * busybox's httpd behind a script with the name of the server: specs look for that name among the processes, for
+ * "master process" in its command line, and for its pid file.
  */
 function webServer(base: readonly TarEntry[], name: string, port: number): OciImage {
   const script = [
@@ -95,7 +98,7 @@ function webServer(base: readonly TarEntry[], name: string, port: number): OciIm
   };
 }
 
-/** One program that belongs to root, is setuid, and says whom it runs as. */
+/** A setuid program of root that prints its effective user. */
 function noNewPrivileges(): OciImage {
   return {
     layers: [[{ kind: 'file', path: 'probe', mode: 0o4755, content: setuidProbe() }]],
@@ -103,7 +106,7 @@ function noNewPrivileges(): OciImage {
   };
 }
 
-/** A user whose groups only the image's own files tell. */
+/** A user whose groups are defined only in files of the image. */
 function predefinedGroup(base: readonly TarEntry[]): OciImage {
   const passwd = 'root:x:0:0:root:/root:/bin/sh\ndefault-user:x:1000:1000::/root:/bin/sh\n';
   const group = 'root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n';

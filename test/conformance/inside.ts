@@ -13,13 +13,13 @@ import { startShim } from './shim.ts';
 
 export type Side = 'direct' | 'through';
 
-/** What the part inside the node does; travels as its one argument, in JSON. */
+/** What the part inside the node does. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   readonly focus: string | null;
-  /** Whether crictl and ctr are tried too (through the shim only). */
+  /** Whether to check crictl and ctr too (through the shim only). */
   readonly clients: boolean;
-  /** The shim's program. */
+  /** The program of the shim. */
   readonly shim: string;
 }
 
@@ -27,7 +27,7 @@ export const checksName = 'checks.json';
 const backend = 'unix:///run/containerd/containerd.sock';
 const say = (line: string): void => console.log(line);
 
-/** The part of the command that runs in the test node. Leaves its results in the node's output folder. */
+/** The part of the command that runs in the test node. Leaves its results in the output folder of the node. */
 export async function runInside(order: InsideOrder): Promise<void> {
   const outDir = required('NODE_OUT');
   const applets = required('NODE_APPLETS');
@@ -49,9 +49,9 @@ async function throughShim(order: InsideOrder, outDir: string, registry: Registr
   const shim = await startShim({ program: order.shim, backend, log: join(outDir, 'shim.log') });
   if (order.clients) await checkClients(list, shim.endpoint, registry, busybox);
   await runCritest({ endpoint: shim.endpoint, focus: order.focus ?? undefined, outDir, say });
-  await list.check('SIGTERM ends the shim', async () => {
+  await list.check('SIGTERM stops the shim', async () => {
     const end = await shim.stop();
-    if (end !== 0) throw new Error(`it ended with ${end}, see shim.log`);
+    if (end !== 0) throw new Error(`it exited with ${end}, see shim.log`);
   });
   await writeFile(join(outDir, checksName), JSON.stringify(list.results));
 }

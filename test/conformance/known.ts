@@ -1,24 +1,24 @@
 /**
- * Specs that cannot pass in the test node on either side, and what they would need. They run all the same: whatever
- * they do, the two sides must do alike.
+ * Specs that cannot pass in the test node on either side, and what they would need. They still run, because both sides
+ * must have the same result.
  */
 export const cannotPass: ReadonlyMap<string, string> = new Map([
   [
     '[k8s.io] Image Manager public image with digest should be pulled and removed [Conformance]',
-    'names an image by its digest, and nobody can build bytes for a digest',
+    'references an image by digest, and nobody can build content for a given digest',
   ],
   [
     '[k8s.io] Security Context bucket runtime should support MaskedPaths',
-    'masks /bin/ls, which is a link to busybox in an image made of busybox: nothing there can start then',
+    'masks /bin/ls, which is a link to busybox in an image made of busybox: nothing can start there',
   ],
   [
     '[k8s.io] Networking runtime should support networking runtime should support port mapping with host port and container port [Conformance]',
-    'needs the portmap plugin, and that needs iptables',
+    'needs the portmap plugin, which needs iptables',
   ],
 ]);
 
 /**
- * With fewer specs than this passing direct, a full run says too little about the shim: something is wrong with the node
- * or the images. 103 pass with containerd 2.1 and runc 1.3.
+ * If fewer specs than this pass directly, a full run says too little about the shim, because the node or the images
+ * have a fault. 103 pass with containerd 2.1 and runc 1.3.
  */
 export const leastPassedDirect = 85;

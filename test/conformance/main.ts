@@ -32,23 +32,23 @@ function progress(line: string): void {
 
 const program = new Command('conformance')
   .description(
-    'Runs critest direct and through the shim on real containerd, spec by spec, and crictl and ctr through the shim. ' +
-      'Fails when a spec passes direct and not through the shim, or a client does not get what it should.',
+    'Runs critest directly and through the shim on real containerd, spec by spec, and crictl and ctr through the shim. ' +
+      'Fails if a spec passes directly but not through the shim, or if a client gets an unexpected result.',
   )
   .addOption(
-    new Option('--containerd <release>', 'which containerd; may be given again (default: 1.7 and 2.1)')
+    new Option('--containerd <release>', 'containerd release, repeatable (default: 1.7 and 2.1)')
       .choices(releases)
       .argParser((value: string, before: readonly string[] | undefined) => {
         if (!(releases as readonly string[]).includes(value)) {
-          throw new InvalidArgumentError(`choose of ${releases.join(', ')}`);
+          throw new InvalidArgumentError(`choose from ${releases.join(', ')}`);
         }
         return [...(before ?? []), value];
       }),
   )
-  .option('--focus <regex>', 'only specs whose full name matches (Go syntax)')
+  .option('--focus <regex>', 'run only specs whose full name matches (Go syntax)')
   .option('--json', 'print one JSON object instead of the table')
-  .option('--out <folder>', 'keep reports and logs there')
-  .option('--shim <file>', "the shim's program", join(packageRoot(), 'dist/cri-resize-shim.js'))
+  .option('--out <folder>', 'store reports and logs in this folder')
+  .option('--shim <file>', 'program of the shim', join(packageRoot(), 'dist/cri-resize-shim.js'))
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : usageError))
   .action(main);
 
@@ -57,10 +57,13 @@ program
   .argument('<order>')
   .action((order: string) => runInside(JSON.parse(order) as InsideOrder));
 
-/** Exit codes: 0 no difference, 1 a difference, 64 wrong arguments, 70 the comparison could not be made, 128 and more ended by a signal. */
+/**
+ * Exit codes: 0 no difference, 1 a difference, 64 invalid arguments, 70 the comparison could not be made, 128 and above
+ * stopped by a signal.
+ */
 async function main(flags: Flags): Promise<void> {
   const shim = resolve(flags.shim);
-  if (!existsSync(shim)) throw new NodeError(`the shim's program ${shim} is not there: run "npm run build"`);
+  if (!existsSync(shim)) throw new NodeError(`the program of the shim ${shim} does not exist: run "npm run build"`);
   const ending = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort(signal));
   const outDir = resolve(flags.out ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-conformance-'))));
@@ -74,7 +77,7 @@ async function main(flags: Flags): Promise<void> {
   } catch (error) {
     if (!ending.signal.aborted) throw error;
     const signal = ending.signal.reason as NodeJS.Signals;
-    progress(`ended by ${signal}`);
+    progress(`stopped by ${signal}`);
     keep = false;
     process.exitCode = 128 + constants.signals[signal];
   } finally {
@@ -83,7 +86,7 @@ async function main(flags: Flags): Promise<void> {
   }
 }
 
-/** One containerd after the other: each takes both cores. */
+/** Runs one containerd after the other, because each uses both cores. */
 async function runAll(flags: Flags, shim: string, outDir: string, signal: AbortSignal): Promise<CampaignResult[]> {
   const results: CampaignResult[] = [];
   for (const containerd of new Set(flags.containerd ?? usual)) {
@@ -102,5 +105,5 @@ try {
   progress(error instanceof NodeError ? error.message : String(error instanceof Error ? error.stack : error));
   process.exitCode = 70;
 }
-// A node that was ended may have left a handle open.
+// A stopped node may have left a handle open.
 process.exit();

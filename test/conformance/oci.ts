@@ -9,12 +9,12 @@ const mediaTypes = {
 } as const;
 
 export interface OciImage {
-  /** From the bottom up. */
+  /** In order from the lowest to the highest. */
   readonly layers: readonly (readonly TarEntry[])[];
   readonly config: ImageConfig;
 }
 
-/** Bytes that a registry serves under their digest. */
+/** Content that a registry serves under its digest. */
 export interface Blob {
   readonly digest: string;
   readonly mediaType: string;
@@ -31,7 +31,7 @@ export function blobOf(mediaType: string, content: Buffer): Blob {
   return { digest: `sha256:${createHash('sha256').update(content).digest('hex')}`, mediaType, content };
 }
 
-/** Turns layers into blobs. A layer that several images share is packed once, since it is the same array. */
+/** Turns layers into blobs. A layer that several images share is the same array, and is packed once. */
 export class ImageBuilder {
   private readonly packed = new Map<readonly TarEntry[], Blob>();
 
@@ -67,7 +67,7 @@ function configFile(config: ImageConfig, layers: readonly Blob[]): object {
       ...(config.command && { Cmd: config.command }),
       ...(config.user !== undefined && { User: config.user }),
     },
-    // Layers are not compressed, so what is sent and what is unpacked have one digest.
+    // Layers are not compressed, so the transferred and the unpacked content have the same digest.
     rootfs: { type: 'layers', diff_ids: layers.map((layer) => layer.digest) },
   };
 }

@@ -7,7 +7,7 @@ import type { Registry } from './registry.ts';
 const descriptor = z.object({ mediaType: z.string(), digest: z.string(), size: z.number() });
 const manifestShape = z.object({ config: descriptor, layers: z.array(descriptor) });
 
-describe('the registry', () => {
+describe('the registry of the conformance test', () => {
   const base = [{ kind: 'file', path: 'bin/sh', mode: 0o755, content: Buffer.from('shell') }] as const;
   const marked = (marker: string) => ({
     layers: [base, [{ kind: 'file', path: marker, mode: 0o644, content: Buffer.alloc(100_000, marker) }] as const],
@@ -29,11 +29,11 @@ describe('the registry', () => {
   const bytesOf = async (answer: Response): Promise<Uint8Array> => new Uint8Array(await answer.arrayBuffer());
   const sha256 = (bytes: Uint8Array): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
-  test('answers that it is one', async () => {
+  test('answers the API version check', async () => {
     expect((await ask('/v2/')).status).toBe(200);
   });
 
-  test('gives a manifest by tag and by digest, whatever registry it stands for', async () => {
+  test('serves a manifest by tag and by digest for any mirrored registry', async () => {
     const byTag = await ask('/v2/tests/one/manifests/latest?ns=registry.example');
     const bytes = await bytesOf(byTag);
     expect(byTag.headers.get('content-type')).toBe('application/vnd.oci.image.manifest.v1+json');
@@ -42,7 +42,7 @@ describe('the registry', () => {
     expect(await bytesOf(byDigest)).toEqual(bytes);
   });
 
-  test('gives blobs that are what the manifest says, with one digest for a layer that images share', async () => {
+  test('serves blobs that match the manifest, and one digest for a layer that images share', async () => {
     const manifests = await Promise.all(
       ['one/manifests/latest', 'two/manifests/1'].map(async (path) =>
         manifestShape.parse(await (await ask(`/v2/tests/${path}`)).json()),
@@ -56,7 +56,7 @@ describe('the registry', () => {
     expect(manifests[0]!.config.digest).not.toBe(manifests[1]!.config.digest);
   });
 
-  test('says the size and nothing else to HEAD', async () => {
+  test('answers HEAD with the size and no content', async () => {
     const whole = await bytesOf(await ask('/v2/tests/two/manifests/1'));
     const head = await ask('/v2/tests/two/manifests/1', 'HEAD');
     expect(head.headers.get('content-length')).toBe(String(whole.length));
@@ -68,11 +68,11 @@ describe('the registry', () => {
     '/v2/tests/three/manifests/latest',
     `/v2/tests/one/blobs/sha256:${'0'.repeat(64)}`,
     '/',
-  ])('does not have %s', async (path) => {
+  ])('does not serve %s', async (path) => {
     expect((await ask(path)).status).toBe(404);
   });
 
-  test('takes nothing', async () => {
+  test('rejects uploads', async () => {
     expect((await ask('/v2/tests/one/blobs/uploads/', 'POST')).status).toBe(405);
   });
 });

@@ -10,15 +10,15 @@ export interface Registry {
   close(): Promise<void>;
 }
 
-/** Tags and digests of manifests under `repository:tag` and `repository@digest`, blobs under their digest. */
+/** Manifests by `repository:tag` and `repository@digest`, and blobs by digest. */
 interface Content {
   readonly manifests: ReadonlyMap<string, Blob>;
   readonly blobs: ReadonlyMap<string, Blob>;
 }
 
 /**
- * Serves images on loopback over plain http by the OCI distribution protocol, as far as pulling needs it: manifests by
- * tag and digest, blobs, HEAD and GET.
+ * Serves images on loopback over plain HTTP with the parts of the OCI distribution protocol that pulling needs:
+ * manifests by tag and digest, blobs, HEAD and GET.
  * @param images by `repository:tag`
  */
 export async function startRegistry(images: ReadonlyMap<string, OciImage>): Promise<Registry> {
@@ -53,7 +53,7 @@ function contentOf(images: ReadonlyMap<string, OciImage>): Content {
 
 const digest = /^sha256:[0-9a-f]{64}$/;
 
-/** What a path asks for: `/v2/<repository>/manifests/<tag or digest>` or `/v2/<repository>/blobs/<digest>`. */
+/** Returns the content of a path: `/v2/<repository>/manifests/<tag or digest>` or `/v2/<repository>/blobs/<digest>`. */
 function find(content: Content, path: string): Blob | undefined {
   const match = /^\/v2\/(?<repository>.+)\/(?<kind>manifests|blobs)\/(?<reference>[^/]+)$/.exec(path);
   const { repository, kind, reference } = match?.groups ?? {};
@@ -75,7 +75,7 @@ function answer(content: Content, request: IncomingMessage, response: ServerResp
   }
   const blob = find(content, path);
   if (blob === undefined) {
-    refuse(response, 404, 'MANIFEST_UNKNOWN', `${path} is not here`);
+    refuse(response, 404, 'MANIFEST_UNKNOWN', `${path} does not exist`);
     return;
   }
   send(request, response, blob);

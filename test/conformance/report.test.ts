@@ -21,35 +21,35 @@ function report(...entries: readonly Entry[]): string {
 }
 
 describe("reading ginkgo's report", () => {
-  test('names specs in full, with what became of them', () => {
+  test('returns specs by full name with their outcome', () => {
     const specs = readReport(
       report(
         { type: 'BeforeSuite', text: '', state: 'passed' },
-        { text: 'is kept', state: 'passed' },
+        { text: 'is written', state: 'passed' },
         { text: 'is reopened', state: 'failed', message: 'no log' },
         { text: 'panics', state: 'panicked' },
         { text: 'needs AppArmor', state: 'skipped', message: 'AppArmor is disabled' },
       ),
     );
     expect([...specs.values()].map(({ name, outcome, reason }) => [name, outcome, reason])).toEqual([
-      ['[k8s.io] Container log is kept', 'passed', ''],
+      ['[k8s.io] Container log is written', 'passed', ''],
       ['[k8s.io] Container log is reopened', 'failed', 'no log'],
       ['[k8s.io] Container log panics', 'failed', ''],
       ['[k8s.io] Container log needs AppArmor', 'skipped', 'AppArmor is disabled'],
     ]);
-    expect(specs.get('[k8s.io] Container log is kept')?.seconds).toBe(1.5);
+    expect(specs.get('[k8s.io] Container log is written')?.seconds).toBe(1.5);
   });
 
-  test('leaves out what a focus left out', () => {
+  test('omits specs that a focus excluded', () => {
     expect(readReport(report({ text: 'other', state: 'skipped' })).size).toBe(0);
   });
 
-  test('does not take a suite that could not start for one without failures', () => {
+  test('rejects the report of a suite that could not start', () => {
     const text = report({ type: 'BeforeSuite', text: '', state: 'failed', message: 'no images file' });
     expect(() => readReport(text)).toThrow("critest's BeforeSuite failed: no images file");
   });
 
-  test('refuses what is no report', () => {
+  test('rejects a text that is not a report', () => {
     expect(() => readReport('{}')).toThrow();
   });
 });

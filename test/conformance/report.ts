@@ -1,17 +1,17 @@
 import * as z from 'zod';
 
-/** What became of a spec: ginkgo's states, as far as a comparison tells them apart. */
+/** The outcome of a spec: the states of ginkgo that the comparison distinguishes. */
 export type Outcome = 'passed' | 'failed' | 'skipped';
 
 export interface Spec {
   readonly name: string;
   readonly outcome: Outcome;
-  /** Why it failed or was skipped; empty when nothing was said. */
+  /** The reason of a failure or skip; empty if there is none. */
   readonly reason: string;
   readonly seconds: number;
 }
 
-/** The part of ginkgo's JSON report (`--ginkgo.json-report`) that is read here. */
+/** The part of ginkgo's JSON report (`--ginkgo.json-report`) that the comparison reads. */
 const report = z.array(
   z.object({
     SpecReports: z.array(
@@ -31,8 +31,8 @@ const report = z.array(
 );
 
 /**
- * The specs that were chosen, by name: not benchmarks, not those left out by a focus.
- * @throws Error when the report is not ginkgo's, or what goes before the specs failed, so that none of them says a thing
+ * Returns the selected specs by name, without benchmarks and specs that a focus excluded.
+ * @throws Error if the report is not ginkgo's, or if the setup before the specs failed, so that no spec has a result
  */
 export function readReport(text: string): Map<string, Spec> {
   const specs = new Map<string, Spec>();
@@ -43,7 +43,7 @@ export function readReport(text: string): Map<string, Spec> {
       if (outcome === 'failed') throw new Error(`critest's ${entry.LeafNodeType} failed: ${reason}`);
       continue;
     }
-    // A spec that a filter left out is "skipped" without a word; one that skipped itself says why.
+    // A spec that a filter excluded is "skipped" without a reason. One that skipped itself has a reason.
     if (outcome === 'skipped' && reason === '') continue;
     const name = [...(entry.ContainerHierarchyTexts ?? []), entry.LeafNodeText].join(' ');
     if (specs.has(name)) throw new Error(`two specs are named "${name}"`);

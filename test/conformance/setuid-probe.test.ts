@@ -5,7 +5,7 @@ import { execa } from 'execa';
 import { expect, test } from 'vitest';
 import { setuidProbe } from './setuid-probe.ts';
 
-test.runIf(process.platform === 'linux' && process.arch === 'x64')('the probe says whom it runs as', async () => {
+test.runIf(process.platform === 'linux' && process.arch === 'x64')('the probe prints its effective user', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'setuid-probe-'));
   try {
     const file = join(folder, 'probe');

@@ -1,6 +1,7 @@
 /**
- * An x86-64 ELF program of a few hundred bytes: prints "Effective uid: 0" or, for anyone but root, "Effective uid: 1000"
- * (the one other user that critest runs it as). No shell can do this, since shells and busybox give up a setuid bit.
+ * An x86-64 ELF program of a few hundred bytes that prints "Effective uid: 0", or "Effective uid: 1000" for any user
+ * except root (the one other user that critest runs it as). A shell cannot do this, because shells and busybox drop the
+ * setuid privilege.
  */
 export function setuidProbe(): Buffer {
   const headers = 64 + 56;
@@ -11,7 +12,7 @@ export function setuidProbe(): Buffer {
   return Buffer.concat([elfHeader(), programHeader(size), code, root, other]);
 }
 
-/** Where the file is mapped, and where its code then starts. */
+/** The address at which the file is mapped, and at which its code starts. */
 const base = 0x400000;
 const entry = base + 64 + 56;
 
@@ -37,7 +38,8 @@ function program(rootLength: number, otherLength: number): Buffer {
     ...[0x31, 0xff], // xor edi, edi
     ...[0x0f, 0x05], // syscall
   ];
-  if (bytes.length > codeLength) throw new RangeError(`the code has ${bytes.length} bytes, room is for ${codeLength}`);
+  if (bytes.length > codeLength)
+    throw new RangeError(`the code has ${bytes.length} bytes, available are ${codeLength}`);
   return Buffer.concat([Buffer.from(bytes), Buffer.alloc(codeLength - bytes.length)]);
 }
 
@@ -45,7 +47,7 @@ function u32(value: number): number[] {
   return [value & 0xff, (value >> 8) & 0xff, (value >> 16) & 0xff, (value >>> 24) & 0xff];
 }
 
-/** ELF64, little endian, executable, x86-64, with one program header behind it. */
+/** ELF64, little endian, executable, x86-64, followed by one program header. */
 function elfHeader(): Buffer {
   const header = Buffer.alloc(64);
   Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1]).copy(header);
@@ -60,7 +62,7 @@ function elfHeader(): Buffer {
   return header;
 }
 
-/** The whole file, readable and executable. */
+/** Maps the whole file, readable and executable. */
 function programHeader(size: number): Buffer {
   const header = Buffer.alloc(56);
   header.writeUInt32LE(1, 0);

@@ -8,14 +8,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 export interface Shim {
   readonly endpoint: string;
-  /** Asks it to end; gives its exit code, or the signal that ended it. */
+  /** Stops the shim. Returns its exit code, or the signal that ended it. */
   stop(): Promise<number | string>;
 }
 
 export interface ShimStart {
   readonly program: string;
   readonly backend: string;
-  /** Its log goes there. */
+  /** The file for its log. */
   readonly log: string;
 }
 
@@ -23,7 +23,7 @@ const socket = '/run/cri-resize-shim/cri-resize-shim.sock';
 const probeEveryMs = 50;
 const startLimitMs = 30_000;
 
-/** Starts the shim in front of `backend`; resolves when it accepts connections. */
+/** Starts the shim in front of `backend`. Resolves when it accepts connections. */
 export async function startShim(start: ShimStart): Promise<Shim> {
   const endpoint = `unix://${socket}`;
   const log = openSync(start.log, 'w');
@@ -38,7 +38,7 @@ export async function startShim(start: ShimStart): Promise<Shim> {
   if (!(await accepts(child))) {
     child.kill('SIGKILL');
     const said = (await readFile(start.log, 'utf8')).trim();
-    throw new Error(`the shim did not listen on ${socket} (it ended with ${await ended}); it said:\n${said}`);
+    throw new Error(`the shim did not listen on ${socket} (it exited with ${await ended}); its output:\n${said}`);
   }
   return {
     endpoint,
@@ -49,7 +49,7 @@ export async function startShim(start: ShimStart): Promise<Shim> {
   };
 }
 
-/** Tries to connect until that works, the process has gone, or the time is over. */
+/** Tries to connect until that succeeds, the process has exited, or the time is over. */
 async function accepts(child: ChildProcess): Promise<boolean> {
   const limit = performance.now() + startLimitMs;
   while (performance.now() < limit && child.exitCode === null && child.signalCode === null) {

@@ -19,26 +19,26 @@ const good: CampaignResult = {
   seconds: 300,
 };
 
-describe('the result', () => {
-  test('is good when nothing differs, whatever fails on both sides', () => {
+describe('the result of a conformance run', () => {
+  test('is good if nothing differs, even if specs fail on both sides', () => {
     expect(succeeded([good])).toBe(true);
     expect(render([good])).toContain('needs iptables\n    refused');
   });
 
-  test('is bad, and says why, when a spec passes direct only', () => {
+  test('is bad, with the reason, if a spec passes only directly', () => {
     const difference = { name: 'exec works', through: 'failed' as const, reason: 'Unavailable' };
     const bad = { ...good, verdict: { ...good.verdict, real: [difference] } };
     expect(succeeded([good, bad])).toBe(false);
     expect(render([bad])).toContain('exec works\n    Unavailable');
   });
 
-  test('is bad, and says why, when a client does not get what it should', () => {
-    const bad = { ...good, checks: [{ name: 'ctr events', ms: 1, failure: 'said nothing' }] };
+  test('is bad, with the reason, if a client gets an unexpected result', () => {
+    const bad = { ...good, checks: [{ name: 'ctr events', ms: 1, failure: 'printed nothing' }] };
     expect(succeeded([bad])).toBe(false);
-    expect(render([bad])).toContain('ctr events\n    said nothing');
+    expect(render([bad])).toContain('ctr events\n    printed nothing');
   });
 
-  test('is good, and still told, when a spec differed by chance', () => {
+  test('is good, and reports it, if a spec differed by chance', () => {
     const difference = { name: 'stats', through: 'failed' as const, reason: 'too early' };
     const lucky = { ...good, verdict: { ...good.verdict, flaky: [difference] } };
     expect(succeeded([lucky])).toBe(true);

@@ -1,7 +1,7 @@
 import type { CampaignResult } from './campaign.ts';
 import { cannotPass } from './known.ts';
 
-/** Rows under a line of titles, in columns as wide as need be. */
+/** Formats rows below a row of titles, in columns as wide as needed. */
 export function table(titles: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const lines = [titles, ...rows].map((row) => row.map(String));
   const widths = titles.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
@@ -15,7 +15,7 @@ export function table(titles: readonly string[], rows: readonly (readonly (strin
     .join('\n');
 }
 
-/** Everything that a run found, for a person. */
+/** The results of a run as text. */
 export function render(results: readonly CampaignResult[]): string {
   const titles = ['containerd', 'runtime', 'specs', 'passed direct', 'passed through', 'skipped', 'failed both'];
   const rows = results.map(({ containerd, runtime, comparison, verdict, checks, seconds }) => [
@@ -35,7 +35,9 @@ export function render(results: readonly CampaignResult[]): string {
   ].join('\n\n');
 }
 
-/** What CI counts: specs that pass direct and through alike, and clients that got what they should. */
+/**
+ * The line that CI reads: specs with the same outcome directly and through the shim, and clients with expected results.
+ */
 function countLine(results: readonly CampaignResult[]): string {
   let [good, bad] = [0, 0];
   for (const { comparison, verdict, checks } of results) {
@@ -45,7 +47,7 @@ function countLine(results: readonly CampaignResult[]): string {
   return `conformance: ${good} passed, ${bad} failed`;
 }
 
-/** Whether nothing passes direct and fails through the shim, and all clients got what they should. */
+/** Whether no spec passes directly and fails through the shim, and all clients got the expected results. */
 export function succeeded(results: readonly CampaignResult[]): boolean {
   return results.every(({ verdict, checks }) => verdict.real.length === 0 && passed(checks) === checks.length);
 }
@@ -61,14 +63,14 @@ function details({ containerd, comparison, verdict, checks }: CampaignResult): s
   const named = (list: readonly { name: string; reason: string }[]): string[] =>
     list.map(({ name, reason }) => `${name}\n    ${indented(reason)}`);
   return [
-    ...block('PASS DIRECT AND NOT THROUGH THE SHIM', named(verdict.real)),
+    ...block('PASS DIRECTLY BUT NOT THROUGH THE SHIM', named(verdict.real)),
     ...block(
-      'CLIENTS THAT DID NOT GET WHAT THEY SHOULD',
+      'CLIENTS WITH UNEXPECTED RESULTS',
       checks.flatMap(({ name, failure }) => (failure === null ? [] : [`${name}\n    ${indented(failure)}`])),
     ),
     ...block('differed once, and passed through the shim when run alone', named(verdict.flaky)),
-    ...block('differed once, and did not pass direct when run alone', named(verdict.unsteady)),
-    ...block('passed through the shim only', comparison.onlyThrough),
+    ...block('differed once, and did not pass directly when run alone', named(verdict.unsteady)),
+    ...block('passed only through the shim', comparison.onlyThrough),
     ...block(
       'fail on both sides',
       comparison.failedBoth.map(({ name, reason }) => `${name}\n    ${cannotPass.get(name) ?? firstLine(reason)}`),

@@ -15,11 +15,11 @@ describe('the daemon notifies systemd', () => {
     const descriptor = systemd.hold(systemd.cri);
     const env = { NOTIFY_SOCKET: notifications.name, WATCHDOG_USEC: '300000' };
     const program = systemd.start([['cri', descriptor]], env, '--shutdown-timeout', '90s');
-    expect(await notifications.received('READY=1')).toBe(`READY=1\nSTATUS=serving ${systemd.cri}`);
+    expect(await notifications.waitFor('READY=1')).toBe(`READY=1\nSTATUS=serving ${systemd.cri}`);
     expect(await daemon.connect(systemd.cri).call('/s/Echo', 'hello')).toBe('hello');
-    await notifications.received('WATCHDOG=1');
+    await notifications.waitFor('WATCHDOG=1');
     program.kill('SIGTERM');
-    expect(await notifications.received('STOPPING=1')).toBe(
+    expect(await notifications.waitFor('STOPPING=1')).toBe(
       'STOPPING=1\nEXTEND_TIMEOUT_USEC=105000000\nSTATUS=waiting for running calls',
     );
     expect(await program.exited).toEqual({ code: 0, signal: null });

@@ -49,7 +49,7 @@ function busyClient(): (id: number, path: string, last: boolean, extra?: readonl
   };
 }
 
-const hello: Conversation = [client(PREFACE, settings()), backend(settings(), SETTINGS_ACK), client(SETTINGS_ACK)];
+const handshake: Conversation = [client(PREFACE, settings()), backend(settings(), SETTINGS_ACK), client(SETTINGS_ACK)];
 const answer = (id: number, bytes: Buffer): Buffer[] => [
   headers(id, RESPONSE),
   data(id, message(bytes)),
@@ -81,7 +81,7 @@ function rareForms(): Conversation {
   const block = headers(1, request('/pass/Rare')).subarray(9);
   const padded = Buffer.concat([Buffer.of(3), block, Buffer.alloc(3)]);
   return [
-    ...hello,
+    ...handshake,
     client(
       frame(HEADERS, 0, 1, block.subarray(0, 10)),
       frame(CONTINUATION, 0, 1, block.subarray(10, 20)),
@@ -126,7 +126,7 @@ function smallWindows(): Conversation {
 
 function graceful(): Conversation {
   return [
-    ...hello,
+    ...handshake,
     client(headers(1, request('/pass/A')), headers(3, request('/handle/B')), headers(5, request('/pass/C'), true)),
     backend(headers(1, RESPONSE), frame(GOAWAY, 0, 0, Buffer.concat([u32(1, 0), Buffer.from('bye')]))),
     client(headers(7, request('/handle/D'), true), data(1, Buffer.alloc(10), true)),
@@ -141,7 +141,7 @@ function manyCalls(): Conversation {
   const ids = Array.from({ length: 12 }, (_, index) => 2 * index + 1);
   const route = ['pass', 'amend', 'handle'];
   return [
-    ...hello,
+    ...handshake,
     client(
       ...ids.flatMap((id) => [open(id, `/${route[id % 3]!}/Many`, false), data(id, message(Buffer.alloc(id)), true)]),
     ),

@@ -29,21 +29,21 @@ const replace = (text: string): void => {
 
 test('is read when it is there, when it is another one, and not in between', () => {
   const file = new CheckpointFile(path);
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   replace('one');
-  expect(file.look()).toEqual({ kind: 'text', text: 'one' });
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'text', text: 'one' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   replace('two');
-  expect(file.look()).toEqual({ kind: 'text', text: 'two' });
+  expect(file.result()).toEqual({ kind: 'text', text: 'two' });
   replace('two');
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   truncateSync(path);
-  expect(file.look()).toEqual({ kind: 'text', text: '' });
+  expect(file.result()).toEqual({ kind: 'text', text: '' });
   rmSync(path);
-  expect(file.look()).toEqual({ kind: 'absent' });
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'absent' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   replace('two');
-  expect(file.look()).toEqual({ kind: 'text', text: 'two' });
+  expect(file.result()).toEqual({ kind: 'text', text: 'two' });
 });
 
 test('a replacement within one tick of the clock, with the same size, is not missed', () => {
@@ -51,27 +51,30 @@ test('a replacement within one tick of the clock, with the same size, is not mis
   for (let n = 100; n < 400; n += 1) {
     writeFileSync(path, String(n));
     utimesSync(path, 1, 1);
-    expect(file.look()).toEqual({ kind: 'text', text: String(n) });
+    expect(file.result()).toEqual({ kind: 'text', text: String(n) });
   }
 });
 
 test('what is no file, or too large, is told once; a pipe keeps nobody waiting', () => {
   const file = new CheckpointFile(path);
   mkdirSync(path);
-  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it is not a regular file' });
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'unreadable', why: 'it is not a regular file' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   rmSync(path, { recursive: true });
   execFileSync('mkfifo', [path]);
-  expect(file.look()).toEqual({ kind: 'unchanged' });
+  expect(file.result()).toEqual({ kind: 'unchanged' });
   rmSync(path);
-  expect(file.look()).toEqual({ kind: 'absent' });
+  expect(file.result()).toEqual({ kind: 'absent' });
   writeFileSync(path, '');
   truncateSync(path, 16 * 1024 * 1024 + 1);
-  expect(file.look()).toEqual({ kind: 'unreadable', why: 'it has 16777217 bytes, more than the maximum of 16777216' });
+  expect(file.result()).toEqual({
+    kind: 'unreadable',
+    why: 'it has 16777217 bytes, more than the maximum of 16777216',
+  });
   rmSync(path);
   symlinkSync(path, path);
-  expect(file.look()).toMatchObject({ kind: 'unreadable' });
+  expect(file.result()).toMatchObject({ kind: 'unreadable' });
   rmSync(path);
   replace('good');
-  expect(file.look()).toEqual({ kind: 'text', text: 'good' });
+  expect(file.result()).toEqual({ kind: 'text', text: 'good' });
 });

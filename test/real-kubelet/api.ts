@@ -1,6 +1,6 @@
 import { request } from 'node:https';
 
-/** A client of the test's own API server: JSON in, JSON out. */
+/** A client of the test's API server, with JSON requests and responses. */
 export class Api {
   constructor(
     readonly server: string,
@@ -15,7 +15,7 @@ export class Api {
     return this.#call('POST', path, body);
   }
 
-  /** A JSON merge patch; containers are found by their names, as `kubectl patch` does. */
+  /** A JSON merge patch that finds containers by name, as `kubectl patch` does. */
   patch(path: string, body: object): Promise<unknown> {
     return this.#call('PATCH', path, body, 'application/strategic-merge-patch+json');
   }
@@ -27,7 +27,7 @@ export class Api {
   #call<Answer>(method: string, path: string, body?: object, type = 'application/json'): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const headers = { authorization: `Bearer ${this.token}`, ...(body && { 'content-type': type }) };
-      // The server has made its certificate itself, a moment ago.
+      // The server has just created its certificate itself.
       const call = request(`${this.server}${path}`, { method, headers, rejectUnauthorized: false }, (response) => {
         const chunks: Buffer[] = [];
         response.on('data', (chunk: Buffer) => chunks.push(chunk));

@@ -9,29 +9,32 @@ import { CONFIG, UNIT } from '../support/e2e/kubelet-unit.ts';
 import { Api } from './api.ts';
 
 export const NODE = 'node1';
-/** An address of its own, on lo: neither kubelet nor API server take 127.0.0.1 for theirs. */
+/** A separate address on lo, because neither kubelet nor the API server accept 127.0.0.1 as theirs. */
 const ADDRESS = '10.1.1.1';
 const SERVER = `https://${ADDRESS}:443`;
-/** Of the service `kubernetes`, by which pods find the API server: nobody forwards services here, so the server is at it itself. */
+/**
+ * The address of the service `kubernetes`, by which pods find the API server. No service proxy runs here, so the server
+ * itself has this address.
+ */
 const SERVICE_ADDRESS = '10.0.0.1';
 const TOKEN = 'of-the-tests';
 
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';
 const logs = process.env['NODE_OUT'] ?? '/tmp';
 
-/** etcd, kube-apiserver and kubelet on this node, kubelet with the shim for its runtime. */
+/** etcd, kube-apiserver and kubelet on this node. kubelet uses the shim as its runtime. */
 export class Cluster {
   readonly api = new Api(SERVER, TOKEN);
   readonly #processes: ChildProcess[] = [];
 
   private constructor(readonly folder: string) {}
 
-  /** The file by which kubelet finds the API server, and may do anything there. */
+  /** The kubeconfig of kubelet, with all rights. */
   get kubeconfig(): string {
     return join(this.folder, 'kubeconfig');
   }
 
-  /** The file by which a service account finds it. */
+  /** Writes the kubeconfig of a service account. */
   async kubeconfigOf(namespace: string, account: string): Promise<string> {
     const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`;
     const { status } = await this.api.create<{ status: { token: string } }>(path, {
@@ -42,12 +45,12 @@ export class Cluster {
     return this.#writeKubeconfig(`kubeconfig-${account}`, status.token);
   }
 
-  /** What the API server shows for its own: a certificate that it has made itself. */
+  /** The certificate that the API server has created for itself. */
   certificate(): string {
     return readFileSync(join(this.folder, 'certificates', 'apiserver.crt'), 'utf8');
   }
 
-  /** Makes an object of a manifest. Rejects where the API server knows one of its fields not. */
+  /** Creates an object from a manifest. Rejects if the API server does not know one of its fields. */
   async apply(manifest: Manifest): Promise<void> {
     const { apiVersion, kind, metadata } = manifest;
     const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
@@ -55,7 +58,7 @@ export class Cluster {
     await this.api.create(`${group}${namespace}/${kind.toLowerCase()}s?fieldValidation=Strict`, manifest);
   }
 
-  /** Whether a service account may do this. */
+  /** Whether a service account has this right. */
   async mayDo(account: string, attributes: Readonly<Record<string, string>>): Promise<boolean> {
     const [namespace = ''] = account.split('/');
     const user = `system:serviceaccount:${account.replace('/', ':')}`;
@@ -70,8 +73,9 @@ export class Cluster {
   }
 
   /**
-   * The control plane alone; a kubelet comes by {@link startKubelet} or {@link startKubeletUnit}.
-   * @param hasAccounts whether pods get the token of their account, which has to be there then: no controller manager makes accounts here
+   * Starts only the control plane. {@link startKubelet} or {@link startKubeletUnit} add kubelet.
+   * @param hasAccounts whether pods get the token of their account. The account has to exist then, because no
+   * controller manager creates it
    */
   static async start(folder: string, { hasAccounts = false } = {}): Promise<Cluster> {
     mkdirSync(folder, { recursive: true });
@@ -90,27 +94,27 @@ export class Cluster {
       `--service-account-key-file=${join(folder, 'account.key')}`,
       `--service-account-signing-key-file=${join(folder, 'account.key')}`,
       '--authorization-mode=RBAC',
-      // As every distribution of Kubernetes has it.
+      // As in every Kubernetes distribution.
       '--allow-privileged=true',
       ...(hasAccounts ? [] : ['--disable-admission-plugins=ServiceAccount']),
       '--endpoint-reconciler-type=none',
     ]);
-    await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server is ready', 120);
+    await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server to be ready', 120);
     const namespaces = ['default', 'kube-system'].map((name) => `/api/v1/namespaces/${name}`);
-    // It makes them itself, a moment later.
-    for (const path of namespaces) await until(() => cluster.api.get(path).then(() => true), `${path} is there`);
+    // The API server creates the namespaces itself, with a delay.
+    for (const path of namespaces) await until(() => cluster.api.get(path).then(() => true), path);
     return cluster;
   }
 
-  /** @param endpoint where the runtime is: `unix:///...` */
+  /** @param endpoint of the runtime: `unix:///...` */
   async startKubelet(endpoint: string): Promise<void> {
     const file = join(this.folder, 'kubelet.yaml');
     writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs'));
     this.#run('kubelet', this.#kubeletFlags(file));
-    await until(() => this.isNodeReady(), 'the node is ready', 120);
+    await until(() => this.isNodeReady(), 'the node to be ready', 120);
   }
 
-  /** kubelet as systemd's unit, with its configuration where most distributions have it. */
+  /** Starts kubelet as a systemd unit, with its configuration where most distributions have it. */
   async startKubeletUnit(endpoint: string): Promise<void> {
     mkdirSync(dirname(CONFIG), { recursive: true });
     writeFileSync(CONFIG, kubeletConfig(endpoint, 'systemd'));
@@ -120,7 +124,7 @@ export class Cluster {
     writeFileSync(UNIT, ['[Unit]', 'StartLimitIntervalSec=0', '[Service]', ...service, ''].join('\n'));
     execFileSync('systemctl', ['daemon-reload']);
     execFileSync('systemctl', ['start', 'kubelet.service']);
-    await until(() => this.isNodeReady(), 'the node is ready', 120);
+    await until(() => this.isNodeReady(), 'the node to be ready', 120);
   }
 
   #kubeletFlags(config: string): readonly string[] {
@@ -181,14 +185,14 @@ const kubeletConfig = (endpoint: string, cgroupDriver: 'cgroupfs' | 'systemd'): 
     cgroupDriver,
     containerRuntimeEndpoint: endpoint,
     failSwapOn: false,
-    // The machine outside is not ours to judge.
+    // The disk and memory of the machine outside must not cause evictions.
     evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
     makeIPTablesUtilChains: false,
     resolvConf: '',
     syncFrequency: '5s',
   });
 
-/** What a machine has and User Mode Linux does not: a clock speed, an address, a default route. */
+/** Creates what a machine has and User Mode Linux lacks: a clock speed, an address, a default route. */
 function prepareNode(folder: string): void {
   const cpus = readFileSync('/proc/cpuinfo', 'utf8');
   if (!/^cpu MHz/m.test(cpus)) {
@@ -201,17 +205,17 @@ function prepareNode(folder: string): void {
   execFileSync('ip', ['route', 'add', 'default', 'dev', 'lo']);
 }
 
-/** Asks again and again, since none of these tells by itself: rejects when it is not so in so many seconds. */
-export async function until(isSo: () => boolean | Promise<boolean>, what: string, seconds = 60): Promise<void> {
+/** Polls a condition that sends no event. Rejects if it does not hold within the given number of seconds. */
+export async function until(condition: () => boolean | Promise<boolean>, what: string, seconds = 60): Promise<void> {
   const deadline = Date.now() + seconds * 1000;
   let last: unknown;
   for (;;) {
     try {
-      if (await isSo()) return;
+      if (await condition()) return;
     } catch (error) {
       last = error;
     }
-    if (Date.now() > deadline) throw new Error(`not in ${seconds} s: ${what}`, { cause: last });
+    if (Date.now() > deadline) throw new Error(`timed out after ${seconds} s of waiting for ${what}`, { cause: last });
     await delay(250);
   }
 }

@@ -10,8 +10,9 @@ import { CONFIG, CONTAINERD, OURS, SETTINGS, UNIT, removePackage, states } from 
 import { Cluster, NODE, until } from './cluster.ts';
 
 /**
- * The DaemonSet's pod by a real kubelet, which is a unit of systemd's and has systemd own its cgroups: it installs the shim beneath that
- * kubelet, a pod is resized through it, and it takes it off again. Pods are made here as the DaemonSet's controller makes them.
+ * The DaemonSet's pod with a real kubelet that is a systemd unit and uses the systemd cgroup driver. The pod installs
+ * the shim below that kubelet, a pod is resized through the shim, and the shim is uninstalled. Pods are created as the
+ * DaemonSet controller creates them.
  */
 
 const MiB = 1024 * 1024;
@@ -36,7 +37,7 @@ let installer: Manifest;
 let uid: string;
 
 const web = (): Promise<Pod> => cluster.api.get(WEB);
-/** The same as long as nobody has started it anew. */
+/** The same value means that the container has not restarted. */
 const container = async (): Promise<object> => {
   const [status] = (await web()).status.containerStatuses ?? [];
   return { id: status?.containerID, restarts: status?.restartCount };
@@ -47,7 +48,7 @@ const isReady = async (path: string): Promise<boolean> => {
   const { status } = await cluster.api.get<Pod>(path);
   return status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
 };
-/** What the node was told, in no order: the API server lists by random names. */
+/** The events of the node, in any order: the API server lists them by random names. */
 const events = async (): Promise<readonly string[]> => {
   const path = '/apis/events.k8s.io/v1/namespaces/default/events';
   const { items } = await cluster.api.get<{
@@ -75,7 +76,7 @@ beforeAll(async () => {
     await cluster.apply(manifest);
     if (manifest.kind === 'DaemonSet') installer = manifest;
   }
-  // As the controller manager puts it into every namespace.
+  // The controller manager creates this in every namespace.
   await cluster.apply({
     apiVersion: 'v1',
     kind: 'ConfigMap',
@@ -105,7 +106,7 @@ beforeAll(async () => {
       volumes: [{ name: 'cache', emptyDir: { medium: 'Memory' } }],
     },
   });
-  await until(() => isReady(WEB), 'the pod runs', 120);
+  await until(() => isReady(WEB), 'the pod to run', 120);
   ({ uid } = (await web()).metadata);
 }, 600_000);
 
@@ -114,7 +115,7 @@ afterAll(async () => {
   for (const path of [UNIT, dirname(SETTINGS)]) rmSync(path, { recursive: true, force: true });
 });
 
-test('the label comes: the shim is installed beneath kubelet, and a pod that was there is resized through it, with its volume', async () => {
+test('adding the label installs the shim below kubelet, and a pod that already runs is resized with its volume through it', async () => {
   const before = await container();
   await labelled('true');
   const { template } = installer['spec'] as { template: { metadata: object; spec: object } };
@@ -122,9 +123,9 @@ test('the label comes: the shim is installed beneath kubelet, and a pod that was
     metadata: { ...template.metadata, name: 'installer' },
     spec: { ...template.spec, nodeName: NODE },
   });
-  await until(async () => (await events()).includes('ShimInstalled'), 'the shim is installed', 180);
-  // Asked only then: kubelet, restarted meanwhile, shows a pod as ready until it has probed it for the first time.
-  await until(() => isReady(`${PODS}/installer`), 'the installer is ready');
+  await until(async () => (await events()).includes('ShimInstalled'), 'the shim to be installed', 180);
+  // Waits for this second, because a restarted kubelet reports the pod as ready until the first probe.
+  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready');
   expect([await states(), await turn(), await events()]).toEqual([on, undefined, ['ShimInstalled']]);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
   expect(await cluster.isNodeReady()).toBe(true);
@@ -134,16 +135,16 @@ test('the label comes: the shim is installed beneath kubelet, and a pod that was
   await cluster.api.patch(`${WEB}/resize`, { spec: { containers: [{ name: 'app', resources: { limits } }] } });
   const folder = podCgroupFolder(uid, 'burstable');
   const read = (file: string): string => readFileSync(join(folder, file), 'utf8').trim();
-  await until(() => read('memory.max') === String(192 * MiB), 'the pod has its new memory limit');
-  // kubelet takes CPU after memory.
-  await until(() => read('cpu.max') === '30000 100000', 'the pod has its new CPU limit');
+  await until(() => read('memory.max') === String(192 * MiB), 'the new memory limit of the pod');
+  // kubelet resizes CPU after memory.
+  await until(() => read('cpu.max') === '30000 100000', 'the new CPU limit of the pod');
   await until(() => {
     const { blocks, bsize } = statfsSync(`/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`);
     return blocks * bsize === 192 * MiB;
-  }, 'its volume has grown with it');
+  }, 'the volume to grow with the pod');
 }, 300_000);
 
-test('the label goes: the pod takes the shim off before it ends, and the next turn is free', async () => {
+test('removing the label uninstalls the shim before the pod ends, and frees the turn', async () => {
   const before = await container();
   await labelled(null);
   await cluster.api.delete(`${PODS}/installer`);
@@ -152,11 +153,11 @@ test('the label goes: the pod takes the shim off before it ends, and the next tu
       () => false,
       (error: unknown) => String(error).includes('404'),
     );
-  await until(isGone, 'the installer has ended', 180);
+  await until(isGone, 'the installer to end', 180);
   expect(await states()).toEqual(off);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
   expect([existsSync('/usr/local/lib/cri-resize-shim'), readdirSync(STAGING)]).toEqual([false, []]);
   expect([await turn(), await events()]).toEqual([undefined, ['ShimInstalled', 'ShimUninstalled']]);
-  await until(() => cluster.isNodeReady(), 'the node is ready');
+  await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
 }, 300_000);

@@ -10,8 +10,8 @@ import { Tenant } from '../support/e2e/tenant.ts';
 import { Cluster, until } from './cluster.ts';
 
 /**
- * What the other tests have a stand-in for: a kubelet as it is released, which admits resizes by the API server's `resize` subresource,
- * writes its files, sizes volumes, refuses decreases, and calls in its own order.
+ * Uses a released kubelet where other tests use a stand-in. It admits resizes of the API server's `resize` subresource,
+ * writes its state files, sizes volumes, refuses decreases, and calls in its own order.
  */
 
 const MiB = 1024 * 1024;
@@ -39,7 +39,7 @@ let cri: CriClient;
 let uid: string;
 
 const startShim = async (...flags: string[]): Promise<void> => {
-  // With the rights that deploy/rbac.yaml gives, and no others.
+  // With the rights of deploy/rbac.yaml and no others.
   const kubeconfig = await cluster.kubeconfigOf('kube-system', 'cri-resize-shim');
   shim = await ShimProcess.start({ args: ['--state-folder', STATE, '--kubeconfig', kubeconfig, ...flags] });
   cri = new CriClient(shim.address);
@@ -63,29 +63,29 @@ const sizeOf = (): number => {
 };
 const kills = (): number => Number(/^oom_kill (\d+)$/m.exec(read('memory.events'))?.[1]);
 
-/** What a person does with `kubectl patch pod web --subresource resize`. */
+/** Does the same as `kubectl patch pod web --subresource resize`. */
 const resize = (name: string, memory: string, cpu: string): Promise<unknown> =>
   cluster.api.patch(`${PODS}/web/resize`, { spec: { containers: [{ name, resources: { limits: { memory, cpu } } }] } });
 
-/** What kubelet says it has carried out. */
+/** Waits until kubelet reports the new values. */
 const done = (name: string, memory: string, cpu: string, seconds = 60): Promise<void> =>
   until(
     async () => {
       const limits = (await statusOf(name))?.resources?.limits;
       return limits?.memory === memory && limits.cpu === cpu;
     },
-    `kubelet reports ${name} at ${memory} and ${cpu}`,
+    `kubelet to report ${name} at ${memory} and ${cpu}`,
     seconds,
   );
 
 const waitsFor = async (): Promise<string> =>
   (await pod()).status.conditions?.find(({ type }) => type === 'PodResizeInProgress')?.message ?? '';
 
-/** The message of an earlier resize is gone: what comes is the next one's. */
+/** Waits until the message of an earlier resize is gone, so that the next message belongs to the next resize. */
 const waitsForNothing = (): Promise<void> =>
-  until(async () => (await waitsFor()) === '', 'kubelet has nothing to wait for');
+  until(async () => (await waitsFor()) === '', 'kubelet to wait for nothing');
 
-/** What the kernel has, in MiB: the pod, its two containers, the volume. */
+/** The values of the kernel in MiB: the pod, its two containers, the volume. */
 const sizes = async (): Promise<readonly number[]> => {
   const [a, b] = [await idOf('a'), await idOf('b')];
   const files = [read('memory.max'), read(a, 'memory.max'), read(b, 'memory.max'), sizeOf()];
@@ -119,7 +119,7 @@ beforeAll(async () => {
       volumes: [{ name: 'cache', emptyDir: { medium: 'Memory' } }],
     },
   });
-  await until(async () => (await pod()).status.phase === 'Running', 'the pod runs', 120);
+  await until(async () => (await pod()).status.phase === 'Running', 'the pod to run', 120);
   uid = (await pod()).metadata.uid;
   await done('a', '256Mi', '200m');
   await done('b', '128Mi', '200m');
@@ -130,7 +130,7 @@ afterAll(async () => {
   await stopShim();
 });
 
-test('the installer as deploy/kustomize has it: every object is taken, and its account may do what it has to, and no more', async () => {
+test('the API server accepts every object of deploy/kustomize, and the installer has the rights it needs and no others', async () => {
   const text = execFileSync(process.env['KUBECTL'] ?? '', ['kustomize', 'deploy/kustomize'], { encoding: 'utf8' });
   const manifests = manifestsOf(text);
   expect(manifests.map(({ kind }) => kind)).toContain('DaemonSet');
@@ -155,14 +155,14 @@ test('the installer as deploy/kustomize has it: every object is taken, and its a
     expect(await cluster.mayDo(`cri-resize-shim/${name}`, attributes), JSON.stringify(attributes)).toBe(allowed);
 });
 
-test('the pod as kubelet has made it: its volume as large as its limit', async () => {
+test('the volume of a pod that kubelet has created is as large as the pod limit', async () => {
   expect(await sizes()).toEqual([384, 256, 128, 384]);
 });
 
-test('raised and lowered: pod, container and volume', async () => {
+test('pod, container and volume are raised and lowered', async () => {
   await resize('a', '320Mi', '300m');
   await done('a', '320Mi', '300m');
-  await until(() => sizeOf() === 448 * MiB, 'the volume has grown');
+  await until(() => sizeOf() === 448 * MiB, 'the volume to grow');
   expect(await sizes()).toEqual([448, 320, 128, 448]);
   expect(read('cpu.max')).toBe('50000 100000');
 
@@ -173,14 +173,14 @@ test('raised and lowered: pod, container and volume', async () => {
   expect(kills()).toBe(0);
 });
 
-test('a volume that is in use refuses a decrease, with nothing changed; done once there is room', async () => {
+test('a decrease that files in the volume block changes nothing, and is applied once they are removed', async () => {
   await resize('a', '192Mi', '100m');
   await done('a', '192Mi', '100m');
-  await until(() => sizeOf() === 320 * MiB, 'the volume has grown');
+  await until(() => sizeOf() === 320 * MiB, 'the volume to grow');
   writeFileSync(join(volume(), 'file'), Buffer.alloc(250 * MiB, 'x'));
   await waitsForNothing();
   await resize('a', '96Mi', '100m');
-  await until(async () => (await waitsFor()) !== '', 'kubelet says what it waits for');
+  await until(async () => (await waitsFor()) !== '', 'kubelet to report what it waits for');
   expect(await sizes()).toEqual([320, 192, 128, 320]);
   expect(readFileSync(join(volume(), 'file')).equals(Buffer.alloc(250 * MiB, 'x'))).toBe(true);
   rmSync(join(volume(), 'file'));
@@ -189,10 +189,10 @@ test('a volume that is in use refuses a decrease, with nothing changed; done onc
   expect(kills()).toBe(0);
 });
 
-describe('page cache in the way of a decrease', () => {
+describe('a decrease that page cache blocks', () => {
   const big = join(process.env['NODE_OUT'] ?? '', 'big');
 
-  test('without foresight kubelet waits; with it the decrease is carried out, and nothing is killed', async () => {
+  test('without foresight kubelet waits, and with foresight the decrease is applied and nothing is killed', async () => {
     await resize('a', '256Mi', '200m');
     await done('a', '256Mi', '200m');
     await stopShim();
@@ -200,17 +200,17 @@ describe('page cache in the way of a decrease', () => {
     writeFileSync(big, '');
     truncateSync(big, 150 * MiB);
     const tenant = await Tenant.in(join(folder(), await idOf('a')));
-    await tenant.tell('read', big);
+    await tenant.run('read', big);
     expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(150 * MiB);
     await waitsForNothing();
     await resize('a', '96Mi', '200m');
-    await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet refuses');
-    // It has tried again, and again.
+    await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet to refuse');
+    // kubelet has retried several times.
     const tries = (): number =>
       readFileSync(join(process.env['NODE_OUT'] ?? '', 'kubelet.log'), 'utf8').split('cannot decrease memory limits')
         .length;
     const first = tries();
-    await until(() => tries() > first + 1, 'kubelet tries again');
+    await until(() => tries() > first + 1, 'kubelet to retry');
     expect((await sizes())[1]).toBe(256);
 
     await stopShim();
@@ -224,7 +224,7 @@ describe('page cache in the way of a decrease', () => {
   });
 });
 
-test('a container that is started anew has the limits it was resized to', async () => {
+test('a restarted container has the limits of its last resize', async () => {
   const before = await statusOf('b');
   await resize('b', '160Mi', '200m');
   await done('b', '160Mi', '200m');
@@ -232,15 +232,15 @@ test('a container that is started anew has the limits it was resized to', async 
   await until(async () => {
     const now = await statusOf('b');
     return now?.restartCount === (before?.restartCount ?? 0) + 1 && now.state.running !== undefined;
-  }, 'kubelet has started it anew');
+  }, 'kubelet to restart the container');
   expect(await sizes()).toEqual([256, 96, 160, 256]);
 });
 
-test('an annotation resizes the volume, and says so in an event', async () => {
+test('an annotation resizes the volume, and an event reports it', async () => {
   await cluster.api.patch(`${PODS}/web`, {
     metadata: { annotations: { 'volume.cri-resize-shim.io/cache': '48Mi' } },
   });
-  await until(() => sizeOf() === 48 * MiB, 'the volume has its new size');
+  await until(() => sizeOf() === 48 * MiB, 'the new size of the volume');
   await until(async () => {
     const { items } = await cluster.api.get<{
       items: { reason: string; message: string; involvedObject: { name: string } }[];
@@ -249,10 +249,10 @@ test('an annotation resizes the volume, and says so in an event', async () => {
       ({ reason, message, involvedObject: { name } }) =>
         reason === 'VolumeResized' && name === 'web' && message.endsWith('as requested (48Mi)'),
     );
-  }, 'there is an event');
+  }, 'an event');
 });
 
-test('the node stays ready while the shim is away and back', async () => {
+test('the node stays ready while the shim restarts', async () => {
   await stopShim();
   await startShim();
   await resize('a', '128Mi', '200m');
@@ -261,8 +261,8 @@ test('the node stays ready while the shim is away and back', async () => {
   expect((await sizes()).slice(0, 3)).toEqual([288, 128, 160]);
 });
 
-test('of a pod that is deleted nothing is left', async () => {
+test('nothing remains of a deleted pod', async () => {
   await cluster.api.delete(`${PODS}/web`);
-  await until(() => !existsSync(folder()), 'its cgroup is gone', 110);
-  await until(() => !readdirSync(STATE).some((name) => name.includes(uid)), 'what was kept of it is gone', 110);
+  await until(() => !existsSync(folder()), 'the cgroup to be removed', 110);
+  await until(() => !readdirSync(STATE).some((name) => name.includes(uid)), 'the records to be removed', 110);
 });

@@ -8,16 +8,16 @@ import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-
 import { kubeletVersion, obtainKubernetes } from './programs.ts';
 
 /**
- * npm run kubelet: a real kubelet with a real API server, in front of the shim in a test node, resizes pods. Ends with a line of how many
- * tests have passed and failed.
+ * npm run kubelet: a real kubelet with a real API server resizes pods through the shim in a test node. The last line of
+ * output has the numbers of passed and failed tests.
  */
 
 const say = progressOf('kubelet');
 
 const { containerd } = new Command('kubelet')
-  .description('Resizes pods by a real kubelet and API server through the shim, in a test node.')
+  .description('Resizes pods with a real kubelet and API server through the shim, in a test node.')
   .addOption(
-    new Option('--containerd <release...>', 'which containerd, one or more')
+    new Option('--containerd <release...>', 'containerd releases, one or more')
       .choices(containerdReleases)
       .default(['2.1']),
   )

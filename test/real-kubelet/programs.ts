@@ -5,7 +5,7 @@ import { type GoModule, buildingPrograms, goToolchain } from '../support/node/go
 import { cacheRoot } from '../../tools/download/places.ts';
 import { type Progress, timed } from '../../tools/download/progress.ts';
 
-/** The kubelet of the tests. Its libraries are released beside it under the same minor and patch version. */
+/** The kubelet of the tests. Its libraries are released next to it with the same minor and patch version. */
 export const kubeletVersion = 'v1.36.3';
 
 const version = 'k8s.io/component-base/version';
@@ -13,14 +13,17 @@ const modules: readonly GoModule[] = [
   {
     path: 'k8s.io/kubernetes',
     version: kubeletVersion,
-    beside: kubeletVersion.replace('v1.', 'v0.'),
+    siblingVersion: kubeletVersion.replace('v1.', 'v0.'),
     linking: `-X ${version}.gitVersion=${kubeletVersion} -X ${version}.gitMajor=1 -X ${version}.gitMinor=36`,
     programs: { kubelet: './cmd/kubelet', 'kube-apiserver': './cmd/kube-apiserver' },
   },
   { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } },
 ];
 
-/** kubelet, kube-apiserver and etcd, built from their Go modules the first time. Throws NodeError without a Go toolchain. */
+/**
+ * kubelet, kube-apiserver and etcd, built from their Go modules the first time. Throws NodeError without a Go
+ * toolchain.
+ */
 export async function obtainKubernetes(progress: Progress): Promise<Part> {
   const cache = cacheRoot();
   const recipe: Pick<Recipe, 'name' | 'key'> = { name: 'kubernetes', key: JSON.stringify(modules) };

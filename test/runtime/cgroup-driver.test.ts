@@ -1,6 +1,6 @@
 import { Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { beforeEach, expect, test } from 'vitest';
-import { type Backend, BackendCgroupDriver, askCgroupDriver } from '../../src/runtime/index.ts';
+import { type Backend, BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/index.ts';
 
 /** The answer of the backend to each method. An Error is thrown. */
 let answers: Record<string, unknown>;
@@ -31,7 +31,7 @@ test.each([
   [7, undefined],
 ])('the driver %s in RuntimeConfig is %s', async (driver, name) => {
   answers = { RuntimeConfig: config(driver) };
-  expect(await askCgroupDriver(backend)).toBe(name);
+  expect(await queryCgroupDriver(backend)).toBe(name);
 });
 
 test.each([
@@ -39,12 +39,12 @@ test.each([
   [false, 'CGROUPFS'],
 ])('without RuntimeConfig, SystemdCgroup %s in the configuration of the backend is %s', async (systemd, name) => {
   answers = { RuntimeConfig: failure(status.UNIMPLEMENTED), Status: statusWith(systemd) };
-  expect(await askCgroupDriver(backend)).toBe(name);
+  expect(await queryCgroupDriver(backend)).toBe(name);
 });
 
 test('an error other than UNIMPLEMENTED is thrown', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
-  await expect(askCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
+  await expect(queryCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
   expect(calls).toEqual(['RuntimeConfig']);
 });
 

@@ -1,12 +1,15 @@
 import { type KeyObject, createHash, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 
-/** A certificate that nobody but a test trusts, and its key; both PEM. */
+/** A certificate that only tests trust, and its key, both in PEM. */
 export interface TestCertificate {
   readonly certificate: string;
   readonly key: string;
 }
 
-/** X.509 (RFC 5280) in DER, as much of it as TLS asks for: self-signed, for `localhost` and an IPv4 address, for one day. */
+/**
+ * Creates an X.509 certificate (RFC 5280) in DER with the parts that TLS needs: self-signed, for `localhost` and an
+ * IPv4 address, valid for one day.
+ */
 export function makeCertificate(name: string, address = '127.0.0.1'): TestCertificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const algorithm = sequence(oid('2a8648ce3d040302'));

@@ -1,4 +1,4 @@
-/** The files as kubelet writes them (pkg/kubelet/allocation/state/checkpoint.go), for tests. */
+/** kubelet's state files in its own format (pkg/kubelet/allocation/state/checkpoint.go). */
 
 export interface WrittenResources {
   readonly limits?: Readonly<Record<string, string>>;
@@ -10,21 +10,21 @@ export interface WrittenPod {
   readonly PodLevelResources?: WrittenResources | null;
 }
 
-/** The text of one file: JSON in a text, and the checksum of that text. */
+/** Returns the text of one file: JSON in a string, and the checksum of that string. */
 export function checkpointText(entries: Readonly<Record<string, WrittenPod>>): string {
   const pods = Object.entries(entries).map(([uid, pod]) => [uid, { PodLevelResources: null, ...pod }] as const);
   const data = JSON.stringify(pods.length === 0 ? {} : { entries: Object.fromEntries(pods) });
   return JSON.stringify({ data, checksum: checksumOf(data) });
 }
 
-/** FNV-1a of 32 bits over what Go prints of the text with its type (pkg/util/hash, DeepHashObject). */
+/** FNV-1a with 32 bits of what Go prints for the text with its type (pkg/util/hash, DeepHashObject). */
 export function checksumOf(data: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(`(string)${data}`)) hash = Math.imul(hash, 0x01000193) ^ byte;
   return hash >>> 0;
 }
 
-/** One container with a limit of memory, as most tests have it. */
+/** One container with a memory limit, as most tests need. */
 export const withMemory = (limits: Readonly<Record<string, string>>): WrittenPod => ({
   ContainerResources: Object.fromEntries(
     Object.entries(limits).map(([name, memory]) => [name, { limits: { memory }, requests: { memory } }]),

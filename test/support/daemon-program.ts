@@ -8,7 +8,7 @@ import type { PassedOn } from './held-socket.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 
-/** Bundles the daemon as tools/build.mjs does, but outside of dist/. Returns the file. */
+/** Bundles the daemon as tools/build.mjs does, outside dist/. Returns the file. */
 export async function buildProgram(): Promise<string> {
   // Below node_modules, so that koffi, which stays outside the bundle, is found.
   const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
@@ -37,15 +37,15 @@ export interface LogLine {
 }
 
 export interface ProgramOptions {
-  /** Whether the file is run without Node. */
+  /** Runs the file itself, not Node with the file. */
   readonly isExecutable?: boolean;
   readonly uid?: number;
   readonly env?: NodeJS.ProcessEnv;
-  /** Sockets and variables that it is started with, as by systemd. */
+  /** Sockets and variables as passed by systemd. */
   readonly passedOn?: PassedOn;
 }
 
-/** The daemon as a process of its own. */
+/** The daemon as a separate process. */
 export class Program {
   readonly process: ChildProcess;
   readonly exited: Promise<{ code: number | null; signal: string | null }>;
@@ -53,7 +53,7 @@ export class Program {
   stderr = '';
 
   constructor(file: string, args: readonly string[], options: ProgramOptions = {}) {
-    // Keeps the daemon away from the default folders of the machine.
+    // Uses only paths that the test provides.
     const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
     const { passedOn, env, uid, isExecutable = false } = options;
@@ -70,7 +70,7 @@ export class Program {
       this.stderr += text;
       this.process.emit('log');
     });
-    // 'close' and not 'exit', because everything printed has been read by then.
+    // 'close', not 'exit', so that all output has been read.
     this.exited = once(this.process, 'close').then(([code, signal]) => ({
       code: code as number | null,
       signal: signal as string | null,
@@ -84,14 +84,14 @@ export class Program {
       .map((line) => JSON.parse(line) as LogLine);
   }
 
-  /** Resolves with the first line of the log that has this message. */
+  /** Waits for a log line with this message. */
   async logged(message: string): Promise<LogLine> {
     for (;;) {
       const line = this.log.find(({ msg }) => msg === message);
       if (line !== undefined) return line;
       const ended = await Promise.race([once(this.process, 'log').then(() => false), this.exited.then(() => true)]);
       if (ended && !this.log.some(({ msg }) => msg === message)) {
-        throw new Error(`ended without logging "${message}": ${this.stderr}`);
+        throw new Error(`exited without logging "${message}": ${this.stderr}`);
       }
     }
   }

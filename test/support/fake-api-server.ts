@@ -6,7 +6,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { TestCertificate } from './certificate.ts';
 import { rights } from './kubernetes-rights.ts';
 
-/** A pod's metadata, as the API server has it. */
+/** A pod's metadata in the API server. */
 export interface ServedPod {
   readonly uid: string;
   readonly name: string;
@@ -41,8 +41,8 @@ interface Change {
 }
 
 /**
- * Stands for the Kubernetes API server: pods of a node as metadata, listed in pages and watched, and events taken, from whoever has
- * the rights of deploy/rbac.yaml.
+ * Replaces the Kubernetes API server: it lists pods of a node as metadata in pages, watches them, and accepts events,
+ * for clients with the rights of deploy/rbac.yaml.
  */
 export class ApiServer {
   readonly token = 'hunter2-token';
@@ -57,7 +57,7 @@ export class ApiServer {
   #version = 100;
   #oldest = 0;
   #port = 0;
-  /** Pages that were begun: what is left of each list, by its token. */
+  /** Started lists: the remaining items of each, by its token. */
   readonly #pages = new Map<string, readonly ServedPod[]>();
   #refusals: { kind: Kind; status: number; left: number; headers: Record<string, string> }[] = [];
   #expiresBy: 'status' | 'event' = 'status';
@@ -82,7 +82,7 @@ export class ApiServer {
     });
   }
 
-  /** Begins to listen, again at the same port after {@link stop}. */
+  /** Starts listening, on the same port after {@link stop}. */
   async start(): Promise<this> {
     this.#server.listen(this.#port, '127.0.0.1');
     await once(this.#server, 'listening');
@@ -90,7 +90,7 @@ export class ApiServer {
     return this;
   }
 
-  /** As if it had died: nobody listens, all connections are cut. */
+  /** Behaves as if the server had died: it does not listen, and all connections are cut. */
   async stop(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server, 'close');
@@ -99,7 +99,7 @@ export class ApiServer {
     await closed;
   }
 
-  /** A port of its own, kept for a server that starts late. */
+  /** Reserves a port for a server that starts late. */
   async reserve(): Promise<this> {
     await this.start();
     await this.stop();
@@ -134,13 +134,13 @@ export class ApiServer {
     return path;
   }
 
-  /** Adds a pod or changes it. */
+  /** Adds or changes a pod. */
   set(pod: ServedPod): void {
     this.#change({ version: (this.#version += 1), type: this.#pods.has(pod.uid) ? 'MODIFIED' : 'ADDED', pod });
     this.#pods.set(pod.uid, pod);
   }
 
-  /** As `kubectl annotate --overwrite` does; undefined removes. */
+  /** Does the same as `kubectl annotate --overwrite`. undefined removes an annotation. */
   annotate(uid: string, annotations: Readonly<Record<string, string | undefined>>): void {
     const pod = this.#pods.get(uid)!;
     const all = Object.entries({ ...pod.annotations, ...annotations }).filter(([, text]) => text !== undefined);
@@ -153,7 +153,7 @@ export class ApiServer {
     this.#change({ version: (this.#version += 1), type: 'DELETED', pod });
   }
 
-  /** Other pods of the cluster change: the version moves on, and watches hear of it by a bookmark alone. */
+  /** Other pods of the cluster change: the version increases, and watches get only a bookmark. */
   bookmark(): void {
     this.#version += 10;
     for (const { response } of this.#watches) {
@@ -162,17 +162,17 @@ export class ApiServer {
     }
   }
 
-  /** Sends this to all who watch. */
+  /** Sends a text to all watches. */
   write(text: string): void {
     for (const { response } of this.#watches) response.write(text);
   }
 
-  /** Ends all watches, as their time being up does. */
+  /** Ends all watches, as at their timeout. */
   endWatches(): void {
     for (const { response } of this.#watches) response.end();
   }
 
-  /** Forgets what has happened so far: watches from before get 410, as an HTTP status or as an event. */
+  /** Forgets all changes: watches from before get 410, as an HTTP status or as an event. */
   expire(by: 'status' | 'event'): void {
     this.#expiresBy = by;
     this.#version += 1;
@@ -180,7 +180,7 @@ export class ApiServer {
     this.#pages.clear();
   }
 
-  /** The next so many requests of a kind get this status. */
+  /** Answers the next requests of a kind with this status. */
   refuse(kind: Kind, status: number, times = Infinity, headers: Record<string, string> = {}): void {
     this.#refusals = [...this.#refusals.filter((other) => other.kind !== kind), { kind, status, left: times, headers }];
   }
@@ -197,12 +197,12 @@ export class ApiServer {
     return this.asked.filter((request) => kindOf(request) === kind);
   }
 
-  /** Waits until this holds; looked at whenever something happens here. */
+  /** Waits until a condition holds. It is checked after each activity of the server. */
   async until(holds: () => boolean): Promise<void> {
-    while (!holds()) await once(this.#happened, 'something');
+    while (!holds()) await once(this.#happened, 'activity');
   }
 
-  /** The so manyth event with this reason, now or when it comes. */
+  /** Returns the nth event with this reason, now or when it arrives. */
   async event(reason: string, number = 1): Promise<PostedEvent> {
     const found = (): PostedEvent | undefined => this.events.filter((event) => event.reason === reason)[number - 1];
     await this.until(() => found() !== undefined);
@@ -224,14 +224,14 @@ export class ApiServer {
     const isKnown = request.headers.authorization === `Bearer ${this.token}` || this.tls?.client !== undefined;
     const right = rightFor(asked, kind);
     if (!isKnown) sendStatus(response, 401, 'Unauthorized');
-    else if (!rights.has(right)) sendStatus(response, 403, `deploy/rbac.yaml does not say: ${right}`);
+    else if (!rights.has(right)) sendStatus(response, 403, `deploy/rbac.yaml does not grant: ${right}`);
     else if (refusal !== undefined) {
       refusal.left -= 1;
       sendStatus(response, refusal.status, `refused with ${refusal.status}`, refusal.headers);
     } else if (kind === 'event') await this.#take(request, response);
     else if (kind === 'watch') this.#watch(response, query);
     else this.#list(response, query);
-    this.#happened.emit('something');
+    this.#happened.emit('activity');
   }
 
   #list(response: ServerResponse, query: Readonly<Record<string, string>>): void {
@@ -268,7 +268,7 @@ export class ApiServer {
     this.#watches.add(watch);
     response.on('close', () => {
       this.#watches.delete(watch);
-      this.#happened.emit('something');
+      this.#happened.emit('activity');
     });
   }
 
@@ -285,7 +285,7 @@ function kindOf({ method, query }: Asked): Kind {
   return query['watch'] === '1' ? 'watch' : 'list';
 }
 
-/** What a request takes, as the API server reads its path. */
+/** Returns the right that a request needs, from its path. */
 function rightFor({ path }: Asked, kind: Kind): string {
   if (kind === 'event')
     return /^\/apis\/events\.k8s\.io\/v1\/namespaces\/[^/]+\/events$/.test(path)
@@ -297,7 +297,7 @@ function rightFor({ path }: Asked, kind: Kind): string {
 const nodeOf = (query: Readonly<Record<string, string>>): string =>
   /^spec\.nodeName=(.*)$/.exec(query['fieldSelector'] ?? '')?.[1] ?? '';
 
-/** Which node it is on is in the spec: of no concern to who asks for metadata. */
+/** The node name is part of the spec, which metadata requests do not return. */
 const metadataOf = ({ uid, name, namespace, annotations, deletionTimestamp }: ServedPod, version: number): object => ({
   ...{ uid, name, namespace, annotations, deletionTimestamp },
   resourceVersion: String(version),
@@ -307,7 +307,7 @@ const metadataOf = ({ uid, name, namespace, annotations, deletionTimestamp }: Se
 function writeChange(response: ServerResponse, { type, pod, version }: Change): void {
   const object = { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: metadataOf(pod, version) };
   const line = Buffer.from(`${JSON.stringify({ type, object })}\n`);
-  // In two pieces: a line need not come at once.
+  // Sends two pieces, because a line may arrive in parts.
   response.write(line.subarray(0, 20));
   response.write(line.subarray(20));
 }

@@ -13,7 +13,7 @@ import {
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** A fake containerd: `/s/Echo` returns its request; `/s/Hang` and `/s/Stream` end with {@link release}. */
+/** Replaces containerd: `/s/Echo` answers with its request, `/s/Hang` and `/s/Stream` when the test says so. */
 export class FakeBackend {
   readonly #server = new Server();
   readonly events = new EventEmitter();
@@ -22,7 +22,7 @@ export class FakeBackend {
   private constructor() {
     this.#server.register('/s/Echo', echo, identity, identity, 'unary');
     this.#server.register('/s/Hang', this.#hang, identity, identity, 'unary');
-    // Calls of the shim itself, answered for an empty node.
+    // Calls of the shim itself are answered for an empty node.
     for (const method of ['ListPodSandbox', 'ListContainers', 'Status', 'RuntimeConfig']) {
       this.#server.register(`/runtime.v1.RuntimeService/${method}`, empty, identity, identity, 'unary');
     }
@@ -39,7 +39,7 @@ export class FakeBackend {
     return backend;
   }
 
-  /** Ends all running calls. */
+  /** Ends all hanging calls. */
   release(): void {
     for (const end of this.#hanging.splice(0)) end();
   }
@@ -70,7 +70,7 @@ function empty(_: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer
   respond(null, Buffer.alloc(0));
 }
 
-/** A client on a unix socket, for raw bytes. */
+/** A client on a unix socket that sends raw bytes. */
 export class RawClient {
   readonly #client: Client;
 

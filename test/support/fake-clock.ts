@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/core/concurrency/clock.ts';
 
-/** Waits for nothing, and remembers how long it was asked to: tests need not know when a wait begins. */
+/** Returns immediately from each wait and records its duration, so that tests need not know when a wait starts. */
 export class QuickClock implements Clock {
   readonly waits: number[] = [];
   #now = 1_700_000_000_000;
@@ -18,13 +18,13 @@ export class QuickClock implements Clock {
     return () => clearImmediate(due);
   }
 
-  /** So much time has passed. */
+  /** Advances the clock. */
   pass(ms: number): void {
     this.#now += ms;
   }
 }
 
-/** Waits until this holds, which only what goes on in this process can bring about. */
+/** Waits until a condition holds that only this process can bring about. */
 export async function eventually(holds: () => boolean, what: () => string = () => String(holds)): Promise<void> {
   for (const limit = Date.now() + 20_000; !holds(); ) {
     if (Date.now() > limit) throw new Error(`not within 20 s: ${what()}`);

@@ -9,7 +9,7 @@ import type { TestCertificate } from './certificate.ts';
 export interface ServedNode {
   readonly labels: Readonly<Record<string, string>>;
   readonly ready: 'True' | 'False' | 'Unknown';
-  /** Of its kubelet; `now`: one that has only just reported. */
+  /** Time of the last heartbeat of its kubelet; `now`: one that has just reported. */
   readonly heartbeat?: string;
   readonly deletionTimestamp?: string;
 }
@@ -24,7 +24,7 @@ export interface ServedLease {
   readonly spec: { readonly holderIdentity?: string; readonly renewTime?: string; readonly [field: string]: unknown };
 }
 
-/** A call as RBAC sees it. */
+/** A request in RBAC's terms. */
 export interface Call {
   readonly verb: string;
   readonly group: string;
@@ -37,13 +37,13 @@ const PATH =
   /^\/(?:api|apis\/(?<group>[^/]+))\/[^/]+(?:\/namespaces\/(?<namespace>[^/]+))?\/(?<resource>[a-z]+)(?:\/(?<name>[^/]+))?$/;
 const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update' };
 
-/** Stands for the Kubernetes API server: nodes, one kind of Lease that is written as if by many, and events. */
+/** Replaces the Kubernetes API server: nodes, one Lease that is written as if by many clients, and events. */
 export class ClusterApi {
   readonly token = 'installer-token';
   readonly calls: Call[] = [];
   readonly events: PostedEvent[] = [];
   readonly nodes = new Map<string, ServedNode>();
-  /** Every holder that the Lease has had, in order. */
+  /** All holders of the Lease, in order. */
   readonly holders: (string | undefined)[] = [];
   readonly #leases = new Map<string, ServedLease>();
   readonly #server: Server;
@@ -53,7 +53,7 @@ export class ClusterApi {
 
   constructor(
     readonly tls?: TestCertificate,
-    /** Where others reach it. */
+    /** The address at which other hosts reach the server. */
     readonly advertised = '127.0.0.1',
   ) {
     const answer = (request: IncomingMessage, response: ServerResponse): void => void this.#answer(request, response);
@@ -66,7 +66,7 @@ export class ClusterApi {
   }
 
   async start(): Promise<this> {
-    // An address that comes with the first pod may not be there yet.
+    // An address that is created with the first pod may not exist yet.
     this.#server.listen(0, this.advertised === '127.0.0.1' ? this.advertised : '0.0.0.0');
     await once(this.#server, 'listening');
     return this;
@@ -83,7 +83,7 @@ export class ClusterApi {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** From now on every connection is cut. */
+  /** Whether every connection is cut from now on. */
   away(isAway: boolean): void {
     this.#isAway = isAway;
   }
@@ -110,7 +110,7 @@ export class ClusterApi {
     return [...this.#leases.values()][0];
   }
 
-  /** As somebody else writes it: another node, or an operator by kubectl. */
+  /** Changes the Lease as another node does, or an operator with kubectl. */
   writeLease(change: (lease: ServedLease) => Pick<ServedLease, 'spec'> & { metadata: object }): void {
     const name = 'cri-resize-shim-installer';
     const blank: ServedLease = { metadata: { name, namespace: 'cri-resize-shim', resourceVersion: '0' }, spec: {} };
@@ -158,7 +158,7 @@ export class ClusterApi {
       return;
     }
     const { labels, ready, heartbeat = new Date().toISOString(), deletionTimestamp } = node;
-    // Whole seconds, as metav1.Time.
+    // Whole seconds, like metav1.Time.
     const lastHeartbeatTime = heartbeat.replace(/\.\d+Z$/, 'Z');
     const conditions = [
       { type: 'MemoryPressure', status: 'False', lastHeartbeatTime },

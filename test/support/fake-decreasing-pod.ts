@@ -54,7 +54,7 @@ export class FakeKubeletNode {
     this.reclaimer.watch((uid, report) => this.deferred.push([uid, report]));
   }
 
-  /** A pod `uid` with one cgroup of that name, in mebibytes. */
+  /** Creates a pod `uid` with one cgroup of the same name, in MiB. */
   pod(
     uid: string,
     { limit, anon, cache, stuck = 0 }: Record<'limit' | 'anon' | 'cache', number> & { stuck?: number },
@@ -65,7 +65,7 @@ export class FakeKubeletNode {
     return memory;
   }
 
-  /** kubelet admits a limit for it, in mebibytes. */
+  /** kubelet admits a limit for the pod, in MiB. */
   admit(uid: string, limit: number): void {
     this.admitted.set(uid, { [uid]: limit });
     this.reclaimer.check();
@@ -84,12 +84,12 @@ export class FakeKubeletNode {
     this.#idle.get(uid)?.();
   }
 
-  /** Lets all that can be done at once be done. */
+  /** Completes all work that does not wait for time. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 200; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** Lets time go by, each timer at its time. */
+  /** Advances the clock, and fires each timer at its time. */
   async pass(ms: number): Promise<void> {
     const end = this.clock.now() + ms;
     for (;;) {

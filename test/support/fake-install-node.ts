@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import type { Node } from '../../src/install/node/index.ts';
 
 export interface Unit {
-  /** The command line of kubelet's process. Absent if it does not run. */
+  /** The command line of kubelet's process; absent if it does not run. */
   readonly commandLine?: readonly string[];
   readonly state?: string;
 }
 
-/** A node in a folder. systemctl is a script in it, first in PATH, and the kernel's files are plain files. */
-export class FakeNode {
+/**
+ * A fake node in a folder: systemctl is a script that comes first in PATH, and the files of the kernel are regular
+ * files.
+ */
+export class FakeInstallNode {
   readonly folder = mkdtempSync(join(tmpdir(), 'doctor-'));
   readonly node: Node = {
     cgroupRoot: join(this.folder, 'cgroup'),
@@ -19,7 +22,7 @@ export class FakeNode {
     resizeListen: join(this.folder, 'resize.sock'),
     stateFolder: join(this.folder, 'state'),
     programFolder: this.folder,
-    programRoom: 1024 * 1024,
+    programSpace: 1024 * 1024,
     kubeletUnit: 'kubelet.service',
     procRoot: join(this.folder, 'proc'),
     systemdFolder: join(this.folder, 'systemd'),
@@ -34,7 +37,7 @@ export class FakeNode {
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
   }
 
-  /** Sets what systemd reports of kubelet's unit. Undefined: no such unit. */
+  /** Sets kubelet's unit in systemd; undefined means none. */
   unit(unit: Unit | undefined): void {
     const lines =
       unit === undefined

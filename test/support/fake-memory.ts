@@ -1,6 +1,6 @@
 import type {
   CgroupWrite,
-  MemoryGlance,
+  MemorySample,
   MemoryUse,
   Reclaimed,
   LowerUsageTree,
@@ -10,26 +10,29 @@ import { CgroupVanished } from '../../src/cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
 
-/** One cgroup's memory on paper, for what a kernel does not do on demand. Each method can be overridden by a test. */
+/**
+ * The memory of one fake cgroup, for situations that a kernel does not create on demand. A test can override each
+ * method.
+ */
 export class FakeMemory implements LowerUsageTree {
   high: Limit<Bytes> = 'max';
   oomKills = 0;
   isGone = false;
-  /** Kernels before 5.19 have no memory.reclaim: there a write to memory.high reclaims. */
+  /** Kernels before 5.19 have no memory.reclaim. There a write to memory.high reclaims. */
   hasReclaim = true;
-  /** All that was written to memory.high. */
+  /** All values that were written to memory.high. */
   readonly highs: Limit<Bytes>[] = [];
-  /** All that was asked of memory.reclaim. */
+  /** All amounts that were requested from memory.reclaim. */
   readonly asked: number[] = [];
-  /** Called at each look at what is in use: other processes at work. */
+  /** Called at each read of the usage: simulates other processes. */
   meanwhile: () => void = () => undefined;
-  /** Awaited before a write has any effect. */
+  /** Awaited before a write has an effect. */
   beforeReclaim: () => Promise<void> = () => Promise.resolve();
   beforeHigh: (value: Limit<Bytes>) => Promise<void> = () => Promise.resolve();
   /** Awaited after a write to memory.high has had its effect. */
   afterHigh: (value: Limit<Bytes>) => Promise<void> = () => Promise.resolve();
 
-  /** @param stuck page cache that reclaim does not free, dirty pages say. All in bytes. */
+  /** @param stuck page cache that reclaim does not free, for example dirty pages. All in bytes. */
   constructor(
     public anon: number,
     public cache: number,
@@ -40,7 +43,7 @@ export class FakeMemory implements LowerUsageTree {
     return this.anon + this.cache + this.stuck;
   }
 
-  glanceAtMemory(): MemoryGlance {
+  sampleMemory(): MemorySample {
     return { current: this.readMemoryCurrent(), oomKills: this.oomKills };
   }
 
@@ -72,7 +75,7 @@ export class FakeMemory implements LowerUsageTree {
   }
 
   async write(_cgroup: string, { file, value }: CgroupWrite): Promise<Written> {
-    if (file !== 'memory.high') throw new Error(`${file} is not to be touched`);
+    if (file !== 'memory.high') throw new Error(`${file} must not be written`);
     await this.beforeHigh(value);
     await this.#whileThere(() => {
       this.highs.push(value);

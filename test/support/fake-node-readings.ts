@@ -1,24 +1,23 @@
 import { type Bytes, type Limit, bytes, microseconds } from '../../src/core/quantities/index.ts';
-import type { LiveLimits } from '../../src/resize/report/pod-view.ts';
+import type { ActualValues } from '../../src/resize/report/pod-view.ts';
 import type { Overview, PodSummary } from '../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../src/resize/history/recent-resizes.ts';
 import type { Step } from '../../src/resize/model/step.ts';
 
-/** A node on paper: pods of every look that the page has, and resizes of every end. */
+/** A fake node: pods of every kind that the page distinguishes, and resizes with every outcome. */
 
 const MiB = 1024 * 1024;
 const mi = (amount: number): Bytes => bytes(Math.round(amount * MiB));
 const noCpu = { quota: 'max' as const, period: microseconds(100_000) };
 
-const limitsOf = (memory: number | 'max', used: number, milli: number | 'max' = 'max'): LiveLimits => ({
+const limitsOf = (memory: number | 'max', used: number, milli: number | 'max' = 'max'): ActualValues => ({
   memory: memory === 'max' ? 'max' : mi(memory),
   memoryUsed: mi(used),
   cpu: milli === 'max' ? noCpu : { quota: microseconds(milli * 100), period: microseconds(100_000) },
-  shares: undefined,
   weight: undefined,
 });
 
-/** The longest names that Kubernetes has. */
+/** The longest names that Kubernetes allows. */
 const longName = 'a-very-long-name-of-a-deployment-that-nobody-has-cut-down-5d9c7b8f6c-x2x9q'.padEnd(253, '-and-more');
 const longVolume = 'v'.repeat(63);
 
@@ -26,8 +25,8 @@ const identity = (namespace: string, name: string, sandboxId: string) => ({ name
 const ids = ['3f1c9a77d20be4', '81b0c2fe6a913d', 'c07de41b5592fa', '0e5f7ac8d31b62', 'f9217be04cc8aa'];
 
 interface Parts {
-  readonly limits: LiveLimits;
-  readonly containers: readonly (readonly [name: string, limits: LiveLimits])[];
+  readonly limits: ActualValues;
+  readonly containers: readonly (readonly [name: string, limits: ActualValues])[];
   readonly volumes?: readonly (readonly [name: string, size: number, used: number])[];
   readonly lastError?: { readonly reason: string; readonly message: string };
 }
@@ -158,4 +157,4 @@ const recent: readonly RecentResize[] = [
   }),
 ];
 
-export const paperNode: Overview = { pods, recent };
+export const fakeOverview: Overview = { pods, recent };

@@ -1,24 +1,24 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Ended, Host } from '../../src/install/rollout/host.ts';
+import type { CommandResult, Host } from '../../src/install/rollout/host.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
 import { contextOf } from '../../src/install/rollout/context.ts';
 import { type RolloutContext, keepInstalled, leave } from '../../src/install/rollout/roll-out.ts';
 import { ClusterApi } from './fake-cluster-api.ts';
 
-/** The outcome of work on a fake node. */
+/** The results of the work on a fake node. */
 export interface Behaviour {
-  readonly install?: () => Ended | Promise<Ended>;
-  readonly uninstall?: () => Ended;
-  readonly look?: Ended;
+  readonly install?: () => CommandResult | Promise<CommandResult>;
+  readonly uninstall?: () => CommandResult;
+  readonly look?: CommandResult;
   readonly kubeletStart?: () => number;
 }
 
-export const done: Ended = { code: 0, lines: [] };
-const wouldInstall: Ended = { code: 0, lines: ['would: set …'] };
+export const done: CommandResult = { code: 0, lines: [] };
+const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 
-/** A cluster with a fake API server, which the installer calls over HTTP, and fake hosts. */
+/** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
 export class FakeCluster {
   readonly folder = mkdtempSync(join(tmpdir(), 'cluster-'));
   readonly api = new ClusterApi();
@@ -37,7 +37,7 @@ export class FakeCluster {
     rmSync(this.folder, { recursive: true });
   }
 
-  /** Creates a node with the label and its pod, which {@link FakeNode.start} starts. */
+  /** Adds a node with the label, and its pod. */
   node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): FakeNode {
     this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true' } });
     const node = new FakeNode(this, name, behaviour, times);
@@ -90,9 +90,9 @@ export class FakeNode {
     await leave(this.#parts, this.#end.signal);
   }
 
-  /** Ends the grace period of the pod. */
+  /** The grace period of the pod ends. */
   timeUp(): void {
-    this.#end.abort(new Error('no more time'));
+    this.#end.abort(new Error('the grace period is over'));
   }
 
   async kill(): Promise<void> {
@@ -103,7 +103,10 @@ export class FakeNode {
 
   #host(): Host {
     const { cluster, name, behaviour } = this;
-    const carriedOut = async (what: string, work: () => Ended | Promise<Ended>): Promise<Ended> => {
+    const carriedOut = async (
+      what: string,
+      work: () => CommandResult | Promise<CommandResult>,
+    ): Promise<CommandResult> => {
       cluster.work.push(`${name}: ${what}`);
       const ended = await work();
       if (ended.code === 0) this.isInstalled = what === 'install';

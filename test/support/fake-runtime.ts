@@ -14,8 +14,8 @@ import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
 
 /**
- * A runtime and a cgroup tree for what the real ones do not do on demand: a runtime that does not answer, describes pods
- * strangely or fails half-way, and files that are missing. Each method of the runtime can be overridden by a test.
+ * A runtime and a cgroup tree for situations that real ones do not create on demand: a runtime that does not answer,
+ * describes pods incorrectly or fails half-way, and missing files. A test can override each method of the runtime.
  */
 
 export const SANDBOX = 'a'.repeat(64);
@@ -33,7 +33,7 @@ const identity = (bytes: Buffer): Buffer => bytes;
 
 type Responder = (request: Buffer) => Buffer | Promise<Buffer>;
 
-/** An answer that is an error, for responders to throw. */
+/** An error that responders throw as their answer. */
 export class RuntimeFailure extends Error {
   constructor(
     readonly code: status,
@@ -55,9 +55,9 @@ export class FakeRuntime {
   readonly procRoot = join(this.#folder, 'proc');
   readonly warnings: LogFields[] = [];
   readonly failOpens: FailOpenReason[] = [];
-  /** All but those. */
+  /** All counters except failOpens. */
   readonly counted = createCounters();
-  /** What kubelet has written, by pod uid. */
+  /** kubelet's state files, by pod uid. */
   readonly allocated = new Map<string, PodEntry>();
   readonly actuated = new Map<string, PodEntry>();
   readonly context: ResizeContext;
@@ -126,26 +126,32 @@ export class FakeRuntime {
     };
   }
 
-  /** What a method answers from now on; without a responder it is UNAVAILABLE. A responder that throws: the code of a {@link RuntimeFailure}, else NOT_FOUND. */
+  /**
+   * Sets the answers of a method. Without a responder it answers UNAVAILABLE. If a responder throws, the code is that
+   * of a {@link RuntimeFailure}, and NOT_FOUND for any other error.
+   */
   on(method: string, responder?: Responder): void {
     if (responder === undefined) this.#responders.delete(method);
     else this.#responders.set(method, responder);
   }
 
-  /** The same, with what the method has answered until now. */
-  overrule(method: string, responder: (request: Buffer, before: Responder) => ReturnType<Responder>): void {
+  /** Sets the answers of a method to those of a responder that receives the previous one. */
+  wrapResponder(method: string, responder: (request: Buffer, before: Responder) => ReturnType<Responder>): void {
     const before = this.#responders.get(method);
     if (before !== undefined) this.on(method, (request) => responder(request, before));
   }
 
-  /** The pod as its verbose status has it. */
+  /** Sets the verbose status of the pod. */
   describePod(info: object = { config: podConfig }): void {
     this.on('PodSandboxStatus', () =>
       encode('PodSandboxStatusResponse', { status: { id: SANDBOX }, info: { info: JSON.stringify(info) } }),
     );
   }
 
-  /** Running containers with these memory limits, in bytes, in a pod with that one; quotas are a tenth of a CPU each. */
+  /**
+   * Creates running containers with these memory limits in bytes in a pod with that limit. Each quota is a tenth of a
+   * CPU.
+   */
   makePod(podMemory: string, containers: readonly number[]): void {
     const pod = '/kubepods/pod1';
     this.writeCgroup('/kubepods', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
@@ -172,11 +178,11 @@ export class FakeRuntime {
     });
   }
 
-  /** From now on the runtime carries out UpdateContainerResources, as far as memory and quota go. */
-  obeys(refuses: (containerId: string) => boolean = () => false): void {
+  /** From now on the runtime applies memory and quota of UpdateContainerResources. */
+  applyUpdates(rejects: (containerId: string) => boolean = () => false): void {
     this.on('UpdateContainerResources', (request) => {
       const { container_id, linux } = this.decodeUpdate(request);
-      if (refuses(container_id)) throw new Error('refused');
+      if (rejects(container_id)) throw new Error('refused');
       const cgroup = `/kubepods/pod1/${container_id}`;
       const memory = linux?.memory_limit_in_bytes ?? 0n;
       if (memory !== 0n) this.writeFile(cgroup, 'memory.max', memory === -1n ? 'max' : String(memory));
@@ -190,7 +196,7 @@ export class FakeRuntime {
     return decode('UpdateContainerResourcesRequest', request);
   }
 
-  /** One more container that the runtime tells of, beside those of {@link makePod}. */
+  /** Adds a container that the runtime reports, in addition to those of {@link makePod}. */
   describeContainer(id: string, status: Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>): void {
     const others = this.#responders.get('ContainerStatus');
     this.on('ContainerStatus', (request) => {
@@ -208,7 +214,7 @@ export class FakeRuntime {
     rmSync(join(this.cgroupRoot, cgroup), { recursive: true });
   }
 
-  /** memory.max of a container, in bytes. */
+  /** Returns memory.max of a container in bytes. */
   limitOf(index: number): number {
     return Number(this.read(`${containerId(index)}/memory.max`));
   }
@@ -233,7 +239,7 @@ export class FakeRuntime {
   }
 
   async close(): Promise<void> {
-    // Reading what is there opens the folder too.
+    // Reading the records opens the folder, too.
     await this.context.journal.restored();
     await (await this.journal).close();
     this.backend.close();
@@ -248,7 +254,7 @@ export const podConfig = {
   linux: { cgroup_parent: '/kubepods/pod1', resources: { cpu_shares: 1024 } },
 };
 
-/** UpdateContainerResources as decoded from the wire. */
+/** Returns an UpdateContainerResourcesRequest as decoded from the wire. */
 export function containerUpdate(
   container_id: string,
   linux: Partially<Messages['LinuxContainerResources']>,

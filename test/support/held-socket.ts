@@ -12,7 +12,7 @@ const SOCK_CLOEXEC = 0o2000000;
 /** linux/net.h */
 export const SocketType = { stream: 1, datagram: 2, seqpacket: 5 } as const;
 
-/** A unix socket that is never accepted on, as systemd holds the sockets of its socket units. */
+/** A unix socket that is open but never accepted on, as systemd holds the sockets of its units. */
 export class HeldSocket {
   readonly descriptor: number;
 
@@ -31,12 +31,12 @@ export class HeldSocket {
   }
 }
 
-/** What sd_listen_fds(3) passes to the started process: descriptors from 3 on, and variables with its process id. */
+/** What sd_listen_fds(3) guarantees to the started process: descriptors from 3 on, and variables with its pid. */
 export interface PassedOn {
   readonly env: NodeJS.ProcessEnv;
-  /** For `stdio`, after the first three. */
+  /** For `stdio`, after the first three entries. */
   readonly descriptors: readonly number[];
-  /** A command that sets LISTEN_PID and replaces itself by its arguments. */
+  /** Runs the rest of its arguments in the same process. */
   readonly before: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** A kubelet's folder of its own for a test, with real mounts. Needs root, and is taken down whole. */
+/** A separate kubelet folder for a test, with real mounts. Needs root, and is removed completely. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,8 +17,8 @@ export class KubeletFolder {
     mkdirSync(this.root);
   }
 
-  /** A folder beside kubelet's, made. */
-  beside(name: string): string {
+  /** Creates a folder next to kubelet's, and returns it. */
+  siblingFolder(name: string): string {
     const folder = join(this.#base, name);
     mkdirSync(folder, { recursive: true });
     return folder;
@@ -29,20 +29,21 @@ export class KubeletFolder {
     return mountTmpfs(volumeMountPoint(this.root, { podUid: uid, name }), options);
   }
 
-  /** Mounts many at once. */
+  /** Mounts many volumes with one process. */
   mountVolumes(names: readonly string[], options: string): void {
     const folders = names.map((name) => volumeMountPoint(this.root, { podUid, name }));
     const script = 'for folder; do mkdir -p "$folder" && mount -t tmpfs -o "$0" tmpfs "$folder" || exit; done';
     execFileSync('sh', ['-c', script, options, ...folders]);
   }
 
-  /** Mounts a tmpfs for a volume of another kind: kubernetes.io~secret, say. */
+  /** Mounts a tmpfs for a volume of another kind, for example kubernetes.io~secret. */
   mountOther(plugin: string, name: string, options = 'size=4m'): string {
     return mountTmpfs(join(this.root, 'pods', podUid, 'volumes', plugin, name), options);
   }
 
   remove(): void {
-    // The latest first: it may lie on earlier ones. One may take peers along, and the rest is tried again.
+    // The latest mount comes first, because it may cover earlier ones. One unmount may remove peers, so the rest is
+    // tried again.
     for (let left = mountsUnder(this.#base); left.length > 0; ) {
       spawnSync('umount', ['-l', ...left.map(({ mountPoint }) => mountPoint).reverse()]);
       const before = left.length;
@@ -61,13 +62,13 @@ export function mountTmpfs(folder: string, options: string): string {
 
 export const bind = (from: string, to: string): void => void execFileSync('mount', ['--bind', from, to]);
 
-/** Size and use in bytes, as `df` shows them. */
+/** Returns size and use in bytes, as `df` shows them. */
 export function sizeAt(folder: string): { readonly size: number; readonly used: number } {
   const { blocks, bfree, bsize } = statfsSync(folder);
   return { size: blocks * bsize, used: (blocks - bfree) * bsize };
 }
 
-/** The line of the top-most mount at a folder in the kernel's table, but for the size: every option and flag. */
+/** Returns the line of the top-most mount at a folder in the kernel's table without the size: every option and flag. */
 export function optionsAt(folder: string): string {
   const line = readFileSync('/proc/self/mountinfo', 'utf8')
     .split('\n')
@@ -77,7 +78,7 @@ export function optionsAt(folder: string): string {
   return line.replace(/,size=\d+k/, '');
 }
 
-/** Whether this kernel's tmpfs knows an option (mpol and huge depend on how it was built). */
+/** Whether this kernel's tmpfs supports an option (mpol and huge depend on its build). */
 export function isKnownOption(option: string): boolean {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'option-')));
   try {

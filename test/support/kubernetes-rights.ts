@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parseAllDocuments } from 'yaml';
 
-/** An object of deploy/rbac.yaml, as far as tests look at it. */
+/** The fields of an object of deploy/rbac.yaml that tests read. */
 interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly namespace?: string };
@@ -18,7 +18,7 @@ export const manifests = parseAllDocuments(readFileSync('deploy/rbac.yaml', 'utf
   (document) => document.toJS() as Manifest,
 );
 
-/** What the shim's service account may do: `list pods`, `create events.events.k8s.io`. */
+/** The rights of the shim's service account: `list pods`, `create events.events.k8s.io`. */
 export const rights: ReadonlySet<string> = new Set(
   manifests
     .flatMap(({ rules = [] }) => rules)

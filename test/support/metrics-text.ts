@@ -1,4 +1,4 @@
-/** One metric as Prometheus reads it. */
+/** One metric family as Prometheus reads it. */
 export interface ScrapedFamily {
   readonly help: string;
   readonly type: string;
@@ -10,8 +10,8 @@ export interface ScrapedFamily {
 }
 
 /**
- * Reads Prometheus' text format, strictly: throws for a line that is none, a sample before its TYPE, a family that comes twice,
- * a series that comes twice.
+ * Parses Prometheus' text format strictly. Throws for an invalid line, a sample before its TYPE, a duplicate family,
+ * and a duplicate series.
  */
 export function readMetrics(text: string): ReadonlyMap<string, ScrapedFamily> {
   const families = new Map<string, ScrapedFamily>();
@@ -23,7 +23,7 @@ export function readMetrics(text: string): ReadonlyMap<string, ScrapedFamily> {
     const [, name = '', help] = /^# HELP ([a-zA-Z_:][\w:]*) (.+)$/.exec(line) ?? [];
     if (help !== undefined) {
       const [, typed, type = ''] = /^# TYPE (\S+) (counter|gauge|histogram)$/.exec(lines[index + 1] ?? '') ?? [];
-      if (typed !== name || families.has(name)) throw new Error(`no family begins with: ${line}`);
+      if (typed !== name || families.has(name)) throw new Error(`no family starts with: ${line}`);
       current = { name, family: { help, type, samples: [] } };
       families.set(name, current.family);
       continue;

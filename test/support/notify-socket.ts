@@ -27,7 +27,7 @@ export class NotifySocket {
 
   /**
    * @param name absolute path, or `@` and an abstract name
-   * @param receives always, by a worker that waits; or when {@link drain} is called, so that no worker is needed
+   * @param receives `always` with a waiting worker, or `on drain` without a worker
    */
   constructor(
     readonly name: string,
@@ -39,8 +39,8 @@ export class NotifySocket {
     this.#ended = receives === 'always' ? this.#receive() : Promise.resolve();
   }
 
-  /** Resolves with the first message that has this line, among those after the first `past`. */
-  async received(line: string, past = 0): Promise<string> {
+  /** Returns the first message with this line, now or when it arrives, after skipping `past` messages. */
+  async waitFor(line: string, past = 0): Promise<string> {
     for (;;) {
       const found = this.messages.slice(past).find((message) => message.split('\n').includes(line));
       if (found !== undefined) return found;
@@ -48,19 +48,19 @@ export class NotifySocket {
     }
   }
 
-  /** Receives the messages that are waiting. */
+  /** Returns all messages that were sent and not received yet. */
   drain(): readonly string[] {
     const bytes = Buffer.alloc(65_536);
-    const messages: string[] = [];
+    const received: string[] = [];
     for (;;) {
       const size = recvNow(this.#descriptor, bytes, bytes.length, MSG_DONTWAIT);
-      if (size <= 0) return messages;
-      messages.push(bytes.toString('utf8', 0, size));
+      if (size <= 0) return received;
+      received.push(bytes.toString('utf8', 0, size));
     }
   }
 
   async close(): Promise<void> {
-    // Wakes the thread that waits in recv.
+    // Wakes the worker that waits in recv.
     shutdown(this.#descriptor, 2);
     await this.#ended;
     closeSync(this.#descriptor);

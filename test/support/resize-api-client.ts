@@ -10,12 +10,12 @@ const file = fileURLToPath(new URL('../../proto/criresize/v1alpha1/resize.proto'
 const options = { keepCase: true, longs: Number, enums: String, oneofs: true };
 const service = loadSync(file, options)['criresize.v1alpha1.ResizeService'] as unknown as Service;
 
-/** The part of an answer that a test reads. Any field may exist. */
+/** The fields of answers that tests read. Any may be present. */
 export interface Answer {
   readonly [field: string]: Answer;
 }
 
-/** A plain gRPC client of the resize API, generated from its .proto file like any other client. */
+/** A plain gRPC client of the resize API, created from its .proto file like any other client. */
 export class ResizeClient {
   readonly #client: Client;
 
@@ -39,7 +39,7 @@ export class ResizeClient {
     });
   }
 
-  /** Sends bytes as they are. */
+  /** Sends bytes unchanged. */
   raw(method: string, bytes: Buffer): Promise<Buffer> {
     const same = (value: Buffer): Buffer => value;
     return new Promise((resolve, reject) => {
@@ -73,7 +73,7 @@ export interface Refusal {
   readonly about: Readonly<Record<string, string>>;
 }
 
-/** Returns status and ErrorInfo of a rejected call. Throws if the call succeeds. */
+/** Returns the status and ErrorInfo of a rejected call. Rejects if the call succeeds. */
 export async function refusal(call: Promise<unknown>): Promise<Refusal> {
   const error = await call.then(
     () => undefined,
@@ -83,7 +83,7 @@ export async function refusal(call: Promise<unknown>): Promise<Refusal> {
   return refusalOf(error);
 }
 
-/** The types of google/rpc's .proto files. */
+/** The types of google/rpc's .proto files, as any client would parse them. */
 function detailTypes(): { status: protobuf.Type; info: protobuf.Type } {
   const root = new protobuf.Root();
   const any = 'syntax = "proto3"; package google.protobuf; message Any { string type_url = 1; bytes value = 2; }';
@@ -104,6 +104,6 @@ export function refusalOf(error: ServiceError): Refusal {
     domain: string;
     metadata?: Record<string, string>;
   };
-  if (info.domain !== 'cri-resize-shim.io') throw new Error(`unexpected domain: ${info.domain}`);
+  if (info.domain !== 'cri-resize-shim.io') throw new Error(`a strange domain: ${info.domain}`);
   return { code: error.code, message: error.details, reason: info.reason, about: { ...info.metadata } };
 }

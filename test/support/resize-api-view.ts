@@ -10,7 +10,6 @@ export const view: PodView = {
     memory: bytes(256 * MiB),
     memoryUsed: bytes(12345),
     cpu: { quota: 'max', period: microseconds(100_000) },
-    shares: undefined,
     weight: cpuWeight(39),
   },
   containers: [

@@ -53,7 +53,7 @@ describe('notifications of systemd', () => {
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
     await supervisor.ready('serving\nall');
     await supervisor.stopping(30_000, 'running calls end');
-    await systemd.received('STOPPING=1');
+    await systemd.waitFor('STOPPING=1');
     expect(systemd.messages).toEqual([
       'READY=1\nSTATUS=serving all',
       'STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=running calls end',
@@ -66,7 +66,7 @@ describe('notifications of systemd', () => {
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
     const start = performance.now();
     await supervisor.ready('serving');
-    for (const past of [1, 2, 3]) expect(await systemd.received('WATCHDOG=1', past)).toBe('WATCHDOG=1');
+    for (const past of [1, 2, 3]) expect(await systemd.waitFor('WATCHDOG=1', past)).toBe('WATCHDOG=1');
     const elapsed = performance.now() - start;
     // Three halves of the interval: the notifications do not come in one burst.
     expect(elapsed).toBeGreaterThan(250);
@@ -77,11 +77,11 @@ describe('notifications of systemd', () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
-    await systemd.received('WATCHDOG=1');
+    await systemd.waitFor('WATCHDOG=1');
     const past = systemd.messages.length;
     const until = performance.now() + 400;
     while (performance.now() < until);
-    await systemd.received('WATCHDOG=1', past);
+    await systemd.waitFor('WATCHDOG=1', past);
     // Twenty halves of the interval have passed.
     expect(systemd.messages.length - past).toBeLessThan(5);
   });

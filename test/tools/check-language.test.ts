@@ -36,3 +36,17 @@ test('findWords finds words in the prose of a page, but not in code, output and 
     '7: "beside": write next to, in addition to, concurrently',
   ]);
 });
+
+test('words are found in comments of scripts, and not in their code', () => {
+  const script = ['if told; then # told', '  wish="#anew"', 'else', '# anew', 'fi'];
+  expect(findWords('file.sh', script.join('\n'))).toEqual([
+    '1: "told": write reported, notified, said',
+    '4: "anew": write again',
+  ]);
+});
+
+test('the else of a script in a string is no word', () => {
+  const code = ['const script = `if true', '  then echo', '  else', '  echo`;', 'const perl = "} else { print }";'];
+  expect(findWords('file.ts', code.join('\n'))).toEqual([]);
+  expect(findWords('file.mjs', "const text = 'or else it fails';")).toEqual(['1: "else": write otherwise']);
+});

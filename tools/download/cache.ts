@@ -6,7 +6,7 @@ import { join, relative } from 'node:path';
 import { NodeError, messageOf } from './errors.ts';
 import type { Progress } from './progress.ts';
 
-/** What a part was made of, and the files it must still have. */
+/** The inputs of a part, and the files that it must have. */
 export interface Stamp {
   readonly versions: Readonly<Record<string, string>>;
   readonly files: Readonly<Record<string, number>>;
@@ -19,17 +19,20 @@ export interface Part {
 
 export interface Recipe {
   readonly name: string;
-  /** Everything the result depends on: another key is another folder, so an old cache is never taken for a new one. */
+  /**
+   * Everything that the result depends on. Another key is another folder, so that an old cache is never used for a new
+   * part.
+   */
   readonly key: string;
-  /** Fills `folder`, which will be renamed to `finalFolder`. Returns the versions of what went in. */
+  /** Fills `folder`, which will be renamed to `finalFolder`. Returns the versions of the inputs. */
   readonly make: (folder: string, finalFolder: string) => Promise<Record<string, string>>;
 }
 
 const stampName = 'stamp.json';
 
 /**
- * The part's folder, made if it is not there or no longer whole. It appears by one rename, so a set-up that was cut off
- * leaves nothing behind that could be taken for a part; a second set-up at the same time waits for the first.
+ * Returns the part's folder, and creates it if it does not exist or is incomplete. It appears by one rename, so that an
+ * interrupted setup leaves nothing that looks like a part. A concurrent setup waits for the first one.
  */
 export async function obtain(cache: string, recipe: Recipe, progress: Progress): Promise<Part> {
   const folder = folderOf(cache, recipe);
@@ -53,7 +56,7 @@ export async function obtain(cache: string, recipe: Recipe, progress: Progress):
   });
 }
 
-/** The part if it is in the cache and whole; nothing is made. */
+/** Returns the part if it is complete in the cache, and never creates it. */
 export function present(cache: string, recipe: Pick<Recipe, 'name' | 'key'>): Promise<Part | undefined> {
   return check(folderOf(cache, recipe));
 }
@@ -63,7 +66,7 @@ function folderOf(cache: string, recipe: Pick<Recipe, 'name' | 'key'>): string {
   return join(cache, `${recipe.name}-${print}`);
 }
 
-/** Undefined when the part is missing or one of its files is gone or has another size. */
+/** Undefined if the part does not exist, or one of its files does not exist or has another size. */
 async function check(folder: string): Promise<Part | undefined> {
   try {
     const stamp = JSON.parse(await readFile(join(folder, stampName), 'utf8')) as Stamp;
@@ -76,7 +79,10 @@ async function check(folder: string): Promise<Part | undefined> {
   }
 }
 
-/** The sizes of the files that matter: those of the first two levels (programs, libraries), not each kernel module. */
+/**
+ * Returns the sizes of the relevant files: those of the first two levels (programs, libraries), not every kernel
+ * module.
+ */
 async function sizes(folder: string): Promise<Record<string, number>> {
   const result: Record<string, number> = {};
   const visit = async (path: string, depth: number): Promise<void> => {
@@ -91,13 +97,13 @@ async function sizes(folder: string): Promise<Record<string, number>> {
 }
 
 /**
- * Runs `action` while holding a kernel lock on `file`. flock(1) holds it for as long as its own standard input is open,
- * so the lock goes with this process however it ends.
+ * Runs `action` with a kernel lock on `file`. flock(1) holds the lock while its standard input is open, so the lock
+ * ends with this process in any case.
  */
 async function whileLocked<T>(file: string, progress: Progress, action: () => Promise<T>): Promise<T> {
   const holder = spawn('flock', [file, 'sh', '-c', 'echo locked; cat'], { stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = once(holder, 'close');
-  const patience = setTimeout(() => progress(`waiting for another set-up that holds ${file}`), 1000);
+  const patience = setTimeout(() => progress(`waiting for another setup that holds ${file}`), 1000);
   try {
     await Promise.race([
       once(holder.stdout, 'data'),

@@ -1,4 +1,4 @@
-/** A failure of the node itself, not of the command in it. The message says what to do. */
+/** A failure of the node itself, not of the command in it. The message has the remedy. */
 export class NodeError extends Error {
   override readonly name = 'NodeError';
 }

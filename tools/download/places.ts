@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { NodeError } from './errors.ts';
 
-/** The checkout. Found by walking up: this module also runs bundled, from another folder. */
+/** Returns the checkout. Searches the parent folders, because this module also runs bundled, from another folder. */
 export function packageRoot(): string {
   const start = dirname(fileURLToPath(import.meta.url));
   for (let folder = start; ; folder = dirname(folder)) {
@@ -13,7 +13,7 @@ export function packageRoot(): string {
   }
 }
 
-/** Where unpacked packages are kept from one run to the next. */
+/** Returns the folder in which unpacked packages are cached between runs. */
 export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
   if (env['CRI_RESIZE_SHIM_CACHE']) return env['CRI_RESIZE_SHIM_CACHE'];
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'cri-resize-shim');

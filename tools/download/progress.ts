@@ -1,9 +1,9 @@
-/** Takes one line of what is going on. */
+/** Receives one line of progress. */
 export type Progress = (line: string) => void;
 
 export const silent: Progress = () => undefined;
 
-/** Says that `what` starts, and how long it took: nothing that takes longer than a second goes unannounced. */
+/** Reports the start of `what` and its duration. Everything that takes longer than a second is announced. */
 export async function timed<T>(progress: Progress, what: string, action: () => Promise<T>): Promise<T> {
   const start = performance.now();
   progress(`${what} ...`);

@@ -14,29 +14,29 @@ import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { execa } from 'execa';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { OWN_NODE } from '../../src/install/node/program-files.ts';
+import { OWN_NODE } from '../../src/install/host/program-files.ts';
 import type { Facts } from './facts.ts';
 import type { NodeBinary } from './node-binary.ts';
 
-/** Debian's names of Node's architectures. */
+/** Debian's names for Node's architectures. */
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
 
 export interface DebParts {
-  /** The folder that tree.ts makes. */
+  /** The folder that tree.ts creates. */
   readonly tree: string;
-  /** Goes along with the program: Debian has no Node that is new enough. */
+  /** Part of the package, because Debian has no Node that is new enough. */
   readonly node: NodeBinary;
   readonly sbom: string;
-  /** Where the package goes. */
+  /** The folder for the package. */
   readonly target: string;
 }
 
 const LIB = 'usr/lib/cri-resize-shim';
 const NODE = `/${LIB}/${OWN_NODE}`;
-/** Of Debian, what Node links to (objdump -T). */
+/** The Debian packages of the libraries that Node links to (objdump -T). */
 const LIBRARIES = 'libc6 (>= 2.28), libgcc-s1, libstdc++6 (>= 8), libatomic1';
 
-/** Makes the .deb, and gives its file. */
+/** Builds the .deb. Returns its file. */
 export async function makeDeb(facts: Facts, { tree, node, sbom, target }: DebParts): Promise<string> {
   const root = mkdtempSync(join(tmpdir(), 'deb-'));
   try {
@@ -66,7 +66,7 @@ export async function makeDeb(facts: Facts, { tree, node, sbom, target }: DebPar
     write('DEBIAN/conffiles', '/etc/cri-resize-shim/config.yaml\n/etc/default/cri-resize-shim\n');
     write('DEBIAN/control', control(facts));
     const file = join(target, `${facts.name}_${facts.version}_${architectureOf(facts)}.deb`);
-    // As good as gzip in a tenth of its time; dpkg reads it from 1.21.18 (Debian 12) on.
+    // As small as with gzip in a tenth of the time. dpkg supports it from 1.21.18 (Debian 12) on.
     await execa('dpkg-deb', ['--root-owner-group', '-Zzstd', '-z3', '--build', root, file]);
     return file;
   } finally {
@@ -74,11 +74,11 @@ export async function makeDeb(facts: Facts, { tree, node, sbom, target }: DebPar
   }
 }
 
-/** Has a program started by a Node at a place of its own, instead of the one in PATH. */
+/** Makes a program start with a given Node instead of the one in PATH. */
 function startWith(node: string, program: string): void {
   const text = readFileSync(program, 'utf8');
   const [first = ''] = text.split('\n', 1);
-  if (!first.startsWith('#!')) throw new Error(`${program} does not begin with #!`);
+  if (!first.startsWith('#!')) throw new Error(`${program} does not start with #!`);
   writeFileSync(program, `#!${node}${text.slice(first.length)}`);
 }
 
@@ -93,12 +93,12 @@ async function completion(tree: string, shell: string): Promise<string> {
   return `${stdout}\n`;
 }
 
-// Without a time of its own: the same content gives the same file.
+// Without a timestamp, so that the same content results in the same file.
 const gzipped = (content: Buffer): Buffer => gzipSync(content, { level: 9 });
 
 function architectureOf({ arch }: Facts): string {
   const known = architectures[arch];
-  if (known === undefined) throw new Error(`Debian has no architecture for ${arch}`);
+  if (known === undefined) throw new Error(`Debian has no architecture name for ${arch}`);
   return known;
 }
 
@@ -113,8 +113,8 @@ function control(facts: Facts): string {
     `Depends: ${LIBRARIES}`,
     'Recommends: containerd',
     `Description: ${facts.description}`,
-    ' It orders the limits of pods and containers (cgroup v2), resizes memory-backed volumes along with them, and lets everything else',
-    ' through. Kubelet is not pointed at it by installing this.',
+    ' It orders the limits of pods and containers (cgroup v2), resizes memory-backed volumes with them, and forwards everything else.',
+    ' Installing this package does not point kubelet at it.',
   ].join('\n')}\n`;
 }
 

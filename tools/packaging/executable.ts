@@ -9,13 +9,13 @@ import type { Facts } from './facts.ts';
 import { type NodeBinary, pinnedNode } from './node-binary.ts';
 import { writeSbomWithNode } from './sbom.ts';
 
-/** Raised when what is here makes something else of the same. */
+/** Increased when this code builds something else from the same inputs. */
 const REVISION = 2;
 
 /**
- * Makes the single executable: Node's own file with both programs and all that they read put into it; and the list of what it is made
- * of, `<target>.cdx.json`. Those that are there, made of the same, stay: making them takes seconds. Gives both files; undefined where no
- * Node is known for the architecture.
+ * Builds the single executable: Node's own file with both programs and all their files inside, and its bill of
+ * materials `<target>.cdx.json`. Existing files that were built from the same inputs stay, because building takes
+ * seconds. Returns both files, or undefined if no Node is known for the architecture.
  */
 export async function makeExecutable(
   facts: Facts,
@@ -34,7 +34,7 @@ export async function makeExecutable(
   if (!isThere || readFileSync(stamp, 'utf8') !== stampOf(print, target)) {
     rmSync(stamp, { force: true });
     await timed(progress, 'the single executable', () => putTogether({ node, main, assets, target }));
-    await timed(progress, 'what it is made of', () => writeSbomWithNode(facts, node, sbom));
+    await timed(progress, 'its bill of materials', () => writeSbomWithNode(facts, node, sbom));
     writeFileSync(stamp, stampOf(print, target));
   }
   return [target, sbom];
@@ -44,7 +44,7 @@ const stampOf = (print: string, target: string): string => `${print} ${statSync(
 
 interface Ingredients {
   readonly node: NodeBinary;
-  /** The script that it runs. */
+  /** The script that the executable runs. */
   readonly main: string;
   readonly assets: Readonly<Record<string, string>>;
   readonly target: string;
@@ -52,15 +52,15 @@ interface Ingredients {
 
 async function putTogether({ node, main, assets: own, target }: Ingredients): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'executable-'));
-  // Moved there whole: whoever runs the one that is there goes on with it.
+  // Moved into place as a whole: a process that runs the existing file is not affected.
   const draft = `${target}.${process.pid}`;
   try {
     const config = join(folder, 'sea.json');
     const assets = { ...own, 'node/LICENSE': node.license };
-    // Compiled beforehand it serves earlier.
+    // Compiled in advance, so that it serves earlier.
     const settings = { main, output: draft, assets, useCodeCache: true, disableExperimentalSEAWarning: true };
     writeFileSync(config, JSON.stringify(settings));
-    // Puts them into a copy of the Node that runs this command.
+    // Injects them into a copy of the Node that runs this command.
     await execa(node.program, ['--build-sea', config]);
     renameSync(draft, target);
   } finally {
@@ -69,10 +69,10 @@ async function putTogether({ node, main, assets: own, target }: Ingredients): Pr
   }
 }
 
-/** By the names that src/shipped has for them. */
+/** Returns the files by the names that src/core/shipped uses. */
 async function assetsOf({ root, arch }: Facts): Promise<Readonly<Record<string, string>>> {
   const assets: Record<string, string> = {
-    // The one for glibc, as Node itself is.
+    // The build for glibc, which Node itself uses.
     'koffi.node': join(root, `node_modules/@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`),
     LICENSE: join(root, 'LICENSE'),
   };

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** What packages say of themselves. */
+/** The metadata of packages. */
 export interface Facts {
   readonly root: string;
   readonly name: string;
   readonly version: string;
   readonly description: string;
-  /** As Node names it: x64. */
+  /** Node's name for it: x64. */
   readonly arch: string;
 }
 
@@ -19,7 +19,7 @@ interface PackageJson {
 }
 
 export function factsOf(): Facts {
-  // Bundled, in dist/tools: the only way in which this runs.
+  // This code only runs bundled, in dist/tools.
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const { name, version, description } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as PackageJson;
   return { root, name, version, description, arch: process.arch };

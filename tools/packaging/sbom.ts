@@ -20,12 +20,12 @@ interface Sbom {
   readonly dependencies: readonly Dependency[];
 }
 
-/** Writes what the folder is made of. */
+/** Writes the bill of materials of the folder. */
 export async function writeFolderSbom(facts: Facts, target: string): Promise<void> {
   write(await programSbom(facts), target);
 }
 
-/** Writes what the .deb and the single executable are made of: the program and Node. */
+/** Writes the bill of materials of the .deb and the single executable: the program and Node. */
 export async function writeSbomWithNode(facts: Facts, node: NodeBinary, target: string): Promise<void> {
   const [program, component] = [await programSbom(facts), await nodeComponent(node)];
   const own = program.metadata.component['bom-ref'];
@@ -37,18 +37,18 @@ export async function writeSbomWithNode(facts: Facts, node: NodeBinary, target: 
 
 const write = (sbom: Sbom, target: string): void => writeFileSync(target, `${JSON.stringify(sbom, null, 2)}\n`);
 
-/** Node with its own parts, by its own word, and the name under which faults in it are told (CPE). */
+/** Node with the parts that it reports itself, and the name under which its vulnerabilities are published (CPE). */
 async function nodeComponent({ program, package: name, version, integrity }: NodeBinary): Promise<Component> {
   const { stdout } = await execa(program, ['--print', 'JSON.stringify(process.versions)']);
   const versions = JSON.parse(stdout) as Readonly<Record<string, string>>;
   const ref = `pkg:npm/${name}@${version}`;
-  // The first is itself; `modules` and `napi` are versions of interfaces.
+  // The first entry is Node itself. `modules` and `napi` are interface versions.
   const parts = Object.entries(versions).filter(([part]) => !['node', 'modules', 'napi'].includes(part));
   return {
     ...{ 'bom-ref': ref, type: 'platform', name: 'node', version, purl: ref },
     cpe: `cpe:2.3:a:nodejs:node.js:${version}:*:*:*:*:*:*:*`,
     hashes: [{ alg: 'SHA-512', content: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') }],
-    licenses: [{ license: { name: 'MIT, and those of its parts' } }],
+    licenses: [{ license: { name: 'MIT, and the licenses of its parts' } }],
     components: parts.map(([part, release]) => ({
       ...{ 'bom-ref': `${ref}#${part}`, type: 'library', name: part, version: release },
     })),
@@ -56,10 +56,10 @@ async function nodeComponent({ program, package: name, version, integrity }: Nod
 }
 
 /**
- * What the program is made of, as CycloneDX. By npm's own `npm sbom`, from the lock file: it knows all that
- * @cyclonedx/cyclonedx-npm would ask it for, and is there already. Of that, what the program needs to run is what can be got to from
- * its `dependencies`: npm's `--omit dev` also leaves out what a tool of ours needs as well. koffi has a native part for
- * each platform; the one that is shipped stays.
+ * Returns what the program is made of, as CycloneDX. Uses npm's own `npm sbom` on the lockfile, which has all the data
+ * of @cyclonedx/cyclonedx-npm and is already installed. The result has only what is reachable from the `dependencies`
+ * of the program, because npm's `--omit dev` also omits what a tool of ours needs as well. koffi has a native part for
+ * each platform, of which only the shipped one stays.
  */
 async function programSbom({ root, name, arch }: Facts): Promise<Sbom> {
   const flags = ['--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
@@ -76,16 +76,16 @@ async function programSbom({ root, name, arch }: Facts): Promise<Sbom> {
     return all.filter((to) => !to.startsWith('@koromix/koffi-') || to.startsWith(native));
   };
   const reached = new Set([own]);
-  // A set that is gone through takes up what is added meanwhile.
+  // Iterating over a set includes elements that are added meanwhile.
   for (const ref of reached) for (const to of targetsOf(ref)) reached.add(to);
   return {
     ...sbom,
-    // npm takes the name of the folder.
+    // npm uses the name of the folder.
     metadata: { ...sbom.metadata, component: { ...sbom.metadata.component, name } },
     components: sbom.components.filter((component) => reached.has(component['bom-ref'])),
     dependencies: [...reached].map((ref) => ({ ref, dependsOn: targetsOf(ref) })),
   };
 }
 
-/** Of `@scope/name@1.2.3`. */
+/** Returns the name in `@scope/name@1.2.3`. */
 const nameOf = (ref: string): string => ref.slice(0, ref.lastIndexOf('@'));

@@ -1,18 +1,18 @@
 import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { programFiles } from '../../src/install/node/program-files.ts';
+import { programFiles } from '../../src/install/host/program-files.ts';
 import type { Facts } from './facts.ts';
 
-/** All that the program needs but Node, to be copied anywhere. */
+/** Creates the folder with everything that the program needs except Node, which can be copied anywhere. */
 export async function makeTree({ root, name, version, description, arch }: Facts, target: string): Promise<void> {
   rmSync(target, { recursive: true, force: true });
   const native = `node_modules/@koromix/koffi-linux-${arch}`;
-  if (!existsSync(join(root, native))) throw new Error(`${native} is not there: npm ci without --omit=optional`);
+  if (!existsSync(join(root, native))) throw new Error(`${native} does not exist: run npm ci without --omit=optional`);
   for (const file of await programFiles(root, arch)) {
     mkdirSync(dirname(join(target, file)), { recursive: true });
     cpSync(join(root, file), join(target, file));
   }
-  // What Node has to know of the files: that they are modules.
+  // Tells Node that the files are ES modules.
   writeFileSync(
     join(target, 'package.json'),
     `${JSON.stringify({ name, version, description, license: 'Apache-2.0', type: 'module', private: true }, null, 2)}\n`,

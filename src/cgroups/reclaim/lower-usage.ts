@@ -1,7 +1,7 @@
 /** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import type { CgroupTree, MemoryGlance, MemoryUse, Reclaimed } from '../tree.ts';
+import type { CgroupTree, MemorySample, MemoryUse, Reclaimed } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
@@ -28,9 +28,9 @@ export interface LowerUsageOptions {
 
 /** The result once usage is below the target. */
 export interface LowerUsageResult {
-  readonly before: MemoryGlance;
+  readonly before: MemorySample;
   /** Usage when it was below the target, before `lower`. */
-  readonly reached: Pick<MemoryGlance, 'current'>;
+  readonly reached: Pick<MemorySample, 'current'>;
   /** Number of writes to memory.reclaim. */
   readonly reclaims: number;
   /** Processes killed by the OOM killer in the cgroup meanwhile. Expected to be 0. */
@@ -40,11 +40,11 @@ export interface LowerUsageResult {
 /** The methods that {@link lowerUsage} needs. */
 export type LowerUsageTree = Pick<
   CgroupTree,
-  'glanceAtMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
+  'sampleMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
 >;
 
 /** After this many checks in a row without a decrease, the rest counts as not reclaimable. */
-const STALLED_LOOKS = 4;
+const STALLED_CHECKS = 4;
 
 /**
  * Lowers memory.current of a cgroup below `target` through memory.high and memory.reclaim, and keeps it there while `lower` sets the
@@ -65,7 +65,7 @@ export async function lowerUsage(
   const reclaim = new Reclaim(tree, cgroup, options.target, time, high);
   try {
     time.throwIfAborted();
-    const before = tree.glanceAtMemory(cgroup);
+    const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
     await options.lower?.();
     await high.restore();
@@ -101,7 +101,7 @@ class Reclaim {
   ) {}
 
   /** Runs until usage is below the target. Returns that usage. */
-  async run(first: Bytes): Promise<Pick<MemoryGlance, 'current'>> {
+  async run(first: Bytes): Promise<Pick<MemorySample, 'current'>> {
     for (let current = first; ; current = this.tree.readMemoryCurrent(this.cgroup)) {
       this.time.throwIfAborted();
       const goal = await this.#goal(current);
@@ -130,7 +130,7 @@ class Reclaim {
   #isReached(current: Bytes, goal: Bytes): boolean {
     if (current <= goal && this.#held <= goal) return true;
     // Below the target, but above the goal: the rest cannot be reclaimed, or not in time.
-    const isEnough = this.time.isOver || (this.#idle >= STALLED_LOOKS && this.#held < this.target);
+    const isEnough = this.time.isOver || (this.#idle >= STALLED_CHECKS && this.#held < this.target);
     return isEnough && current < this.target;
   }
 
@@ -206,7 +206,7 @@ class Reclaim {
 /** Returns the cgroup's number of OOM kills; `last` if the cgroup no longer exists. */
 function oomKillsOr(tree: LowerUsageTree, cgroup: CgroupPath, last: number): number {
   try {
-    return tree.glanceAtMemory(cgroup).oomKills;
+    return tree.sampleMemory(cgroup).oomKills;
   } catch (error) {
     if (isCgroupVanished(error)) return last;
     throw error;

@@ -22,7 +22,9 @@ export class KeyedLock {
    * Runs `action` after all earlier actions for `key` have ended, with or without success. Returns its result.
    *
    * With a slot: while the action waits, a later request of the same name that sets at least the same fields replaces it, and
-   * both callers get the later result. A request that sets fewer fields would lose some of the changes, so it waits.
+   * both callers get the later result. A request that sets fewer fields would lose some of the changes, so it waits. The later
+   * request takes the place of the earlier one, unless an action without a slot, which may set the same fields, waits after
+   * that: then it takes a place at the end, so that the newest values are set last.
    */
   run<Result>(key: string, action: () => Promise<Result>, slot?: Slot): Promise<Result> {
     const queue = this.#queues.get(key);
@@ -30,6 +32,7 @@ export class KeyedLock {
     if (replaced !== undefined && slot !== undefined && setsAllOf(slot, replaced.slot)) {
       replaced.slot = slot;
       replaced.action = action;
+      if (queue !== undefined) moveBehindOthers(queue, replaced);
       return replaced.outcome as Promise<Result>;
     }
     const waiting = waitingFor(action, slot);
@@ -67,6 +70,14 @@ function waitingFor(action: () => Promise<unknown>, slot: Slot | undefined): Wai
   });
   const waiting: Waiting = { slot, action, outcome, start };
   return waiting;
+}
+
+/** Moves a waiting request to the end when one without a slot waits after it. */
+function moveBehindOthers(queue: Waiting[], moved: Waiting): void {
+  const place = queue.indexOf(moved);
+  if (queue.slice(place).every(({ slot }) => slot !== undefined)) return;
+  queue.splice(place, 1);
+  queue.push(moved);
 }
 
 /** Whether the later request sets every field of the earlier one. */

@@ -11,6 +11,7 @@ export const Code = {
   NOT_FOUND: 5,
   RESOURCE_EXHAUSTED: 8,
   FAILED_PRECONDITION: 9,
+  ABORTED: 10,
   INTERNAL: 13,
   UNAVAILABLE: 14,
 } as const;
@@ -46,6 +47,7 @@ export const Reason = {
   BACKEND_FAILED: 'BACKEND_FAILED',
   UNKNOWN_SERVICE: 'UNKNOWN_SERVICE',
   STOPPING: 'STOPPING',
+  SUPERSEDED: 'SUPERSEDED',
   INTERNAL: 'INTERNAL',
 } as const;
 export type Reason = (typeof Reason)[keyof typeof Reason];

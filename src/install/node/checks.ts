@@ -2,12 +2,10 @@ import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { type Runtime, askRuntime } from './asked-runtime.ts';
+import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
-import { findKubelet } from './kubelet.ts';
-import type { Node } from './node.ts';
+import { findKubelet } from '../kubelet/index.ts';
 import { isAtLeast } from './release.ts';
-import { socketOf } from './site.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
@@ -26,8 +24,8 @@ export const checks: readonly Check[] = [
   checkContainerd,
   checkShim,
   checkKubelet,
-  ({ programFolder, programRoom }) => checkRoom('program room', programFolder, programRoom),
-  ({ stateFolder }) => checkRoom('state room', stateFolder, STATE_BYTES),
+  ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
+  ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
 ];
 
@@ -155,13 +153,13 @@ async function checkKubelet(node: Node): Promise<Finding> {
 }
 
 /** Checks the free disk space. @param least in bytes */
-async function checkRoom(check: string, folder: string, least: number): Promise<Finding> {
+async function checkSpace(check: string, folder: string, least: number): Promise<Finding> {
   const { ok, failed } = findingsOf(check);
   const at = await nearest(folder);
   const { bavail, bsize } = await statfs(at);
   const free = bavail * bsize;
-  const says = `${Math.floor(free / MI)} MiB free for ${folder}`;
-  return free >= least ? ok(says) : failed(says, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
+  const found = `${Math.floor(free / MI)} MiB free for ${folder}`;
+  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
@@ -169,8 +167,8 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
   try {
     const { uid, mode } = await stat(stateFolder);
     if (uid === 0 && (mode & 0o022) === 0) return ok(`${stateFolder}, writable by root only`);
-    const says = `${stateFolder} is owned by uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
-    return failed(says, `chown root ${stateFolder}; chmod 0700 ${stateFolder}`);
+    const found = `${stateFolder} is owned by uid ${uid}, mode ${(mode & 0o777).toString(8)}`;
+    return failed(found, `chown root ${stateFolder}; chmod 0700 ${stateFolder}`);
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(`${stateFolder} is created at the first start`);
     return failed(messageOf(error), 'use a folder that root owns');
@@ -180,7 +178,7 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
 type Answer = Runtime | { readonly error: string };
 
 const answerOf = (socket: string): Promise<Answer> =>
-  askRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
+  queryRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
 
 /** Extracts the system error from a message of grpc-js, which adds its connection state. */
 const causeOf = (error: unknown): string =>

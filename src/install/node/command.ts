@@ -1,7 +1,4 @@
-import type { Change } from './change.ts';
-import { readSaved, removing, writing } from './files.ts';
-import { type Program, resizectlOf } from './programs.ts';
-import type { Site } from './site.ts';
+import { type Change, type Program, type Site, readSaved, removing, resizectlOf, writing } from '../host/index.ts';
 
 /** Marks the file as ours. A file without this line belongs to somebody else and is kept. */
 const OURS = '# Part of cri-resize-shim: "resizectl uninstall" takes it away.';

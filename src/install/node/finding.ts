@@ -5,7 +5,7 @@ export interface Finding {
   /** `warning`: the shim works, with restrictions. `failed`: the shim would not work, or could not be installed. */
   readonly result: 'ok' | 'warning' | 'failed';
   /** What was found, with the values. */
-  readonly says: string;
+  readonly found: string;
   /** What to do about it; empty if the check passed. */
   readonly remedy: string;
 }
@@ -18,7 +18,7 @@ export function worstOf(findings: readonly Finding[]): Finding['result'] {
 
 /** Creates the findings of one check. */
 export const findingsOf = (check: string) => ({
-  ok: (says: string): Finding => ({ check, result: 'ok', says, remedy: '' }),
-  warning: (says: string, remedy: string): Finding => ({ check, result: 'warning', says, remedy }),
-  failed: (says: string, remedy: string): Finding => ({ check, result: 'failed', says, remedy }),
+  ok: (found: string): Finding => ({ check, result: 'ok', found, remedy: '' }),
+  warning: (found: string, remedy: string): Finding => ({ check, result: 'warning', found, remedy }),
+  failed: (found: string, remedy: string): Finding => ({ check, result: 'failed', found, remedy }),
 });

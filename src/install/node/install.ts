@@ -1,17 +1,26 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readShipped } from '../../core/shipped/index.ts';
-import { type Change, together } from './change.ts';
+import {
+  type Change,
+  type Program,
+  SERVICE,
+  type Site,
+  UNITS,
+  originOf,
+  shimEndpoint,
+  readSaved,
+  removing,
+  socketOf,
+  startOf,
+  systemctl,
+  combineChanges,
+  writing,
+} from '../host/index.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { readSaved, removing, writing } from './files.ts';
-import { pastShim, runningKubelet, throughShim } from './kubelet-change.ts';
-import type { Kubelet } from './kubelet.ts';
-import { Refusal } from './kubelet-setting.ts';
+import { type Kubelet, Refusal, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
-import { type Program, originOf, startOf } from './programs.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
-import { SERVICE, type Site, UNITS, oursOf, socketOf } from './site.ts';
-import { systemctl } from './systemctl.ts';
 
 /** The changes to make, and what is in place already. */
 export interface Plan {
@@ -41,7 +50,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isNew = program.length + units.length + settings.length > 0;
   const start = isNew || !(await isUp(site.node, state)) ? [starting(site, state)] : [];
   const older = isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
-  const move = isThrough ? [] : [await throughShim(site, kubelet)];
+  const move = isThrough ? [] : [await pointAtShim(site, kubelet)];
 
   const already = [
     ...(isPackaged ? [`the program at ${originOf(origin)} and its units belong to a package`] : []),
@@ -50,7 +59,7 @@ export async function planInstall(site: Site): Promise<Plan> {
     ...command.already,
     ...(settings.length === 0 ? [`${site.configFile} and ${site.flagsFile} exist`] : []),
     ...(start.length === 0 ? [`${UNITS.join(', ')} are enabled, and the shim is ready`] : []),
-    ...(isThrough ? [`${site.node.kubeletUnit} uses ${oursOf(site)}`] : []),
+    ...(isThrough ? [`${site.node.kubeletUnit} uses ${shimEndpoint(site)}`] : []),
   ];
   return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
 }
@@ -61,10 +70,11 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const files = UNITS.map((unit) => join(site.unitFolder, unit));
   const written = (await Promise.all(files.map(async (file) => ((await isThere(file)) ? [file] : [])))).flat();
   const hasProgram = await isThere(site.to);
-  const isHere = state.active.length + state.enabled.length + written.length > 0 || hasProgram;
-  const move = await moveBack(site, isHere);
+  const isInstalled = state.active.length + state.enabled.length + written.length > 0 || hasProgram;
+  const move = await moveBack(site, isInstalled);
   const stop = state.active.length + state.enabled.length > 0 ? [stopping(site, state)] : [];
-  const units = written.length === 0 ? [] : [together(`remove ${written.join(', ')}`, written.map(removing), reload)];
+  const units =
+    written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = await removingCommand(site);
   const changes = [...move, ...stop, ...units, ...command, ...(hasProgram ? [removingProgram(site.to)] : [])];
   return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
@@ -73,7 +83,7 @@ export async function planUninstall(site: Site): Promise<Plan> {
 async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]> {
   try {
     const kubelet = await runningKubelet(site);
-    return socketOf(kubelet.endpoint) === site.node.listen ? [await pastShim(site, kubelet)] : [];
+    return socketOf(kubelet.endpoint) === site.node.listen ? [await pointAtContainerd(site, kubelet)] : [];
   } catch (error) {
     // Without an installed shim there is nothing that kubelet could still use.
     if (error instanceof Refusal && !isHere) return [];
@@ -105,7 +115,7 @@ async function unitChanges({ program, to, unitFolder }: Site): Promise<readonly 
     if (there?.content.toString('utf8') !== text) changes.push(writing(join(unitFolder, unit), text));
   }
   if (changes.length === 0) return [];
-  return [together(changes.map(({ says }) => says).join(', '), changes, reload)];
+  return [combineChanges(changes.map(({ description }) => description).join(', '), changes, reload)];
 }
 
 async function shippedUnit(program: Program, unit: string): Promise<string> {

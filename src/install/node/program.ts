@@ -2,9 +2,7 @@ import { createReadStream } from 'node:fs';
 import { copyFile, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
-import type { Change } from './change.ts';
-import { filesIn } from './program-files.ts';
-import { type Program, type ProgramFile, filesOf, originIn, originOf } from './programs.ts';
+import { type Change, type Program, type ProgramFile, filesIn, filesOf, originIn, originOf } from '../host/index.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {
@@ -31,7 +29,7 @@ export function placing({ program, to }: ProgramPlaces): Change {
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
   let hadOne = false;
   return {
-    says: `copy the program from ${originOf(program)} to ${to}`,
+    description: `copy the program from ${originOf(program)} to ${to}`,
     async do() {
       await recoverOld(to);
       await rm(fresh, { recursive: true, force: true });
@@ -57,7 +55,7 @@ export function removingProgram(to: string): Change {
   const old = `${to}.old`;
   let isAside = false;
   return {
-    says: `remove ${to}`,
+    description: `remove ${to}`,
     async do() {
       await recoverOld(to);
       await rename(to, old);

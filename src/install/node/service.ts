@@ -2,12 +2,19 @@ import { rm, rmdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { askRuntime } from './asked-runtime.ts';
-import type { Change } from './change.ts';
-import type { Node } from './node.ts';
-import { SERVICE, SOCKETS, type Site, UNITS } from './site.ts';
-import { systemctl, unitProperties } from './systemctl.ts';
-import { type Wait, waitUntil } from './waiting.ts';
+import {
+  type Change,
+  type Node,
+  SERVICE,
+  SOCKETS,
+  type Site,
+  UNITS,
+  type Wait,
+  queryRuntime,
+  systemctl,
+  unitProperties,
+  waitUntil,
+} from '../host/index.ts';
 
 /** The units of the shim that are active and enabled. */
 export interface UnitsState {
@@ -35,7 +42,7 @@ export async function isUp(node: Node, { active, enabled }: UnitsState): Promise
 /** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
 export function restartOnRollback({ node, wait }: Site): Change {
   return {
-    says: `record that ${SERVICE} is running, to restart it on rollback`,
+    description: `record that ${SERVICE} is running, to restart it on rollback`,
     do: () => Promise.resolve(),
     async undo() {
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs);
@@ -48,7 +55,7 @@ export function restartOnRollback({ node, wait }: Site): Change {
 export function starting({ node, wait }: Site, before: UnitsState): Change {
   const [stopped, disabled] = [missingIn(before.active), missingIn(before.enabled)];
   return {
-    says: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
+    description: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
       // systemd does not create a socket for a running service that opened its own.
@@ -67,7 +74,7 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
 /** Stops and disables the units. */
 export function stopping({ node, wait }: Site, before: UnitsState): Change {
   return {
-    says: `stop and disable ${UNITS.join(', ')}`,
+    description: `stop and disable ${UNITS.join(', ')}`,
     async do() {
       await stop(UNITS, node);
       await systemctl(['disable', '--', ...UNITS]);
@@ -113,7 +120,7 @@ async function withLogLine(error: unknown): Promise<never> {
 /** Returns what is missing until the shim can resize; undefined if nothing is. */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
   try {
-    const { shim } = await askRuntime(listen);
+    const { shim } = await queryRuntime(listen);
     if (shim === undefined) return `${listen} is not served by a shim that resizes (intercept: false?)`;
     if (shim.ready) return undefined;
     return shim.checks.flatMap(({ name, ready, says }) => (ready ? [] : [`${name}: ${says}`])).join('; ');

@@ -9,14 +9,14 @@ export interface Host {
    * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end of the pod stops
    * it. Returns its exit code and output. Rejects if systemd cannot start it.
    */
-  resizectl(args: readonly string[]): Promise<Ended>;
+  resizectl(args: readonly string[]): Promise<CommandResult>;
   /** Waits until no resizectl of an earlier pod runs on the host. Rejects with the reason of the signal. */
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
   kubeletStart(): Promise<number | undefined>;
 }
 
-export interface Ended {
+export interface CommandResult {
   readonly code: number;
   readonly lines: readonly string[];
 }
@@ -30,7 +30,7 @@ export interface HostOptions {
 
 const UNIT = 'cri-resize-shim-installer.service';
 const AGAIN_MS = 500;
-const ASKS_MS = 10_000;
+const QUERY_MS = 10_000;
 
 /** Enters the mount namespace of the host. With hostPID, its programs need nothing else. */
 const onHost = ['--target', '1', '--mount', '--'];
@@ -85,7 +85,7 @@ export function thisHost({ folder, kubeletUnit, say }: HostOptions): Host {
 /** Returns properties of a unit on the host. Rejects if systemd does not answer. */
 async function properties(unit: string, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const command = [...onHost, 'systemctl', 'show', `--property=${names.join(',')}`, '--', unit];
-  const { stdout } = await execa('nsenter', command, { timeout: ASKS_MS, stdin: 'ignore' });
+  const { stdout } = await execa('nsenter', command, { timeout: QUERY_MS, stdin: 'ignore' });
   const found: Record<string, string> = {};
   for (const line of stdout.split('\n')) {
     const [name = '', value = ''] = line.split(/=(.*)/s);

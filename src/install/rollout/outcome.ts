@@ -1,4 +1,4 @@
-import type { Ended } from './host.ts';
+import type { CommandResult } from './host.ts';
 
 /** The result of an installation or removal, derived from the exit code of resizectl. */
 export type Outcome =
@@ -12,7 +12,7 @@ const REFUSED = 2;
 /** Exit codes of systemd for a program that could not be started (systemd.exec(5)), because of another C library or noexec. */
 const NOT_STARTED = [127, 203];
 
-export function outcomeOf({ code, lines }: Ended): Outcome {
+export function outcomeOf({ code, lines }: CommandResult): Outcome {
   if (code === 0) return { kind: 'done' };
   const output = lines.filter((line) => line.trim() !== '');
   const why =
@@ -23,4 +23,4 @@ export function outcomeOf({ code, lines }: Ended): Outcome {
 }
 
 /** Whether a dry run has listed any changes. */
-export const hasChanges = ({ lines }: Ended): boolean => lines.some((line) => line.startsWith('would: '));
+export const hasChanges = ({ lines }: CommandResult): boolean => lines.some((line) => line.startsWith('would: '));

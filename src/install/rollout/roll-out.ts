@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
 import type { Reason } from './events.ts';
-import type { Ended, Host } from './host.ts';
+import type { CommandResult, Host } from './host.ts';
 import type { ClusterNode } from './node.ts';
 import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
 import { type RetryOptions, pause, loggingChanges, retry } from './retry.ts';
@@ -152,7 +152,7 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
 }
 
 /** Turns a rejection into a failure: resizectl was not started. */
-async function attempted(work: () => Promise<Ended>): Promise<Ended> {
+async function attempted(work: () => Promise<CommandResult>): Promise<CommandResult> {
   try {
     return await work();
   } catch (error) {

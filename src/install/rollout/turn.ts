@@ -89,16 +89,16 @@ async function nextLease(
   work: 'install' | 'uninstall',
   signal: AbortSignal,
 ): Promise<Lease> {
-  const mine = (free: Lease): Lease => heldBy(free, context.holder, context.durationMs);
-  if (found.kind !== 'lost') return mine(lease);
+  const held = (free: Lease): Lease => heldBy(free, context.holder, context.durationMs);
+  if (found.kind !== 'lost') return held(lease);
   const { holder } = found;
   const isHealthy = await retry(`${holder} cannot be read`, context, signal, (at) => context.isHealthy(holder, at));
   // Only its pod was killed: the next one continues its work.
-  if (isHealthy) return mine(lease);
+  if (isHealthy) return held(lease);
   const why = `${holder}: lost during its turn, and not Ready`;
   context.say(`halting: ${why}`);
   const free = halted(released(lease), why);
-  return work === 'install' ? free : mine(free);
+  return work === 'install' ? free : held(free);
 }
 
 const write = (context: TurnContext, lease: Lease, signal: AbortSignal): Promise<boolean> =>

@@ -67,19 +67,19 @@ async function follow({ watch, audience, reach, clock }: FeedParts, place: Place
   const changes = await watch.changes(place.version, signal);
   reach.reached();
   const start = clock.now();
-  let isFruitful = false;
+  let hasProgress = false;
   try {
     for await (const change of changes) {
-      isFruitful = true;
+      hasProgress = true;
       place.version = change.version;
       if (change.kind === 'present') audience.present(change.pod);
       if (change.kind === 'gone') audience.gone(change.pod.uid);
     }
   } finally {
-    isFruitful ||= clock.now() - start >= SOON_MS;
-    if (isFruitful) place.failures = 0;
+    hasProgress ||= clock.now() - start >= SOON_MS;
+    if (hasProgress) place.failures = 0;
   }
-  if (!isFruitful) throw new ApiUnreached('the watch ended immediately');
+  if (!hasProgress) throw new ApiUnreached('the watch ended immediately');
 }
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;

@@ -52,13 +52,13 @@ export class Outcomes {
   }
 
   /** Posts the event for a resize that has reached a state. `volumes` are the volumes to report, with their requested texts. */
-  tell(resize: Resize, volumes: readonly (readonly [string, string])[]): void {
+  report(resize: Resize, volumes: readonly (readonly [string, string])[]): void {
     const { pod, state, reason = '', message = '' } = resize;
     for (const [volume, text] of volumes) {
       switch (state) {
         case 'Completed':
           this.#once(pod, volume, text, 'VolumeResized', '', resizedNote(volume, text, resize));
-          this.#tellExcess(resize, volume, text);
+          this.#reportExcess(resize, volume, text);
           break;
         case 'Deferred':
           this.deferred(pod, volume, text, { reason, message });
@@ -75,11 +75,11 @@ export class Outcomes {
     }
   }
 
-  deferred(pod: PodIdentity, volume: string, text: string, why: Why): void {
+  deferred(pod: PodIdentity, volume: string, text: string, why: Failure): void {
     this.#once(pod, volume, text, 'VolumeResizeDeferred', why.reason, deferredNote(volume, text, why.message));
   }
 
-  infeasible(pod: PodIdentity, volume: string, text: string, why: Why): void {
+  infeasible(pod: PodIdentity, volume: string, text: string, why: Failure): void {
     const note = infeasibleNote(volume, text, why.reason, why.message);
     this.#once(pod, volume, text, 'VolumeResizeInfeasible', why.reason, note);
   }
@@ -88,7 +88,7 @@ export class Outcomes {
     this.#once(pod, volume, text, 'VolumeResizeCanceled', '', canceledNote(volume, text, why));
   }
 
-  #tellExcess(resize: Resize, volume: string, text: string): void {
+  #reportExcess(resize: Resize, volume: string, text: string): void {
     const note = exceedsNote(volume, resize);
     if (note !== undefined) this.#once(resize.pod, volume, text, 'VolumeSizeExceedsMemoryLimit', '', note);
   }
@@ -104,7 +104,7 @@ export class Outcomes {
   }
 }
 
-interface Why {
+interface Failure {
   readonly reason: string;
   readonly message: string;
 }

@@ -1,4 +1,4 @@
-import { asksForVolumesAlone } from './change.ts';
+import { isForVolumesOnly } from './change.ts';
 import { type Outcomes, isPassing } from './outcomes.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import type { Resize, Resizes } from '../../resize/index.ts';
@@ -46,7 +46,7 @@ export class OwnResizes {
     if (ours.length === 0 || reason === RESTARTED || isPassing(reason)) return;
     if (reason === POD_GONE) return;
     const elsewhere = this.#elsewhere(resize);
-    this.#outcomes.tell(
+    this.#outcomes.report(
       resize,
       ours.filter(([volume]) => elsewhere[volume] === undefined),
     );
@@ -75,7 +75,7 @@ export class OwnResizes {
   }
 
   #ours({ pod, asked }: Resize): readonly (readonly [string, string])[] {
-    if (!asksForVolumesAlone(asked)) return [];
+    if (!isForVolumesOnly(asked)) return [];
     const texts: Texts = { ...this.#resizes.annotationsOf(pod.sandboxId), ...this.#asking.get(pod.uid) };
     return Object.entries(asked.volumes).filter(([volume, text]) => texts[volume] === text);
   }

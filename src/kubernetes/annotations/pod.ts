@@ -17,7 +17,10 @@ export interface ApiPod {
 const LONGEST_TEXT = 256;
 /** Limits memory: a pod normally has a handful. */
 const MOST_VOLUMES = 64;
-/** Uid of the running static pod; its mirror pod has another uid (kubelet, pkg/kubelet/types). */
+/**
+ * Uid of the running static pod; its mirror pod has another uid (kubelet pkg/kubelet/types/pod_update.go,
+ * ConfigMirrorAnnotationKey).
+ */
 const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 
 export const metadataSchema = z.object({

@@ -1,6 +1,6 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { askedFor, firstChange } from './change.ts';
+import { requestFor, firstChange } from './change.ts';
 import type { PodEvent } from './events.ts';
 import type { PodAudience } from './feed.ts';
 import { Outcomes, isPassing } from './outcomes.ts';
@@ -94,7 +94,7 @@ export class AnnotationRequests implements PodAudience {
     const entry = this.#entries.get(uid);
     if (entry === undefined || this.#isClosed) return;
     entry.again = true;
-    if (!entry.isBusy) void this.#lookAt(entry);
+    if (!entry.isBusy) void this.#checkEntry(entry);
   }
 
   /** A resize of any pod has reached a state. */
@@ -111,7 +111,7 @@ export class AnnotationRequests implements PodAudience {
   }
 
   /** Never rejects. */
-  async #lookAt(entry: Entry): Promise<void> {
+  async #checkEntry(entry: Entry): Promise<void> {
     entry.isBusy = true;
     entry.stopTimer();
     try {
@@ -140,12 +140,12 @@ export class AnnotationRequests implements PodAudience {
   /** Makes the next request. Returns whether there may be more. Rejects if it has to be retried later. */
   async #carryOutNext(entry: Entry): Promise<boolean> {
     const { resizes, pods } = this.#parts;
-    const local = this.#isToBeActedOn(entry) ? await pods.find(entry.pod.uid) : undefined;
-    if (local === undefined || !this.#isToBeActedOn(entry)) return false;
+    const local = this.#isActionable(entry) ? await pods.find(entry.pod.uid) : undefined;
+    if (local === undefined || !this.#isActionable(entry)) return false;
     const { identity, annotations } = local;
     const change = firstChange(entry.pod.volumes, {
-      made: volumeTexts(annotations),
-      asked: resizes.annotationsOf(identity.sandboxId),
+      atCreation: volumeTexts(annotations),
+      requested: resizes.annotationsOf(identity.sandboxId),
       policy: (volume) => pods.policy(identity.sandboxId, volume),
     });
     if (change === undefined) return false;
@@ -153,7 +153,7 @@ export class AnnotationRequests implements PodAudience {
     return text === undefined ? this.#withdraw(identity, volume) : this.#ask(identity, volume, text);
   }
 
-  #isToBeActedOn(entry: Entry): boolean {
+  #isActionable(entry: Entry): boolean {
     return !this.#isClosed && !entry.pod.isEnding && this.#entries.get(entry.pod.uid) === entry;
   }
 
@@ -188,9 +188,9 @@ export class AnnotationRequests implements PodAudience {
         const failure = await this.#request(pod, rest);
         if (failure !== undefined && isPassing(failure.reason)) throw failure;
       }
-      const kept = resizes.storeAnnotations(pod, { [volume]: '' });
+      const stored = resizes.storeAnnotations(pod, { [volume]: '' });
       for (const id of waiting) await resizes.cancel(id);
-      await kept;
+      await stored;
       await pods.annotated(pod.sandboxId, volume, false);
     });
     this.#outcomes.withdrawn(pod, volume, waited);
@@ -202,7 +202,7 @@ export class AnnotationRequests implements PodAudience {
     const { resizes, clock } = this.#parts;
     try {
       const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS };
-      this.#own.reached(await resizes.resize(pod, askedFor(volumes), terms));
+      this.#own.reached(await resizes.resize(pod, requestFor(volumes), terms));
       return undefined;
     } catch (error) {
       if (error instanceof ShimError) return error;

@@ -7,7 +7,7 @@ import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
 import { timeline } from './timeline.ts';
-import type { LiveLimits, Overview, PodSummary, RecentResize } from '../../resize/index.ts';
+import type { ActualValues, Overview, PodSummary, RecentResize } from '../../resize/index.ts';
 
 /** Allows only the style: no scripts, images, fonts, frames or forms. */
 const policy = [
@@ -73,7 +73,7 @@ ${lastError === undefined ? '' : html`<p class="bad">${lastError.reason}: ${last
 </article>`;
 }
 
-const memoryRows = (name: string, { memory, memoryUsed, cpu }: LiveLimits): Html =>
+const memoryRows = (name: string, { memory, memoryUsed, cpu }: ActualValues): Html =>
   html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${cpuText(cpu)}</dd>`;
 
 /** A name, usage and limit, as text and as a bar. */

@@ -25,7 +25,7 @@ export function timeline(resize: RecentResize): Html {
 <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="memory over the steps">
 <path class="area" d="${areaOf(used, points)}"/>
 ${lines.map(
-  ({ look, values }) => html`<path class="${look}" d="${stairsOf(values, points)}"/>
+  ({ look, values }) => html`<path class="${look}" d="${stepPath(values, points)}"/>
 `,
 )}</svg>
 <ul>${legend('area', 'in use', used)}${lines.map(({ label, look, values }) => legend(look, label, values))}</ul>
@@ -76,7 +76,7 @@ interface Points {
 }
 
 /** A step line: each value holds until the next. A gap means no limit. */
-function stairsOf(values: readonly (number | undefined)[], { times, highest }: Points): string {
+function stepPath(values: readonly (number | undefined)[], { times, highest }: Points): string {
   let isDrawing = false;
   const parts = values.flatMap((value, index) => {
     if (value === undefined) {
@@ -96,7 +96,7 @@ function stairsOf(values: readonly (number | undefined)[], { times, highest }: P
 function areaOf(values: readonly (number | undefined)[], points: Points): string {
   let last = 0;
   const known = values.map((value) => (last = value ?? last));
-  return `${stairsOf(known, points)}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`;
+  return `${stepPath(known, points)}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`;
 }
 
 const place = (value: number): number => Math.round(value * 10) / 10;

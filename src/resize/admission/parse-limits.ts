@@ -23,15 +23,16 @@ export function parseLimits(resources: LinuxContainerResources, current: CpuMax)
 }
 
 /** Whether a request may change a memory or CPU limit. A cpuset-only update, for example, does not. */
-export function touchesLimits(resources: LinuxContainerResources): boolean {
-  return (
-    resources.memory_limit_in_bytes !== 0n ||
-    resources.cpu_quota !== 0n ||
-    resources.cpu_period !== 0n ||
-    'memory.max' in resources.unified ||
-    'cpu.max' in resources.unified
-  );
-}
+export const touchesLimits = (resources: LinuxContainerResources): boolean =>
+  touchesMemory(resources) || touchesCpu(resources);
+
+/** Whether a request may change a memory limit. */
+export const touchesMemory = ({ memory_limit_in_bytes: limit, unified }: LinuxContainerResources): boolean =>
+  limit !== 0n || 'memory.max' in unified;
+
+/** Whether a request may change a CPU limit. */
+export const touchesCpu = ({ cpu_quota, cpu_period, unified }: LinuxContainerResources): boolean =>
+  cpu_quota !== 0n || cpu_period !== 0n || 'cpu.max' in unified;
 
 /**
  * Returns the fields that a request sets, with one entry for each key of a map. A later request that sets all of them supersedes

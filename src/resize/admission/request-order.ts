@@ -6,7 +6,7 @@ import { type Limits, type PodState, storedLimits } from '../../sandbox/index.ts
 
 /**
  * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a request above a limit
- * that the resize does not set. Where the resize sets both, readAsked has compared them already.
+ * that the resize does not set. Where the resize sets both, readRequested has compared them already.
  *
  * @param after the pod after the resize: its own limit may be derived from its containers' limits
  */

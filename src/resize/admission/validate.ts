@@ -1,7 +1,9 @@
 import { DEFAULT_CPU_PERIOD, assertUnified, cpuSharesOfCri, swapMaxOfCri } from '../../cgroups/index.ts';
 import { type ErrorContext, ShimError } from '../../core/errors/index.ts';
-import type { LinuxContainerResources } from '../../runtime/index.ts';
+import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import { type CpuMax, bytes } from '../../core/quantities/index.ts';
+import type { Subject } from '../../sandbox/index.ts';
+import { addOverhead } from './overhead.ts';
 import { invalid, parseLimits } from './parse-limits.ts';
 
 /**
@@ -46,8 +48,21 @@ export function validateResources(resources: LinuxContainerResources): void {
   for (const [key, value] of Object.entries(unified)) assertUnified(key, value);
 }
 
+/**
+ * Throws INVALID_VALUE, with the pod, the field and the value, for the first invalid value of an UpdatePodSandboxResources
+ * request. Limits are those of resources plus overhead.
+ */
+export function validatePodRequest(pod: Subject, request: Messages['UpdatePodSandboxResourcesRequest']): void {
+  const { overhead } = request;
+  if (overhead !== null) withSubject(`${pod.text}, overhead`, pod.ids, () => validateOverhead(overhead));
+  withSubject(`${pod.text}, resources`, pod.ids, () => {
+    const { resources } = addOverhead(request, NO_LIMIT);
+    if (resources !== null) validateResources(resources);
+  });
+}
+
 /** Validates a pod overhead. It is added to a limit, so memory of less than a page is valid. */
-export function validateOverhead(overhead: LinuxContainerResources): void {
+function validateOverhead(overhead: LinuxContainerResources): void {
   validateResources({ ...overhead, memory_limit_in_bytes: 0n });
   if (overhead.memory_limit_in_bytes < 0n) {
     const asked = String(overhead.memory_limit_in_bytes);

@@ -21,7 +21,7 @@ import {
   knownOf,
 } from '../model/index.ts';
 import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
-import type { AskedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
+import type { RequestedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
 import {
   type VolumePolicies,
@@ -49,7 +49,7 @@ export interface PerformOptions {
   /** The limits that this call sets, changed or not. */
   readonly container?: ContainerLimits;
   /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
-  readonly sizes?: ReadonlyMap<string, AskedVolume>;
+  readonly sizes?: ReadonlyMap<string, RequestedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
@@ -154,7 +154,7 @@ async function journalled(
   parts: PerformParts,
   pod: PodDescription,
   steps: readonly Step[],
-  sizes: ReadonlyMap<string, AskedVolume>,
+  sizes: ReadonlyMap<string, RequestedVolume>,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
   const { policies, journal } = parts;

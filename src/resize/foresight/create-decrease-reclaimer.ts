@@ -5,7 +5,7 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { pendingResizeOf } from './pending-kubelet-resize.ts';
 import type { Decrease, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
-import { type PendingPodLimits, hasPendingMemory } from './target.ts';
+import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
 import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
   type PodState,

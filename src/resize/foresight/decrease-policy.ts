@@ -21,7 +21,7 @@ export const marginOf = (limit: Bytes): Bytes => bytes(Math.max(Math.ceil(limit 
 
 /**
  * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory limit (...)
- * below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go).
+ * below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, validateMemoryResizeAction).
  */
 export function assessDecrease(
   limit: Bytes,

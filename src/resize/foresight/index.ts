@@ -9,4 +9,4 @@ export {
   pendingResizeForPod,
   volumeChanges,
 } from './pending-kubelet-resize.ts';
-export type { PendingPodLimits } from './target.ts';
+export type { PendingPodLimits } from './pending-resize.ts';

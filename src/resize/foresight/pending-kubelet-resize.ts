@@ -10,7 +10,7 @@ import {
   stateAfterPending,
   isMemoryComplete,
   boundDecrease,
-} from './target.ts';
+} from './pending-resize.ts';
 import { type ContainerLimits, type Limits, type PodState, type Registry, limitsByName } from '../../sandbox/index.ts';
 import { onlyShrinking } from '../model/index.ts';
 import type { VolumePolicies } from '../volumes/index.ts';
@@ -60,11 +60,13 @@ export function pendingResizeForContainer(
   },
   pod: PodDescription,
   state: PodState,
-  wish: ContainerLimits,
+  desired: ContainerLimits,
 ): PendingResize | undefined {
   const pending = pendingResizeOf(context, pod, state);
-  const now = state.containers.find(({ id }) => id === wish.id)?.memory;
-  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, wish, now) ? pending : undefined;
+  const now = state.containers.find(({ id }) => id === desired.id)?.memory;
+  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, desired, now)
+    ? pending
+    : undefined;
 }
 
 /** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
@@ -90,7 +92,7 @@ export const boundByPending = (pending: PendingResize | undefined, state: PodSta
 export interface VolumeChanges {
   readonly volumes: ReadonlyMap<string, Bytes>;
   /** Whether no more calls that affect the volumes are expected. */
-  readonly isSettled: boolean;
+  readonly isFinal: boolean;
 }
 
 /**
@@ -114,6 +116,6 @@ export function volumeChanges(
   const limits = limitsByName(context, pod, end);
   const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits, overrides);
   const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
-  const isSettled = isDone ?? isMemoryTight(after);
-  return { volumes: isSettled ? sizes : onlyShrinking(state, sizes), isSettled };
+  const isFinal = isDone ?? isMemoryTight(after);
+  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal };
 }

@@ -2,4 +2,4 @@
 export { OpenTransaction, PodJournal } from './pod-journal.ts';
 export type { JournalledTransaction, PreviousHigh } from './record.ts';
 export { Journal } from './store.ts';
-export type { AskedVolume, VolumeRecord } from './volume-record.ts';
+export type { RequestedVolume, VolumeRecord } from './volume-record.ts';

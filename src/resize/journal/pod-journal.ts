@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import type { AskedVolume } from './volume-record.ts';
+import type { RequestedVolume } from './volume-record.ts';
 import type { Journal, Readiness } from './store.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
@@ -15,7 +15,7 @@ export interface BeginOptions {
   /** The current records of the pod's volumes. */
   readonly volumes: PodRecord['volumes'];
   /** The requested volume policies: they set the sizes once the transaction is done. */
-  readonly asked?: ReadonlyMap<string, AskedVolume>;
+  readonly asked?: ReadonlyMap<string, RequestedVolume>;
   /** memory.high of the cgroups that the transaction may lower. Recorded up front, they save one write each. */
   readonly highs?: readonly PreviousHigh[];
 }

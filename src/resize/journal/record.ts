@@ -6,7 +6,14 @@ import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
-import { type AskedVolume, type VolumeRecord, askedVolume, inBytes, label, volumeRecord } from './volume-record.ts';
+import {
+  type RequestedVolume,
+  type VolumeRecord,
+  requestedVolume,
+  inBytes,
+  label,
+  volumeRecord,
+} from './volume-record.ts';
 import type { Step } from '../model/index.ts';
 
 /** The version of the file format. Adding or removing a field changes the version. */
@@ -29,7 +36,7 @@ export interface JournalledTransaction {
   /** All planned steps in order. The journal does not record which of them are applied: recovery reads the kernel. */
   readonly steps: readonly Step[];
   /** The requested volume policies by volume name, which apply once the transaction is done. */
-  readonly allocated?: Readonly<{ [volume: string]: AskedVolume }>;
+  readonly allocated?: Readonly<{ [volume: string]: RequestedVolume }>;
   /** A step failed, and the applied steps are being rolled back. */
   readonly undoing: boolean;
   /** The cgroups whose memory.high is lowered to reclaim memory, each once, with the value to restore. */
@@ -104,7 +111,7 @@ const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   id: z.string(),
   startedAt: amount,
   steps: z.array(step),
-  allocated: z.exactOptional(z.record(label, askedVolume)),
+  allocated: z.exactOptional(z.record(label, requestedVolume)),
   undoing: z.boolean(),
   highs: z.array(z.strictObject({ cgroup: z.string(), memoryHigh: memoryLimit })),
   failed: z.exactOptional(z.string()),

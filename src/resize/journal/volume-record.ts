@@ -24,7 +24,7 @@ export interface VolumeMount {
 }
 
 /** The volume policy that a request asks for. */
-export type AskedVolume = Pick<VolumeRecord, 'policy' | 'annotated'>;
+export type RequestedVolume = Pick<VolumeRecord, 'policy' | 'annotated'>;
 
 const amount = z.int().check(z.nonnegative());
 export const inBytes = z.pipe(
@@ -53,7 +53,7 @@ const policy: z.ZodMiniType<VolumePolicy> = z.discriminatedUnion('kind', [
 
 const mount = z.strictObject({ device: z.string().check(z.regex(/^\d{1,10}:\d{1,10}$/)), size: inBytes });
 
-export const askedVolume: z.ZodMiniType<AskedVolume> = z.strictObject({ policy, annotated: z.boolean() });
+export const requestedVolume: z.ZodMiniType<RequestedVolume> = z.strictObject({ policy, annotated: z.boolean() });
 
 export const volumeRecord: z.ZodMiniType<VolumeRecord> = z.strictObject({
   policy,

@@ -27,6 +27,13 @@ export interface ResizeOptions {
   readonly dryRun: boolean;
   /** Deadline, in milliseconds since the epoch. A transaction that is unfinished then is rolled back. */
   readonly deadline: number;
+  /**
+   * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all values are
+   * still desired. Throws SUPERSEDED when none is left.
+   */
+  readonly stillDesired?: () => DesiredPod;
+  /** The request, for the order of all requests. Without it the request supersedes none. */
+  readonly writer?: { readonly arrival: number; readonly text: string };
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;
 }

@@ -16,7 +16,7 @@ export interface VolumeSizeParts extends RecoverParts, PerformParts {
 
 export interface GrowVolumesLaterParts extends VolumeSizeParts {
   /** Timers of pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly settling: Map<string, NodeJS.Timeout>;
+  readonly growthTimers: Map<string, NodeJS.Timeout>;
 }
 
 /**
@@ -29,16 +29,16 @@ export const GROW_DELAY_MS = 2000;
  * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS} after the last
  * update. Called at each update: it restarts the timer, or cancels it when the update has set the final sizes.
  */
-export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescription, isSettled: boolean): void {
-  clearTimeout(parts.settling.get(pod.sandboxId));
-  parts.settling.delete(pod.sandboxId);
-  if (isSettled) return;
+export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescription, isFinal: boolean): void {
+  clearTimeout(parts.growthTimers.get(pod.sandboxId));
+  parts.growthTimers.delete(pod.sandboxId);
+  if (isFinal) return;
   const timer = setTimeout(() => {
-    parts.settling.delete(pod.sandboxId);
+    parts.growthTimers.delete(pod.sandboxId);
     void applyVolumeSizes(parts, pod);
   }, GROW_DELAY_MS);
   timer.unref();
-  parts.settling.set(pod.sandboxId, timer);
+  parts.growthTimers.set(pod.sandboxId, timer);
 }
 
 /**

@@ -7,7 +7,8 @@ import type { Limits } from '../../sandbox/index.ts';
 
 /**
  * Reports a pod's own values to a runtime that stores them (containerd 2.3 and later). KEP-1287: UpdatePodSandboxResources follows
- * the cgroup writes. Never rejects: the kernel has the values, and kubelet also only logs a failure.
+ * the cgroup writes. Never rejects: the kernel has the values. kubelet up to 1.35 does the same; 1.36 calls before it writes, and
+ * an error rejects the resize (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
  */
 export async function notifyRuntime(
   parts: { readonly backend: Backend; readonly log: Log },

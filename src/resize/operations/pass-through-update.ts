@@ -1,6 +1,5 @@
-import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
-import type { CgroupTree } from '../../cgroups/index.ts';
 import {
   type ContainerStepParts,
   type OnHigh,
@@ -23,13 +22,12 @@ export interface PassThroughUpdateParts extends ContainerStepParts {
  */
 export async function passThroughUpdate(
   parts: PassThroughUpdateParts,
-  container: ContainerDescription,
+  containerId: string,
   pod: PodDescription,
   forward: () => Promise<Buffer>,
 ): Promise<Buffer> {
-  if (container.state !== ContainerState.RUNNING) return forward();
-  return parts.calls.run(container.containerId, async () => {
-    const before = await limitsNow(parts, container, pod);
+  return parts.calls.run(containerId, async () => {
+    const before = await limitsNow(parts, containerId, pod);
     const response = await forward();
     if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime wrote stored limits');
     return response;
@@ -60,17 +58,19 @@ export async function restoreAndLog(
   }
 }
 
-/** Reads the container's limits from the kernel. Undefined when they cannot be read. */
+/** Reads the container's limits from the kernel. Undefined when it does not run, or they cannot be read. */
 async function limitsNow(
-  parts: { readonly tree: CgroupTree; readonly procRoot?: string; readonly failOpen: FailOpen },
-  container: ContainerDescription,
+  parts: PassThroughUpdateParts,
+  containerId: string,
   pod: PodDescription,
 ): Promise<LiveContainer | undefined> {
   try {
+    const container = await parts.registry.describeContainer(containerId);
+    if (container?.state !== ContainerState.RUNNING) return undefined;
     const cgroup = await containerCgroup(container, pod, parts.procRoot);
-    return cgroup === undefined ? undefined : await readContainer(parts.tree, cgroup, container.containerId);
+    return cgroup === undefined ? undefined : await readContainer(parts.tree, cgroup, containerId);
   } catch (error) {
-    parts.failOpen('unreadable_state', container.containerId, error);
+    parts.failOpen('unreadable_state', containerId, error);
     return undefined;
   }
 }

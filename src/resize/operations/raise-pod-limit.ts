@@ -65,10 +65,12 @@ export async function raisePodForRestart(
   if (after === undefined) return;
   try {
     const pod = await parts.registry.pod(sandboxId);
-    const previous = await previousContainer(parts, sandboxId, containerId, name);
-    if (pod === undefined || previous === undefined) return;
+    // A first container does not wait for a resize of its pod.
+    if (pod === undefined || (await previousContainer(parts, sandboxId, containerId, name)) === undefined) return;
     await parts.lock.run(sandboxId, async () => {
       await tryRecoverPod(parts, pod);
+      const previous = await previousContainer(parts, sandboxId, containerId, name);
+      if (previous === undefined) return;
       await raisePodLimit(parts, pod, containerId, storedLimits(previous.resources), after);
     });
   } catch (error) {
@@ -88,9 +90,9 @@ async function previousContainer(
 ): Promise<ContainerDescription | undefined> {
   // Listed by the backend: the registry does not know containers that were created without the shim.
   const { containers } = await parts.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
-  const namesakes = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
-  namesakes.sort((a, b) => Number(b.created_at - a.created_at));
-  for (const { id } of namesakes) {
+  const sameName = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
+  sameName.sort((a, b) => Number(b.created_at - a.created_at));
+  for (const { id } of sameName) {
     const previous = await parts.registry.describeContainer(id);
     if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
   }

@@ -5,6 +5,8 @@ import { type CgroupTree, isBestEffort } from '../../cgroups/index.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
 import { notifyRuntime } from './notify-runtime.ts';
+import { desiredFields } from './requested-fields.ts';
+import type { WritersParts } from '../history/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { assertNodeHas, assertReclaimable, assertRequestsFit } from '../admission/index.ts';
 import {
@@ -43,19 +45,22 @@ import {
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
-export interface ResizePodParts extends RecoverParts, PerformParts {}
+export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts {}
 
 /** Implements {@link ResizePod}. */
 export async function resizePod(
   parts: ResizePodParts,
   sandboxId: string,
-  desired: DesiredPod,
+  asked: DesiredPod,
   options: ResizeOptions,
 ): Promise<ResizeOutcome> {
-  const pod = await findPod(parts, sandboxId);
+  const { sandboxId: id } = await findPod(parts, sandboxId);
   const resize = async (): Promise<ResizeOutcome> => {
     await parts.journal.restored();
+    // Under the lock: an earlier request may have changed the pod and its shares.
+    const pod = await findPod(parts, id);
     await recoverPod(parts, pod);
+    const desired = options.stillDesired?.() ?? asked;
     const prepared = await prepare(parts, pod, desired, options);
     const { state, target, stored } = prepared;
     if (options.dryRun) {
@@ -66,10 +71,11 @@ export async function resizePod(
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
     const steps = await perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
     await publishLimits(parts, pod, prepared);
+    if (options.writer !== undefined) await parts.newest.applied(id, options.writer, desiredFields(desired));
     return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
   };
   const { outcomes } = parts;
-  return parts.lock.run(pod.sandboxId, options.dryRun ? resize : () => outcomes.track(pod.sandboxId, resize));
+  return parts.lock.run(id, options.dryRun ? resize : () => outcomes.track(id, resize));
 }
 
 async function findPod(parts: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {

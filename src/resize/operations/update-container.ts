@@ -10,6 +10,8 @@ import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
+import { criFields } from './requested-fields.ts';
+import type { WritersParts } from '../history/index.ts';
 import { passThroughUpdate, restoreAndLog } from './pass-through-update.ts';
 import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
 import {
@@ -26,6 +28,7 @@ import { type PodTarget, directionOf, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
+  type KnownContainer,
   type Limits,
   type LiveContainer,
   type PodState,
@@ -49,7 +52,7 @@ import {
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 
-export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts {}
+export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts, WritersParts {}
 
 type Request = Messages['UpdateContainerResourcesRequest'];
 
@@ -73,26 +76,44 @@ export async function updateContainer(
   const resources = request.linux;
   const found = await findContainer(parts, request.container_id);
   if (found === undefined) return forward();
-  const { container, pod } = found;
+  const { known, pod } = found;
+  const { containerId, name } = known;
   parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request));
   // Without a limit in the request, the runtime writes the limits again that it has stored.
-  if (resources === null || !touchesLimits(resources)) return passThroughUpdate(parts, container, pod, forward);
-  const slot = { name: container.containerId, sets: fieldsSet(request) };
+  if (resources === null || !touchesLimits(resources)) return passThroughUpdate(parts, containerId, pod, forward);
+  const slot = { name: containerId, sets: fieldsSet(request) };
+  const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
   const update = async (): Promise<Buffer> => {
-    await tryRecoverPod(parts, pod);
-    // The container has no cgroup yet or any more: the runtime only stores the values.
-    if (container.state !== ContainerState.RUNNING) return forwardToStopped(parts, container, pod, forward);
-    const read = (): Promise<Prepared | undefined> => prepare(parts, container, pod, resources);
-    const prepared = await failOpen(parts, container.containerId, read);
-    return prepared === undefined ? forward() : resize(parts, prepared, forward, deadline);
+    const response = await updateUnderLock(parts, found, resources, forward, deadline);
+    await parts.newest.applied(pod.sandboxId, writer, criFields(name, resources));
+    return response;
   };
   return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update), slot);
 }
 
+/** Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. */
+async function updateUnderLock(
+  parts: UpdateContainerParts,
+  { known, pod }: Found,
+  resources: LinuxContainerResources,
+  forward: () => Promise<Buffer>,
+  deadline: number | undefined,
+): Promise<Buffer> {
+  const { containerId } = known;
+  await tryRecoverPod(parts, pod);
+  const container = await failOpen(parts, containerId, () => parts.registry.describeContainer(containerId));
+  if (container === undefined) return forward();
+  // The container has no cgroup yet or any more: the runtime only stores the values.
+  if (container.state !== ContainerState.RUNNING) return forwardToStopped(parts, container, pod, forward);
+  const read = (): Promise<Prepared | undefined> => prepare(parts, container, pod, resources);
+  const prepared = await failOpen(parts, containerId, read);
+  return prepared === undefined ? forward() : resize(parts, prepared, forward, deadline);
+}
+
 /** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
-function validateRequest({ container, pod }: Found, { linux, windows }: Request): void {
+function validateRequest({ known, pod }: Found, { linux, windows }: Request): void {
   if (linux === null) return;
-  const { text, ids } = containerSubject(container, pod);
+  const { text, ids } = containerSubject(known, pod);
   withSubject(`${text} of ${podSubject(pod).text}`, ids, () => {
     if (windows !== null) throw invalid('windows', 'set', 'must not be set together with linux');
     validateResources(linux);
@@ -119,7 +140,7 @@ async function forwardToStopped(
 }
 
 interface Found {
-  readonly container: ContainerDescription;
+  readonly known: KnownContainer;
   readonly pod: PodDescription;
 }
 
@@ -128,9 +149,9 @@ async function findContainer(
   id: string,
 ): Promise<Found | undefined> {
   try {
-    const container = await parts.registry.describeContainer(id);
-    const pod = container === undefined ? undefined : await parts.registry.pod(container.sandboxId);
-    if (container !== undefined && pod !== undefined) return { container, pod };
+    const known = parts.registry.container(id) ?? (await parts.registry.describeContainer(id));
+    const pod = known === undefined ? undefined : await parts.registry.pod(known.sandboxId);
+    if (known !== undefined && pod !== undefined) return { known, pod };
     parts.failOpen('unknown_pod', id);
   } catch (error) {
     // The backend cannot be asked: the forwarded call reports that to the caller.
@@ -140,7 +161,9 @@ async function findContainer(
 }
 
 /** What is read under the pod's lock, before a plan is made. */
-interface Prepared extends Found {
+interface Prepared {
+  readonly container: ContainerDescription;
+  readonly pod: PodDescription;
   readonly wanted: Limits;
   /** No ordering rule uses shares, but a rollback restores them too. */
   readonly shares: { readonly shares?: CpuShares };
@@ -211,11 +234,11 @@ async function resize(
   const pending = pendingResizeForContainer(parts, pod, state, limitsById);
   const limits = boundByPending(pending, state, await derivedPodLimits(parts, pod, state, [limitsById]));
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
-  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending });
+  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
   await perform(parts, pod, state, target, { asked, container: limitsById, call, until });
-  scheduleVolumeGrowth(parts, pod, isSettled);
+  scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
 

@@ -1,12 +1,4 @@
-import {
-  type CgroupPath,
-  type CgroupTree,
-  MAX_CPU_QUOTA,
-  cpuMaxOfCri,
-  cpuSharesOfCri,
-  isFileMissing,
-  memoryMaxOfCri,
-} from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, cpuSharesOfCri, isFileMissing } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
 import {
@@ -22,21 +14,20 @@ import {
   type CpuShares,
   type CpuWeight,
   type Limit,
-  bytes,
   cpuShares,
-  microseconds,
 } from '../../core/quantities/index.ts';
-import { overheadQuota } from '../../kubelet/index.ts';
 import { failOpen } from './fail-open.ts';
+import { criFields } from './requested-fields.ts';
+import { type WritersParts, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { dropRepeatedShares } from './repeated-shares.ts';
 import {
+  addOverhead,
   assertId,
   assertReclaimable,
   invalid,
   parseLimits,
-  validateOverhead,
-  validateResources,
+  validatePodRequest,
   withSubject,
 } from '../admission/index.ts';
 import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
@@ -56,7 +47,7 @@ import {
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
-export interface UpdatePodParts extends GrowVolumesLaterParts {
+export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
@@ -85,15 +76,23 @@ export async function updatePod(
   assertId('pod_sandbox_id', request.pod_sandbox_id);
   const found = await findPod(parts, request.pod_sandbox_id);
   if (found.kind === 'none') return forwardOrThrow(forward, found.why);
-  const { pod } = found;
-  if (!hasPodCgroup(pod)) return forward();
-  parts.outcomes.check(pod.sandboxId, () => validateRequest(pod, request));
+  if (!hasPodCgroup(found.pod)) return forward();
+  const { sandboxId } = found.pod;
+  parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request));
+  const writer = { arrival: parts.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
+    // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
+    const pod = (await failOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(parts, pod);
-    const prepared = await failOpen(parts, pod.sandboxId, () => prepare(parts, pod, request));
-    return prepared === undefined ? forward() : resize(parts, prepared, forward, reclaimBy(parts, deadline));
+    const prepared = await failOpen(parts, sandboxId, () => prepare(parts, pod, request));
+    const response = await (prepared === undefined
+      ? forward()
+      : resize(parts, prepared, forward, reclaimBy(parts, deadline)));
+    const volumes = [...(prepared?.sizes.keys() ?? [])].map(volumeField);
+    await parts.newest.applied(sandboxId, writer, [...criFields(undefined, request.resources), ...volumes]);
+    return response;
   };
-  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update));
+  return parts.lock.run(sandboxId, () => parts.outcomes.track(sandboxId, update));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
@@ -132,12 +131,6 @@ async function forwardOrAnswer(forward: () => Promise<Buffer>): Promise<Buffer> 
     if (!isUnimplemented(error)) throw error;
     return encode('UpdatePodSandboxResourcesResponse', {});
   }
-}
-
-function validateRequest(pod: PodDescription, { resources, overhead }: Request): void {
-  const { text, ids } = podSubject(pod);
-  if (resources !== null) withSubject(`${text}, resources`, ids, () => validateResources(resources));
-  if (overhead !== null) withSubject(`${text}, overhead`, ids, () => validateOverhead(overhead));
 }
 
 interface Prepared {
@@ -180,7 +173,7 @@ async function resize(
   const after = { ...state, ...limits };
   // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
   const pending = pendingResizeForPod(parts, pod, state, limits.memory);
-  const { volumes, isSettled } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
+  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
   await perform(parts, pod, state, target, {
@@ -191,48 +184,22 @@ async function resize(
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   parts.registry.learnPod(pod);
-  scheduleVolumeGrowth(parts, pod, isSettled);
+  scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
 
 /** Returns `resources` plus `overhead`. A value that `resources` does not set stays, with any overhead. */
-function podLimits(pod: PodDescription, state: PodState, { resources, overhead }: Request): Prepared['limits'] {
+function podLimits(pod: PodDescription, state: PodState, request: Request): Prepared['limits'] {
+  const { resources } = addOverhead(request, state.cpu);
   if (resources === null) return {};
   const { memory, cpu } = parseLimits(resources, state.cpu);
-  const extra = overhead === null ? {} : overheadOf(overhead, state.cpu);
-  const shares = sharesOf(resources, overhead);
+  const shares = sharesOf(resources, request.overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   return {
-    ...(memory === undefined ? {} : { memory: plusMemory(memory, extra.memory) }),
-    ...(cpu === undefined ? {} : { cpu: plusCpu(cpu, extra.cpu) }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(cpu === undefined ? {} : { cpu }),
     ...(weight === undefined ? {} : { weight }),
   };
-}
-
-/** Returns what an overhead adds to the limits. */
-const overheadOf = (overhead: LinuxContainerResources, { period }: CpuMax): { memory?: Limit<Bytes>; cpu?: CpuMax } => {
-  const memory = memoryMaxOfCri(overhead.memory_limit_in_bytes);
-  const cpu = cpuMaxOfCri(overhead.cpu_quota, overhead.cpu_period, { quota: 'max', period });
-  return { ...(memory && { memory }), ...(cpu && { cpu }) };
-};
-
-/** Throws INVALID_VALUE when the sum is not an exact number. */
-function plusMemory(memory: Limit<Bytes>, extra: Limit<Bytes> | undefined): Limit<Bytes> {
-  if (memory === 'max' || extra === undefined || extra === 'max') return memory;
-  const sum = memory + extra;
-  if (sum <= Number.MAX_SAFE_INTEGER) return bytes(sum);
-  throw invalid('memory_limit_in_bytes', `${memory} + ${extra}`, 'the sum with the overhead is more than any node has');
-}
-
-function plusCpu(cpu: CpuMax, extra: CpuMax | undefined): CpuMax {
-  if (cpu.quota === 'max' || extra === undefined || extra.quota === 'max') return cpu;
-  const sum = cpu.quota + overheadQuota({ quota: extra.quota, period: extra.period }, cpu.period);
-  if (sum <= MAX_CPU_QUOTA) return { ...cpu, quota: microseconds(sum) };
-  throw invalid(
-    'cpu_quota',
-    `${cpu.quota} + ${extra.quota}`,
-    'the sum with the overhead is more than the kernel accepts',
-  );
 }
 
 /** Returns the shares of `resources` plus `overhead`. Undefined when `resources` sets none. */

@@ -33,8 +33,8 @@ function podMemoryFor(state: PodState, then: readonly LiveContainer[]): Limit<By
 
 function podCpuFor(state: PodState, then: readonly LiveContainer[]): CpuMax | undefined {
   const { quota, period } = state.cpu;
-  // kubelet pkg/kubelet/cm/helpers_linux.go: kubelet sums up milliCPU before it applies the minimum quota of the kernel, and each
-  // container's quota has that minimum applied already.
+  // kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum quota of
+  // the kernel, and each container's quota has that minimum applied already.
   const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
   const rounding = state.containers.length;
   const percent = percentOf(state, period);
@@ -116,7 +116,10 @@ const memorySum = ({ overhead, containers }: PodState, instead = containers): nu
 
 const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
 
-/** The sum of the CPU limits of the pod's containers (or of `instead`) and the pod overhead: a quota per `period`, in whole microseconds. */
+/**
+ * The sum of the CPU limits of the pod's containers (or of `instead`) and the pod overhead: a quota per `period`, in whole
+ * microseconds.
+ */
 function cpuSum({ overhead, containers }: PodState, period: number, instead = containers): number {
   const quotas = instead.map(({ cpu }) => quotaIn(cpu, period));
   const sum = quotas.reduce((total, quota) => total + quota, quotaIn(overhead.cpu, period));

@@ -1,6 +1,9 @@
 import type { Change, ContainerStep, Step } from '../model/index.ts';
 
-/** Returns the step that rolls this one back. No step rolls back the caller's own call. */
+/**
+ * Returns the step that rolls this one back. No step rolls back the caller's own call. A rollback runs these steps in reverse,
+ * so the order of KEP-1287 and KEP-6030 holds for it too.
+ */
 export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
   if (step.kind === 'container') return reversedContainer(step);
   return { ...step, from: step.to, to: step.from } as Step;

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type { AskedPod, MemoryRequests } from './request.ts';
+import type { RequestedPod, MemoryRequests } from './request.ts';
 import type { Resize } from './resize.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
@@ -25,7 +25,7 @@ export interface DeferredRecord {
   readonly kind: 'deferred';
   readonly id: string;
   readonly pod: PodIdentity;
-  readonly asked: AskedPod;
+  readonly asked: RequestedPod;
   readonly timeoutMs: number;
   readonly createdAt: number;
 }

@@ -17,21 +17,21 @@ import {
 import type { Limits } from '../../sandbox/index.ts';
 
 /** The requested resize of a whole pod, as strings from the caller. Plain JSON, so that it can be stored. */
-export interface AskedPod {
-  readonly pod: AskedResources;
+export interface RequestedPod {
+  readonly pod: RequestedResources;
   /** By container name. */
-  readonly containers: Readonly<Record<string, AskedResources>>;
+  readonly containers: Readonly<Record<string, RequestedResources>>;
   /** By volume name, in the syntax of the volume annotation. */
   readonly volumes: Readonly<Record<string, string>>;
 }
 
 /** `''` and `0` leave a value unchanged; `-1` and `max` remove a limit. */
-export interface AskedResources {
-  readonly limits: AskedAmounts;
-  readonly requests: AskedAmounts;
+export interface RequestedResources {
+  readonly limits: RequestedAmounts;
+  readonly requests: RequestedAmounts;
 }
 
-export interface AskedAmounts {
+export interface RequestedAmounts {
   readonly cpu: string;
   readonly memory: string;
 }
@@ -50,7 +50,7 @@ export interface ReadRequest {
  * Validates and parses a request. Throws INVALID_VALUE or INVALID_ANNOTATION with the path of the field and its value.
  * @param before the memory requests that earlier resizes have set: no memory limit may be below them
  */
-export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequests): ReadRequest {
+export function readRequested(asked: RequestedPod, before: MemoryRequests = noMemoryRequests): ReadRequest {
   const pod = readResources(asked.pod, 'resources', before.pod);
   const memory = new Map<string, Bytes>();
   const containers = new Map<string, Limits>();
@@ -64,7 +64,7 @@ export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequ
     containers.set(name, read.limits);
   }
   const volumes = new Map(Object.entries(asked.volumes).map(([name, text]) => [name, readVolume(name, text)] as const));
-  assertAsksSomething(asked);
+  assertNotEmpty(asked);
   const memoryRequests = {
     containers: Object.fromEntries(memory),
     ...(pod.memoryRequest === undefined ? {} : { pod: pod.memoryRequest }),
@@ -73,7 +73,7 @@ export function readAsked(asked: AskedPod, before: MemoryRequests = noMemoryRequ
 }
 
 function readResources(
-  { limits, requests }: AskedResources,
+  { limits, requests }: RequestedResources,
   field: string,
   memoryBefore: Bytes | undefined,
 ): { readonly limits: Limits; readonly memoryRequest: Bytes | undefined } {
@@ -123,7 +123,7 @@ function readVolume(name: string, text: string): VolumePolicy {
   }
 }
 
-function assertAsksSomething({ pod, containers, volumes }: AskedPod): void {
+function assertNotEmpty({ pod, containers, volumes }: RequestedPod): void {
   const texts = [pod, ...Object.values(containers)].flatMap(({ limits, requests }) => [
     limits.cpu,
     limits.memory,

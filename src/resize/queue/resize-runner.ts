@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type MemoryRequests, readAsked } from './request.ts';
+import { type MemoryRequests, type ReadRequest, readRequested } from './request.ts';
+import { fieldsOf, withoutFields } from './requested-fields.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
 import type { RecordWriter } from './record-writer.ts';
@@ -19,6 +20,7 @@ import {
   passes,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
+import type { NewestValues, PodField, Writer } from '../history/index.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
@@ -26,6 +28,7 @@ export interface ResizeRunnerParts {
   readonly stored: StoredValues;
   readonly writer: RecordWriter;
   readonly watchers: ResizeWatchers;
+  readonly newest: NewestValues;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -46,7 +49,7 @@ export class ResizeRunner {
   readonly #writer: RecordWriter;
   readonly #watchers: ResizeWatchers;
   readonly #counts = { proposed: 0, infeasible: 0, completed: 0, canceled: 0 };
-  #proposed = 0;
+  #resumed = 0;
   #isStopping = false;
 
   constructor(parts: ResizeRunnerParts) {
@@ -73,7 +76,10 @@ export class ResizeRunner {
   }
 
   /** Adds a resize in state Proposed. */
-  add(given: Pick<Resize, 'id' | 'pod' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>): ActiveResize {
+  add(
+    given: Pick<Resize, 'id' | 'pod' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>,
+    order = this.#parts.newest.arrival(),
+  ): ActiveResize {
     const active: ActiveResize = {
       resize: {
         ...given,
@@ -88,7 +94,7 @@ export class ResizeRunner {
         tries: 0,
         nextTryAt: undefined,
       },
-      order: (this.#proposed += 1),
+      order,
       attempt: Promise.resolve(),
       wasDeferred: false,
       cancelled: false,
@@ -109,7 +115,9 @@ export class ResizeRunner {
 
   /** Adds a deferred resize of the previous process, and schedules its next attempt. */
   resume({ id, pod, asked, timeoutMs, createdAt }: DeferredRecord): void {
-    const active = this.add({ id, pod, asked, defer: true, timeoutMs, createdAt });
+    // Older than every request of this process, and in their own order.
+    const order = (this.#resumed += 1) - Number.MAX_SAFE_INTEGER;
+    const active = this.add({ id, pod, asked, defer: true, timeoutMs, createdAt }, order);
     this.#defer(active, {
       reason: 'RESTARTED',
       message: 'restored after a restart of the shim; a retry is scheduled',
@@ -145,7 +153,7 @@ export class ResizeRunner {
 
   /** Runs one attempt. Returns the error, if any; never rejects. */
   async #attempt(active: ActiveResize, deadline: number): Promise<unknown> {
-    const { id, pod, asked, tries } = active.resize;
+    const { id, pod, tries } = active.resize;
     const steps: StepRecord[] = [];
     this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
     const onStep = (record: StepRecord): void => {
@@ -153,9 +161,15 @@ export class ResizeRunner {
       this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
     };
     try {
-      const { desired, memoryRequests } = readAsked(asked, this.#stored.requests.of(pod.sandboxId));
-      const outcome = await this.#parts.resizePod(pod.sandboxId, desired, { dryRun: false, deadline, onStep });
-      await this.#complete(active, outcome, memoryRequests);
+      const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
+      const stillDesired = (): ReadRequest['desired'] => {
+        const newer = this.#narrow(active);
+        if (newer === undefined) return read().desired;
+        throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
+      };
+      const options = { dryRun: false, deadline, onStep, stillDesired, writer: writerOf(active) };
+      const outcome = await this.#parts.resizePod(pod.sandboxId, read().desired, options);
+      await this.#complete(active, outcome, read().memoryRequests);
       return undefined;
     } catch (error) {
       const failure = failureOf(error, id);
@@ -171,13 +185,15 @@ export class ResizeRunner {
       after: this.#stored.requests.with(pod.sandboxId, asked),
     };
     const isStored = !active.podGone && this.#stored.requests.add(pod, asked);
-    const supersedes = this.#supersedeOlder(active);
+    await this.#parts.newest.applied(pod.sandboxId, writerOf(active), fieldsOf(active.resize.asked));
     this.#enter(active, 'Completed', { steps, before, after, memoryRequests });
-    if (isStored || supersedes || defer) await this.#writer.store(pod.uid);
+    if (isStored || defer) await this.#writer.store(pod.uid);
   }
 
   async #fail(active: ActiveResize, failure: unknown): Promise<void> {
     const { defer } = active.resize;
+    if (failure instanceof ShimError && failure.reason === Reason.SUPERSEDED)
+      return this.#end(active, 'Canceled', explained(failure));
     const fits = fitsLater(failure);
     const retries = defer && (fits || (active.wasDeferred && passes(failure)));
     const isGone = active.podGone || (failure instanceof ShimError && failure.code === Code.NOT_FOUND);
@@ -190,11 +206,10 @@ export class ResizeRunner {
   /** Defers a resize, unless it was cancelled or superseded during its attempt. */
   async #deferOrCancel(active: ActiveResize, failure: unknown): Promise<void> {
     if (active.cancelled) return this.#end(active, 'Canceled', cancelled);
-    const newer = this.#table.decidedAfter(active);
+    const newer = this.#narrow(active);
     if (newer !== undefined) return this.#end(active, 'Canceled', superseded(newer));
-    const supersedes = this.#supersedeOlder(active);
     this.#defer(active, explained(failure));
-    if (supersedes) await this.#writer.store(active.resize.pod.uid);
+    await this.#dropOlder(active);
   }
 
   /** Ends a resize that does not fit yet and may not be deferred: it becomes Deferred, as for every caller, and then Canceled. */
@@ -203,17 +218,42 @@ export class ResizeRunner {
     this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
   }
 
+  /** Removes the fields that newer requests have set from the pod's deferred resizes. Returns the uids of the pods to store. */
+  dropSuperseded(sandboxId: string): readonly string[] {
+    const deferred = this.#table.activeOfPod(sandboxId).filter(({ resize }) => resize.state === 'Deferred');
+    const narrowed = deferred.filter((active) => {
+      const { asked } = active.resize;
+      const newer = this.#narrow(active);
+      if (newer !== undefined) this.#enter(active, 'Canceled', superseded(newer));
+      return newer !== undefined || active.resize.asked !== asked;
+    });
+    return [...new Set(narrowed.map(({ resize }) => resize.pod.uid))];
+  }
+
   /**
-   * Cancels the older deferred resizes of the pod, because this one is completed or deferred. A rejected resize supersedes none.
-   * Returns whether there were any.
+   * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one of these
+   * requests when no field is left, and undefined otherwise.
    */
-  #supersedeOlder(active: ActiveResize): boolean {
-    this.#table.noteDecided(active);
-    const older = this.#table
-      .activeOfPod(active.resize.pod.sandboxId)
-      .filter((other) => other.order < active.order && other.resize.state === 'Deferred');
-    for (const other of older) this.#enter(other, 'Canceled', superseded(active.resize.id));
-    return older.length > 0;
+  #narrow(active: ActiveResize): Writer | undefined {
+    const { asked, pod } = active.resize;
+    const deferred = this.#table
+      .activeOfPod(pod.sandboxId)
+      .filter(({ order, resize }) => order > active.order && resize.state === 'Deferred');
+    const newerWriter = (field: PodField): Writer | undefined => {
+      const other = deferred.find(({ resize }) => fieldsOf(resize.asked).has(field));
+      return other === undefined ? this.#parts.newest.newerWriter(pod.sandboxId, field, active.order) : writerOf(other);
+    };
+    const [newer] = [...fieldsOf(asked)].flatMap((field) => newerWriter(field) ?? []);
+    if (newer === undefined) return undefined;
+    const left = withoutFields(asked, (field) => newerWriter(field) !== undefined);
+    if (left === undefined) return newer;
+    active.resize = { ...active.resize, asked: left };
+    return undefined;
+  }
+
+  /** Stores and cancels the older deferred resizes of the pod as far as this one, which is applied or deferred, sets their fields. */
+  async #dropOlder({ resize }: ActiveResize): Promise<void> {
+    for (const uid of this.dropSuperseded(resize.pod.sandboxId)) await this.#writer.store(uid);
   }
 
   #defer(active: ActiveResize, why: StateReason): void {
@@ -224,9 +264,12 @@ export class ResizeRunner {
   }
 
   #retry(active: ActiveResize, why: StateReason): void {
-    const { id, pod, timeoutMs } = active.resize;
+    const { id, pod, asked, timeoutMs } = active.resize;
     // A newer resize is in progress: run after it, the older values would win.
-    if (this.#table.activeOfPod(pod.sandboxId).some((other) => other.order > active.order)) {
+    const fields = fieldsOf(asked);
+    const isNewer = ({ order, resize }: ActiveResize): boolean =>
+      order > active.order && [...fieldsOf(resize.asked)].some((field) => fields.has(field));
+    if (this.#table.activeOfPod(pod.sandboxId).some(isNewer)) {
       this.#defer(active, why);
       return;
     }
@@ -268,7 +311,8 @@ export class ResizeRunner {
 const noReason = { reason: undefined, message: undefined };
 const cancelled = { reason: 'CANCELLED' satisfies CancelReason, message: 'cancelled by a caller' };
 const podGone = { reason: 'POD_GONE' satisfies CancelReason, message: 'the pod is gone' };
-const superseded = (newer: string) => ({
+const writerOf = ({ resize, order }: ActiveResize): Writer => ({ arrival: order, text: `resize ${resize.id}` });
+const superseded = ({ text }: Writer) => ({
   reason: 'SUPERSEDED' satisfies CancelReason,
-  message: `superseded by resize ${newer}`,
+  message: `superseded by ${text}`,
 });

@@ -5,7 +5,7 @@ import { hasEnded } from './resize.ts';
 export interface ActiveResize {
   /** The resize in its present state. */
   resize: Resize;
-  /** The order of the requests. */
+  /** Its place among all requests of its pod ({@link NewestValues.arrival}). */
   readonly order: number;
   /** The attempt in progress; resolved when there is none. */
   attempt: Promise<void>;
@@ -25,8 +25,6 @@ export class ResizeTable {
   readonly #ended = new Map<string, Resize>();
   /** The id of the newest resize of each pod. */
   readonly #newest = new Map<string, string>();
-  /** The newest completed or deferred resize of each pod with resizes that have not ended. */
-  readonly #decided = new Map<string, { readonly order: number; readonly id: string }>();
   readonly #maxEnded: number;
 
   constructor(maxEnded: number) {
@@ -41,7 +39,6 @@ export class ResizeTable {
   /** Moves a resize that has ended to the ended ones, and drops the oldest of them beyond the maximum. */
   end(resize: Resize): void {
     this.#active.delete(resize.id);
-    if (this.activeOfPod(resize.pod.sandboxId).length === 0) this.#decided.delete(resize.pod.sandboxId);
     this.#ended.set(resize.id, resize);
     if (this.#ended.size <= this.#maxEnded) return;
     const [oldest] = this.#ended.values();
@@ -61,18 +58,6 @@ export class ResizeTable {
 
   active(id: string): ActiveResize | undefined {
     return this.#active.get(id);
-  }
-
-  /** Records that a resize is completed or deferred. */
-  noteDecided({ resize, order }: ActiveResize): void {
-    const { sandboxId } = resize.pod;
-    if (order > (this.#decided.get(sandboxId)?.order ?? 0)) this.#decided.set(sandboxId, { order, id: resize.id });
-  }
-
-  /** Returns the id of a newer resize of the same pod that is completed or deferred; undefined if there is none. */
-  decidedAfter({ resize, order }: ActiveResize): string | undefined {
-    const newest = this.#decided.get(resize.pod.sandboxId);
-    return newest !== undefined && newest.order > order ? newest.id : undefined;
   }
 
   get allActive(): readonly ActiveResize[] {

@@ -1,4 +1,4 @@
-import type { AskedPod, MemoryRequests } from './request.ts';
+import type { RequestedPod, MemoryRequests } from './request.ts';
 import type { PodIdentity, PodState } from '../../sandbox/index.ts';
 import type { ResizeState, StepRecord } from '../model/index.ts';
 
@@ -9,7 +9,7 @@ export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
 export interface Resize {
   readonly id: string;
   readonly pod: PodIdentity;
-  readonly asked: AskedPod;
+  readonly asked: RequestedPod;
   /** Whether it is retried when it does not fit yet. */
   readonly defer: boolean;
   /** Timeout of each attempt. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type AskedPod, type MemoryRequests, readAsked } from './request.ts';
+import { type RequestedPod, type MemoryRequests, readRequested } from './request.ts';
 import { type ActiveResize, ResizeTable } from './resize-table.ts';
 import { RecordWriter } from './record-writer.ts';
 import { ResizeRunner } from './resize-runner.ts';
@@ -11,12 +11,15 @@ import type { CancelReason, RequestsAround, Resize, ResizeCounts } from './resiz
 import type { ResizeWatch } from './watch.ts';
 import { ResizeWatchers } from './watchers.ts';
 import { type ResizeOutcome, type ResizePod, type ResizeState, failureOf } from '../model/index.ts';
+import { NewestValues } from '../history/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 export interface ResizesParts {
   readonly resizePod: ResizePod;
   readonly store: ResizeStore;
+  /** The order of all requests, those of the CRI included. Default: the resizes alone. */
+  readonly newest?: NewestValues;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -61,7 +64,7 @@ export class Resizes {
   readonly #stored: StoredValues;
 
   constructor(parts: ResizesParts) {
-    const { store, clock, log, resizePod, random, counters } = parts;
+    const { store, clock, log, resizePod, random, counters, newest = new NewestValues() } = parts;
     this.#parts = parts;
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
@@ -74,10 +77,14 @@ export class Resizes {
       stored: this.#stored,
       writer: this.#writer,
       watchers: this.#watchers,
+      newest,
       clock,
       random,
       log,
       ...(counters && { counters }),
+    });
+    newest.onApplied(async (sandboxId) => {
+      for (const uid of this.#runner.dropSuperseded(sandboxId)) await this.#writer.store(uid);
     });
   }
 
@@ -121,14 +128,14 @@ export class Resizes {
     await this.#writer.store(pod.uid);
   }
 
-  /** Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readAsked} throws. */
+  /** Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested} throws. */
   async dryRun(
     { sandboxId }: PodIdentity,
-    asked: AskedPod,
+    asked: RequestedPod,
     deadline: number,
   ): Promise<ResizeOutcome & { readonly memoryRequests: RequestsAround }> {
     const before = this.#stored.requests.of(sandboxId);
-    const { desired, memoryRequests } = readAsked(asked, before);
+    const { desired, memoryRequests } = readRequested(asked, before);
     try {
       const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline });
       return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, memoryRequests) } };
@@ -142,7 +149,7 @@ export class Resizes {
    * Infeasible, does not fit yet and may not be deferred, or its pod is gone: with the ShimError of `resizePod` and the resize's
    * id in its context. Before the resize has an id, rejects with INVALID_VALUE, INVALID_ANNOTATION, TOO_MANY_RESIZES or STOPPING.
    */
-  async resize(pod: PodIdentity, asked: AskedPod, terms: ResizeTerms): Promise<Resize> {
+  async resize(pod: PodIdentity, asked: RequestedPod, terms: ResizeTerms): Promise<Resize> {
     const active = this.#propose(pod, asked, terms);
     const first = this.#runner.runFirst(active, terms.deadline);
     active.attempt = first.then(() => undefined);
@@ -203,11 +210,11 @@ export class Resizes {
     this.#writer.close();
   }
 
-  #propose(pod: PodIdentity, asked: AskedPod, { defer, timeoutMs }: ResizeTerms): ActiveResize {
+  #propose(pod: PodIdentity, asked: RequestedPod, { defer, timeoutMs }: ResizeTerms): ActiveResize {
     try {
       if (this.#runner.isStopping) throw stopping();
       if (this.#table.activeCount >= this.#bounds.active) throw tooMany(this.#bounds.active);
-      readAsked(asked, this.#stored.requests.of(pod.sandboxId));
+      readRequested(asked, this.#stored.requests.of(pod.sandboxId));
     } catch (error) {
       this.#runner.countRejected();
       throw error;

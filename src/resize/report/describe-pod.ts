@@ -4,7 +4,7 @@ import { type Bytes, type Limit, bytes, cpuShares } from '../../core/quantities/
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Log } from '../../observe/index.ts';
-import type { KubeletWants, LiveLimits, PodView } from './pod-view.ts';
+import type { PendingKubeletResize, ActualValues, PodView } from './pod-view.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, pendingResizeOf } from '../foresight/index.ts';
 import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import { NO_CPU_LIMIT, type Registry, containerCgroup, podCgroup, readPod, readVolumes } from '../../sandbox/index.ts';
@@ -42,7 +42,7 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
   const failed = context.journal.transactionOf(pod)?.failed;
   const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
   const containers = await containersOf(context, pod);
-  const kubelet = await wantsOf(context, pod);
+  const kubelet = await pendingOf(context, pod);
   return {
     limits,
     containers,
@@ -53,10 +53,10 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
   };
 }
 
-async function wantsOf(
+async function pendingOf(
   context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
   pod: PodDescription,
-): Promise<KubeletWants | undefined> {
+): Promise<PendingKubeletResize | undefined> {
   context.kubelet.refresh();
   // Usually kubelet has no entry for the pod, and the pod's state need not be read.
   if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
@@ -90,14 +90,14 @@ async function limitsOf(
   context: { readonly tree: CgroupTree },
   cgroup: CgroupPath,
   shares: number | undefined,
-): Promise<LiveLimits> {
+): Promise<ActualValues> {
   const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
   const current = context.tree.readMemoryCurrent(cgroup);
   return {
     memory: memoryMax,
     memoryUsed: current,
     cpu: cpuMax ?? NO_CPU_LIMIT,
-    shares: shares === undefined ? undefined : cpuShares(shares),
+    ...(shares !== undefined && { shares: cpuShares(shares) }),
     weight: cpuWeight,
   };
 }

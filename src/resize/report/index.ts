@@ -6,5 +6,5 @@ export { podDirectory } from './pod-directory.ts';
 export type { PodDirectory, PodRef } from './pod-directory.ts';
 export { podInfo } from './pod-info.ts';
 export type { PodInfoParts } from './pod-info.ts';
-export type { DescribePod, KubeletWants, LiveLimits, PodView } from './pod-view.ts';
+export type { DescribePod, PendingKubeletResize, ActualValues, PodView } from './pod-view.ts';
 export { readinessOf } from './readiness.ts';

@@ -60,10 +60,10 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
       withBackend(async () => {
         assertRef(ref);
         const known = await matching(ref);
-        if (known.length > 0) return theOnly(known, ref);
+        if (known.length > 0) return singleMatch(known, ref);
         // The pod may have been created without the shim, or while it was not running.
         await registry.refresh();
-        return theOnly(await matching(ref), ref);
+        return singleMatch(await matching(ref), ref);
       }),
     list: () =>
       withBackend(async () => {
@@ -85,7 +85,7 @@ async function withBackend<Result>(call: () => Promise<Result>): Promise<Result>
   }
 }
 
-function theOnly(pods: readonly PodDescription[], ref: PodRef): PodIdentity {
+function singleMatch(pods: readonly PodDescription[], ref: PodRef): PodIdentity {
   const [pod, ...more] = pods;
   const asked = textOf(ref);
   if (pod === undefined) {

@@ -2,7 +2,7 @@ import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
 import { type DescribePodParts, describePod } from './describe-pod.ts';
-import type { LiveLimits, PodView } from './pod-view.ts';
+import type { ActualValues, PodView } from './pod-view.ts';
 import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import { type PodLimits, type KnownValues, policyText } from '../model/index.ts';
@@ -22,14 +22,14 @@ interface ReportedError {
   readonly time?: string;
 }
 
-interface Values<Desired, Known, Actual> {
+interface Values<Desired, Allocated, Actual> {
   readonly desired?: Desired;
-  readonly allocated?: Known;
-  readonly actuated?: Known;
+  readonly allocated?: Allocated;
+  readonly actuated?: Allocated;
   /** The present value in the kernel. */
   readonly actual?: Actual;
   /** The value that kubelet has admitted and not actuated. */
-  readonly kubeletWants?: Known;
+  readonly kubeletWants?: Allocated;
 }
 
 /** The JSON value of the key `cri-resize-shim` in a verbose PodSandboxStatus. Documented in docs/resize.md. */
@@ -74,17 +74,17 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
   const live = 'limits' in view ? view : undefined;
   const decrease = live?.kubelet?.decrease;
   // A deferred kubelet resize is the newest request, unless another one is in progress.
-  const waits = decrease?.state === 'Deferred' && outcome.state !== 'InProgress' ? decrease : undefined;
-  const shown = waits?.state ?? state;
-  const lastError = live?.lastError ?? errorOfWaiting(waits) ?? outcome.lastError;
+  const deferred = decrease?.state === 'Deferred' && outcome.state !== 'InProgress' ? decrease : undefined;
+  const shown = deferred?.state ?? state;
+  const lastError = live?.lastError ?? errorOfDeferred(deferred) ?? outcome.lastError;
   return {
     ...(shown !== undefined && { state: shown }),
     ...(lastError !== undefined && { lastError: errorOf(lastError) }),
     ...(annotationErrors.length > 0 && { annotationErrors }),
     pod: {
       ...limitsOf({ desired: desired.pod, allocated: allocated.pod, actuated: actuated.pod }),
-      ...(live && { actual: liveFiles(live.limits) }),
-      ...wantsFiles(live?.kubelet?.values.pod),
+      ...(live && { actual: actualFiles(live.limits) }),
+      ...pendingFiles(live?.kubelet?.values.pod),
     },
     containers: containersOf(context, sandboxId, outcome, live),
     volumes: volumesOf(outcome, live),
@@ -106,7 +106,7 @@ async function viewOf(
   }
 }
 
-interface Known {
+interface ReportedValues {
   readonly desired: KnownValues<VolumePolicy>;
   readonly allocated: KnownValues<Bytes>;
   readonly actuated: KnownValues<Bytes>;
@@ -116,7 +116,7 @@ interface Known {
 function containersOf(
   context: { readonly registry: Registry },
   sandboxId: string,
-  { desired, allocated, actuated }: Known,
+  { desired, allocated, actuated }: ReportedValues,
   live: PodView | undefined,
 ): PodInfo['containers'] {
   const known = context.registry.containersOf(sandboxId).map(({ containerId, name }) => [containerId, name] as const);
@@ -131,14 +131,14 @@ function containersOf(
         allocated: allocated.containers?.get(id),
         actuated: actuated.containers?.get(id),
       });
-      const wants = wantsFiles(live?.kubelet?.values.containers?.get(id));
-      return [name, { id, ...own, ...(limits && { actual: liveFiles(limits) }), ...wants }];
+      const pending = pendingFiles(live?.kubelet?.values.containers?.get(id));
+      return [name, { id, ...own, ...(limits && { actual: actualFiles(limits) }), ...pending }];
     }),
   );
 }
 
 function volumesOf(
-  { desired, allocated, actuated, volumeErrors }: Known,
+  { desired, allocated, actuated, volumeErrors }: ReportedValues,
   live: PodView | undefined,
 ): PodInfo['volumes'] {
   const mounted = new Map(live?.volumes.map((volume) => [volume.name, volume]));
@@ -185,7 +185,7 @@ const knownFiles = ({ memory, cpu, weight, shares }: PodLimits): Files => ({
   ...(shares !== undefined && { 'cpu.shares': String(shares) }),
 });
 
-const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
+const actualFiles = ({ memoryUsed, ...limits }: ActualValues): Files => ({
   ...knownFiles({
     memory: limits.memory,
     cpu: limits.cpu,
@@ -195,13 +195,13 @@ const liveFiles = ({ memoryUsed, ...limits }: LiveLimits): Files => ({
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
 });
 
-const wantsFiles = (limits: PodLimits | undefined): { readonly kubeletWants?: Files } => {
+const pendingFiles = (limits: PodLimits | undefined): { readonly kubeletWants?: Files } => {
   const files = limits === undefined ? {} : knownFiles(limits);
   return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
 };
 
-const errorOfWaiting = (waits: DecreaseReport | undefined): PodInfo['lastError'] =>
-  waits?.reason === undefined ? undefined : { reason: waits.reason, message: waits.message };
+const errorOfDeferred = (deferred: DecreaseReport | undefined): PodInfo['lastError'] =>
+  deferred?.reason === undefined ? undefined : { reason: deferred.reason, message: deferred.message };
 
 const decreaseOf = ({
   state,

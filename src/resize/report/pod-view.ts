@@ -1,23 +1,21 @@
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../core/quantities/index.ts';
+import type { Bytes, CpuWeight } from '../../core/quantities/index.ts';
+import type { EffectiveLimits } from '../../sandbox/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import type { KnownValues } from '../model/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
-/** The actual values of a pod or a container. Undefined: unknown, or the controller is not enabled. */
-export interface LiveLimits {
-  readonly memory: Limit<Bytes>;
+/** The actual values of a pod or a container: its limits, its usage and its weight. Undefined: unknown, or the controller is not enabled. */
+export interface ActualValues extends EffectiveLimits {
   readonly memoryUsed: Bytes | undefined;
-  readonly cpu: CpuMax;
-  readonly shares: CpuShares | undefined;
   readonly weight: CpuWeight | undefined;
 }
 
 /** The actual values of a pod. */
 export interface PodView {
-  readonly limits: LiveLimits;
+  readonly limits: ActualValues;
   /** Running containers, without the sandbox container. */
-  readonly containers: readonly { readonly id: string; readonly name: string; readonly limits: LiveLimits }[];
+  readonly containers: readonly { readonly id: string; readonly name: string; readonly limits: ActualValues }[];
   readonly volumes: readonly {
     readonly name: string;
     readonly size: Bytes;
@@ -29,11 +27,11 @@ export interface PodView {
   /** A failure that the pod has not been recovered from, e.g. UNDO_FAILED. */
   readonly lastError: { readonly reason: string; readonly message: string } | undefined;
   /** The resize that kubelet has admitted and not actuated; absent if none is known. */
-  readonly kubelet?: KubeletWants;
+  readonly kubelet?: PendingKubeletResize;
 }
 
 /** The pending kubelet resize of a pod. */
-export interface KubeletWants {
+export interface PendingKubeletResize {
   readonly values: KnownValues<Bytes>;
   /** The state of a memory decrease that usage blocks. */
   readonly decrease: DecreaseReport | undefined;

@@ -9,7 +9,7 @@ import {
 } from '../../tmpfs/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
-import type { AskedVolume, VolumeRecord } from '../journal/index.ts';
+import type { RequestedVolume, VolumeRecord } from '../journal/index.ts';
 
 /** A volume that another program has remounted. */
 export interface ForeignRemount {
@@ -43,7 +43,7 @@ export class VolumePolicies {
   }
 
   /** Sets the policies of a completed request. Does nothing for a pod that is gone. */
-  adopt(sandboxId: string, asked: Iterable<readonly [string, AskedVolume]>): void {
+  adopt(sandboxId: string, asked: Iterable<readonly [string, RequestedVolume]>): void {
     const known = this.#pods.get(sandboxId)?.known;
     for (const [volume, { policy, annotated }] of asked) {
       const before = known?.get(volume);

@@ -6,7 +6,7 @@ import type { VolumePolicies } from './policies.ts';
 import type { Log } from '../../observe/index.ts';
 import { type MountedVolume, type Registry, readVolumes } from '../../sandbox/index.ts';
 import { type Step, policyText } from '../model/index.ts';
-import type { AskedVolume, PodJournal, VolumeRecord } from '../journal/index.ts';
+import type { RequestedVolume, PodJournal, VolumeRecord } from '../journal/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
 
@@ -102,7 +102,7 @@ export async function journalAllVolumes(
 /** Returns whether all these policies are already in force because of an earlier request. */
 export function isAlreadyAllocated(
   known: ReadonlyMap<string, VolumeRecord>,
-  asked: ReadonlyMap<string, AskedVolume>,
+  asked: ReadonlyMap<string, RequestedVolume>,
 ): boolean {
   return [...asked].every(([name, { policy, annotated }]) => {
     const before = known.get(name);

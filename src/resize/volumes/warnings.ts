@@ -5,8 +5,8 @@ import { type PodTarget, formatMemory, sameMemory } from '../model/index.ts';
 import type { PodState } from '../../sandbox/index.ts';
 
 /**
- * Returns a warning when a volume is larger than its pod's memory limit, which is allowed; undefined otherwise. Sizes that
- * differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
+ * KEP-6030: a volume may be larger than its pod's memory limit, with a warning. Returns the warning; undefined if it is not larger.
+ * Sizes that differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
  */
 export function excessWarning(size: Bytes, podLimit: Limit<Bytes>): string | undefined {
   if (podLimit === 'max' || size <= podLimit || sameMemory(size, podLimit)) return undefined;

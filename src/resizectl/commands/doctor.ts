@@ -18,13 +18,13 @@ export async function doctor(
   return exits[worstOf(findings)];
 }
 
-/** The keys of the JSON output are stable, so the remedy keeps its old key. */
-const jsonOf = ({ check, result, says, remedy }: Finding): object => ({ check, result, says, cure: remedy });
+/** The keys of the JSON output are stable, so they differ from the names in {@link Finding}. */
+const jsonOf = ({ check, result, found, remedy }: Finding): object => ({ check, result, says: found, cure: remedy });
 
 /** Formats one line per check, followed by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {
-  const rows = findings.map(({ check, result, says }) => [check, result, says]);
+  const rows = findings.map(({ check, result, found }) => [check, result, found]);
   const remedies = findings.filter(({ remedy }) => remedy !== '').map(({ check, remedy }) => [`  ${check}:`, remedy]);
-  const todo = remedies.length === 0 ? '' : `\nWhat to do:\n${table(remedies)}`;
-  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${todo}`;
+  const advice = remedies.length === 0 ? '' : `\nWhat to do:\n${table(remedies)}`;
+  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${advice}`;
 }

@@ -3,11 +3,11 @@ import { parse } from 'yaml';
 import { configurationExample, parseDuration } from '../../config/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import {
-  type Ended,
+  type ChangesResult,
   type Plan,
   Refusal,
   type Site,
-  carryOut,
+  applyChanges,
   diagnose,
   planInstall,
   planUninstall,
@@ -23,7 +23,7 @@ type Print = Pick<Context, 'print'>;
 
 const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
 const DEFAULT_TIMEOUT_MS = 60_000;
-const exits: Readonly<Record<Ended, Exit>> = {
+const exits: Readonly<Record<ChangesResult, Exit>> = {
   done: Exit.done,
   undone: Exit.infeasible,
   'undo failed': Exit.undoFailed,
@@ -68,10 +68,10 @@ async function changing(
     const { changes, already } = await planOf(thisSite(options, ending.signal));
     for (const line of already) printLine(`already: ${line}`);
     if (options.dryRun === true) {
-      for (const { says } of changes) printLine(`would: ${says}`);
+      for (const { description } of changes) printLine(`would: ${description}`);
       return Exit.done;
     }
-    return exits[await carryOut(changes, printLine, ending.signal)];
+    return exits[await applyChanges(changes, printLine, ending.signal)];
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.remedy}`, { cause: error });

@@ -155,7 +155,7 @@ export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>):
       return Exit.deferred;
     case 'CANCELED':
       // A resize that did not fit carries its error reason. The others carry CANCELLED, SUPERSEDED or POD_GONE.
-      return reason in Reason ? Exit.infeasible : Exit.canceled;
+      return reason in Reason && reason !== Reason.SUPERSEDED ? Exit.infeasible : Exit.canceled;
     case 'INFEASIBLE':
       return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
     case 'PROPOSED':

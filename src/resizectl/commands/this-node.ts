@@ -48,7 +48,7 @@ export function thisNode(options: NodeOptions): Node {
     stateFolder: options.stateFolder ?? defaultOf('stateFolder'),
     programFolder: '/usr/local/lib',
     // An upgrade keeps the old and the new program for a while.
-    programRoom: 2 * programBytes(),
+    programSpace: 2 * programBytes(),
     kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
     procRoot: '/proc',
     systemdFolder: '/run/systemd/system',

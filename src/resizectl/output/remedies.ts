@@ -33,6 +33,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   BACKEND_UNAVAILABLE: 'try again when it responds',
   BACKEND_FAILED: "see containerd's log",
   UNKNOWN_SERVICE: 'use "" or criresize.v1alpha1.ResizeService',
+  SUPERSEDED: 'none: the newest value of each field is in force',
   STOPPING: 'try again: deferred resizes continue after a restart',
   INTERNAL: 'report it, with the log line',
 };

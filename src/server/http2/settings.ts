@@ -44,9 +44,10 @@ export function readSettings(frame: Frame): Settings {
 }
 
 /**
- * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table: each of their header
- * blocks is then self-contained, and blocks of several servers can reach the client in any order. They may not push
- * either: the proxy knows only streams that the client opened. The client's own values of these settings are left out.
+ * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table (RFC 7541 4.2): each of
+ * their header blocks is then self-contained, and blocks of several servers can reach the client in any order. They may
+ * not push either (RFC 9113 8.4): the proxy knows only streams that the client opened. The client's own values of these
+ * settings are left out.
  * @param first whether this is the client's first SETTINGS frame, to which these restrictions are added
  * @param ahead bytes that the server may send on each stream beyond the client's window
  */

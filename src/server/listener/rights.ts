@@ -64,10 +64,10 @@ export function reachOf(folder: string, gid: number): Reach {
  * Returns the permissions for the shim's socket: the backend's, without those of classes that can reach the shim's
  * socket but, because of its folders, not the backend's.
  */
-export function mirrored(backend: BackendRights, here: Reach): Rights {
+export function mirrored(backend: BackendRights, own: Reach): Rights {
   let { mode } = backend.socket;
-  if (here.group && !backend.reach.group) mode &= ~0o070;
-  if (here.other && !backend.reach.other) mode &= ~0o007;
+  if (own.group && !backend.reach.group) mode &= ~0o070;
+  if (own.other && !backend.reach.other) mode &= ~0o007;
   return { ...backend.socket, mode };
 }
 

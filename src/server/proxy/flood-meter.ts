@@ -2,8 +2,8 @@ import { ConnectionError, ErrorCode } from '../http2/index.ts';
 
 /**
  * Ends the connection of a peer that sends frames which cost the proxy work but the peer nothing (PING, SETTINGS,
- * RST_STREAM) at an abusive rate. The limit is far above what a busy Go client sends. It only protects CPU time: memory
- * is bounded by backpressure.
+ * RST_STREAM) at an abusive rate (RFC 9113 10.5). The limit is far above what a busy Go client sends. It only protects
+ * CPU time: memory is bounded by backpressure.
  */
 export class FloodMeter {
   #count = 0;

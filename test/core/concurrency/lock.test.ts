@@ -85,6 +85,22 @@ describe('of the actions that wait for one container', () => {
   });
 });
 
+test('a request for the whole pod that waits between two of a container keeps its place (A6)', async () => {
+  const lock = new KeyedLock();
+  const first = gate();
+  const run: string[] = [];
+  const running = lock.run('pod', () => first.opened);
+  const ask = (text: string) => () => Promise.resolve(run.push(text));
+  const all = [
+    lock.run('pod', ask('container 64'), slot('c1', 'memory')),
+    lock.run('pod', ask('pod 128')),
+    lock.run('pod', ask('container 256'), slot('c1', 'memory')),
+  ];
+  first.open();
+  await Promise.all([running, ...all]);
+  expect(run).toEqual(['pod 128', 'container 256']);
+});
+
 test('every caller gets an outcome and the value that was requested last applies, for any order of requests', async () => {
   const request = fc.record({ container: fc.nat(2), memory: fc.boolean(), cpu: fc.boolean(), yields: fc.nat(2) });
   await fc.assert(

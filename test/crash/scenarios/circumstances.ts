@@ -48,7 +48,7 @@ export const holdPageCache =
   async ({ pod }) => {
     if (!existsSync(file)) closeSync(openSync(file, 'w'));
     truncateSync(file, mebibytes * MiB);
-    await tenants.get(pod.uid)?.tell('read', file);
+    await tenants.get(pod.uid)?.run('read', file);
     return undefined;
   };
 

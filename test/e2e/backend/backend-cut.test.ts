@@ -5,11 +5,11 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { refusal } from '../../support/resize-api-client.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
 
-/** containerd is killed while a resize is half-way: the shim is halted there. */
+/** Kills containerd in the middle of a resize. The shim is halted there first. */
 
 const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
-/** The first container has its new limits by then, the second one has not. */
+/** At this point the first container has its new limits and the second one does not. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';
 
 const shim = new CrashingShim();
@@ -52,7 +52,7 @@ test.each([
   ['up', { a: to('128Mi', '200m'), b: to('192Mi', '300m') }, '96Mi'],
   ['down', { a: to('32Mi', '50m'), b: to('96Mi', '100m') }, '32Mi'],
 ])(
-  'a resize %s: whole or not at all once containerd is back, and never more than the pod has',
+  'a resize %s is applied fully or rolled back when containerd returns, and no sum exceeds the pod limit',
   async (_, containers, cache) => {
     const running = await pod();
     const before = [limitsOf(running), processesOf(running), running.volume('cache').size];
@@ -61,7 +61,7 @@ test.each([
       shim.api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, containers, volumes: { cache } }),
     );
     await shim.halt(HALF_WAY, () => execFileSync('node-containerd', ['kill']));
-    // What was done cannot be taken back without it.
+    // Without containerd, the applied steps cannot be rolled back.
     expect(await answer).toMatchObject({ reason: 'UNDO_FAILED' });
     expect(limitsOf(running)).not.toEqual(before[0]);
     execFileSync('node-containerd', ['start']);

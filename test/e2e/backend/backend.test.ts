@@ -7,7 +7,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
-/** What clients see when containerd goes and comes back. */
+/** What clients see when containerd stops and returns. */
 
 const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/backend-test/cri.sock';
@@ -39,21 +39,21 @@ const makePod = (): Promise<RunningPod> =>
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 64 * MiB } }],
   });
 
-test('socket and folder have the rights of the backend', () => {
+test("the socket and its folder have the mode and owner of the backend's", () => {
   const [ours, theirs] = [LISTEN.slice('unix://'.length), BACKEND].map((path) => statSync(path));
   expect([ours!.mode, ours!.uid, ours!.gid]).toEqual([theirs!.mode, theirs!.uid, theirs!.gid]);
   const folder = statSync(dirname(LISTEN.slice('unix://'.length))).mode & 0o777;
   expect(folder & ~statSync(dirname(BACKEND)).mode).toBe(0);
 });
 
-test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, everything goes on', async () => {
+test('calls and streams end UNAVAILABLE when containerd is killed, and work again when it is back', async () => {
   const pod = await makePod();
   const pid = await cri.pidOf(pod.id('a'));
   const compared = (times: number): Promise<unknown> =>
     shim.waitForLog(({ msg }) => msg === 'registry compared with the backend', times);
   await compared(1);
   const containers = cri.stream('GetContainerEvents', {});
-  // 1.6 does not have the call: then there is no stream that could be cut.
+  // containerd 1.6 does not have this call, so there is no stream to cut.
   const ended = once(containers, 'error').then(([error]) => (error as { code: number }).code);
   await execa('node-containerd', ['kill']);
   expect([UNAVAILABLE, 12]).toContain(await ended);
@@ -61,7 +61,7 @@ test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, 
   await execa('node-containerd', ['start']);
   await cri.ready(30_000);
   expect((await cri.version()).runtime_name).toBe('containerd');
-  // The registry has been compared with the new backend, and the pod of before is resized as any other.
+  // After the registry has been compared with the new backend, a pod from before the kill can be resized.
   await compared(2);
   await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 96 * MiB });
   expect(pod.read('memory.max')).toBe(String(96 * MiB));
@@ -70,7 +70,7 @@ test('containerd is killed: calls and streams end UNAVAILABLE; when it is back, 
   await pod.remove();
 });
 
-test('containerd is not there when the shim starts: UNAVAILABLE until it comes, and then no restart is needed', async () => {
+test('calls end UNAVAILABLE until a containerd that starts after the shim is up, without a restart of the shim', async () => {
   await execa('node-containerd', ['stop']);
   const client = new CriClient('unix:///run/early-test/cri.sock');
   const early = await ShimProcess.start({ listen: client.address, wait: 'serving' });
@@ -86,13 +86,13 @@ test('containerd is not there when the shim starts: UNAVAILABLE until it comes, 
   }
 });
 
-test('stopping lets a running call end', async () => {
+test('a stopping shim lets a running call end', async () => {
   const pod = await makePod();
   const passing = await ShimProcess.start({ listen: 'unix:///run/stop-test/cri.sock' });
   const client = new CriClient(passing.address);
-  const running = client.exec(pod.id('a'), 'sh', '-c', 'echo begun >/dev/shm/begun; sleep 2; echo done');
-  // The command itself says that the call has reached the container.
-  while (!(await cri.tryExec(pod.id('a'), 'cat', '/dev/shm/begun')).stdout.includes('begun'));
+  const running = client.exec(pod.id('a'), 'sh', '-c', 'echo started >/dev/shm/started; sleep 2; echo done');
+  // The command itself reports that the call has reached the container.
+  while (!(await cri.tryExec(pod.id('a'), 'cat', '/dev/shm/started')).stdout.includes('started'));
   const stopped = passing.stop();
   expect(await running).toBe('done\n');
   expect(await stopped).toBe(0);

@@ -40,7 +40,7 @@ afterAll(() => {
 
 const env = (): Record<string, string> => ({ PATH: `${join(folder, 'bin')}:${process.env['PATH'] ?? ''}` });
 
-/** Returns what a terminal would show: the output of a command that succeeds; of one that fails, its errors too. */
+/** Returns what a terminal shows: stdout if the command succeeds, and stderr too if it fails. */
 async function run(line: string): Promise<{ text: string; code: number | undefined }> {
   const { all, stdout, exitCode } = await execa('/bin/sh', ['-c', line], { reject: false, all: true, env: env() });
   return { text: exitCode === 0 ? stdout : all, code: exitCode };
@@ -49,27 +49,33 @@ async function run(line: string): Promise<{ text: string; code: number | undefin
 const linesOf = (name: Chapter['name']): readonly string[] =>
   chapters.find((chapter) => chapter.name === name)?.lines ?? [];
 
-/** If pages show the output of a line, in one state or another, it has to match one of them; otherwise the line has to succeed. */
+/**
+ * The output of a line has to match one of the outputs that the pages show for it. A line without shown output has to
+ * succeed.
+ */
 async function expectPrinted(name: Chapter['name']): Promise<void> {
   for (const line of linesOf(name)) {
-    const said = documented.filter((command) => command.line === line && command.prints.length > 0);
-    const isSaid = (text: string): boolean => said.some(({ prints }) => isAsPrinted(prints, text));
+    const shown = documented.filter((command) => command.line === line && command.prints.length > 0);
+    const isShown = (text: string): boolean => shown.some(({ prints }) => isAsPrinted(prints, text));
     let { text, code } = await run(line);
-    // A command that only reads is repeated: a deferred resize is in progress while it is retried.
-    for (const until = Date.now() + 30_000; isLook(line) && said.length > 0 && !isSaid(text) && Date.now() < until; )
+    // A command that only reads is repeated, because a deferred resize is in progress during a retry.
+    for (
+      const until = Date.now() + 30_000;
+      isReadOnly(line) && shown.length > 0 && !isShown(text) && Date.now() < until;
+    )
       ({ text, code } = await run(line));
-    if (said.length === 0) expect([line, code]).toEqual([line, 0]);
-    else if (!isSaid(text))
-      expect(`$ ${line}\n${text}`).toBe(said.map(({ prints }) => prints.join('\n')).join('\nor\n'));
+    if (shown.length === 0) expect([line, code]).toEqual([line, 0]);
+    else if (!isShown(text))
+      expect(`$ ${line}\n${text}`).toBe(shown.map(({ prints }) => prints.join('\n')).join('\nor\n'));
   }
 }
 
-const isLook = (line: string): boolean => /^resizectl (get|describe) /.test(line);
+const isReadOnly = (line: string): boolean => /^resizectl (get|describe) /.test(line);
 
 const prints = (line: string, words: string) =>
   expect.poll(async () => (await run(line)).text, { timeout: 30_000 }).toContain(words);
 
-test('without a shim', () => expectPrinted('without a shim'));
+test('the page commands print what the pages show without a shim', () => expectPrinted('without a shim'));
 
 describe('with a shim', () => {
   beforeAll(async () => {
@@ -94,47 +100,47 @@ describe('with a shim', () => {
     expect(await shim.stop()).toBe(0);
   });
 
-  test('a pod that runs', async () => {
-    await expectPrinted('a pod that runs');
+  test('the page commands print what the pages show for a running pod', async () => {
+    await expectPrinted('a running pod');
     expect(web.read('memory.max', 'app')).toBe(String(1024 * MiB));
     expect(web.read('memory.max', 'web')).toBe(String(512 * MiB));
     expect(web.volume('cache').size).toBe(768 * MiB);
   });
 
-  test('more in use than asked for', async () => {
+  test('the page commands print what the pages show if more is in use than requested', async () => {
     const size = 256 * MiB;
     await run('resizectl resize web app.memory=256Mi volume.cache=256Mi');
     expect([web.read('memory.max', 'app'), web.volume('cache').size]).toEqual([String(size), size]);
     await cri.exec(web.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=100');
-    await expectPrinted('more in use than asked for');
+    await expectPrinted('more in use than requested');
     expect(web.volume('cache').size).toBe(size);
     await prints('resizectl describe pod web', 'Deferred: VOLUME_IN_USE');
     const [, id = ''] = /^Last resize: +(\S+) /m.exec((await run('resizectl describe pod web')).text) ?? [];
     expect((await run(`resizectl cancel ${id}`)).text).toContain('Canceled');
   });
 
-  test('kubelet wants less than is in use', async () => {
+  test('the page commands print what the pages show if kubelet lowers a limit below usage', async () => {
     const kubelet = new Kubelet(cri);
     kubelet.runs(web, { containers: { app: 256, web: 512 } });
     kubelet.admit(web, { containers: { app: 64, web: 512 } });
     await prints('resizectl describe pod web', 'Decrease:');
-    await expectPrinted('kubelet wants less than is in use');
+    await expectPrinted('kubelet lowers a limit below usage');
   });
 
-  test('a state folder that is read-only', async () => {
+  test('the page commands print what the pages show for a read-only state folder', async () => {
     execFileSync('mount', ['-o', 'remount,ro', state]);
     try {
-      // The first write discovers it.
+      // The first failing write makes the journal unavailable.
       expect((await run('resizectl resize web app.memory=300Mi')).text).toContain('JOURNAL_UNAVAILABLE');
-      await expectPrinted('a state folder that is read-only');
+      await expectPrinted('a read-only state folder');
     } finally {
       execFileSync('mount', ['-o', 'remount,rw', state]);
     }
   });
 });
 
-test('a shim that is started by the page', async () => {
-  for (const line of linesOf('a shim that is started by the page')) {
+test('a shim starts with the command line of a page', async () => {
+  for (const line of linesOf('a shim started by a page')) {
     const child = spawn('/bin/sh', ['-c', `exec ${line}`], {
       env: { ...process.env, ...env() },
       stdio: ['ignore', 'inherit', 'pipe'],

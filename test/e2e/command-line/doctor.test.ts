@@ -18,7 +18,7 @@ async function doctor(...args: readonly string[]): Promise<{ text: string; code:
   return { text: stdout, code: exitCode };
 }
 
-test('finds cgroup v2, containerd and a shim that is ready; this node has no systemd', async () => {
+test('resizectl doctor reports cgroup v2, containerd, a ready shim, and a node without systemd', async () => {
   const { text, code } = await doctor();
   const { runtime_version } = await served.cri.version();
   expect(text).toMatch(/^cgroups +ok +v2 at \/sys\/fs\/cgroup, with .*cpu.*memory/m);
@@ -30,7 +30,7 @@ test('finds cgroup v2, containerd and a shim that is ready; this node has no sys
   expect(code).toBe(1);
 });
 
-test('says where something is wrong: the shim in containerd’s place, containerd in the shim’s, nothing at all', async () => {
+test('resizectl doctor reports swapped sockets of shim and containerd, and sockets that do not exist', async () => {
   const shimItself = await doctor('--container-runtime-endpoint', served.shim.address);
   expect(shimItself.text).toMatch(/^containerd +failed +.* is served by a cri-resize-shim$/m);
   expect(shimItself.code).toBe(2);

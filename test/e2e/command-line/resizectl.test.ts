@@ -11,7 +11,7 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { readMetrics } from '../../support/metrics-text.ts';
 
-/** resizectl as it is shipped, on real pods; and what Prometheus is told of it all. */
+/** Runs the shipped resizectl on real pods, and reads the resulting Prometheus metrics. */
 
 const MiB = 1024 * 1024;
 const RESIZE = '/run/resizectl-test/resize.sock';
@@ -78,8 +78,8 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL');
 });
 
-/** A command that runs until it is ended. */
-class Following {
+/** A command that runs until the test kills it. */
+class RunningCommand {
   readonly #child: ChildProcess;
   #out = '';
 
@@ -94,12 +94,12 @@ class Following {
     running.push(this.#child);
   }
 
-  /** The position after the last whole line: what a later wait begins with. */
+  /** The position after the last complete line. A later wait starts here. */
   get end(): number {
     return this.#out.lastIndexOf('\n') + 1;
   }
 
-  /** Waits until the whole lines after a position fit, and returns them. Earlier output never counts. */
+  /** Waits until the complete lines after a position match, and returns them. Earlier output never counts. */
   async until(start: number, fit: (lines: readonly string[]) => boolean): Promise<readonly string[]> {
     const timeout = AbortSignal.timeout(60_000);
     for (;;) {
@@ -112,20 +112,20 @@ class Following {
   }
 }
 
-/** What `events -o json` prints in a line. Steps have no state. */
+/** A line of `events -o json`. Steps have no state. */
 interface StateEvent {
   readonly resize_id: string;
   readonly time: string;
   readonly state?: { readonly state: string };
 }
 
-/** Resizes that had nothing to change. */
+/** Number of resizes that changed nothing. */
 let unchanged = 0;
 
 const cell = (line: string | undefined): string[] => (line ?? '').split(/ {3,}/);
 
 describe('resizectl shows', () => {
-  test('pods: with limits, use and the last resize; for programs with everything', async () => {
+  test('pods with limits, use and last resize, and as JSON with all fields', async () => {
     const { code, out } = await resizectl('get', 'pods');
     expect(code).toBe(0);
     const [head, first, second] = out.split('\n');
@@ -153,7 +153,7 @@ describe('resizectl shows', () => {
     });
   });
 
-  test('one pod, by whatever names it', async () => {
+  test('one pod by namespace and name, uid, or prefix of its sandbox ID', async () => {
     for (const name of ['default/web', web.uid, web.sandboxId.slice(0, 20)]) {
       const { code, out } = await resizectl('get', 'pod', name, '--output=yaml');
       expect([name, code]).toEqual([name, 0]);
@@ -165,7 +165,7 @@ describe('resizectl shows', () => {
     expect(out).toMatch(/^volume cache {3,}32Mi {3,}0 {3,}fixed$/m);
   });
 
-  test('itself, whether there is a shim or not', async () => {
+  test('its version, manual page and completions, with and without a running shim', async () => {
     expect(await resizectl('version')).toMatchObject({
       code: 0,
       out: expect.stringMatching(/^resizectl \d.*\n.*: answers\n$/) as string,
@@ -181,7 +181,7 @@ describe('resizectl shows', () => {
 });
 
 describe('resizectl resize', () => {
-  test('carries out what plan has said, step by step, and tells what has changed', async () => {
+  test('a resize applies the steps that plan lists, in order, and reports the changes', async () => {
     const changes = ['app.memory=96Mi', 'app.cpu=300m', 'volume.cache=50%'];
     const plan = await resizectl('plan', 'web', ...changes);
     expect(plan.code).toBe(0);
@@ -207,7 +207,7 @@ describe('resizectl resize', () => {
     unchanged += 1;
   });
 
-  test('refused: exit code 3, with the reason, the figures and what to do; nothing is changed', async () => {
+  test('a rejected resize exits with 3, prints reason, figures and remedy, and changes nothing', async () => {
     await cri.exec(db.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
     expect(code).toBe(3);
@@ -226,13 +226,13 @@ describe('resizectl resize', () => {
     expect(JSON.parse(json.out)).toMatchObject({ resize: { state: 'CANCELED', reason: 'VOLUME_IN_USE' } });
   });
 
-  test('deferred: exit code 4; seen by events and watch; cancelled, it ends', async () => {
-    const events = new Following('events', 'db', '-o', 'json');
-    const watch = new Following('watch', 'default/db');
-    // The list begins with the state that the refused resize has left: the same as at the end of the cancelled one.
+  test('a deferred resize exits with 4, is shown by events and watch, and ends with cancel', async () => {
+    const events = new RunningCommand('events', 'db', '-o', 'json');
+    const watch = new RunningCommand('watch', 'default/db');
+    // The list starts with the state of the rejected resize, which equals that of the canceled resize at the end.
     const [, row] = await watch.until(0, (lines) => lines.length === 2);
     expect(cell(row).at(-1)).toBe('Canceled');
-    // events prints nothing until something happens: the first event shows that it listens.
+    // events prints nothing until something happens, so its first event shows that it is connected.
     while (events.end === 0) {
       expect((await resizectl('resize', 'db', 'app.memory=64Mi')).code).toBe(0);
       unchanged += 1;
@@ -251,11 +251,11 @@ describe('resizectl resize', () => {
     const seen = ofThis(
       await events.until(start.events, (lines) => ofThis(lines).some(({ state }) => state?.state === 'CANCELED')),
     );
-    // On a slow node it is tried again before it is cancelled, or just then.
+    // On a slow node the resize is retried before the cancellation, or at that moment.
     const states = seen.map(({ state }) => state?.state).join(' ');
     expect(states).toMatch(/^PROPOSED(?: IN_PROGRESS DEFERRED)+(?: IN_PROGRESS)? CANCELED$/);
     expect(seen[0]?.time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
-    // A row shows the pod's last resize, which is this one since it was asked for.
+    // A row shows the pod's last resize, which is this one from the moment it is requested.
     const rows = await watch.until(start.watch, (lines) => cell(lines.at(-1)).at(-1) === 'Canceled');
     expect(cell(rows.at(-1)).slice(0, 2)).toEqual(['default', 'db']);
   });
@@ -273,13 +273,13 @@ describe('resizectl resize', () => {
       1,
       /\/run\/none\.sock did not answer: UNAVAILABLE: .* connect ENOENT \/run\/none\.sock\n.*what to do: check that/,
     ],
-  ])('%j: exit code %i, and what to do', async (args, code, text) => {
+  ])('the command %j exits with %i and prints a remedy', async (args, code, text) => {
     const ran = await resizectl(...args);
     expect([ran.code, ran.err]).toEqual([code, expect.stringMatching(text) as string]);
   });
 });
 
-test('Prometheus is told of it: directions, states, steps; no name of a pod', async () => {
+test('metrics count resizes by direction, state and step, without the name of a pod', async () => {
   const { stdout } = await execa('curl', ['-sS', '--unix-socket', METRICS, 'http://localhost/metrics'], {
     stripFinalNewline: false,
   });
@@ -297,7 +297,7 @@ test('Prometheus is told of it: directions, states, steps; no name of a pod', as
   const states = (name: string): number => value('resize_states_total', { state: name });
   expect(states('Proposed')).toBe(states('Completed') + states('Infeasible') + states('Canceled'));
   expect(states('Deferred')).toBeGreaterThanOrEqual(1);
-  // Those that were not to be tried again, too; and perhaps the try in which one was cancelled.
+  // Also counts resizes that must not be retried, and possibly the retry during which one was canceled.
   expect([0, 1]).toContain(value('resizes_total', { state: 'Deferred', direction: 'down' }) - states('Deferred'));
   expect(value('step_duration_seconds', { kind: 'volume', le: '+Inf' })).toBe(1);
   expect(value('volumes', {})).toBe(2);
@@ -307,10 +307,32 @@ test('Prometheus is told of it: directions, states, steps; no name of a pod', as
   expect(scraped.get('cri_resize_shim_event_loop_lag_seconds')?.samples.at(-1)?.value).toBeGreaterThan(0);
 });
 
-test('the page at the same address shows the pods, and the way of their resizes', async () => {
+test('the status page shows pods and the steps of their resizes', async () => {
   const { stdout } = await execa('curl', ['-sS', '--unix-socket', METRICS, 'http://localhost/']);
   expect(stdout).toContain('<h3>default/db</h3>');
   expect(stdout).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
   expect(stdout).toContain('limit of app: 64 MiB → 96 MiB');
   expect(stdout).toContain('size of volume cache: 32 MiB → 80 MiB');
+});
+
+test('A6: a later update of a container wins over a deferred resize, whose other fields still apply', async () => {
+  const pod = await run('order');
+  await cri.exec(pod.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+  const events = new RunningCommand('events', 'order', '-o', 'json');
+  const deferred = await resizectl(
+    'resize',
+    'order',
+    'app.memory=72Mi',
+    'volume.cache=16Mi',
+    '--defer',
+    '--timeout=5s',
+  );
+  expect(deferred.code).toBe(4);
+  await cri.updateContainer(pod.id('app'), { memory_limit_in_bytes: 80 * MiB });
+  await cri.exec(pod.id('app'), 'rm', '/cache/file');
+  const done = (line: string): boolean => (JSON.parse(line) as StateEvent).state?.state === 'COMPLETED';
+  await events.until(0, (lines) => lines.some(done));
+  expect(pod.volume('cache').size).toBe(16 * MiB);
+  expect(pod.read('memory.max', 'app')).toBe(String(80 * MiB));
+  await pod.remove();
 });

@@ -6,7 +6,7 @@ import { ShimProcess } from '../../support/cri/shim.ts';
 import { type PodReport, PodWatcher } from '../../watch/watcher.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 
-/** kubelet's calls one by one, of which the shim knows where they lead: volumes and the pod's limit go there straight. */
+/** kubelet's calls one by one. The shim knows their final values, so volumes and the pod limit go there directly. */
 
 const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
@@ -32,7 +32,7 @@ afterEach(async () => {
 
 type Sizes = Readonly<Record<string, number>>;
 
-/** Containers with these limits in mebibytes, and one volume that all have. */
+/** Creates containers with these limits in MiB, and one volume that all of them mount. */
 async function makePod(
   kubelet: Kubelet,
   memory: Sizes,
@@ -59,13 +59,13 @@ const to = (containers: Sizes): PodMemory => ({ containers });
 const sizeOf = (pod: RunningPod): number => pod.volume('cache').size / MiB;
 const fill = (pod: RunningPod, mebibytes: number): Promise<string> =>
   cri.exec(pod.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/stored', 'bs=1M', `count=${mebibytes}`);
-/** What one of them was, one after the other, in mebibytes: `volume cache`, `pod memory.max`. */
+/** The successive values of one entry of the states in MiB, such as `volume cache` or `pod memory.max`. */
 const valuesOf = ({ states }: PodReport, what: string): number[] =>
   states.map((state) => Number(state[what]) / MiB).filter((value, at, all) => value !== all[at - 1]);
-/** The first state in which one of them had that value. */
+/** The index of the first state in which an entry has a value. */
 const firstWith = ({ states }: PodReport, what: string, mebibytes: number): number =>
   states.findIndex((state) => state[what] === String(mebibytes * MiB));
-/** Of each of the pod's containers and the pod. */
+/** The limits of the pod and of each of its containers, in MiB. */
 const limitsOf = (pod: RunningPod): number[] =>
   [undefined, ...pod.containers.keys()].map((name) => Number(pod.read('memory.max', name)) / MiB);
 
@@ -80,7 +80,7 @@ describe('with foresight', () => {
     removeFiles();
   });
 
-  test('a volume that follows shrinks once, before the first container is lowered', async () => {
+  test('a following volume shrinks once, before the first container is lowered', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     const watcher = await PodWatcher.watch(pod);
     await kubelet.resize(pod, to({ a: 64, b: 48 }), 5000);
@@ -90,7 +90,7 @@ describe('with foresight', () => {
     expect(limitsOf(pod)).toEqual([112, 64, 48]);
   });
 
-  test('1.36, and the pod gains: refused at its own call, before kubelet has written anything; then shrunk once, before the pod is raised', async () => {
+  test("kubelet 1.36: an infeasible shrink rejects the pod call before kubelet writes, and a feasible one precedes the pod's raise", async () => {
     const pod = await makePod(kubelet, { a: 128, b: 64 }, { cache: 64, policy: '50%/a' });
     await fill(pod, 40);
     await expect(kubelet.resize(pod, to({ a: 64, b: 256 }), 300)).rejects.toMatchObject({ code: 9 });
@@ -101,36 +101,37 @@ describe('with foresight', () => {
     await kubelet.resize(pod, to({ a: 64, b: 256 }), 5000);
     const report = await watcher.report();
     expect(valuesOf(report, 'volume cache')).toEqual([64, 32]);
-    // Both may come within one look, and the limit never before the volume.
+    // Both changes may appear in one reading, but the limit never changes before the volume.
     expect(firstWith(report, 'volume cache', 32)).toBeLessThanOrEqual(firstWith(report, 'pod memory.max', 320));
     expect(limitsOf(pod)).toEqual([320, 64, 256]);
 
-    // 1.33 to 1.35 write the pod first, and do not mind what the runtime says: refused at the first container.
+    // kubelet 1.33 to 1.35 write the pod first and ignore the runtime's answer, so the first container call is
+    // rejected.
     await kubelet.resize(pod, to({ a: 128, b: 64 }), 5000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 128, 64], 64]);
-    const earlier = new Kubelet(cri, { tells: 'after' });
+    const earlier = new Kubelet(cri, { informsRuntime: 'after' });
     earlier.runs(pod, to({ a: 128, b: 64 }));
     await fill(pod, 40);
     await expect(earlier.resize(pod, to({ a: 64, b: 256 }), 300)).rejects.toMatchObject({ code: 9 });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[320, 128, 64], 64]);
   });
 
-  test('what grows does so with the last container, and not 2 s later', async () => {
+  test('a growing volume grows with the last container, not 2 s later', async () => {
     const pod = await makePod(kubelet, { a: 64, b: 64 }, { cache: 32, policy: '50%/a' });
     await kubelet.resize(pod, to({ a: 128, b: 96 }), 5000);
-    // kubelet has just had its last answer.
+    // kubelet has just received its last answer.
     expect(sizeOf(pod)).toBe(64);
-    // Looser than its containers need, on purpose: nothing but the record tells that this was the last one.
+    // The limit is deliberately looser than the containers need: only the checkpoint shows that this was the last call.
     await cri.updatePod(pod.sandboxId, { memory_limit_in_bytes: 512 * MiB }, { overhead: {} });
     await kubelet.resize(pod, { containers: { a: 192, b: 96 }, level: 512 }, 5000);
     expect(sizeOf(pod)).toBe(96);
   });
 
-  test('a shrink that does not fit refuses the first call, of a container: nothing is touched, and it is done once it fits', async () => {
+  test('an infeasible shrink rejects the first container call, changes nothing, and succeeds once it fits', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 128, policy: '50%/b' });
     await fill(pod, 40);
     const before = [limitsOf(pod), sizeOf(pod)];
-    // a comes first, and the volume goes by b.
+    // Container a comes first, and the volume follows b.
     await expect(kubelet.resize(pod, to({ a: 96, b: 64 }), 300)).rejects.toMatchObject({
       code: 9,
       details: expect.stringContaining(`${40 * MiB} are stored in it`) as string,
@@ -141,7 +142,7 @@ describe('with foresight', () => {
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 96, 64], 32]);
   });
 
-  test('the pod’s limit is not lowered on the way to be raised again', async () => {
+  test('the pod limit is not lowered when a later step would raise it again', async () => {
     const pod = await makePod(kubelet, { a: 192, b: 64 }, { cache: 32, policy: 'fixed' });
     const watcher = await PodWatcher.watch(pod);
     await kubelet.resize(pod, to({ a: 64, b: 192 }), 5000);
@@ -152,14 +153,14 @@ describe('with foresight', () => {
     expect(limitsOf(pod)).toEqual([256, 64, 192]);
   });
 
-  test('a call of somebody else is no part of it: volumes go by what is', async () => {
+  test('a call from another client resizes volumes by the current limits, not by the target', async () => {
     const pod = await makePod(kubelet, { a: 128 }, { cache: 64, policy: '50%' });
     kubelet.admit(pod, to({ a: 64 }));
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 160 * MiB });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 160], 80]);
   });
 
-  test('a shim that is started anew in the middle knows where it leads', async () => {
+  test('a shim that restarts in the middle of a kubelet resize knows its target', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     kubelet.admit(pod, to({ a: 64, b: 48 }));
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 64 * MiB });
@@ -169,7 +170,7 @@ describe('with foresight', () => {
     await start();
     const after = new Kubelet(cri);
     after.runs(pod, to({ a: 128, b: 128 }));
-    // Still follows, though no limit of the pod is like it yet.
+    // The volume still follows, although no limit of the pod equals its size yet.
     await after.resize(pod, to({ a: 64, b: 48 }), 5000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[112, 64, 48], 112]);
     await after.resize(pod, to({ a: 128, b: 64 }), 5000);
@@ -180,7 +181,7 @@ describe('with foresight', () => {
   });
 });
 
-test('without foresight they go by each call, and a shrink that does not fit is found half-way', async () => {
+test('without foresight volumes are resized by each call, and an infeasible shrink is found half-way', async () => {
   await start('--foresight=false');
   const kubelet = new Kubelet(cri);
   const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 128, policy: '50%/b' });

@@ -9,12 +9,16 @@ import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 
-/** Memory limits that kubelet has admitted and refuses to lower, since more is in use: with the shim's help and without. */
+/**
+ * Memory limits that kubelet has admitted and refuses to lower because more is in use, with and without the shim's
+ * help.
+ */
 
 const MiB = 1024 * 1024;
-// A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
+// A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
+// pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
-/** How long kubelet tries, with the shim's help and without. */
+/** How long kubelet retries with the shim's help, and without it. */
 const HELPED_MS = 20_000;
 const ALONE_MS = 1500;
 const CARRIED_OUT = 'memory decrease applied by kubelet after reclaim';
@@ -51,7 +55,7 @@ afterEach(async () => {
   for (const file of files.splice(0)) rmSync(file, { force: true });
 });
 
-/** A pod with one container, `a`; kubelet knows of it. */
+/** Creates a pod with one container, `a`, which kubelet knows. */
 async function makePod(mebibytes = 192, level?: number): Promise<RunningPod> {
   const resources = level === undefined ? { memory_limit_in_bytes: mebibytes * MiB } : {};
   const pod = await runPod(cri, {
@@ -71,7 +75,7 @@ async function tenantIn(pod: RunningPod): Promise<Tenant> {
 }
 
 let made = 0;
-/** A file outside that is all holes: takes no room there, and as much page cache as any other. */
+/** Creates a sparse file outside: it takes no space there, and its pages are page cache when read. */
 function bigFile(mebibytes: number): string {
   const file = join(outside, `foresight-${(made += 1)}`);
   closeSync(openSync(file, 'w'));
@@ -80,7 +84,7 @@ function bigFile(mebibytes: number): string {
   return file;
 }
 
-/** A file whose pages are shared memory, or, outside, dirty page cache. */
+/** Creates a file whose pages are shared memory or, in the folder outside, dirty page cache. */
 function newFile(folder: string): string {
   const file = join(folder, `foresight-new-${(made += 1)}`);
   files.push(file);
@@ -90,9 +94,9 @@ function newFile(folder: string): string {
 const useOf = (pod: RunningPod): number => Number(pod.read('memory.current', 'a'));
 const limitsOf = (pod: RunningPod): string[] => [pod.read('memory.max'), pod.read('memory.max', 'a')];
 const both = (mebibytes: number): string[] => [String(mebibytes * MiB), String(mebibytes * MiB)];
-const unheld = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
+const highsOf = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
 
-/** What a verbose status says of the pod. */
+/** The shim's part of a verbose PodSandboxStatus. */
 interface Status {
   readonly state?: string;
   readonly lastError?: { readonly reason: string; readonly message: string };
@@ -106,47 +110,47 @@ async function statusOf(pod: RunningPod): Promise<Status> {
   return JSON.parse(info['cri-resize-shim'] ?? '{}') as Status;
 }
 
-/** Bytes of page cache and of the rest, by a process of the container. */
+/** How a process of the container fills memory: page cache, and memory that cannot be reclaimed. */
 const CASES: {
   readonly what: string;
   readonly fill: (tenant: Tenant) => Promise<void>;
-  /** Whether less than the new limit is left once the page cache has gone. */
+  /** Whether usage without page cache is below the new limit. */
   readonly canShrink: boolean;
 }[] = [
-  { what: 'page cache', fill: (tenant) => tenant.tell('read', bigFile(100)), canShrink: true },
+  { what: 'page cache', fill: (tenant) => tenant.run('read', bigFile(100)), canShrink: true },
   {
-    what: 'page cache that is to be written back',
-    fill: (tenant) => tenant.tell('dirty', newFile(outside), 100 * MiB),
+    what: 'dirty page cache',
+    fill: (tenant) => tenant.run('dirty', newFile(outside), 100 * MiB),
     canShrink: true,
   },
-  { what: 'shared memory', fill: (tenant) => tenant.tell('dirty', newFile('/tmp'), 100 * MiB), canShrink: false },
-  { what: 'anonymous memory', fill: (tenant) => tenant.tell('hold', 100 * MiB), canShrink: false },
+  { what: 'shared memory', fill: (tenant) => tenant.run('dirty', newFile('/tmp'), 100 * MiB), canShrink: false },
+  { what: 'anonymous memory', fill: (tenant) => tenant.run('hold', 100 * MiB), canShrink: false },
   {
-    what: 'some of each, little enough',
+    what: 'a mixture that fits',
     fill: async (tenant) => {
-      await tenant.tell('hold', 16 * MiB);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
-      await tenant.tell('dirty', newFile(outside), 30 * MiB);
-      await tenant.tell('read', bigFile(60));
+      await tenant.run('hold', 16 * MiB);
+      await tenant.run('dirty', newFile('/tmp'), 16 * MiB);
+      await tenant.run('dirty', newFile(outside), 30 * MiB);
+      await tenant.run('read', bigFile(60));
     },
     canShrink: true,
   },
   {
-    what: 'some of each, too much',
+    what: 'a mixture that does not fit',
     fill: async (tenant) => {
-      await tenant.tell('hold', 40 * MiB);
-      await tenant.tell('dirty', newFile('/tmp'), 16 * MiB);
-      await tenant.tell('read', bigFile(60));
+      await tenant.run('hold', 40 * MiB);
+      await tenant.run('dirty', newFile('/tmp'), 16 * MiB);
+      await tenant.run('read', bigFile(60));
     },
     canShrink: false,
   },
 ];
 
-/** One pod for all tests of a group, 192 MiB at the start of each. */
+/** Provides one pod for all tests of a group, with 192 MiB at the start of each test. */
 function sharedPod(): () => RunningPod {
   let shared: RunningPod | undefined;
   const pod = (): RunningPod => {
-    if (shared === undefined) throw new Error('no pod yet');
+    if (shared === undefined) throw new Error('the pod does not exist yet');
     return shared;
   };
   beforeAll(async () => {
@@ -161,12 +165,12 @@ function sharedPod(): () => RunningPod {
   return pod;
 }
 
-describe('without foresight kubelet refuses from 192 to 64 MiB, again and again', () => {
+describe('without foresight', () => {
   beforeAll(() => start('--foresight=false'));
   afterAll(stop);
   const podOf = sharedPod();
 
-  test.each(CASES)('$what', async ({ fill }) => {
+  test.each(CASES)('without foresight kubelet does not lower the limit of a container with $what', async ({ fill }) => {
     const pod = podOf();
     await fill(await tenantIn(pod));
     const before = useOf(pod);
@@ -176,20 +180,20 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     expect((await statusOf(pod)).containers['a']?.kubeletWants).toBeUndefined();
   });
 
-  test('use that climbs all the while', async () => {
+  test('without foresight kubelet does not lower the limit of a container whose usage grows', async () => {
     const pod = podOf();
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
-    await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MiB);
+    await tenant.run('read', file);
+    await tenant.run('churn', file, 16 * MiB);
     await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
   });
 
-  test('ten pods at once, from 96 to 48 MiB', async () => {
+  test('without foresight kubelet does not lower the limits of ten pods', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => makePod(96)));
-    for (const pod of ten) await (await tenantIn(pod)).tell('read', bigFile(60));
+    for (const pod of ten) await (await tenantIn(pod)).run('read', bigFile(60));
     const results = await Promise.allSettled(
       ten.map((pod) => kubelet.resize(pod, { containers: { a: 48 } }, ALONE_MS, 250)),
     );
@@ -197,9 +201,9 @@ describe('without foresight kubelet refuses from 192 to 64 MiB, again and again'
     for (const pod of ten) expect([limitsOf(pod), pod.oomKills()]).toEqual([both(96), 0]);
   });
 
-  test('limits of the pod itself', async () => {
+  test('without foresight kubelet does not lower the limits of a pod itself', async () => {
     const pod = await makePod(0, 192);
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const lowered = kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, ALONE_MS);
     await expect(lowered).rejects.toThrow(/below current usage/);
     expect([limitsOf(pod), pod.oomKills()]).toEqual([[String(192 * MiB), 'max'], 0]);
@@ -210,48 +214,51 @@ describe('with foresight', () => {
   beforeAll(() => start());
   afterAll(stop);
 
-  describe('one container from 192 to 64 MiB', () => {
+  describe('one container', () => {
     const podOf = sharedPod();
 
-    test.each(CASES.filter(({ canShrink }) => canShrink))('$what: kubelet lowers it', async ({ what, fill }) => {
-      const pod = podOf();
-      const tenant = await tenantIn(pod);
-      await fill(tenant);
-      const before = useOf(pod);
-      const said = shim.log.length;
-      expect(before).toBeGreaterThan(96 * MiB);
-      const { ms, tries } = await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
-      console.log(`${what}: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
-      expect(limitsOf(pod)).toEqual(both(64));
-      expect(unheld(pod)).toEqual(['max', 'max']);
-      expect(pod.oomKills()).toBe(0);
-      await tenant.tell('nothing');
-      // kubelet may come before the margin is reached, so the sum is asked for, and not the line of a whole round.
-      const end = await shim.waitForLog(
-        (line) => line.msg === CARRIED_OUT && line['uid'] === pod.uid && shim.log.indexOf(line) >= said,
-      );
-      const sum = Number(end['reclaimed']);
-      expect(sum).toBeGreaterThan(before - 64 * MiB - 2 * MiB);
-      // What is above the limit, and the margin of 8 MiB.
-      expect(sum).toBeLessThanOrEqual(before - 56 * MiB + 2 * MiB);
-      const over = await statusOf(pod);
-      expect([over.state, over.decrease, over.containers['a']?.kubeletWants]).toEqual([
-        'Completed',
-        undefined,
-        undefined,
-      ]);
-    });
+    test.each(CASES.filter(({ canShrink }) => canShrink))(
+      'kubelet lowers a limit below usage after reclaim: $what',
+      async ({ what, fill }) => {
+        const pod = podOf();
+        const tenant = await tenantIn(pod);
+        await fill(tenant);
+        const before = useOf(pod);
+        const logLength = shim.log.length;
+        expect(before).toBeGreaterThan(96 * MiB);
+        const { ms, tries } = await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
+        console.log(`${what}: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
+        expect(limitsOf(pod)).toEqual(both(64));
+        expect(highsOf(pod)).toEqual(['max', 'max']);
+        expect(pod.oomKills()).toBe(0);
+        await tenant.run('nothing');
+        // kubelet may apply the limit before usage reaches the margin, so the sum counts, not the line of one round.
+        const end = await shim.waitForLog(
+          (line) => line.msg === CARRIED_OUT && line['uid'] === pod.uid && shim.log.indexOf(line) >= logLength,
+        );
+        const sum = Number(end['reclaimed']);
+        expect(sum).toBeGreaterThan(before - 64 * MiB - 2 * MiB);
+        // What is above the limit, plus the margin of 8 MiB.
+        expect(sum).toBeLessThanOrEqual(before - 56 * MiB + 2 * MiB);
+        const over = await statusOf(pod);
+        expect([over.state, over.decrease, over.containers['a']?.kubeletWants]).toEqual([
+          'Completed',
+          undefined,
+          undefined,
+        ]);
+      },
+    );
 
     test.each(CASES.filter(({ canShrink }) => !canShrink))(
-      '$what: Deferred, with the figures, nothing killed; done once it is freed',
+      'a decrease that cannot be reclaimed is Deferred with figures, kills nothing, and is applied once memory is freed: $what',
       async ({ fill }) => {
         const pod = podOf();
         const tenant = await tenantIn(pod);
         await fill(tenant);
         const before = useOf(pod);
         await expect(kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
-        expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([both(192), ['max', 'max'], 0]);
-        // What would not help is left.
+        expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(192), ['max', 'max'], 0]);
+        // Memory whose reclaim would not help is not reclaimed.
         expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
         const status = await statusOf(pod);
         expect(status).toMatchObject({
@@ -279,44 +286,44 @@ describe('with foresight', () => {
     );
   });
 
-  test('use that climbs while it is brought down: never killed, less and less often tried, done when it ends', async () => {
+  test('usage that grows during reclaim is reclaimed with backoff, kills nothing, and fits once it stops growing', async () => {
     const pod = await makePod();
     const tenant = await tenantIn(pod);
     const file = bigFile(120);
-    await tenant.tell('read', file);
-    await tenant.tell('churn', file, 16 * MiB);
+    await tenant.run('read', file);
+    await tenant.run('churn', file, 16 * MiB);
     const climbing = await kubelet.resize(pod, { containers: { a: 64 } }, 4000).then(
       () => true,
       () => false,
     );
-    // Brought down at once, then 1, 3, 7 s later.
+    // Reclaims immediately, and then 1, 3 and 7 s later.
     const tries = shim.log.filter(({ msg, uid }) => msg === 'memory reclaimed for kubelet' && uid === pod.uid).length;
     expect(tries).toBeLessThanOrEqual(8);
     expect(pod.oomKills()).toBe(0);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
     if (!climbing) await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
-    expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([both(64), ['max', 'max'], 0]);
+    expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(64), ['max', 'max'], 0]);
   });
 
-  test('ten pods at once', async () => {
+  test('limits of ten pods are lowered concurrently', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => makePod(96)));
-    for (const pod of ten) await (await tenantIn(pod)).tell('read', bigFile(60));
+    for (const pod of ten) await (await tenantIn(pod)).run('read', bigFile(60));
     const results = await Promise.all(ten.map((pod) => kubelet.resize(pod, { containers: { a: 48 } }, HELPED_MS, 250)));
     console.log(`ten pods: ${results.map(({ ms }) => ms).join(', ')} ms from admission to actuation`);
-    for (const pod of ten) expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([both(48), ['max', 'max'], 0]);
+    for (const pod of ten) expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(48), ['max', 'max'], 0]);
   });
 
-  test('limits of the pod itself', async () => {
+  test('limits of the pod itself are lowered below usage', async () => {
     const pod = await makePod(0, 192);
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const { ms, tries } = await kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, HELPED_MS);
     console.log(`pod-level resources: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
-    expect([limitsOf(pod), unheld(pod), pod.oomKills()]).toEqual([[String(64 * MiB), 'max'], ['max', 'max'], 0]);
+    expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([[String(64 * MiB), 'max'], ['max', 'max'], 0]);
   });
 
-  test('a pod that is removed in the middle: the shim goes on', async () => {
+  test('the shim continues when a pod with a deferred decrease is removed', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MiB);
+    await (await tenantIn(pod)).run('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     await shim.waitForLog(({ msg, uid }) => msg === 'memory decrease admitted by kubelet deferred' && uid === pod.uid);
     for (const tenant of tenants.splice(0)) await tenant.end();
@@ -324,14 +331,14 @@ describe('with foresight', () => {
     await pod.remove();
     kubelet.forget(pod);
     const other = await makePod();
-    await (await tenantIn(other)).tell('read', bigFile(100));
+    await (await tenantIn(other)).run('read', bigFile(100));
     await kubelet.resize(other, { containers: { a: 64 } }, HELPED_MS);
     expect(limitsOf(other)).toEqual(both(64));
   });
 
-  test('a file that is removed, cut off, or there before the shim: what is admitted holds as long as it is there', async () => {
+  test('a decrease is known only while the checkpoint file exists and is complete', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('hold', 100 * MiB);
+    await (await tenantIn(pod)).run('hold', 100 * MiB);
     kubelet.admit(pod, { containers: { a: 64 } });
     const wants = async (): Promise<object | undefined> => (await statusOf(pod)).containers['a']?.kubeletWants;
     const wanted = { 'memory.max': String(64 * MiB) };
@@ -351,9 +358,9 @@ describe('with foresight', () => {
     await expect.poll(async () => (await statusOf(pod)).decrease?.state).toBe('Deferred');
   });
 
-  test('files replaced as fast as can be, with five megabytes of pods: calls are answered, and the newest counts', async () => {
+  test('calls are answered and the newest checkpoint counts while 5 MB checkpoints are replaced continuously', async () => {
     const pod = await makePod();
-    await (await tenantIn(pod)).tell('read', bigFile(100));
+    await (await tenantIn(pod)).run('read', bigFile(100));
     const entries = Array.from({ length: 3000 }, (_, n) => {
       const containers = Array.from(
         { length: 20 },
@@ -365,7 +372,8 @@ describe('with foresight', () => {
     expect(large.length).toBeGreaterThan(5_000_000);
     const waits: number[] = [];
     const rates: number[] = [];
-    // Each has to be answered within what kubelet waits for at the least (CriClient's own minute); how long they wait is printed, not judged.
+    // Each call has to be answered within kubelet's shortest timeout. CriClient has one minute. The waits are printed,
+    // not judged.
     for (const [count, text] of [
       [12, large],
       [6000, kubelet.textOf('actuated_pods_state')],
@@ -383,22 +391,22 @@ describe('with foresight', () => {
       rates.push(Math.round((1000 * count) / busy));
     }
     expect(waits).toHaveLength(24);
-    console.log(`files replaced so often in a second: ${rates.join(', ')}`);
-    // Five times as often on a machine with other things to do.
+    console.log(`files replaced per second: ${rates.join(', ')}`);
+    // An idle machine replaces five times as many.
     expect(rates[1]).toBeGreaterThan(1000);
     kubelet.write();
     const { ms } = await kubelet.resize(pod, { containers: { a: 64 } }, HELPED_MS);
     console.log(
-      `after a storm of files: ${ms} ms from admission to actuation, calls waited ${Math.round(Math.max(...waits))} ms at most`,
+      `after the checkpoint storm: ${ms} ms from admission to actuation, calls waited ${Math.round(Math.max(...waits))} ms at most`,
     );
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(64), 0]);
   });
 });
 
-test('what was admitted before the shim came is helped when it comes', async () => {
+test('a decrease that kubelet admitted before the shim started is helped when it starts', async () => {
   await start();
   const pod = await makePod();
-  await (await tenantIn(pod)).tell('read', bigFile(100));
+  await (await tenantIn(pod)).run('read', bigFile(100));
   const first = cri;
   api.close();
   expect(await shim.stop()).toBe(0);

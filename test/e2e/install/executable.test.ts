@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, readlin
 import { resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { askRuntime } from '../../../src/install/node/asked-runtime.ts';
+import { queryRuntime } from '../../../src/install/host/query-runtime.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
@@ -23,7 +23,7 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 import { podWithVolume, resizesThrough } from '../../support/e2e/resizing.ts';
 
-/** The single executable on a node: copied there alone, and all the rest by its own word. */
+/** The single executable on a node: only this file is copied there, and it installs everything else. */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 
@@ -31,12 +31,12 @@ const [SERVICE = ''] = UNITS;
 const ALONE = '/opt/alone';
 const DOWNLOADED = `${ALONE}/cri-resize-shim`;
 const INSTALLED = '/usr/local/lib/cri-resize-shim';
-/** In PATH since it was installed. */
+/** Found in PATH after the installation. */
 const RESIZECTL = 'resizectl';
 const sockets = { cri: '/run/cri-resize-shim/cri-resize-shim.sock', resize: '/run/cri-resize-shim/resize.sock' };
 
 const direct = new CriClient(CONTAINERD);
-/** Has a volume for as long as this runs: it is found out how volumes are remounted. */
+/** Has a volume for the whole test, so that the shim determines how it remounts volumes. */
 let pod: RunningPod;
 
 beforeAll(async () => {
@@ -64,18 +64,18 @@ async function run(command: string, ...args: readonly string[]): Promise<Ended> 
   return { text: all, code: exitCode };
 }
 
-/** What systemd has started. */
+/** The program of the process that systemd has started. */
 const programThatRuns = async (): Promise<string> => readlinkSync(`/proc/${await property(SERVICE, 'MainPID')}/exe`);
 
-/** Once it has looked which volumes there are. */
+/** Waits until the shim has surveyed the volumes. */
 async function volumesAre(socket: string, said: RegExp): Promise<void> {
   const says = async (): Promise<string | undefined> =>
-    (await askRuntime(socket)).shim?.checks.find(({ name }) => name === 'volumes')?.says;
+    (await queryRuntime(socket)).shim?.checks.find(({ name }) => name === 'volumes')?.says;
   await expect.poll(says, { timeout: 30_000, interval: 200 }).toMatch(/^remounted /);
   expect(await says()).toMatch(said);
 }
 
-test('installs itself, serves under the unit as it is hardened, and resizes by system calls', async () => {
+test('the executable installs itself, serves under the hardened unit, and remounts by system calls', async () => {
   await startKubelet(`--config=${CONFIG}`);
   const installed = await run(DOWNLOADED, 'resizectl', 'install');
   expect(installed, installed.text).toMatchObject({ code: 0 });
@@ -87,7 +87,7 @@ test('installs itself, serves under the unit as it is hardened, and resizes by s
   expect(await states()).toEqual(['active', 'active', 'active']);
   expect(failedCalls().length).toBeLessThanOrEqual(1);
   expect(await programThatRuns()).toBe(`${INSTALLED}/bin/cri-resize-shim`);
-  // Type=notify by libc's sendto, hardened as any other.
+  // The executable notifies systemd with libc's sendto, and is hardened like the folder installation.
   expect(await property(SERVICE, 'StatusText')).toBe(`serving ${sockets.cri}`);
   const status = readFileSync(`/proc/${await property(SERVICE, 'MainPID')}/status`, 'utf8');
   expect(status).toMatch(/^Seccomp:\t2$/m);
@@ -102,11 +102,11 @@ test('installs itself, serves under the unit as it is hardened, and resizes by s
   expect(again.code, again.text).toBe(0);
 });
 
-test('the folder takes its place, and it the place of the folder: kubelet notices neither', async () => {
+test('the folder installation replaces the executable and vice versa, without a kubelet restart or a failed call', async () => {
   const [kubelet, failed] = [await property('kubelet.service', 'MainPID'), failedCalls().length];
   const folder = await run(process.execPath, resolve('dist/resizectl.js'), 'install');
   expect(folder, folder.text).toMatchObject({ code: 0 });
-  // A copy of the Node that runs here: npm has installed it into this checkout.
+  // A copy of the Node that runs this test, which npm has installed into this checkout.
   expect(await programThatRuns()).toBe(`${INSTALLED}/bin/node`);
   expect((await run(RESIZECTL, 'version')).text).toMatch(/ answers/);
   expect([existsSync(`${INSTALLED}/bin/cri-resize-shim`), existsSync(`${INSTALLED}/dist`)]).toEqual([false, true]);
@@ -121,7 +121,7 @@ test('the folder takes its place, and it the place of the folder: kubelet notice
   expect(failedCalls().length).toBe(failed);
 });
 
-test('takes itself off', async () => {
+test('the executable uninstalls itself', async () => {
   const off = await run(RESIZECTL, 'uninstall');
   expect(off, off.text).toMatchObject({ code: 0 });
   await calledThrough(CONTAINERD);
@@ -129,7 +129,7 @@ test('takes itself off', async () => {
   expect(existsSync(INSTALLED)).toBe(false);
 });
 
-/** The executable with folders from which nothing may be executed, as hardened machines have them. */
+/** Runs the executable with folders mounted noexec, as on hardened machines. */
 async function withNoexec(
   folders: readonly string[],
   then: (served: { readonly cri: string; readonly resize: string }) => Promise<void>,
@@ -142,7 +142,7 @@ async function withNoexec(
   try {
     await new Promise<void>((resolve, reject) => {
       shim.stderr.on('data', (text: Buffer) => String(text).includes('"serving"') && resolve());
-      void shim.then(({ stderr }) => reject(new Error(`it has ended: ${stderr}`)));
+      void shim.then(({ stderr }) => reject(new Error(`the shim has exited: ${stderr}`)));
     });
     await then(served);
   } finally {
@@ -151,14 +151,14 @@ async function withNoexec(
   expect(await shim).toMatchObject({ exitCode: 0 });
 }
 
-test('where nothing may be executed from /run, /dev/shm and /tmp it is the state folder', async () => {
+test('the native part is loaded from the state folder if /run, /dev/shm and /tmp are noexec', async () => {
   mkdirSync('/var/lib/cri-resize-shim', { recursive: true });
   await withNoexec(['/run', '/dev/shm', '/tmp'], async ({ cri }) => {
     await volumesAre(cri, /^remounted by system calls$/);
   });
 });
 
-test('where nothing may be executed from anywhere it remounts by mount(8), and says why', async () => {
+test('volumes are remounted by mount(8), with the reason, if every folder is noexec', async () => {
   mkdirSync('/var/lib/cri-resize-shim', { recursive: true });
   await withNoexec(['/run', '/dev/shm', '/tmp', '/var/lib/cri-resize-shim'], async ({ cri, resize }) => {
     await volumesAre(

@@ -8,9 +8,9 @@ import { image as imageName } from '../../support/e2e/installer-pod.ts';
 import { resizesThrough } from '../../support/e2e/resizing.ts';
 
 /**
- * The shim in a container, as the Dockerfile says that its image may be run: its entry point and its environment, the node's folders that
- * it names, all capabilities. The image is what a builder has made (npm run image). Without one its base is what this node's own root has;
- * what the image has besides is what the Dockerfile puts there.
+ * Runs the shim in a container in the way that the Dockerfile describes: its entry point and environment, the node's
+ * folders that it names, and all capabilities. The image is the one that a builder has made (npm run image). Without
+ * one, this node's own root is the base, and what the Dockerfile adds to the base is mounted.
  */
 
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
@@ -24,7 +24,7 @@ beforeAll(async () => {
   folder = mkdtempSync('/var/lib/image-');
   await execa(process.execPath, ['dist/tools/package.js', '--only', 'tree', '--to', join(folder, 'program')]);
   mkdirSync(join(folder, 'root'));
-  // Alone, without what is mounted in it.
+  // Binds the root alone, without the mounts below it.
   await execa('mount', ['--bind', '/', join(folder, 'root')]);
 });
 afterAll(async () => {
@@ -32,14 +32,14 @@ afterAll(async () => {
   if (folder === undefined) return;
   await execa('umount', [join(folder, 'root')]);
   rmSync(folder, { recursive: true });
-  // Made for the mount: that root is the node's own.
+  // Created as a mount point, because the bound root is the node's own.
   rmSync('/usr/local/lib/cri-resize-shim', { recursive: true, force: true });
 });
 
 interface Image {
   readonly entry: readonly string[];
   readonly env: readonly string[];
-  /** The node's folders that it is to be run with. */
+  /** The node's folders to mount. */
   readonly mounts: readonly string[];
 }
 
@@ -52,12 +52,12 @@ function imageOf(dockerfile: string): Image {
   return { entry: JSON.parse(entry) as string[], env: env.split(' '), mounts: named.match(/\/[\w/-]+/g) ?? [] };
 }
 
-test('runs in a container with the node’s folders that the Dockerfile names, and resizes a pod with its volume', async () => {
+test('the image runs with the node’s folders that the Dockerfile names, and resizes a pod with its volume', async () => {
   const image = imageOf(readFileSync('Dockerfile', 'utf8'));
   expect(image.mounts).toEqual(['/run', '/var/lib/kubelet', '/var/lib/cri-resize-shim', '/sys/fs/cgroup']);
   const [command = '', program = ''] = image.entry;
   const nodes = image.mounts.map((path) => ({ from: path, to: path, options: 'rbind:rslave:rw' }));
-  // Of the node's, or the image's own.
+  // The root of the node, or that of the image.
   const [root, mounted] =
     folder === undefined
       ? [[imageName, 'shim', command], nodes]
@@ -81,7 +81,7 @@ test('runs in a container with the node’s folders that the Dockerfile names, a
   try {
     await new Promise<void>((done, reject) => {
       container.all.on('data', (text: Buffer) => String(text).includes('"serving"') && done());
-      void container.then(({ all }) => reject(new Error(`it has ended: ${all}`)));
+      void container.then(({ all }) => reject(new Error(`the shim has exited: ${all}`)));
     });
     await resizesThrough(direct, { cri, resize, name: 'image' });
     await execa('ctr', ['--namespace', 'image', 'tasks', 'kill', '--signal', 'SIGTERM', 'shim']);

@@ -35,7 +35,7 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
-// kubelet is a stand-in: what is seen is whether its calls go on while the runtime changes beneath it.
+// kubelet is a stand-in. The test observes whether its calls continue while the runtime below it changes.
 
 const MiB = 1024 * 1024;
 const COMMAND = '/usr/local/bin/resizectl';
@@ -70,7 +70,7 @@ interface Ended {
   readonly code: number | undefined;
 }
 
-/** Of a checkout, or of a folder that has the program alone. */
+/** Runs the resizectl of a checkout, or of a folder that contains only the program. */
 async function resizectlOf(folder: string, ...args: readonly string[]): Promise<Ended> {
   const program = [join(folder, 'dist/resizectl.js'), ...args];
   const { all, exitCode } = await execa('node', program, { reject: false, all: true });
@@ -78,11 +78,11 @@ async function resizectlOf(folder: string, ...args: readonly string[]): Promise<
 }
 const resizectl = (...args: readonly string[]): Promise<Ended> => resizectlOf('.', ...args);
 
-/** A file's text, or what stands for it: Node itself is large. */
+/** The text of a file, or its digest, because Node itself is large. */
 const digest = (path: string): string =>
   path.endsWith('/bin/node') ? createHash('sha1').update(readFileSync(path)).digest('hex') : readFileSync(path, 'utf8');
 
-/** Everything that an installation may touch, to the byte. */
+/** The content of every file that an installation may change. */
 function files(): Readonly<Record<string, string>> {
   const found: Record<string, string> = {};
   const look = (path: string): void => {
@@ -107,7 +107,7 @@ const processes = (): readonly string[] => ['a', 'b'].map((name) => pod.read('cg
 const ran = (text: string): readonly string[] => text.split('\n').filter((line) => line.startsWith('done:'));
 
 describe('install and uninstall', () => {
-  test('kubelet goes through the shim and back; pods keep running, and no more than one call fails', async () => {
+  test('kubelet uses the shim after install and containerd after uninstall, pods keep running, and at most one call fails', async () => {
     const [before, pids] = [files(), processes()];
     expect(pids.every((pid) => /^\d+$/m.test(pid))).toBe(true);
 
@@ -160,7 +160,7 @@ describe('install and uninstall', () => {
     expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('the shim is not installed') as string });
   });
 
-  test('an endpoint by flag is changed in the drop-in that has it, and only there', async () => {
+  test('only the drop-in that has the endpoint flag is changed', async () => {
     const dropIn = `${UNIT}.d/10-runtime.conf`;
     mkdirSync(dirname(dropIn));
     const text = `[Service]\n# Environment=OLD=--container-runtime-endpoint=unix:///old.sock\nEnvironment=RUNTIME=--container-runtime-endpoint=${CONTAINERD}\n`;
@@ -184,7 +184,7 @@ describe('install and uninstall', () => {
   });
 });
 
-test('an upgrade that does not start is put back, and one that does is taken; kubelet notices neither', async () => {
+test('a failing upgrade is rolled back and a working one installed, without a kubelet restart or a failed call', async () => {
   const installed = await resizectl('install');
   expect(installed, installed.text).toMatchObject({ code: 0 });
   await calledThrough(OURS);
@@ -214,14 +214,14 @@ test('an upgrade that does not start is put back, and one that does is taken; ku
   }
   expect(await property('kubelet.service', 'MainPID')).toBe(kubelet);
   expect(failedCalls().length).toBe(failed);
-  // As an operator does it who has thrown the download away.
+  // As an operator does after deleting the download.
   const { all, exitCode } = await execa('resizectl', ['uninstall'], { reject: false, all: true, cwd: '/' });
   expect(exitCode, all).toBe(0);
   expect(['/usr/local/lib/cri-resize-shim', COMMAND].map((path) => existsSync(path))).toEqual([false, false]);
 });
 
-describe('an installation that fails leaves the node as it was', () => {
-  test('the shim does not become ready: a configuration with an unknown key', async () => {
+describe('a failing installation', () => {
+  test('a shim that does not become ready, because of an unknown configuration key, is rolled back', async () => {
     mkdirSync(dirname(SETTINGS));
     writeFileSync(SETTINGS, 'unknownKey: 1\n');
     const [before, pid] = [files(), await property('kubelet.service', 'MainPID')];
@@ -230,12 +230,12 @@ describe('an installation that fails leaves the node as it was', () => {
     expect(code, text).toBe(3);
     expect(files()).toEqual(before);
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
-    // Nobody has touched it.
+    // Nothing has restarted it.
     expect(await property('kubelet.service', 'MainPID')).toBe(pid);
     expect(failedCalls()).toEqual([]);
   });
 
-  test('kubelet does not start with the new endpoint', async () => {
+  test('an endpoint with which kubelet does not start is rolled back', async () => {
     writeFileSync(REFUSES, OURS);
     const [before, pids] = [files(), processes()];
     const { text, code } = await resizectl('install', '--timeout', '20s');
@@ -248,7 +248,7 @@ describe('an installation that fails leaves the node as it was', () => {
     expect(processes()).toEqual(pids);
   });
 
-  test('interrupted while it waits for kubelet', async () => {
+  test('an interruption during the wait for kubelet is rolled back', async () => {
     writeFileSync(REFUSES, OURS);
     const before = files();
     const installing = execa('node', ['dist/resizectl.js', 'install'], { reject: false, all: true });
@@ -260,7 +260,7 @@ describe('an installation that fails leaves the node as it was', () => {
     await calledThrough(CONTAINERD);
   });
 
-  test('an endpoint by flag in several places is refused before anything is touched', async () => {
+  test('an endpoint flag in several places is rejected before any change', async () => {
     const flag = `--container-runtime-endpoint=${CONTAINERD}`;
     await execa('sed', ['-i', `s|^ExecStart=.*|& ${flag} ${flag}|`, UNIT]);
     await execa('systemctl', ['daemon-reload']);

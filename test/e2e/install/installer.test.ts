@@ -29,14 +29,14 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 
 /**
- * The DaemonSet's pod, a privileged container of containerd's as the manifest has it, on a node where systemd is the first process. The
- * Kubernetes API and kubelet are stand-ins.
+ * The DaemonSet's pod on a node where systemd is the first process: a privileged container of containerd, as in the
+ * manifest. The Kubernetes API and kubelet are stand-ins.
  */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 
 const NODE = 'node-1';
-/** The node's own, in its pods' eyes. */
+/** The address of the node as its pods see it. */
 const GATEWAY = '10.88.0.1';
 const LABEL = 'cri-resize-shim.io/install';
 const PROGRAM = '/usr/local/lib/cri-resize-shim';
@@ -47,7 +47,7 @@ const on = ['active', 'active', 'active'];
 const direct = new CriClient(CONTAINERD);
 let api: ClusterApi;
 let pods: InstallerPod[];
-/** A pod of the node's, which goes on through all of it. */
+/** A pod of the node that runs during all tests. */
 let web: RunningPod;
 
 beforeAll(async () => {
@@ -83,7 +83,7 @@ async function start(settings: Partial<PodSettings> = {}): Promise<InstallerPod>
   return pod;
 }
 
-/** Waits for what a pod that runs comes to; one that has ended tells by its log why. */
+/** Waits for a state that a running pod reaches. A pod that has ended reports the reason in its log. */
 async function comesTo(pod: InstallerPod, holds: () => boolean | Promise<boolean>): Promise<void> {
   const until = Date.now() + LONG.timeout;
   while (!(await holds())) {
@@ -103,7 +103,7 @@ const holder = (): string | undefined => api.lease?.spec.holderIdentity;
 const isRunning = async (): Promise<boolean> =>
   (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'active';
 
-test('a node with the label waits for its turn and is installed, stays so when the pod ends, and loses it with the label', async () => {
+test('a labelled node waits for its turn, installs the shim, keeps it when the pod ends, and uninstalls it when the label goes', async () => {
   api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: 'node-2' } }));
   const processes = web.read('cgroup.procs', 'a');
   expect(processes).toMatch(/^\d+$/);
@@ -117,13 +117,13 @@ test('a node with the label waits for its turn and is installed, stays so when t
   await calledThrough(OURS);
   expect(failedCalls().length).toBeLessThanOrEqual(1);
   expect(readFileSync(SETTINGS, 'utf8')).toBe('logLevel: debug\n');
-  // With the image's Node, which the host need not have.
+  // The unit runs the image's Node, because the host may not have Node.
   expect(await property('cri-resize-shim.service', 'ExecStart')).toContain(`path=${PROGRAM}/bin/node ;`);
   expect(api.eventReasons()).toEqual([`${NODE}: ShimInstalled`]);
   expect(holder()).toBeUndefined();
   expect(readdirSync(STAGING)).toEqual([]);
 
-  // An upgrade of the DaemonSet, say: the new pod finds everything in place, and takes no turn.
+  // After an upgrade of the DaemonSet, the new pod finds the shim installed and takes no turn.
   const [kubelet, turns] = [await property('kubelet.service', 'MainPID'), api.holders.length];
   await first.terminate(direct);
   await ended(first);
@@ -136,7 +136,7 @@ test('a node with the label waits for its turn and is installed, stays so when t
     turns,
   ]);
 
-  // By way of the shim, as kubelet calls: the shim, and kubelet, are gone before the pod has ended.
+  // Terminates the pod through the shim, as kubelet does. The shim stops before the pod has ended.
   api.set(NODE, { labels: {} });
   const through = new CriClient(OURS);
   await second.terminate(through).catch(() => undefined);
@@ -151,7 +151,7 @@ test('a node with the label waits for its turn and is installed, stays so when t
   expect(web.read('cgroup.procs', 'a')).toBe(processes);
 });
 
-test('an installation that fails is put back, halts the others, and is done when an operator says go on', async () => {
+test('a failing installation is rolled back, halts other nodes, and is retried when an operator resumes the rollout', async () => {
   writeFileSync(REFUSES, OURS);
   const pod = await start({ flags: ['--timeout=20s'] });
   await says(pod, 'ShimInstallFailed');
@@ -168,7 +168,7 @@ test('an installation that fails is put back, halts the others, and is done when
   expect([await states(), api.eventReasons()]).toEqual([on, [`${NODE}: ShimInstallFailed`, `${NODE}: ShimInstalled`]]);
 });
 
-test('a pod that is killed in the middle of an installation: the host goes on with it, and the next pod ends its turn', async () => {
+test('the host completes an installation whose pod is killed, and the next pod ends the turn', async () => {
   const first = await start();
   await says(first, 'it is the turn of this node');
   await expect.poll(isRunning, { ...LONG, interval: 50 }).toBe(true);
@@ -186,12 +186,12 @@ test('a pod that is killed in the middle of an installation: the host goes on wi
   );
 });
 
-test('a node that is not fit is not touched, and told why', async () => {
+test('a node that does not meet the requirements is not changed, and an event has the reason', async () => {
   await execa('systemctl', ['stop', 'kubelet.service']);
   const pod = await start();
   await says(pod, 'ShimInstallRefused: resizectl: nothing was changed: kubelet.service is inactive');
   expect([await states(), api.holders, existsSync(PROGRAM)]).toEqual([off, [], false]);
-  // It is said before it is told.
+  // The log line precedes the event.
   await expect
     .poll(() => api.events, LONG)
     .toMatchObject([{ type: 'Warning', regarding: { kind: 'Node', name: NODE }, metadata: { namespace: 'default' } }]);

@@ -9,7 +9,7 @@ import { ApiServer } from '../../support/fake-api-server.ts';
 import { makeCertificate } from '../../support/certificate.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
-/** Annotations of pods in Kubernetes, with a server of the test's own in the place of the API server. */
+/** Annotations of pods in Kubernetes. A server of the test replaces the API server. */
 
 const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/kubernetes-test/cri.sock';
@@ -48,7 +48,10 @@ afterEach(async () => {
 });
 afterAll(() => direct.close());
 
-/** Made by way of the shim, which hears of it so; removed past it, whichever shim there is by then. */
+/**
+ * Creates a pod through the shim, so that the shim knows it. The pod is removed directly, because another shim may run
+ * by then.
+ */
 async function run(spec: PodSpec): Promise<RunningPod> {
   const { uid, sandboxId, containers, volumes } = await runPod(cri, spec);
   const running = new RunningPod(direct, uid, sandboxId, containers, volumes);
@@ -56,7 +59,7 @@ async function run(spec: PodSpec): Promise<RunningPod> {
   return running;
 }
 
-/** A pod as kubelet makes it: by CRI, and as the API server has it. */
+/** Creates a pod as kubelet does: through CRI, and known to the API server. */
 async function pod(annotations: PodSpec['annotations'] = {}): Promise<RunningPod> {
   const resources = { memory_limit_in_bytes: 128 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
   const running = await run({
@@ -82,14 +85,14 @@ async function readiness(): Promise<Readiness> {
 }
 const kubernetesCheck = async () => (await readiness()).checks.find(({ name }) => name === 'kubernetes');
 
-describe('an annotation that is changed in Kubernetes', () => {
+describe('an annotation that changes in Kubernetes', () => {
   beforeEach(async () => {
     server = await new ApiServer().start();
     await start(server.kubeconfig(join(folder, 'kubeconfig')));
     await watched();
   });
 
-  test('a memory limit that kubelet has admitted and does not lower: the pod is told why, once', async () => {
+  test('a memory decrease that kubelet has admitted but not applied is reported in one event', async () => {
     const running = await pod();
     const kubelet = new Kubelet(cri);
     kubelet.runs(running, { containers: { a: 128 } });
@@ -107,7 +110,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     removeFiles();
   });
 
-  test('resizes the volume under its writer, and the pod is told', async () => {
+  test('an annotation resizes the volume under a writer, and an event reports it', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'sh', '-c', 'echo kept > /cache/file');
     annotate(running, '96Mi');
@@ -123,7 +126,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     annotate(running, '25%');
     expect((await server.event('VolumeResized', 2)).note).toBe('volume cache: 96Mi -> 32Mi, as requested (25%)');
     expect(running.volume('cache').size).toBe(32 * MiB);
-    // From now on it is a quarter of the pod's limit.
+    // From here on the volume is a quarter of the pod's limit.
     await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 256 * MiB });
     await expect.poll(() => running.volume('cache').size).toBe(64 * MiB);
     annotate(running, undefined);
@@ -132,7 +135,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(server.events).toHaveLength(2);
   });
 
-  test('to less than is stored: Deferred with both figures, once; done when files are removed', async () => {
+  test('a size below the stored files is Deferred with both figures in one event, and applied once files are removed', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     annotate(running, '16Mi');
@@ -141,7 +144,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(event.note).toContain('requested: 16Mi');
     expect(event.note).toContain(`cannot shrink from ${64 * MiB} to ${16 * MiB} bytes: ${24 * MiB} are stored in it`);
     expect(running.volume('cache').size).toBe(64 * MiB);
-    // It is tried again meanwhile, and no more is said.
+    // Retries send no further event.
     const retried = (count: number): Promise<unknown> =>
       expect
         .poll(() => shim.log.filter(({ msg }) => msg === 'deferred resize retried').length, {
@@ -155,7 +158,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(16 * MiB);
   });
 
-  test('to more than the memory limit is carried out, with a warning; nonsense is refused with the reason', async () => {
+  test('a size above the memory limit is applied with a warning, and an invalid one is rejected with the reason', async () => {
     const running = await pod();
     annotate(running, '160Mi');
     expect((await server.event('VolumeSizeExceedsMemoryLimit')).note).toMatch(
@@ -169,14 +172,14 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(160 * MiB);
   });
 
-  test('while the shim is away is carried out at its start; what is so already is not asked for again', async () => {
+  test('a change while the shim is down is applied at its start, and one already applied is not requested again', async () => {
     const running = await pod({ [CACHE]: '64Mi' });
     annotate(running, '96Mi');
     await server.event('VolumeResized');
     await stop();
     await start(join(folder, 'kubeconfig'));
     await watched();
-    // One that is looked at after it: by then the other has been, too.
+    // The shim handles this pod after the other one, so the other one has been handled by then.
     const other = await pod();
     annotate(other, '32Mi');
     await server.event('VolumeResized', 2);
@@ -189,7 +192,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(server.events).toHaveLength(3);
   });
 
-  test('of a pod that is known in Kubernetes before it runs here', async () => {
+  test('an annotation is applied to a pod that Kubernetes knows before it runs on the node', async () => {
     const uid = '6f1de7a5-9c3c-4b7e-8f4e-0d6a3b1f2c01';
     const annotations = { [CACHE]: '96Mi' };
     server.set({ uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations });
@@ -203,7 +206,7 @@ describe('an annotation that is changed in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
-  test('an API server that goes and comes back changes nothing else', async () => {
+  test("an API server that stops and returns does not affect the shim's other functions", async () => {
     const running = await pod();
     expect(await kubernetesCheck()).toMatchObject({ ready: true });
     await server.stop();
@@ -219,7 +222,7 @@ describe('an annotation that is changed in Kubernetes', () => {
   });
 });
 
-test('in a cluster: the service account of the pod that the shim runs in, over TLS', async () => {
+test('the shim uses the service account of its pod over TLS in a cluster', async () => {
   server = await new ApiServer({ server: makeCertificate('kubernetes') }).start();
   const account = '/var/run/secrets/kubernetes.io/serviceaccount';
   mkdirSync(account, { recursive: true });

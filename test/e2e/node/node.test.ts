@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { expect, test } from 'vitest';
 
-// What every other end-to-end test takes for granted about the node that it runs in.
+// What all other end-to-end tests assume about their node.
 
 const variable = (name: string): string => {
   const value = process.env[name];
@@ -21,7 +21,7 @@ test('cgroup v2 controllers are enabled down to the pods', () => {
   }
 });
 
-test('containerd is the one that was asked for, with the images that pods need', async () => {
+test('containerd has the requested version, and the images that pods need', async () => {
   const { stdout } = await execa('ctr', ['version']);
   const server = /Server:\s+Version:\s+v?(\d+\.\d+\.\d+)/.exec(stdout)?.[1];
   expect(server).toBe(variable('CONTAINERD_VERSION'));
@@ -41,14 +41,14 @@ test('containerd can be stopped, killed and started again', async () => {
   expect(await answers()).toBe(true);
 });
 
-test("the host's files are out of reach: only NODE_OUT is the host's", async () => {
+test('host files are out of reach, and only NODE_OUT is a host folder', async () => {
   const mounts = read('/proc/self/mounts')
     .split('\n')
     .map((line) => line.split(' '));
   const writable = mounts.filter(([, , type, options]) => type === 'hostfs' && !options?.startsWith('ro'));
   expect(writable.map(([, place]) => place)).toEqual([variable('NODE_OUT')]);
   expect(mounts.find(([, place]) => place === '/')?.[2]).toBe('overlay');
-  // The root takes writes all the same, into memory.
+  // The root accepts writes, which go to memory.
   await writeFile('/node-test', 'gone with the node');
   await writeFile(join(variable('NODE_OUT'), 'node-test'), "the host's to read");
 });

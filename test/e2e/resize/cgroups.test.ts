@@ -19,7 +19,7 @@ import {
 } from '../../../src/cgroups/index.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 
-// The real thing: cgroup v2 of the test node's kernel, as root.
+// cgroup v2 of the test node's kernel, as root.
 const MiB = 1024 * 1024;
 const parent = `/shim-e2e-${process.pid}`;
 const pod = `${parent}/pod1`;
@@ -27,7 +27,7 @@ const inRoot = (path: string): string => join(CGROUP_ROOT, path);
 const kernelSays = (file: string, cgroup = pod): string => readFileSync(inRoot(`${cgroup}/${file}`), 'utf8').trim();
 const tree = new CgroupTree();
 
-/** A small process in a cgroup, which does what it is told and says when it is done. */
+/** A small process in a cgroup. It executes commands and acknowledges each one. */
 class Tenant {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #answers: AsyncIterator<string>;
@@ -38,7 +38,7 @@ class Tenant {
       print "done\\n"; }`;
 
   constructor(cgroup: string) {
-    // Enters the cgroup first, so that every page of it is charged there.
+    // Enters the cgroup first, so that all of its pages are charged there.
     this.#child = spawn(
       'sh',
       ['-c', 'echo $$ > "$0" && exec perl -e "$1"', inRoot(`${cgroup}/cgroup.procs`), Tenant.#script],
@@ -57,7 +57,7 @@ class Tenant {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  async tell(command: string): Promise<void> {
+  async run(command: string): Promise<void> {
     this.#child.stdin.write(`${command}\n`);
     const { value } = (await this.#answers.next()) as { value: unknown };
     expect(value, command).toBe('done');
@@ -89,8 +89,8 @@ afterEach(async () => {
   if (tree.exists(pod)) rmdirSync(inRoot(pod));
 });
 
-describe('limits on the kernel', () => {
-  test('are read as a fresh cgroup has them', async () => {
+describe('limits of a cgroup', () => {
+  test('a new cgroup has limits of max and the default weight', async () => {
     expect(await tree.readLimits(pod)).toEqual({
       memoryMax: 'max',
       cpuMax: { quota: 'max', period: 100_000 },
@@ -100,26 +100,26 @@ describe('limits on the kernel', () => {
     expect(tree.readSwapMax(pod)).toBe(swap);
   });
 
-  test('come back as they were written, memory rounded down to a page', async () => {
+  test('memory.max reads back as written, rounded down to a page', async () => {
     const step = { file: 'memory.max', value: bytes(100_000_000) } as const;
     expect(await tree.write(pod, step)).toEqual({ outcome: 'written', found: '99999744' });
     expect(kernelSays('memory.max')).toBe('99999744');
     expect((await tree.readLimits(pod)).memoryMax).toBe(99_999_744);
-    // the same again, and what it was rounded to: the kernel has it
+    // Writing the same value or the rounded one changes nothing.
     expect(await tree.write(pod, step)).toEqual({ outcome: 'unchanged', found: '99999744' });
     expect(await tree.write(pod, { ...step, value: bytes(99_999_744) })).toMatchObject({ outcome: 'unchanged' });
-    // one page more is another limit
+    // One more page is a different limit.
     expect(await tree.write(pod, { ...step, value: bytes(99_999_744 + 4096) })).toMatchObject({ outcome: 'written' });
     expect(await tree.write(pod, { ...step, value: 'max' })).toEqual({ outcome: 'written', found: 'max' });
     expect(kernelSays('memory.max')).toBe('max');
   });
 
-  test.each(['memory.high', 'memory.low', 'memory.min'] as const)('%s: the same', async (file) => {
+  test.each(['memory.high', 'memory.low', 'memory.min'] as const)('%s reads back as written', async (file) => {
     await tree.write(pod, { file, value: bytes(64 * MiB) });
     expect(kernelSays(file)).toBe(String(64 * MiB));
   });
 
-  test('cpu.max: quota, period and none', async () => {
+  test('cpu.max reads back with quota, period and "max"', async () => {
     for (const [quota, period, found] of [
       [microseconds(50_000), 100_000, '50000 100000'],
       [microseconds(1000), 1_000_000, '1000 1000000'],
@@ -133,7 +133,7 @@ describe('limits on the kernel', () => {
     }
   });
 
-  test('cpu.weight: every weight that shares give comes back', async () => {
+  test('cpu.weight reads back every weight that shares map to', async () => {
     const shares = [2, 3, 10, 102, 512, 1000, 1024, 2048, 4096, 10240, 65536, 262143, 262144].map(cpuShares);
     const weights = shares.flatMap((value) => [weightOfShares(value, 'old'), weightOfShares(value, 'new')]);
     for (const weight of [...weights, ...[1, 2, 99, 101, 9999].map(cpuWeight)]) {
@@ -142,14 +142,14 @@ describe('limits on the kernel', () => {
     }
   });
 
-  test('cpu.weight of an idle cgroup is the least that this kernel prints: 0, or 1 in newer ones', async () => {
+  test('cpu.weight of an idle cgroup is 0, or 1 in newer kernels', async () => {
     await tree.write(pod, { file: 'unified', key: 'cpu.idle', value: '1' });
     const { cpuWeight: weight } = await tree.readLimits(pod);
     expect(weight).toBe(Number(kernelSays('cpu.weight')));
     expect(weight).toBeLessThanOrEqual(1);
   });
 
-  test('unified: written, read back as the kernel prints it', async () => {
+  test('unified keys read back as the kernel prints them', async () => {
     const group = { file: 'unified', key: 'memory.oom.group', value: '1' } as const;
     expect(await tree.write(pod, group)).toEqual({ outcome: 'written', found: '1' });
     expect(await tree.write(pod, group)).toEqual({ outcome: 'unchanged', found: '1' });
@@ -158,7 +158,7 @@ describe('limits on the kernel', () => {
   });
 });
 
-describe('what the kernel refuses', () => {
+describe('a value that the kernel rejects', () => {
   test.each<[CgroupWrite, object]>([
     [
       { file: 'unified', key: 'memory.high', value: 'plenty' },
@@ -168,12 +168,12 @@ describe('what the kernel refuses', () => {
       { file: 'unified', key: 'pids.max', value: '-5' },
       { code: 3, context: { errno: 'EINVAL' } },
     ],
-    // The burst that is set is more than this quota: the kernel says so only now.
+    // The burst exceeds this quota, which the kernel reports only at this write.
     [
       { file: 'cpu.max', value: { quota: microseconds(10_000), period: microseconds(100_000) } },
       { code: 3, context: { errno: 'EINVAL', asked: '10000 100000' } },
     ],
-  ])('is an error with file, value and errno, and nothing has changed: %j', async (step, error) => {
+  ])('a rejected write is an error with file, value and errno, and changes nothing: %j', async (step, error) => {
     await tree.write(pod, { file: 'cpu.max', value: { quota: microseconds(40_000), period: microseconds(100_000) } });
     await tree.write(pod, { file: 'unified', key: 'cpu.max.burst', value: '40000' });
     const file = step.file === 'unified' ? step.key : step.file;
@@ -183,14 +183,14 @@ describe('what the kernel refuses', () => {
     expect(kernelSays(file)).toBe(before);
   });
 
-  test('a file that this kernel does not have is missing, with the cgroup there', async () => {
+  test('a file that this kernel lacks is reported as missing, not as a vanished cgroup', async () => {
     const step = { file: 'unified', key: 'memory.no.such.thing', value: '1' } as const;
     await expect(tree.write(pod, step)).rejects.toSatisfy(isFileMissing);
   });
 });
 
-describe('a cgroup that goes', () => {
-  test('is not there afterwards, and everything says so', async () => {
+describe('a cgroup that is removed', () => {
+  test('every operation reports a removed cgroup as vanished', async () => {
     rmdirSync(inRoot(pod));
     expect(tree.exists(pod)).toBe(false);
     await expect(tree.readLimits(pod)).rejects.toSatisfy(isCgroupVanished);
@@ -199,7 +199,7 @@ describe('a cgroup that goes', () => {
     expect(() => tree.children(pod)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
   });
 
-  test('in the middle of any call ends it well or as vanished, never otherwise', async () => {
+  test('a removal during a call ends the call successfully or as vanished', async () => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 60; round += 1) {
       if (!tree.exists(pod)) mkdirSync(inRoot(pod));
@@ -209,7 +209,7 @@ describe('a cgroup that goes', () => {
         tree.readMemoryUse(pod),
         tree.write(pod, { file: 'cpu.weight', value: cpuWeight(round + 200) }),
       ];
-      // Some turns of the event loop later, so that the end falls into another place each time.
+      // Waits for a different number of event loop turns, so that the removal hits a different point each time.
       for (let turn = 0; turn < round % 12; turn += 1) await new Promise((resolve) => setImmediate(resolve));
       rmdirSync(inRoot(pod));
       for (const outcome of await Promise.allSettled(calls)) {
@@ -221,7 +221,7 @@ describe('a cgroup that goes', () => {
   });
 });
 
-describe('memory in use', () => {
+describe('memory usage', () => {
   const volume = mkdtempSync(join(tmpdir(), 'cgroup-volume-'));
   afterEach(() => execFileSync('sh', ['-c', 'umount "$0" 2>/dev/null; true', volume]));
   afterAll(() => rmSync(volume, { recursive: true }));
@@ -230,29 +230,29 @@ describe('memory in use', () => {
     expect(found).toBeLessThan(expected + 3 * MiB);
   };
 
-  test('tells what cannot be reclaimed from what can', async () => {
+  test('usage is separated into reclaimable and unreclaimable memory', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell('warm up');
+    await tenant.run('warm up');
     const start = await tree.readMemoryUse(pod);
     expect(start.current).toBe(Number(kernelSays('memory.current')));
 
-    await tenant.tell(`hold ${30 * MiB}`);
+    await tenant.run(`hold ${30 * MiB}`);
     const anonymous = await tree.readMemoryUse(pod);
     near(anonymous.anon - start.anon, 30 * MiB);
     near(anonymous.unreclaimable - start.unreclaimable, 30 * MiB);
 
-    // As kubelet mounts a volume. Its pages are shmem, and unevictable as well: they count once.
+    // Mounted as kubelet mounts a volume. Its pages are both shmem and unevictable, and must count once.
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,noswap', 'tmpfs', volume]);
-    await tenant.tell(`run dd if=/dev/zero of=${volume}/data bs=1M count=20 status=none`);
+    await tenant.run(`run dd if=/dev/zero of=${volume}/data bs=1M count=20 status=none`);
     const stored = await tree.readMemoryUse(pod);
     near(stored.shmem - anonymous.shmem, 20 * MiB);
     near(stored.unevictable - anonymous.unevictable, 20 * MiB);
     near(stored.unreclaimable - anonymous.unreclaimable, 20 * MiB);
 
-    // Page cache of a file that nobody else has read: in use, and all of it reclaimable.
+    // Page cache of a file that no other process has read: in use, and fully reclaimable.
     const file = join(import.meta.dirname, '../../../node_modules/typescript/lib/typescript.js');
     writeFileSync('/proc/sys/vm/drop_caches', '1');
-    await tenant.tell(`run cat ${file} > /dev/null`);
+    await tenant.run(`run cat ${file} > /dev/null`);
     const cached = await tree.readMemoryUse(pod);
     expect(cached.file - stored.file).toBeGreaterThan(statSync(file).size - MiB);
     expect(cached.current - stored.current).toBeGreaterThan(statSync(file).size - MiB);
@@ -260,44 +260,44 @@ describe('memory in use', () => {
     expect(cached.unreclaimable).toBeLessThanOrEqual(cached.current);
   });
 
-  test('the figure is what decides: a limit just over it kills nobody, one under it does', async () => {
+  test('a limit above unreclaimable usage kills nothing, and one below it kills', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell(`hold ${40 * MiB}`);
+    await tenant.run(`hold ${40 * MiB}`);
     const { unreclaimable, oomKills } = await tree.readMemoryUse(pod);
     expect(oomKills).toBe(0);
     await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable + 2 * MiB) });
-    await tenant.tell('still there');
+    await tenant.run('still there');
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(0);
 
     await tree.write(pod, { file: 'memory.max', value: bytes(unreclaimable - 16 * MiB) });
-    await expect(tenant.tell(`hold ${MiB}`)).rejects.toThrow(/hold/);
+    await expect(tenant.run(`hold ${MiB}`)).rejects.toThrow(/hold/);
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(1);
   });
 
-  test('a write under what is in use kills nobody by itself on this kernel, and returns at once', async () => {
+  test('a limit written below usage kills nothing by itself on this kernel, and the write returns immediately', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell(`hold ${40 * MiB}`);
+    await tenant.run(`hold ${40 * MiB}`);
     const step = { file: 'memory.max', value: bytes(8 * MiB) } as const;
     expect(await tree.write(pod, step)).toMatchObject({ outcome: 'written' });
-    // Not a charge has been made since: only the next one would kill.
+    // Nothing was charged after the write. Only the next charge would kill.
     expect(kernelSays('memory.events')).toContain('oom_kill 0');
     expect(await tree.write(pod, { ...step, value: 'max' })).toMatchObject({ outcome: 'written' });
-    await tenant.tell(`hold ${MiB}`);
+    await tenant.run(`hold ${MiB}`);
     expect(tenant.alive).toBe(true);
   });
 });
 
 describe('the cgroup of a process', () => {
-  test('is where the kernel has it, until it has ended', async () => {
+  test('the cgroup of a process is the one that the kernel reports, until the process ends', async () => {
     const tenant = tenantIn(pod);
-    await tenant.tell('be there');
+    await tenant.run('be there');
     expect(await cgroupOfPid(tenant.pid)).toBe(pod);
     const { pid } = tenant;
     await tenant.end();
     expect(await cgroupOfPid(pid)).toBeUndefined();
   });
 
-  test('lies in a version 2 file system, with its siblings', async () => {
+  test('a cgroup is in a version 2 hierarchy and has its siblings', async () => {
     expect(await cgroupVersion()).toBe(2);
     expect(await cgroupVersion('/proc')).toBe(1);
     mkdirSync(inRoot(`${parent}/pod2`));

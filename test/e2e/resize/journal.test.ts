@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 
-// Disks that are full or read-only, in earnest: a tmpfs of a few pages, as root.
+// Full and read-only disks: a tmpfs of a few pages, as root.
 const other = podUid.replace(/^./, 'f');
 let folder: string;
 let journal: Journal;
@@ -37,45 +37,45 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-describe('a full disk', () => {
-  test('refuses a record and keeps the one before; with room again all goes on', async () => {
-    writeFileSync(path('other-peoples-files'), Buffer.alloc(8192));
+describe('a journal on a full disk', () => {
+  test('a full disk rejects a record and keeps the previous one, and the journal continues when space is available', async () => {
+    writeFileSync(path('files-of-others'), Buffer.alloc(8192));
     const before = readFileSync(path(`${podUid}.json`));
     for (let attempt = 0; attempt < 3; attempt += 1)
       await expect(journal.write(numbered(2))).rejects.toMatchObject(unavailable('ENOSPC'));
     expect(journal.readiness).toMatchObject({ ready: false, error: unavailable('ENOSPC') });
     expect((await journal.check()).ready).toBe(false);
     expect(readFileSync(path(`${podUid}.json`)).equals(before)).toBe(true);
-    expect(readdirSync(folder).sort()).toEqual([`${podUid}.json`, 'other-peoples-files']);
+    expect(readdirSync(folder).sort()).toEqual([`${podUid}.json`, 'files-of-others']);
     const restarted = await open();
     expect(restarted.readiness).toMatchObject({ ready: false, error: { context: { errno: 'ENOSPC' } } });
     expect(await restarted.load()).toEqual([now(1)]);
 
-    // A transaction that was under way may end: its record goes, and that makes room.
+    // A running transaction can end: removing its record frees space.
     await journal.remove(podUid);
     expect(journal.readiness.ready).toBe(false);
     expect((await journal.check()).ready).toBe(true);
     await journal.write(numbered(3));
     await expect(journal.write(numbered(4, other))).rejects.toMatchObject({ context: { errno: 'ENOSPC' } });
-    rmSync(path('other-peoples-files'));
+    rmSync(path('files-of-others'));
     await journal.write(numbered(5));
     expect(journal.readiness).toEqual({ ready: true });
     expect(await journal.load()).toEqual([now(5)]);
   });
 
-  test('of which half a record would fit keeps no half', async () => {
-    writeFileSync(path('other-peoples-files'), Buffer.alloc(4096));
+  test('a full disk has no partial record if only a part fits', async () => {
+    writeFileSync(path('files-of-others'), Buffer.alloc(4096));
     const large = { ...numbered(2), resizes: ['x'.repeat(6000)] };
     await expect(journal.write(large)).rejects.toMatchObject(unavailable('ENOSPC'));
     expect(await (await open()).load()).toEqual([now(1)]);
-    // the room is there again
+    // Space is available again.
     await journal.write(numbered(3));
     expect(await journal.load()).toEqual([now(3)]);
   });
 });
 
-describe('a read-only disk', () => {
-  test('refuses records and removals, gives what it has, and is caught up with once it is writable', async () => {
+describe('a journal on a read-only disk', () => {
+  test('a read-only disk rejects writes and removals, can be read, and gets pending removals once it is writable', async () => {
     remount('ro');
     await expect(journal.write(numbered(2))).rejects.toMatchObject(unavailable('EROFS'));
     await expect(journal.remove(podUid)).rejects.toMatchObject(unavailable('EROFS'));
@@ -84,13 +84,13 @@ describe('a read-only disk', () => {
     remount('rw');
     expect(journal.readiness.ready).toBe(false);
     expect(await journal.check()).toEqual({ ready: true });
-    // what could not be removed is gone now
+    // The record whose removal had failed is gone.
     expect(readdirSync(folder)).toEqual([]);
     await journal.write(numbered(3));
     expect(await journal.load()).toEqual([now(3)]);
   });
 
-  test('with a bad record on it is read past it, and the record stays where it is', async () => {
+  test('a read-only disk is read past an invalid record, which stays in place', async () => {
     writeFileSync(path(`${other}.json`), '{');
     remount('ro');
     expect(await journal.load()).toEqual([now(1)]);

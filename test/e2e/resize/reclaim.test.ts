@@ -7,7 +7,8 @@ import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 
 const MiB = 1024 * 1024;
-// A folder of the machine outside, so its pages are page cache; all else in the node lies in a tmpfs, whose pages are not.
+// A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
+// pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
 const big = join(outside, 'big');
 const written = join(outside, 'written');
@@ -18,7 +19,7 @@ const pods: RunningPod[] = [];
 const tenants: Tenant[] = [];
 
 beforeAll(async () => {
-  // All holes: takes no room outside, and as much page cache as any other.
+  // A sparse file takes no space outside, and its pages are page cache when read.
   closeSync(openSync(big, 'w'));
   truncateSync(big, 200 * MiB);
   shim = await ShimProcess.start({ args: ['--log-level', 'debug'] });
@@ -70,7 +71,7 @@ const outcomeOf = (call: Promise<unknown>): Promise<Refusal | undefined> =>
     (error: unknown) => error as Refusal,
   );
 
-/** All that a resize may change, and that it must not. */
+/** All values that a resize could change. */
 const stateOf = (pod: RunningPod): Record<string, string> =>
   Object.fromEntries(
     ['memory.max', 'memory.high'].flatMap((file) => [
@@ -88,12 +89,12 @@ const lowered = (mebibytes: number): Record<string, string> => ({
 
 const useOf = (pod: RunningPod): number => Number(pod.read('memory.current', 'a'));
 
-test('200 MiB of page cache and 40 MiB of anonymous memory: from 256 to 64 MiB, and no further', async () => {
+test('a decrease from 256 to 64 MiB reclaims 200 MiB of page cache, and one below the anonymous memory is rejected', async () => {
   const pod = await makePod(256);
   const pid = await cri.pidOf(pod.id('a'));
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 40 * MiB);
-  await tenant.tell('read', big);
+  await tenant.run('hold', 40 * MiB);
+  await tenant.run('read', big);
   expect(useOf(pod)).toBeGreaterThan(220 * MiB);
 
   const isReclaimed = ({ msg, reached }: LogLine): boolean => msg === 'memory reclaimed' && Number(reached) < 64 * MiB;
@@ -114,27 +115,28 @@ test('200 MiB of page cache and 40 MiB of anonymous memory: from 256 to 64 MiB, 
   expect(stateOf(pod)).toEqual(lowered(64));
   expect(pod.oomKills()).toBe(0);
   expect(await cri.pidOf(pod.id('a'))).toBe(pid);
-  await tenant.tell('nothing');
+  await tenant.run('nothing');
 });
 
-describe('a process that allocates fast meanwhile', () => {
-  test('page cache, and memory that it gives back: lowered, in every round', async () => {
+describe('a decrease while a process allocates quickly', () => {
+  test('a decrease succeeds in every round if the process allocates page cache and memory that it frees', async () => {
     const pod = await makePod(256);
     const tenant = await tenantIn(pod);
-    await tenant.tell('churn', big, 24 * MiB);
+    await tenant.run('churn', big, 24 * MiB);
     for (let round = 0; round < 3; round += 1) {
       await cri.updateContainer(pod.id('a'), memory(64));
       expect(stateOf(pod)).toEqual(lowered(64));
       await cri.updateContainer(pod.id('a'), memory(256));
     }
     expect(pod.oomKills()).toBe(0);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
   });
 
-  test('all that its limit allows: lowered, or at its old limit, and never killed', async () => {
+  test('a decrease ends with the new or the old limit, and never kills, if the process allocates up to its limit', async () => {
     const outcomes = new Set<string>();
-    // The file has 200 of the 256 MiB in each round in which the pods before it have given its pages up. Without it there is room for the last.
-    for (const [head, beside] of [
+    // In rounds with the file, it occupies 200 of the 256 MiB if the previous pods have released its pages. In rounds
+    // without it, the limit can be lowered.
+    for (const [head, cached] of [
       [0, big],
       [16, big],
       [32, big],
@@ -146,27 +148,27 @@ describe('a process that allocates fast meanwhile', () => {
     ] as const) {
       const pod = await makePod(256);
       const tenant = await tenantIn(pod);
-      if (beside !== undefined) await tenant.tell('read', beside);
-      // How far it has come when the limit is lowered differs from round to round.
-      await tenant.tell('grow');
+      if (cached !== undefined) await tenant.run('read', cached);
+      // How much has been allocated when the limit is lowered differs from round to round.
+      await tenant.run('grow');
       while (Number(/^anon (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1]) < head * MiB)
         await new Promise((resolve) => setImmediate(resolve));
       const refusal = await outcomeOf(cri.updateContainer(pod.id('a'), memory(96)));
       expect(refusal === undefined || [4, 9].includes(refusal.code), refusal?.details).toBe(true);
       expect(stateOf(pod)).toEqual(lowered(refusal === undefined ? 96 : 256));
-      outcomes.add(refusal === undefined ? 'lowered' : 'refused');
-      await tenant.tell('nothing');
+      outcomes.add(refusal === undefined ? 'lowered' : 'rejected');
+      await tenant.run('nothing');
       expect(pod.oomKills()).toBe(0);
     }
-    expect(outcomes).toContain('refused');
+    expect(outcomes).toContain('rejected');
   });
 });
 
-test('page cache that is to be written back first', async () => {
+test('a decrease reclaims dirty page cache without losing data', async () => {
   const pod = await makePod(256);
   const tenant = await tenantIn(pod);
-  await tenant.tell('hold', 20 * MiB);
-  await tenant.tell('dirty', written, 150 * MiB);
+  await tenant.run('hold', 20 * MiB);
+  await tenant.run('dirty', written, 150 * MiB);
   expect(Number(/^file (\d+)$/m.exec(pod.read('memory.stat', 'a'))?.[1])).toBeGreaterThan(100 * MiB);
   await cri.updateContainer(pod.id('a'), memory(64));
   expect(stateOf(pod)).toEqual(lowered(64));
@@ -176,18 +178,18 @@ test('page cache that is to be written back first', async () => {
   expect(content.equals(Buffer.alloc(150 * MiB, 'd'))).toBe(true);
 });
 
-test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are answered meanwhile', async () => {
+test('a decrease that times out ends with DEADLINE_EXCEEDED and the old limit, and other calls and pods are served meanwhile', async () => {
   const [busy, other] = [await makePod(256), await makePod(128)];
   const tenant = await tenantIn(busy);
-  await tenant.tell('read', big);
-  // Page cache that could be reclaimed by its kind, and that the kernel spares as long as reclaim begins at the pod.
+  await tenant.run('read', big);
+  // Page cache is reclaimable by its kind, but memory.min protects it from a reclaim that starts at the pod.
   writeFileSync(join(cgroupOf(busy.cgroup, busy.id('a')), 'memory.min'), String(220 * MiB));
   const before = stateOf(busy);
   const request = { pod_sandbox_id: busy.sandboxId, resources: memory(64) };
   const over = new AbortController();
   const start = performance.now();
   const lowering = outcomeOf(cri.call('UpdatePodSandboxResources', request, 8000)).finally(() => over.abort());
-  const elsewhere = (async (): Promise<void> => {
+  const otherPod = (async (): Promise<void> => {
     await cri.updateContainer(other.id('a'), memory(64));
     expect(over.signal.aborted).toBe(false);
   })();
@@ -199,9 +201,9 @@ test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are 
   }
   const refusal = await lowering;
   const took = performance.now() - start;
-  await elsewhere;
+  await otherPod;
   expect(refusal?.code).toBe(4);
-  // Our own answer, with both figures, before the caller's time was up.
+  // The shim answers by itself, with both figures, before the caller's timeout.
   expect(refusal?.details).toContain(`could not be lowered below ${64 * MiB} bytes`);
   expect(refusal?.details).toMatch(/: 2\d{8} bytes are in use/);
   expect(took).toBeGreaterThan(4000);
@@ -209,6 +211,6 @@ test('time up: DEADLINE_EXCEEDED, the old limit; other calls and other pods are 
   expect(busy.oomKills()).toBe(0);
   expect(stateOf(other)).toEqual(lowered(64));
   expect(waits.length).toBeGreaterThan(20);
-  // Nobody waits for the reclaim: a machine that is busy with other things makes them wait as well, but not as long.
+  // No call waits for the reclaim. A busy machine makes calls wait too, but not as long.
   expect(Math.max(...waits)).toBeLessThan(took / 2);
 });

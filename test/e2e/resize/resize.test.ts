@@ -54,7 +54,7 @@ async function pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
   return running;
 }
 
-/** What the runtime itself keeps of UpdatePodSandboxResources. */
+/** The values of UpdatePodSandboxResources that the runtime stores. */
 async function storedBy(client: CriClient, sandboxId: string): Promise<unknown> {
   const request = { pod_sandbox_id: sandboxId, verbose: true };
   const { info } = await client.call<{ info: { info: string } }>('PodSandboxStatus', request);
@@ -62,7 +62,7 @@ async function storedBy(client: CriClient, sandboxId: string): Promise<unknown> 
   return { ...(resources && { resources }), ...(overhead && { overhead }) };
 }
 
-/** The steps of a pod's first, second, ... resize, as the log tells them. */
+/** The steps that the log reports for the nth resize of a pod. */
 async function stepsOf(running: RunningPod, number = 1): Promise<string[]> {
   const line = await shim.waitForLog(({ msg, pod: id }) => msg === 'pod resized' && id === running.sandboxId, number);
   return (line['steps'] as { step: string }[]).map(({ step }) => step);
@@ -71,13 +71,13 @@ async function stepsOf(running: RunningPod, number = 1): Promise<string[]> {
 const refusal = (promise: Promise<unknown>): Promise<{ code: number; details: string }> =>
   promise.then(
     () => {
-      throw new Error('was not refused');
+      throw new Error('the request was not rejected');
     },
     (error: unknown) => error as { code: number; details: string },
   );
 
 describe('UpdateContainerResources', () => {
-  test('a tight pod limit is raised before and lowered after, and nothing is above it at any instant', async () => {
+  test('a tight pod limit is raised first and lowered last, without a sum above it at any instant', async () => {
     const running = await pod();
     const pids = await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))));
     const watcher = await PodWatcher.watch(running);
@@ -95,23 +95,23 @@ describe('UpdateContainerResources', () => {
     const report = await watcher.report();
     expect(report.violations).toEqual([]);
     expect(report.readings).toBeGreaterThan(100);
-    // Both ends of each resize were seen, so the watcher did look while they happened.
+    // The watcher saw both ends of each resize, so it read during the resizes.
     expect(report.seen).toContain(`memory: containers ${384 * MiB}, pod ${384 * MiB}`);
     expect(report.seen).toContain(`memory: containers ${192 * MiB}, pod ${192 * MiB}`);
     expect(running.oomKills()).toBe(0);
     expect(await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))))).toEqual(pids);
   });
 
-  test('the watcher does see a sum above the pod limit', async () => {
+  test('the watcher reports a sum above the pod limit without the shim', async () => {
     const running = await pod();
     const watcher = await PodWatcher.watch(running);
-    // Past the shim: as without it.
+    // Calls the backend directly, as without the shim.
     await direct.updateContainer(running.id('a'), limits(256, 30_000));
     const { violations } = await watcher.report();
     expect(violations).not.toEqual([]);
   });
 
-  test('one goes up while the other goes down', async () => {
+  test('one update lowers CPU and raises memory', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(96, 5000));
     expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
@@ -124,7 +124,7 @@ describe('UpdateContainerResources', () => {
     ]);
   });
 
-  test('a looser pod limit stays until the sum passes it, and max stays max', async () => {
+  test('a looser pod limit is raised only if the sum passes it, and max stays max', async () => {
     const running = await pod({ podMemory: 512 * MiB, podCpu: 'max 100000' });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
     expect(running.read('memory.max')).toBe(String(512 * MiB));
@@ -133,7 +133,7 @@ describe('UpdateContainerResources', () => {
     expect(running.read('cpu.max')).toBe('max 100000');
   });
 
-  test('kubelet in the lead: it raises the pod first, lowers it last, and finds nothing undone', async () => {
+  test('pod limits that kubelet raises before or lowers after the update are not undone', async () => {
     const running = await pod();
     writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MiB));
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
@@ -143,21 +143,21 @@ describe('UpdateContainerResources', () => {
     expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
-  test('a truncated id', async () => {
+  test('a prefix of a container ID is accepted', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a').slice(0, 13), limits(96, 10_000));
     expect(running.read('memory.max', 'a')).toBe(String(96 * MiB));
     expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
   });
 
-  test('an unknown id: the backend answers, as it does without us', async () => {
-    const [ours, theirs] = await Promise.all(
+  test("an unknown container ID gets the backend's answer", async () => {
+    const [ours, expected] = await Promise.all(
       [cri, direct].map((client) => refusal(client.updateContainer('feedfacefeedface', limits(64, 10_000)))),
     );
-    expect(ours).toMatchObject({ code: 5, details: theirs!.details });
+    expect(ours).toMatchObject({ code: 5, details: expected!.details });
   });
 
-  test('under what cannot be reclaimed: refused with the figures, nothing changed', async () => {
+  test('a container limit below unreclaimable memory is rejected with figures and changes nothing', async () => {
     const running = await pod();
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')]);
@@ -169,26 +169,26 @@ describe('UpdateContainerResources', () => {
     expect(running.oomKills()).toBe(0);
   });
 
-  test('a failing runtime: its container and the pod go back, however far it came', async () => {
+  test('an update that fails in the runtime half-way is rolled back on its container and the pod', async () => {
     const running = await pod();
     const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')]);
-    // The kernel refuses this key, so runc fails after the shim has raised the pod.
+    // The kernel rejects this key, so runc fails after the shim has raised the pod.
     const broken = { ...limits(256, 30_000), unified: { 'memory.nonsense': '1' } };
     const ours = await refusal(cri.updateContainer(running.id('a'), broken));
     expect(['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')])).toEqual(before);
-    // Without a shim the runtime leaves what it had written.
-    const theirs = await refusal(direct.updateContainer(running.id('a'), broken));
-    expect(ours.code).toBe(theirs.code);
+    // Without the shim the runtime leaves what it has written.
+    const expected = await refusal(direct.updateContainer(running.id('a'), broken));
+    expect(ours.code).toBe(expected.code);
   });
 
-  test('created and exited containers: the runtime stores the values, no cgroup is touched', async () => {
+  test('an update of an exited container is stored by the runtime and changes no cgroup', async () => {
     const running = await pod();
     await cri.call('StopContainer', { container_id: running.id('a'), timeout: 0 });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
     expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
-  test('a request that cannot be understood is forwarded as it came', async () => {
+  test('a request without a container is forwarded unchanged', async () => {
     const error = await refusal(cri.call('UpdateContainerResources', { container_id: '' }));
     const without = await refusal(direct.call('UpdateContainerResources', { container_id: '' }));
     expect({ code: error.code, details: error.details }).toEqual({ code: without.code, details: without.details });
@@ -203,7 +203,7 @@ describe('UpdatePodSandboxResources', () => {
     cpu_shares: 1024,
   };
 
-  test('is applied to the pod cgroup, answered, and does nothing the second time', async () => {
+  test('an update is applied to the pod cgroup and answered, and changes nothing the second time', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits);
     expect(running.read('memory.max')).toBe(String(512 * MiB));
@@ -212,13 +212,13 @@ describe('UpdatePodSandboxResources', () => {
     await stepsOf(running);
     await cri.updatePod(running.sandboxId, podLimits);
     await cri.updatePod(running.sandboxId, { memory_limit_in_bytes: -1 });
-    // The second line is that of the third call: the second call has changed nothing.
+    // The second line belongs to the third call, because the second call changed nothing.
     expect(await stepsOf(running, 2)).toContainEqual(expect.stringMatching(/^pod memory\.max \d+ -> max$/));
     expect(running.read('memory.max')).toBe('max');
     expect(running.read('cpu.max')).toBe('80000 100000');
   });
 
-  test('overhead is added', async () => {
+  test('overhead is added to the resources', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits, {
       overhead: { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 },
@@ -227,23 +227,34 @@ describe('UpdatePodSandboxResources', () => {
     expect(running.read('cpu.max')).toBe('85000 100000');
   });
 
-  test('a runtime that has the call gets it too, and only what was admitted', async () => {
+  test('an overhead that kubelet has subtracted from -1 leaves the pod without a limit', async () => {
+    const running = await pod();
+    const overhead = { cpu_shares: 256, memory_limit_in_bytes: 120 * MiB, cpu_quota: 25_000, cpu_period: 100_000 };
+    await cri.updatePod(running.sandboxId, { ...podLimits, cpu_quota: -25_001 }, { overhead });
+    expect(running.read('memory.max')).toBe(String(632 * MiB));
+    expect(running.read('cpu.max')).toBe('max 100000');
+    await cri.updatePod(running.sandboxId, { ...podLimits, memory_limit_in_bytes: -125_829_121 }, { overhead });
+    expect(running.read('memory.max')).toBe('max');
+    expect(running.read('cpu.max')).toBe('105000 100000');
+  });
+
+  test('an update is forwarded to a runtime that supports the call, if it was admitted', async () => {
     const running = await pod();
     const overhead = { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 };
     await cri.updatePod(running.sandboxId, podLimits, { overhead });
     const stored = await storedBy(direct, running.sandboxId);
-    // Before containerd 2.3 the call is not there, and nothing keeps what it says.
-    const isKept = await direct.updatePod(running.sandboxId, podLimits, { overhead }).then(
+    // containerd before 2.3 does not have this call and stores nothing.
+    const isStored = await direct.updatePod(running.sandboxId, podLimits, { overhead }).then(
       () => true,
       () => false,
     );
-    expect(stored).toEqual(isKept ? { resources: { linux: podLimits }, overhead: { linux: overhead } } : {});
+    expect(stored).toEqual(isStored ? { resources: { linux: podLimits }, overhead: { linux: overhead } } : {});
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     await refusal(cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 32 * MiB }));
     expect(await storedBy(direct, running.sandboxId)).toEqual(stored);
   });
 
-  test('under what cannot be reclaimed: refused, nothing changed', async () => {
+  test('a pod limit below unreclaimable memory is rejected and changes nothing', async () => {
     const running = await pod();
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     const error = await refusal(
@@ -256,7 +267,7 @@ describe('UpdatePodSandboxResources', () => {
 });
 
 describe('ContainerStatus', () => {
-  test('says what the kernel says', async () => {
+  test('the reported values are those of the kernel', async () => {
     const running = await pod();
     const reported = async (client: CriClient) => (await client.containerStatus(running.id('a'))).resources!.linux!;
     const untouched = await reported(cri);
@@ -270,7 +281,7 @@ describe('ContainerStatus', () => {
     expect(await reported(direct)).toEqual(untouched);
   });
 
-  test('follows an update, on the way and past us', async () => {
+  test('the reported values are those of the last update', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(96, 15_000, 512));
     expect((await cri.containerStatus(running.id('a'))).resources!.linux).toMatchObject(limits(96, 15_000, 512));
@@ -278,7 +289,7 @@ describe('ContainerStatus', () => {
 });
 
 describe('volumes', () => {
-  test('one that follows the pod limit shrinks before and grows after', async () => {
+  test('a volume that follows the pod limit shrinks before it and grows after it', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
     expect(running.volume('cache').size).toBe(256 * MiB);
@@ -295,18 +306,18 @@ describe('volumes', () => {
     ['50%/a', 64 * MiB],
     ['follow', 256 * MiB],
     ['fixed', 192 * MiB],
-  ])('annotation %s', async (value, size) => {
+  ])('a volume has the size of its annotation %s', async (value, size) => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': value } });
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
     expect(running.volume('cache').size).toBe(size);
   });
 
-  test('an annotation holds from the start of the pod', async () => {
+  test('a volume has the size of its annotation from the start of the pod', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%' } });
     expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
-  test('shrinking below what is stored: refused with the figures, nothing changed', async () => {
+  test('a shrink below the stored files is rejected with figures and changes nothing', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('b'), limits(256, 20_000));
     await cri.exec(running.id('b'), 'true');
@@ -322,7 +333,7 @@ describe('volumes', () => {
     expect([running.read('memory.max'), running.volume('cache').size]).toEqual(before);
   });
 
-  test('every other option and flag of the mount stays', async () => {
+  test('a volume keeps its other mount options and flags', async () => {
     const running = await pod({
       volumes: [{ name: 'cache', size: 192 * MiB, options: 'mode=0750,nr_inodes=1234,nosuid,noexec' }],
     });
@@ -333,8 +344,8 @@ describe('volumes', () => {
   });
 });
 
-describe('the shim comes later or anew', () => {
-  test('pods that it has not seen being made are found by asking the backend', async () => {
+describe('a second shim', () => {
+  test('pods that the shim has not created are found by asking the backend', async () => {
     const running = await pod();
     const second = await ShimProcess.start({ listen: 'unix:///run/second-shim/cri.sock' });
     const client = new CriClient(second.address);
@@ -348,7 +359,7 @@ describe('the shim comes later or anew', () => {
     }
   });
 
-  test('with --intercept=false everything passes', async () => {
+  test('--intercept=false forwards everything', async () => {
     const running = await pod();
     const plain = await ShimProcess.start({ listen: 'unix:///run/plain-shim/cri.sock', args: ['--intercept=false'] });
     const client = new CriClient(plain.address);

@@ -9,7 +9,7 @@ import type { ShimProcess } from '../../support/cri/shim.ts';
 import type { ResizeClient } from '../../support/resize-api-client.ts';
 import { Served } from '../../support/e2e/served.ts';
 
-/** What of a pod outlives the shim, and the machine's own start. */
+/** What survives a restart of the shim, and of the machine. */
 
 const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/restart-test/cri.sock';
@@ -48,20 +48,20 @@ const spec: PodSpec = {
       mounts: { cache: '/cache' },
     },
   ],
-  // kubelet's own size for it: the pod's limit.
+  // kubelet's size for the volume is the pod's limit.
   volumes: [{ name: 'cache', size: 128 * MiB }],
 };
 const recordOf = (running: RunningPod): string => join(state, `${running.uid}.json`);
 const toSize = (running: RunningPod, cache: string) =>
   api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache } });
 
-test('an allocated size of a volume holds over a restart, and over a reboot when the volume is mounted anew', async () => {
+test('the allocated size of a volume survives a restart, and a reboot in which the volume is mounted again', async () => {
   const running = await runPod(cri, spec);
   await toSize(running, '48Mi');
   expect(running.volume('cache').size).toBe(48 * MiB);
   await stop();
   await start();
-  // The limit goes up: a volume that follows would go with it.
+  // The limit goes up. A following volume would grow with it.
   await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MiB });
   expect(running.volume('cache').size).toBe(48 * MiB);
   expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
@@ -69,7 +69,8 @@ test('an allocated size of a volume holds over a restart, and over a reboot when
   });
   await stop();
 
-  // A reboot: the sandbox is gone, kubelet mounts the volume by its own rule and makes another sandbox of the same pod.
+  // A reboot: the sandbox is gone, and kubelet mounts the volume by its own rule and creates another sandbox of the
+  // same pod.
   await direct.call('StopPodSandbox', { pod_sandbox_id: running.sandboxId });
   await direct.call('RemovePodSandbox', { pod_sandbox_id: running.sandboxId });
   await execa('umount', [running.volumePath('cache')]);
@@ -81,7 +82,7 @@ test('an allocated size of a volume holds over a restart, and over a reboot when
   await again.remove();
 });
 
-test('a size that a volume has already is kept like any other, and written once', async () => {
+test('a requested size that a volume already has is stored, and written only once', async () => {
   const running = await runPod(cri, spec);
   expect(await toSize(running, '128Mi')).not.toMatchObject({ resize: { steps: [{}] } });
   const record = JSON.parse(readFileSync(recordOf(running), 'utf8')) as { volumes: object; transaction?: object };
@@ -90,12 +91,12 @@ test('a size that a volume has already is kept like any other, and written once'
   expect(record.transaction).toBeUndefined();
   const { ino } = statSync(recordOf(running));
   await toSize(running, '128Mi');
-  // A write is a new file in the place of the old one.
+  // A write replaces the file.
   expect(statSync(recordOf(running)).ino).toBe(ino);
   await running.remove();
 });
 
-test('what is kept of a pod that was deleted past the shim goes with the next start, and not before its folder', async () => {
+test("the record of a pod that was deleted without the shim is removed at the next start, once the pod's folder is gone", async () => {
   const running = await runPod(cri, spec);
   await toSize(running, '48Mi');
   await stop();
@@ -111,7 +112,7 @@ test('what is kept of a pod that was deleted past the shim goes with the next st
   await expect.poll(() => existsSync(recordOf(running))).toBe(false);
 });
 
-test('a pod that was made past the shim is found by uid and by name', async () => {
+test('a pod that was created without the shim is found by uid and by name', async () => {
   const running = await runPod(direct, { ...spec, name: 'past' });
   for (const pod of [{ uid: running.uid }, { name: { namespace: 'default', name: 'past' } }]) {
     const found = await api.call('GetPod', { pod });

@@ -71,18 +71,18 @@ const four = (mebibytes: number) => ({
 });
 
 describe('a verbose PodSandboxStatus', () => {
-  test('says what was asked, admitted, written and is, and nothing of it is lost of what the runtime says', async () => {
+  test('the status has desired, allocated, actuated and actual values, and all info of the runtime', async () => {
     const running = await pod();
     const { [KEY]: own, ...others } = await infoOf(cri, running);
     expect(own).toBeDefined();
     expect(others).toEqual(await infoOf(direct, running));
-    // containerd 2.3 has an empty one here, those before none.
+    // containerd 2.3 returns an empty map here, and older versions none.
     expect(await infoOf(cri, running, false)).toEqual(await infoOf(direct, running, false));
 
     await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 96 * MiB });
     expect(await ownInfo(running)).toMatchObject({
       state: 'Completed',
-      // Tight, so it follows.
+      // The pod limit is tight, so it follows.
       pod: { allocated: memory(96), actuated: memory(96), actual: { ...memory(96), 'cpu.weight': '4' } },
       containers: { a: { id: running.id('a'), ...four(96) } },
       volumes: { cache: { actual: 32 * MiB, used: 0, policy: 'fixed' } },
@@ -98,7 +98,7 @@ describe('a verbose PodSandboxStatus', () => {
     });
   });
 
-  test('says why the last request was refused, until one is carried out', async () => {
+  test('the status has the reason why the last request was rejected, until a request is applied', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const refused = { pod: { uid: running.uid }, volumes: { cache: '16Mi' } };
@@ -115,7 +115,7 @@ describe('a verbose PodSandboxStatus', () => {
   });
 });
 
-test('a verbose Status says how many clients are connected', async () => {
+test('a verbose Status reports the number of connected clients', async () => {
   expect(await statusInfo()).toMatchObject({ connections: 1 });
   const other = new CriClient(shim.address);
   await other.version();
@@ -125,7 +125,7 @@ test('a verbose Status says how many clients are connected', async () => {
 });
 
 describe('a journal that cannot be written', () => {
-  test('refuses resizes, says so, and takes them again once it can: calls pass all the while', async () => {
+  test('an unwritable journal rejects resizes, is reported as not ready, and recovers, while other calls pass', async () => {
     const running = await pod();
     expect(await statusInfo()).toMatchObject({
       ready: true,
@@ -134,7 +134,7 @@ describe('a journal that cannot be written', () => {
     const journal = async () => (await statusInfo()).checks.find(({ name }) => name === 'journal')?.says;
     execFileSync('mount', ['-o', 'remount,ro', STATE]);
     try {
-      // Nobody has asked for a resize yet: it looks by itself when it is asked.
+      // No resize has been requested yet: the status itself checks the journal.
       await expect.poll(journal, { timeout: 30_000, interval: 500 }).toMatch(/resizes are rejected: .*EROFS|read-only/);
       expect((await statusInfo()).ready).toBe(false);
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };
@@ -151,7 +151,7 @@ describe('a journal that cannot be written', () => {
     } finally {
       execFileSync('mount', ['-o', 'remount,rw', STATE]);
     }
-    // Without a resize: it looks again by itself, every ten seconds.
+    // The shim checks the journal by itself every ten seconds, without a resize.
     await expect.poll(async () => (await statusInfo()).ready, { timeout: 30_000, interval: 500 }).toBe(true);
     await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 80 * MiB });
     expect([running.read('memory.max'), running.read('memory.max', 'a')]).toEqual([String(80 * MiB), String(80 * MiB)]);

@@ -10,7 +10,10 @@ import { ShimProcess } from '../../support/cri/shim.ts';
 import { ResizeClient } from '../../support/resize-api-client.ts';
 import { HeldSocket, passOn } from '../../support/held-socket.ts';
 
-/** Upgrades under load. This process is in systemd's place: it holds the sockets and starts one shim after the other with them. */
+/**
+ * Upgrades under load. This process acts as systemd: it holds the sockets and starts one shim after the other with
+ * them.
+ */
 
 const MiB = 1024 * 1024;
 const UPGRADES = 10;
@@ -60,18 +63,18 @@ function start(): Promise<ShimProcess> {
   return ShimProcess.start({ listen: `unix://${sockets.cri.path}`, args, passedOn, wait: 'serving' });
 }
 
-/** As `systemctl restart` does it: the next one is started when the last has gone. */
+/** Replaces the shim as `systemctl restart` does: the next process starts when the last one has ended. */
 async function upgrade(): Promise<void> {
   expect(await shim.stop()).toBe(0);
   shim = await start();
 }
 
-/** Starts one call after the other, whether or not those before are answered, until stopped; gives what became of each. */
+/** Starts calls at a fixed rate, independently of earlier answers, until stopped. Returns the result of each. */
 function load<Result>(aSecond: number, call: (number: number) => Promise<Result>) {
   const calls: Promise<PromiseSettledResult<Result>>[] = [];
   const begun = performance.now();
   const timer = setInterval(() => {
-    // By the clock, which a timer falls behind on a busy machine.
+    // Follows the clock, which a timer lags behind on a busy machine.
     const due = ((performance.now() - begun) / 1000) * aSecond;
     while (calls.length < due) calls.push(Promise.allSettled([call(calls.length)]).then(([outcome]) => outcome));
   }, 10);
@@ -86,7 +89,7 @@ function load<Result>(aSecond: number, call: (number: number) => Promise<Result>
 const failuresOf = (outcomes: readonly PromiseSettledResult<unknown>[]): string[] =>
   outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [(outcome.reason as Error).message] : []));
 
-test('ten upgrades under load: no call fails, and each resize is completed or cleanly refused', async () => {
+test('ten upgrades under load fail no call, and each resize completes or is cleanly rejected', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
   const api = new ResizeClient(sockets.resize.path);
   const app = running.id('app');
@@ -122,7 +125,7 @@ test('ten upgrades under load: no call fails, and each resize is completed or cl
   for (const outcome of outcomes) {
     if (outcome.status === 'rejected') expect((outcome.reason as ServiceError).code).toBe(status.UNAVAILABLE);
   }
-  // Nothing is left half done: pod and container agree, and no record has a transaction.
+  // Nothing is half done: pod and container agree, and no record has a transaction.
   expect(running.read('memory.max')).toBe(running.read('memory.max', 'app'));
   const records = readdirSync(join(folder, 'state')).filter((name) => name.endsWith('.json'));
   for (const name of records)
@@ -132,19 +135,19 @@ test('ten upgrades under load: no call fails, and each resize is completed or cl
   api.close();
 }, 600_000);
 
-test('a call that is long under way when the upgrade begins is answered; calls meanwhile wait, and are answered then', async () => {
+test('a long call is answered during an upgrade, and new calls wait and are answered after it', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
   const processes = (): number => running.read('cgroup.procs', 'app').trim().split('\n').length;
   await expect.poll(processes).toBe(1);
-  const long = cri.tryExec(running.id('app'), 'sh', '-c', 'echo begun; sleep 3; echo done');
-  // It has got to containerd once its process is there.
+  const long = cri.tryExec(running.id('app'), 'sh', '-c', 'echo started; sleep 3; echo done');
+  // The call has reached containerd once its process exists.
   await expect.poll(processes).toBeGreaterThan(1);
   const upgraded = upgrade();
   const old = shim;
   await old.waitForLog(({ msg }) => msg === 'stopping');
   const other = new CriClient(`unix://${sockets.cri.path}`);
   const waiting = other.version();
-  expect(await long).toMatchObject({ stdout: 'begun\ndone\n', exit_code: 0 });
+  expect(await long).toMatchObject({ stdout: 'started\ndone\n', exit_code: 0 });
   expect(await waiting).toMatchObject({ runtime_name: 'containerd' });
   await upgraded;
   expect(old.log.find(({ msg }) => msg.startsWith('calls were cut'))).toBeUndefined();
@@ -152,11 +155,11 @@ test('a call that is long under way when the upgrade begins is answered; calls m
   other.close();
 });
 
-test('a watch does not hold up an upgrade: it ends UNAVAILABLE once nothing else runs, and can be begun anew', async () => {
+test('a watch does not delay an upgrade: it ends UNAVAILABLE once no other call runs, and can be opened again', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
   const watch = cri.stream('GetContainerEvents', {});
   const ended = new Promise<ServiceError>((resolve) => watch.once('error', (error) => resolve(error as ServiceError)));
-  // Open to the backend: an event has come through.
+  // The watch reaches the backend, because an event has arrived.
   const event = new Promise((resolve) => watch.once('data', resolve));
   const other = await runPod(direct, {
     name: 'seen',

@@ -11,7 +11,8 @@ import { ShimProcess } from '../../support/cri/shim.ts';
 import { refusal } from '../../support/resize-api-client.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
 
-// On a node where systemd is the first process, and the runtime makes its cgroups by it: npm run node -- --init systemd
+// On a node where systemd is the first process and the runtime creates cgroups through it:
+// npm run node -- --init systemd
 
 const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
@@ -64,7 +65,7 @@ async function makePod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
 
 const PROPERTIES = ['MemoryMax', 'CPUQuotaPerSecUSec', 'CPUWeight'] as const;
 
-/** What systemd has for a unit, read past the shim. */
+/** The properties that systemd has for a unit, read without the shim. */
 async function unit(pod: RunningPod, ...names: string[]): Promise<Record<string, string>> {
   const asked = names.length === 0 ? [...PROPERTIES] : names;
   const object = await execa('busctl', [...manager('GetUnit'), 's', unitOf(pod.cgroup)]);
@@ -85,21 +86,21 @@ const files = (pod: RunningPod): Record<string, string> => ({
   weight: pod.read('cpu.weight'),
 });
 
-/** Somebody else sets another property of the pod's unit: systemd then writes all of them anew. */
+/** Sets another property of the pod's unit as another program would. systemd then writes all properties again. */
 const setAnother = (pod: RunningPod, value: number): void =>
   setProperties(unitOf(pod.cgroup), [['TasksMax', 't', String(value)]]);
 
-/** Also of what systemd does after it has answered. */
+/** Waits also for what systemd does after its answer. */
 async function settled(pod: RunningPod): Promise<void> {
   await unit(pod);
 }
 
-describe('limits of a pod', () => {
-  test('the driver is the one of the backend', async () => {
+describe('limits of a pod with the systemd driver', () => {
+  test('the shim uses the cgroup driver of the backend', async () => {
     expect(await cri.call('RuntimeConfig', {})).toMatchObject({ linux: { cgroup_driver: 0 } });
   });
 
-  test('are set on its unit and found in its files', async () => {
+  test("pod limits are set on the pod's unit and appear in its files", async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, limits(256, 40_000, 512));
     expect(files(pod)).toEqual({ memory: String(256 * MiB), cpu: '40000 100000', weight: '20' });
@@ -113,7 +114,7 @@ describe('limits of a pod', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: NO_LIMIT, CPUQuotaPerSecUSec: NO_LIMIT });
   });
 
-  test('follow their containers, on the unit too', async () => {
+  test('pod limits follow the containers, also on the unit', async () => {
     const pod = await makePod();
     await cri.updateContainer(pod.id('a'), limits(128, 20_000));
     expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
@@ -124,7 +125,7 @@ describe('limits of a pod', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MiB), CPUQuotaPerSecUSec: '300000' });
   });
 
-  test('survive a daemon-reload, and a property that somebody else sets', async () => {
+  test('pod limits survive a daemon-reload and a property that another program sets', async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
     await execa('systemctl', ['daemon-reload']);
@@ -137,7 +138,7 @@ describe('limits of a pod', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: String(320 * MiB), CPUQuotaPerSecUSec: '500000' });
   });
 
-  test('written to the files alone, as --cgroup-driver=cgroupfs has it, they do not', async () => {
+  test('pod limits do not survive a change of the unit if --cgroup-driver=cgroupfs writes only the files', async () => {
     const other = await ShimProcess.start({
       listen: 'unix:///run/cri-resize-shim/files.sock',
       args: ['--cgroup-driver', 'cgroupfs', '--state-folder', '/var/lib/cri-resize-shim-files'],
@@ -157,7 +158,7 @@ describe('limits of a pod', () => {
     }
   });
 
-  test('a quota of less than a percent is exact, and rounded up where systemd writes it anew', async () => {
+  test('a quota with a fraction of a percent is exact, and systemd rounds it up when it writes it again', async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, { ...limits(256, 34_560) });
     expect(pod.read('cpu.max')).toBe('34560 100000');
@@ -166,12 +167,12 @@ describe('limits of a pod', () => {
     setAnother(pod, 1000);
     await settled(pod);
     expect(pod.read('cpu.max')).toBe('35000 100000');
-    // What is asked for again is what there is to be.
+    // The same request restores the exact quota.
     await cri.updatePod(pod.sandboxId, { ...limits(256, 34_560) });
     expect(pod.read('cpu.max')).toBe('34560 100000');
   });
 
-  test('of containers that systemd has rounded, they follow as ever', async () => {
+  test('the pod quota follows a container quota that systemd has rounded', async () => {
     const pod = await makePod();
     await cri.updateContainer(pod.id('a'), { ...limits(64, 12_340) });
     expect(pod.read('cpu.max')).toBe('32340 100000');
@@ -179,12 +180,12 @@ describe('limits of a pod', () => {
     await settled(pod);
     expect(pod.read('cpu.max', 'a')).toBe('13000 100000');
     await cri.updateContainer(pod.id('b'), { ...limits(128, 25_000) });
-    // Of what the kernel has now.
+    // The sum uses the quotas that the kernel has now.
     expect(pod.read('cpu.max')).toBe('38000 100000');
     expect(pod.read('cpu.max', 'b')).toBe('25000 100000');
   });
 
-  test('that systemd rounds while they are written are taken for what they are', async () => {
+  test('a quota that systemd rounds while the shim writes it counts as the requested one', async () => {
     const pod = await makePod();
     const cgroup = pod.cgroup.slice(CGROUP_ROOT.length);
     const asked = { quota: microseconds(34_560), period: microseconds(100_000) };
@@ -197,7 +198,7 @@ describe('limits of a pod', () => {
     expect(tree.holdsCpu(cgroup, asked, cpuMax!)).toBe(true);
   });
 
-  test('unified keys: a property where systemd has one, else the file', async () => {
+  test('a unified key is set as a unit property if systemd has one, and otherwise as a file', async () => {
     const pod = await makePod();
     const unified = { 'memory.high': String(100 * MiB), 'memory.oom.group': '1', 'pids.max': '500' };
     await cri.updatePod(pod.sandboxId, { unified });
@@ -208,21 +209,21 @@ describe('limits of a pod', () => {
   });
 });
 
-describe('what goes wrong', () => {
-  test('what the runtime refuses is taken back, on the unit too', async () => {
+describe('a failing resize with the systemd driver', () => {
+  test('a resize that the runtime rejects is rolled back, also on the unit', async () => {
     const pod = await makePod();
     const before = [files(pod), await unit(pod)];
     const update = cri.updateContainer(pod.id('a'), { ...limits(128, 20_000), cpuset_cpus: '999' });
-    // The runtime's own answer.
+    // The error of the runtime.
     await expect(update).rejects.toMatchObject({ code: 2 });
     expect([files(pod), await unit(pod)]).toEqual(before);
     expect(pod.read('memory.max', 'a')).toBe(String(64 * MiB));
   });
 
-  test('D-Bus away: refused with a reason, nothing changed, and the shim goes on once it is back', async () => {
+  test('a resize without D-Bus is rejected with a reason and changes nothing, and succeeds once D-Bus is back', async () => {
     const pod = await makePod();
     const before = [files(pod), await unit(pod)];
-    // A restart of either would end both.
+    // Both are stopped, because a socket would start the service again.
     await execa('systemctl', ['stop', 'dbus.socket', 'dbus.service']);
     try {
       const error = await refusal(cri.updatePod(pod.sandboxId, limits(256, 40_000)));
@@ -236,10 +237,10 @@ describe('what goes wrong', () => {
     expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
   });
 
-  test('a cgroup without its unit: refused with a reason, and nothing is kept for a unit to come', async () => {
-    // Beside another one: systemd has memory controlled where a unit needs it.
-    const beside = await makePod();
-    const cgroup = join(dirname(beside.cgroup), 'kubepods-burstable-podnone.slice').slice(CGROUP_ROOT.length);
+  test('a write to a cgroup without a unit is rejected with a reason and stores nothing', async () => {
+    // Created next to another pod, because systemd enables the memory controller only where a unit needs it.
+    const sibling = await makePod();
+    const cgroup = join(dirname(sibling.cgroup), 'kubepods-burstable-podnone.slice').slice(CGROUP_ROOT.length);
     mkdirSync(join(CGROUP_ROOT, cgroup));
     try {
       const write = driverTree().write(cgroup, { file: 'memory.max', value: bytes(256 * MiB) });
@@ -253,14 +254,14 @@ describe('what goes wrong', () => {
   });
 });
 
-describe('the shim as its own units have it', () => {
+describe('the shim in its own units', () => {
   const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
   const LIBRARY = '/usr/local/lib/cri-resize-shim';
 
   beforeAll(async () => {
     await execa('mkdir', ['-p', LIBRARY]);
     await execa('mount', ['--bind', process.cwd(), LIBRARY]);
-    // A checkout's own Node through the bind mount: the unit does not see a checkout in /tmp (PrivateTmp).
+    // The checkout's Node, through the bind mount: the unit does not see a checkout in /tmp (PrivateTmp).
     const node = process.execPath.replace(`${process.cwd()}/`, `${LIBRARY}/`);
     for (const name of UNITS) {
       const unitFile = readFileSync(join('systemd', name), 'utf8');
@@ -271,7 +272,7 @@ describe('the shim as its own units have it', () => {
 
   afterAll(async () => {
     await execa('systemctl', ['stop', ...UNITS]);
-    // As before: other tests on this node bring units of their own.
+    // Removes the units, because other tests on this node install their own.
     for (const name of UNITS) rmSync(join('/etc/systemd/system', name));
     await execa('systemctl', ['daemon-reload']);
     await execa('umount', [LIBRARY]);
@@ -279,10 +280,10 @@ describe('the shim as its own units have it', () => {
     await start();
   });
 
-  test('hardened, sets limits of pods all the same', async () => {
+  test('the hardened shim sets limits of pods', async () => {
     const pod = await makePod();
     expect(await shim.stop()).toBe(0);
-    // Returns when the shim has said that it serves.
+    // Returns when the shim has notified systemd that it serves.
     await execa('systemctl', ['start', 'cri-resize-shim.service']);
     await cri.ready(30_000);
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
@@ -292,7 +293,7 @@ describe('the shim as its own units have it', () => {
 });
 
 describe('memory that is reclaimed for a lower limit', () => {
-  // A folder of the machine outside, so its pages are page cache. All holes: takes no room there.
+  // A sparse file in a folder of the machine outside, so its pages are page cache and take no space there.
   const big = join(process.env['NODE_OUT'] ?? '', 'big-under-systemd');
   beforeAll(() => {
     closeSync(openSync(big, 'w'));
@@ -300,14 +301,14 @@ describe('memory that is reclaimed for a lower limit', () => {
   });
   afterAll(() => rmSync(big));
 
-  test('while others set properties and systemd reloads: lowered, memory.high as it was, nobody killed', async () => {
+  test('a limit is lowered, memory.high restored and nothing killed while others set properties and systemd reloads', async () => {
     const pod = await makePod({
       containers: [{ name: 'a', command: SLEEP, resources: limits(256, 100_000) }],
     });
     const tenant = await Tenant.in(pod.containerCgroup('a'));
     tenants.push(tenant);
-    await tenant.tell('hold', 20 * MiB);
-    await tenant.tell('read', big);
+    await tenant.run('hold', 20 * MiB);
+    await tenant.run('read', big);
     expect(Number(pod.read('memory.current', 'a'))).toBeGreaterThan(200 * MiB);
     const scope = unitOf(pod.containerCgroup('a'));
     const over = new AbortController();

@@ -7,7 +7,10 @@ import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { resizesThrough } from '../../support/e2e/resizing.ts';
 
-/** What `npm run package` makes, installed and run: the folder by itself, the .deb under systemd with all of the unit's hardening. */
+/**
+ * Installs and runs what `npm run package` makes: the folder by itself, and the .deb under systemd with all of the
+ * unit's hardening.
+ */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 
@@ -32,8 +35,8 @@ afterAll(async () => {
 });
 
 /**
- * Into a node that has no other packages, by dpkg's word: it need not read what the machine beneath has (each file of which takes a
- * descriptor of the node's kernel).
+ * Installs the .deb with an empty dpkg database, so that dpkg does not read the packages of the machine below, each
+ * file of which takes a descriptor of the node's kernel.
  */
 async function installDeb(): Promise<void> {
   const database = join(packages, 'dpkg');
@@ -43,7 +46,7 @@ async function installDeb(): Promise<void> {
   await execa('dpkg', [`--admindir=${database}`, '--force-depends', '--install', join(packages, deb)]);
 }
 
-/** Rejects with what the service has said when it fails. */
+/** Rejects with the journal of the service if systemctl fails. */
 async function systemctl(...args: readonly string[]): Promise<string> {
   const { stdout, exitCode } = await execa('systemctl', ['--no-pager', ...args], { reject: false });
   if (exitCode === 0) return stdout;
@@ -59,7 +62,7 @@ function dropIn(name: string, ...lines: readonly string[]): void {
   writeFileSync(file, ['[Service]', ...lines, ''].join('\n'));
 }
 
-test('the .deb under systemd: started when it serves, its sockets systemd’s, and a pod is resized with its volume', async () => {
+test('the .deb starts when it serves, uses the sockets of systemd, and resizes a pod with its volume', async () => {
   expect(await property('ActiveState')).toBe('active');
   expect(await property('StatusText')).toBe(`serving ${CRI}`);
   expect(readlinkSync(`/proc/${await property('MainPID')}/exe`)).toBe('/usr/lib/cri-resize-shim/bin/node');
@@ -74,7 +77,7 @@ test('the .deb under systemd: started when it serves, its sockets systemd’s, a
   await resizesThrough(direct, { cri: CRI, resize: '/run/cri-resize-shim/resize.sock', name: 'deb' });
 });
 
-test('it has no more rights than the unit gives it', async () => {
+test('the service has only the rights that its unit grants', async () => {
   const pid = await property('MainPID');
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   // CHOWN 0, DAC_OVERRIDE 1, FOWNER 3, SYS_ADMIN 21.
@@ -94,7 +97,7 @@ test('it has no more rights than the unit gives it', async () => {
 test.each([
   ['systemctl restart', () => systemctl('restart', SERVICE)],
   ['an upgrade of the .deb', installDeb],
-])('%s: who calls meanwhile is answered', async (_, replace) => {
+])('calls are answered during %s', async (_, replace) => {
   const before = await property('MainPID');
   const client = new CriClient(`unix://${CRI}`);
   await client.version();
@@ -108,12 +111,12 @@ test.each([
   client.close();
 });
 
-test('one that hangs is killed by the watchdog, and the next one serves', async () => {
+test('a hanging service is killed by the watchdog, and the next one serves', async () => {
   dropIn('watchdog', 'WatchdogSec=2s', 'WatchdogSignal=SIGKILL');
   await systemctl('daemon-reload');
   await systemctl('restart', SERVICE);
   const pid = Number(await property('MainPID'));
-  // For longer than the watchdog waits: while it lives it is left alone.
+  // Longer than the watchdog timeout: a live service is not killed.
   await new Promise((resolve) => setTimeout(resolve, 5000));
   expect(Number(await property('MainPID'))).toBe(pid);
   process.kill(pid, 'SIGSTOP');
@@ -123,7 +126,7 @@ test('one that hangs is killed by the watchdog, and the next one serves', async 
   client.close();
 });
 
-test('the folder runs by itself, from anywhere', async () => {
+test('the folder runs by itself from any location', async () => {
   const tree = readdirSync(packages).find((name) => name.endsWith('-x64') || name.endsWith('-arm64'))!;
   const installed = '/opt/somewhere/else';
   mkdirSync(dirname(installed), { recursive: true });
@@ -137,7 +140,7 @@ test('the folder runs by itself, from anywhere', async () => {
       if (String(text).includes('"serving"')) resolve();
     }),
   );
-  // Built only where Go is, as for `npm run conformance`; the CRI client of the tests asks the same below.
+  // crictl is built only if Go is installed, as for `npm run conformance`. The CRI client below makes the same call.
   const { exitCode, stdout } = await execa('sh', ['-c', `! command -v crictl || crictl -r unix://${cri} version`]);
   expect([exitCode, stdout === '' || stdout.includes('RuntimeName:  containerd')]).toEqual([0, true]);
   await resizesThrough(direct, { cri, resize, name: 'tree' });
@@ -145,7 +148,7 @@ test('the folder runs by itself, from anywhere', async () => {
   expect(await daemon).toMatchObject({ exitCode: 0 });
 });
 
-test('what the .deb brings besides: manual page, completions, a configuration that is read, what it is made of', async () => {
+test('the .deb contains the manual page, completions, an editable configuration and an SBOM', async () => {
   const { stdout: page } = await execa('zcat', ['/usr/share/man/man1/resizectl.1.gz']);
   expect(page).toContain('.TH');
   expect(readFileSync('/usr/share/bash-completion/completions/resizectl', 'utf8')).toContain('resizectl');
@@ -161,7 +164,7 @@ test('what the .deb brings besides: manual page, completions, a configuration th
     expect(names).toContain(name);
   expect(names).not.toContain('vitest');
   expect(names.filter((name) => name.startsWith('@koromix/'))).toEqual([`@koromix/koffi-linux-${process.arch}`]);
-  // Every setting is there to be edited; one that is wrong is found.
+  // Every setting can be edited, and an invalid one is reported.
   const config = readFileSync('/etc/cri-resize-shim/config.yaml', 'utf8');
   expect(config).toContain('#stateFolder: /var/lib/cri-resize-shim\n');
   const edited = join(packages, 'edited.yaml');

@@ -9,7 +9,7 @@ import type { ShimProcess } from '../../support/cri/shim.ts';
 import type { ResizeClient } from '../../support/resize-api-client.ts';
 import { Served } from '../../support/e2e/served.ts';
 
-/** Volumes that somebody else remounts (mount(8) here, as a kubelet of 1.37 does it), and shims that come in the middle. */
+/** Volumes that another program remounts (here mount(8), as kubelet 1.37 does), and shims that restart meanwhile. */
 
 const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/remount-test/cri.sock';
@@ -42,7 +42,7 @@ afterEach(async () => {
 afterAll(() => direct.close());
 
 const limit = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MiB });
-/** Made by way of the shim; removed past it, whichever shim there is by then. */
+/** Creates a pod through the shim. The pod is removed directly, because another shim may run by then. */
 async function pod(volume: number, annotations: PodSpec['annotations'] = {}, again?: string): Promise<RunningPod> {
   const { uid, sandboxId, containers, volumes } = await runPod(cri, {
     ...(again !== undefined && { uid: again }),
@@ -59,27 +59,27 @@ const remount = (running: RunningPod, mebibytes: number): Promise<unknown> =>
 const toSize = (running: RunningPod, cache: string): Promise<unknown> =>
   api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache } });
 
-interface Told {
+interface ShimInfo {
   readonly volumes: Readonly<Record<string, { allocated?: number; actual?: number; policy?: string }>>;
 }
-/** What a verbose PodSandboxStatus says of the volume. */
-async function told(running: RunningPod): Promise<Told['volumes'][string] | undefined> {
+/** The volume in the verbose PodSandboxStatus. */
+async function volumeInfo(running: RunningPod): Promise<ShimInfo['volumes'][string] | undefined> {
   const request = { pod_sandbox_id: running.sandboxId, verbose: true };
   const { info } = await cri.call<{ info: Record<string, string> }>('PodSandboxStatus', request);
-  return (JSON.parse(info['cri-resize-shim']!) as Told).volumes['cache'];
+  return (JSON.parse(info['cri-resize-shim']!) as ShimInfo).volumes['cache'];
 }
 
-describe('a shim that is started anew between two of kubelet’s calls', () => {
-  test('knows that a volume follows the limit, though the two differ by then', async () => {
+describe('a shim that restarts between two of kubelet’s calls', () => {
+  test('a restarted shim knows that a volume follows the limit, although their sizes differ', async () => {
     const running = await pod(128);
-    // Up, as kubelet 1.33 to 1.35 does it: the pod's cgroup by itself, then the container.
+    // kubelet 1.33 to 1.35 raises the pod's cgroup by itself, then the container.
     writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MiB));
     await stop();
     await start();
-    expect(await told(running)).toMatchObject({ actual: 128 * MiB, policy: 'follow' });
+    expect(await volumeInfo(running)).toMatchObject({ actual: 128 * MiB, policy: 'follow' });
     await cri.updateContainer(running.id('a'), limit(192));
     expect(sizeOf(running)).toBe(192);
-    // Down: the container, then the pod's cgroup.
+    // kubelet lowers the container, then the pod's cgroup.
     await cri.updateContainer(running.id('a'), limit(96));
     expect(sizeOf(running)).toBe(96);
     await stop();
@@ -90,13 +90,13 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
     await running.remove();
   });
 
-  test('knows that one is fixed, though it is as large as the limit by then', async () => {
+  test('a restarted shim knows that a volume is fixed, although it equals the limit', async () => {
     const running = await pod(64);
     await cri.updateContainer(running.id('a'), limit(64));
     expect(sizeOf(running)).toBe(64);
     await stop();
     await start();
-    expect(await told(running)).toMatchObject({ policy: 'fixed' });
+    expect(await volumeInfo(running)).toMatchObject({ policy: 'fixed' });
     await cri.updateContainer(running.id('a'), limit(128));
     expect(sizeOf(running)).toBe(64);
     await running.remove();
@@ -108,7 +108,7 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
       'UpdatePodSandboxResources',
       (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '25%' } }),
     ],
-  ])('knows of a share that was asked for by %s', async (_, ask) => {
+  ])('a restarted shim knows a share that was requested by %s', async (_, ask) => {
     const running = await pod(128);
     await ask(running);
     expect(sizeOf(running)).toBe(32);
@@ -116,15 +116,15 @@ describe('a shim that is started anew between two of kubelet’s calls', () => {
     await start();
     await cri.updateContainer(running.id('a'), limit(192));
     expect(sizeOf(running)).toBe(48);
-    expect(await told(running)).toMatchObject({ policy: '25%' });
+    expect(await volumeInfo(running)).toMatchObject({ policy: '25%' });
     await running.remove();
   });
 });
 
 test.each([
-  ['its own remount, and was killed after it', 96, 'follow'],
-  ['a remount of its own, and finds another size', 80, '80Mi'],
-])('a shim that finds %s, in its journal: who has done it', async (_, found, policy) => {
+  ['its own remount, followed by a kill', 96, 'follow'],
+  ['its own remount, but another size', 80, '80Mi'],
+])('a shim that finds %s in its journal determines who has remounted', async (_, found, policy) => {
   const running = await pod(128);
   await stop();
   await remount(running, found);
@@ -134,25 +134,25 @@ test.each([
   writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
   await start();
   await shim.waitForLog(({ msg }) => msg === 'unfinished resize recovered');
-  expect(await told(running)).toMatchObject({ actual: found * MiB, policy });
+  expect(await volumeInfo(running)).toMatchObject({ actual: found * MiB, policy });
   await cri.updateContainer(running.id('a'), limit(160));
   expect(sizeOf(running)).toBe(policy === 'follow' ? 160 : found);
   await running.remove();
 });
 
-describe('a volume that somebody else remounts', () => {
+describe('a volume that another program remounts', () => {
   const nothing = (): Promise<void> => Promise.resolve();
 
   test.each([
     ['followed the limit', {}, nothing],
     ['had a size by ResizePod', {}, (running: RunningPod) => toSize(running, '96Mi')],
     ['had a share by ResizePod', {}, (running: RunningPod) => toSize(running, '75%')],
-  ] as const)('and that %s: its new size is what it shall have', async (_, annotations, before) => {
+  ] as const)('a remounted volume that %s has the new size from then on', async (_, annotations, before) => {
     const running = await pod(128, annotations);
     await before(running);
     await remount(running, 48);
-    // As soon as it is looked at.
-    expect(await told(running)).toMatchObject({ allocated: 48 * MiB, actual: 48 * MiB, policy: '48Mi' });
+    // The next status reports it.
+    expect(await volumeInfo(running)).toMatchObject({ allocated: 48 * MiB, actual: 48 * MiB, policy: '48Mi' });
     await cri.updateContainer(running.id('a'), limit(160));
     expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MiB), 48]);
     const line = await shim.waitForLog(
@@ -160,7 +160,7 @@ describe('a volume that somebody else remounts', () => {
     );
     expect(line).toMatchObject({ volume: 'cache', to: 48 * MiB });
 
-    // The registry is compared with a containerd that has been started anew.
+    // A restarted containerd makes the shim compare the registry.
     await execa('node-containerd', ['kill']);
     await execa('node-containerd', ['start']);
     await compared(2);
@@ -168,14 +168,14 @@ describe('a volume that somebody else remounts', () => {
     await cri.updateContainer(running.id('a'), limit(128));
     expect(sizeOf(running)).toBe(48);
 
-    // While no shim is there.
+    // Without a running shim.
     await stop();
     await remount(running, 56);
     await start();
     await cri.updateContainer(running.id('a'), limit(160));
     expect(sizeOf(running)).toBe(56);
-    expect(await told(running)).toMatchObject({ allocated: 56 * MiB, policy: '56Mi' });
-    // What we are asked for afterwards is newer.
+    expect(await volumeInfo(running)).toMatchObject({ allocated: 56 * MiB, policy: '56Mi' });
+    // A later request is newer.
     await toSize(running, '40Mi');
     expect(sizeOf(running)).toBe(40);
     await running.remove();
@@ -188,26 +188,29 @@ describe('a volume that somebody else remounts', () => {
       {},
       (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '50%' } }),
     ],
-  ] as const)('and has an annotation %s: that holds', async (_, annotations, before) => {
-    const running = await pod(128, annotations);
-    await before(running);
-    expect(sizeOf(running)).toBe(64);
-    await remount(running, 48);
-    await cri.updateContainer(running.id('a'), limit(160));
-    expect(sizeOf(running)).toBe(80);
-    await stop();
-    await remount(running, 48);
-    await start();
-    // A start alone changes nothing.
-    expect(sizeOf(running)).toBe(48);
-    await cri.updateContainer(running.id('a'), limit(128));
-    expect(sizeOf(running)).toBe(64);
-    expect(await told(running)).toMatchObject({ policy: '50%' });
-    expect(shim.log.filter(({ msg }) => msg.startsWith('volume remounted'))).toEqual([]);
-    await running.remove();
-  });
+  ] as const)(
+    'a remounted volume with an annotation %s gets the size of the annotation again',
+    async (_, annotations, before) => {
+      const running = await pod(128, annotations);
+      await before(running);
+      expect(sizeOf(running)).toBe(64);
+      await remount(running, 48);
+      await cri.updateContainer(running.id('a'), limit(160));
+      expect(sizeOf(running)).toBe(80);
+      await stop();
+      await remount(running, 48);
+      await start();
+      // A start alone changes nothing.
+      expect(sizeOf(running)).toBe(48);
+      await cri.updateContainer(running.id('a'), limit(128));
+      expect(sizeOf(running)).toBe(64);
+      expect(await volumeInfo(running)).toMatchObject({ policy: '50%' });
+      expect(shim.log.filter(({ msg }) => msg.startsWith('volume remounted'))).toEqual([]);
+      await running.remove();
+    },
+  );
 
-  test('its size outlives a reboot: it is given to the volume that is mounted anew', async () => {
+  test('a remounted volume gets its new size again when it is mounted after a reboot', async () => {
     const running = await pod(128);
     await remount(running, 48);
     await cri.updateContainer(running.id('a'), limit(160));

@@ -7,7 +7,7 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
 
-/** A shim in a mount namespace of its own, as in a container, into which volumes that are mounted later do not come. */
+/** A shim in its own mount namespace, as in a container. Volumes that are mounted later do not appear in it. */
 
 const MiB = 1024 * 1024;
 const RESIZE = '/run/own-mounts-test/resize.sock';
@@ -48,7 +48,7 @@ async function pod(): Promise<RunningPod> {
         mounts: { cache: '/cache' },
       },
     ],
-    // As large as the pod's limit: it follows.
+    // The volume is as large as the pod's limit, so it follows.
     volumes: [{ name: 'cache', size: 128 * MiB }],
   });
   pods.push(running);
@@ -58,22 +58,22 @@ async function pod(): Promise<RunningPod> {
 const resize = (running: RunningPod, cache: string) =>
   api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, volumes: { cache } });
 
-test('with a process that has them, volumes are found, follow and are resized, with their files and in their containers', async () => {
+test("volumes are found, follow and are resized through a process in the node's mount namespace", async () => {
   await start('--mounts-of-pid', String(process.pid));
   const running = await pod();
   const file = join(running.volumePath('cache'), 'file');
-  writeFileSync(file, 'kept');
+  writeFileSync(file, 'content');
   await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 192 * MiB });
   expect(running.volume('cache').size).toBe(192 * MiB);
   expect(await resize(running, '64Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
   expect(running.volume('cache').size).toBe(64 * MiB);
   expect(await cri.exec(running.id('a'), 'df', '-m', '/cache')).toMatch(/\s64\s/);
-  expect(readFileSync(file, 'utf8')).toBe('kept');
+  expect(readFileSync(file, 'utf8')).toBe('content');
   writeFileSync(join(running.volumePath('cache'), 'more'), Buffer.alloc(48 * MiB));
   expect(await refusal(resize(running, '32Mi'))).toMatchObject({ reason: 'VOLUME_IN_USE' });
 });
 
-test('without one, they are not seen', async () => {
+test('volumes are not found without --mounts-of-pid', async () => {
   await start();
   const running = await pod();
   expect(await refusal(resize(running, '64Mi'))).toMatchObject({ reason: 'UNKNOWN_VOLUME' });

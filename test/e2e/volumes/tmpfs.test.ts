@@ -29,11 +29,11 @@ import {
   sizeAt,
 } from '../../support/kubelet-folder.ts';
 
-// The real thing: tmpfs on the test node's kernel, as root.
+// tmpfs on the test node's kernel, as root.
 const MiB = 1024 * 1024;
 const cache = { podUid, name: 'cache' };
 
-// Which of them a kernel knows depends on how it was built: the test node's has no huge pages and no NUMA.
+// Which options a kernel supports depends on its build. The test node's kernel has no huge pages and no NUMA.
 const MOUNT_OPTIONS = [
   'rw',
   'nosuid,nodev,noexec',
@@ -53,7 +53,7 @@ beforeEach(() => {
 });
 afterEach(() => kubelet.remove());
 
-/** A shell that does one thing after another, and says when each is done. */
+/** A shell that executes one command after another and reports the end of each. */
 function shell(script: string): { next(): Promise<string>; end(): Promise<void>; readonly pid: number } {
   const child = spawn('unshare', ['-m', '--propagation', 'slave', 'sh', '-ec', script], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -77,7 +77,7 @@ function shell(script: string): { next(): Promise<string>; end(): Promise<void>;
 const systemCalls = await chooseRemountMethod();
 const mountCommand: RemountMethod = { kind: 'mount', because: 'the test says so' };
 
-test('this kernel remounts by system calls', async () => {
+test('this kernel supports remounts by system calls', async () => {
   expect(systemCalls.kind).toBe('syscalls');
   expect((await volumes.method()).kind).toBe('syscalls');
 });
@@ -90,7 +90,7 @@ describe.each([
     volumes = new MemoryVolumes({ kubeletRoot: kubelet.root }, method);
   });
 
-  test.for(MOUNT_OPTIONS)('changes the size, and nothing else of a volume mounted with %s', async (options) => {
+  test.for(MOUNT_OPTIONS)('a remount changes only the size of a volume mounted with %s', async (options) => {
     const folder = kubelet.mountVolume('cache', `size=64m,${options}`);
     const before = optionsAt(folder);
     for (const size of [128 * MiB, 32 * MiB, 100_000_001]) {
@@ -102,14 +102,14 @@ describe.each([
     }
   });
 
-  test('to the size that it has, to the byte or within the page, is none', async () => {
+  test('a remount to the current size, or to one within the same page, does nothing', async () => {
     kubelet.mountVolume('cache', 'size=64m');
     expect(await volumes.remount(cache, bytes(64 * MiB))).toMatchObject({ outcome: 'unchanged' });
     expect(await volumes.remount(cache, bytes(64 * MiB - 4095))).toMatchObject({ outcome: 'unchanged' });
     expect(await volumes.remount(cache, bytes(64 * MiB - 4096))).toMatchObject({ outcome: 'remounted' });
   });
 
-  test('below what is stored is refused with both figures, and nothing has changed', async () => {
+  test('a remount below the stored files is rejected with both figures and changes nothing', async () => {
     const folder = kubelet.mountVolume('cache');
     const content = randomBytes(20 * MiB);
     writeFileSync(join(folder, 'data'), content);
@@ -122,24 +122,24 @@ describe.each([
     });
     expect(sizeAt(folder)).toEqual({ size: 64 * MiB, used });
     expect(optionsAt(folder)).toBe(before);
-    // exactly what is stored fits
+    // The exact size of the stored files fits.
     expect(await volumes.remount(cache, bytes(used))).toMatchObject({
       outcome: 'remounted',
       after: { size: used, used },
     });
     expect(readFileSync(join(folder, 'data')).equals(content)).toBe(true);
-    // and the files gone, so does less
+    // Without the files a smaller size fits.
     rmSync(join(folder, 'data'));
     expect(await volumes.remount(cache, bytes(MiB))).toMatchObject({ after: { size: MiB, used: 0 } });
   });
 
-  test.each([0, 1, 4095])('to %i bytes is refused: less than a page, or no limit at all', async (size) => {
+  test.each([0, 1, 4095])('a remount to %i bytes, less than a page or no limit, is rejected', async (size) => {
     const folder = kubelet.mountVolume('cache');
     await expect(volumes.remount(cache, bytes(size))).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  test('of a mount point that alone is read-only keeps it so, or is refused', async () => {
+  test('a remount keeps a mount point that is read-only by itself, or is rejected', async () => {
     const folder = kubelet.mountVolume('cache');
     execFileSync('mount', ['-o', 'remount,bind,ro,nosuid', folder]);
     const before = optionsAt(folder);
@@ -155,8 +155,8 @@ describe.each([
   });
 });
 
-describe('who uses the volume meanwhile', () => {
-  test('loses no byte: a writer at ENOSPC goes on with the same descriptor', async () => {
+describe('a process that uses a remounted volume', () => {
+  test('a writer at ENOSPC continues with the same descriptor and loses no byte', async () => {
     const folder = kubelet.mountVolume('cache', 'size=1m,noswap');
     const content = randomBytes(3 * MiB);
     const descriptor = openSync(join(folder, 'data'), 'w+');
@@ -176,7 +176,7 @@ describe('who uses the volume meanwhile', () => {
     expect(sum(readFileSync(join(folder, 'data')))).toBe(sum(content));
   });
 
-  test('keeps its mappings: what is written through them is in the file, before and after', async () => {
+  test('mappings stay valid: writes through them before and after a remount are in the file', async () => {
     const folder = kubelet.mountVolume('cache');
     const descriptor = openSync(join(folder, 'data'), 'w+');
     writeSync(descriptor, Buffer.alloc(8192));
@@ -194,9 +194,9 @@ describe('who uses the volume meanwhile', () => {
     libc.func('int munmap(void *address, size_t length)')(mapping, 8192);
   });
 
-  test('sees the new size through a bind mount in another mount namespace', async () => {
+  test('a bind mount in another mount namespace has the new size', async () => {
     const folder = kubelet.mountVolume('cache');
-    const inside = kubelet.beside('container');
+    const inside = kubelet.siblingFolder('container');
     const container = shell(`mount --bind ${folder} ${inside}; while read line; do stat -f -c '%b %S' ${inside}; done`);
     expect(await container.next()).toBe(`${(64 * MiB) / 4096} 4096`);
     await volumes.remount(cache, bytes(96 * MiB));
@@ -204,7 +204,7 @@ describe('who uses the volume meanwhile', () => {
     await container.end();
   });
 
-  test('may be in a mount namespace that is not ours, reached through a process', async () => {
+  test('a volume in another mount namespace is reached through a process', async () => {
     const folder = join(kubelet.root, 'pods', podUid, 'volumes/kubernetes.io~empty-dir/cache');
     const host = shell(
       `mkdir -p ${folder}; mount -t tmpfs -o size=64m,nosuid tmpfs ${folder}
@@ -227,7 +227,7 @@ describe('who uses the volume meanwhile', () => {
 });
 
 describe('the volumes of a node', () => {
-  test('are the tmpfs at the places of emptyDirs, with size and use, and no other tmpfs', async () => {
+  test('volumes are the tmpfs at the places of emptyDirs, with size and use, and no other tmpfs', async () => {
     const folder = kubelet.mountVolume('cache', 'size=64m');
     kubelet.mountVolume('scratch', 'size=8m');
     kubelet.mountVolume('cache', 'size=16m', 'another-pod');
@@ -236,7 +236,7 @@ describe('the volumes of a node', () => {
       kubelet.mountOther('kubernetes.io~projected', 'kube-api-access-x7k2p'),
       kubelet.mountOther('kubernetes.io~downward-api', 'podinfo'),
       mountTmpfs(join(folder, 'nested'), 'size=2m'),
-      mountTmpfs(kubelet.beside('host-path'), 'size=2m'),
+      mountTmpfs(kubelet.siblingFolder('host-path'), 'size=2m'),
     ];
     const before = others.map((other) => sizeAt(other).size);
     writeFileSync(join(folder, 'data'), Buffer.alloc(MiB));
@@ -263,13 +263,13 @@ describe('the volumes of a node', () => {
       });
     }
     for (const uid of ['..', '.', '', 'no-such-pod', `${podUid}/..`, `../pods/${podUid}`]) {
-      const stranger = { podUid: uid, name: 'cache' };
-      await expect(volumes.remount(stranger, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+      const elsewhere = { podUid: uid, name: 'cache' };
+      await expect(volumes.remount(elsewhere, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
     }
     expect(others.map((other) => sizeAt(other).size)).toEqual(before);
   });
 
-  test('are none without kubelet, without a mount, and after it has gone', async () => {
+  test('no volume is found without kubelet, without a mount, or after an unmount', async () => {
     expect(new MemoryVolumes({ kubeletRoot: join(kubelet.root, 'nothing') }).list()).toEqual([]);
     const folder = kubelet.mountVolume('cache');
     mkdirSync(join(dirname(folder), 'on-disk'));
@@ -282,9 +282,9 @@ describe('the volumes of a node', () => {
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
   });
 
-  test('are found where the kubelet root is a symbolic link', async () => {
+  test('volumes are found if the kubelet root is a symbolic link', async () => {
     const folder = kubelet.mountVolume('cache');
-    const link = join(kubelet.beside('links'), 'kubelet');
+    const link = join(kubelet.siblingFolder('links'), 'kubelet');
     symlinkSync(kubelet.root, link);
     const linked = new MemoryVolumes({ kubeletRoot: link });
     expect(linked.list()).toEqual([{ ...cache, mountPoint: folder, device: expect.any(String) as string }]);
@@ -292,26 +292,26 @@ describe('the volumes of a node', () => {
     expect(sizeAt(folder).size).toBe(MiB);
   });
 
-  test('are found where the kubelet root is a shared mount on itself, so that each is mounted twice', async () => {
+  test('volumes are found once if the kubelet root is a shared mount on itself', async () => {
     bind(kubelet.root, kubelet.root);
     execFileSync('mount', ['--make-shared', kubelet.root]);
-    const again = kubelet.beside('again');
+    const again = kubelet.siblingFolder('again');
     execFileSync('mount', ['--rbind', kubelet.root, again]);
     const folder = kubelet.mountVolume('cache');
-    bind(folder, kubelet.beside(`kubelet/pods/${podUid}/volume-subpaths/cache/web/0`));
+    bind(folder, kubelet.siblingFolder(`kubelet/pods/${podUid}/volume-subpaths/cache/web/0`));
     expect(volumes.survey()).toMatchObject({ volumes: [cache], refused: [] });
     await volumes.remount(cache, bytes(MiB));
     expect(sizeAt(folder.replace(kubelet.root, again)).size).toBe(MiB);
   });
 
-  test('with no size are not touched: their use is not known, and they take no limit', async () => {
+  test('a tmpfs without a size has no measurable use and cannot be resized', async () => {
     kubelet.mountVolume('cache', 'size=0');
     expect(volumes.survey()).toMatchObject({ volumes: [], refused: [cache] });
     expect(() => volumes.measure(cache)).toThrow(expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE' }));
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'VOLUME_NOT_ELIGIBLE' });
   });
 
-  test('are two hundred, listed at once and resized side by side', async () => {
+  test('two hundred volumes are listed and resized concurrently', async () => {
     const names = Array.from({ length: 200 }, (_, index) => `v${index}`);
     kubelet.mountVolumes(names, 'size=4m');
     expect(
@@ -327,14 +327,14 @@ describe('the volumes of a node', () => {
   });
 });
 
-describe('hostile', () => {
+describe('hostile mounts', () => {
   const refused = { code: 9, reason: 'VOLUME_NOT_ELIGIBLE' };
 
-  test.each(['cache', '.'])('a symbolic link to a secret in the place of the folder (%s) is refused', async (which) => {
+  test.each(['cache', '.'])('a symbolic link to a secret instead of the folder (%s) is rejected', async (which) => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache');
     const folder = kubelet.mountVolume('cache');
     expect(volumes.ofPod(podUid)).toHaveLength(1);
-    // between the look and the remount: the volume's folder, or the one that all of them are in
+    // Between survey and remount, replaces the folder of the volume or of all volumes.
     const place = join(dirname(folder), which === '.' ? '' : which);
     if (which === '.') renameSync(place, `${place}-away`);
     else {
@@ -347,7 +347,7 @@ describe('hostile', () => {
     expect(sizeAt(secret).size).toBe(4 * MiB);
   });
 
-  test('exchanging the folder for a link to a secret, again and again, never reaches the secret', async () => {
+  test('repeatedly exchanging the folder for a link to a secret never reaches the secret', async () => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache', 'size=4m');
     const folder = kubelet.mountVolume('cache');
     const place = dirname(folder);
@@ -361,7 +361,7 @@ describe('hostile', () => {
     );
     const outcomes = new Map<string, number>();
     const seen = (outcome: string): number => outcomes.get(outcome) ?? 0;
-    // At least so often, and until the other side has been met in the act.
+    // Runs at least this many rounds, and until a remount has met the link.
     for (let round = 0; round < 400 || (seen('VOLUME_NOT_ELIGIBLE') === 0 && round < 20_000); round += 1) {
       const outcome = await volumes.remount(cache, bytes((8 + (round % 8)) * MiB)).then(
         ({ outcome: done }) => done,
@@ -381,11 +381,11 @@ describe('hostile', () => {
     expect(seen('VOLUME_NOT_ELIGIBLE')).toBeGreaterThan(0);
   });
 
-  test("another tmpfs bound over the place is refused: a secret's, a host's, a folder of the volume itself", async () => {
+  test("a tmpfs bound over the volume is rejected: a secret, a host's, a subfolder of the volume", async () => {
     const folder = kubelet.mountVolume('cache');
     mkdirSync(join(folder, 'inner'));
     const secret = kubelet.mountOther('kubernetes.io~secret', 'password');
-    const host = mountTmpfs(kubelet.beside('host'), 'size=2m');
+    const host = mountTmpfs(kubelet.siblingFolder('host'), 'size=2m');
     for (const other of [secret, host, join(folder, 'inner')]) {
       bind(other, folder);
       const before = sizeAt(folder);
@@ -394,12 +394,12 @@ describe('hostile', () => {
       expect(sizeAt(folder)).toEqual(before);
       execFileSync('umount', [folder]);
     }
-    // and with all that gone it is the volume again
+    // Without the bind mount it is the volume again.
     await volumes.remount(cache, bytes(8 * MiB));
     expect(sizeAt(folder).size).toBe(8 * MiB);
   });
 
-  test('another file system mounted over the place is refused', async () => {
+  test('another file system mounted over the volume is rejected', async () => {
     const folder = kubelet.mountVolume('cache');
     execFileSync('mount', ['-t', 'proc', 'proc', folder]);
     expect(volumes.survey()).toMatchObject({
@@ -411,7 +411,7 @@ describe('hostile', () => {
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  test('a volume bound over another volume is refused; of two tmpfs mounted there the upper counts', async () => {
+  test('a volume bound over another volume is rejected, and of two mounted tmpfs the upper one counts', async () => {
     const folder = kubelet.mountVolume('cache');
     const other = kubelet.mountVolume('other', 'size=16m');
     bind(other, folder);

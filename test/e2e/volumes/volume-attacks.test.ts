@@ -7,7 +7,7 @@ import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
 import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
-/** Names, links and mounts that would lead a remount to what is no volume of the pod. */
+/** Names, links and mounts that would direct a remount to something other than a volume of the pod. */
 
 let stage: VolumeStage;
 let cri: CriClient;
@@ -24,7 +24,7 @@ afterEach(async () => {
 });
 afterAll(() => stage.served.stop());
 
-/** A secret of the pod: a tmpfs, too. */
+/** Mounts a secret of the pod, which is also a tmpfs. */
 async function mountSecret(running: RunningPod): Promise<string> {
   const secret = join(KUBELET_ROOT, 'pods', running.uid, 'volumes/kubernetes.io~secret/cache');
   await execa('mkdir', ['-p', secret]);
@@ -39,7 +39,7 @@ const megabytesAt = async (folder: string): Promise<number> => {
   return (blocks! * size!) / MiB;
 };
 
-test('the volumes’ folder exchanged for a link to the secrets’, again and again, through whole resizes', async () => {
+test('resizes never reach a secret while the volumes’ folder is repeatedly exchanged for a link to it', async () => {
   const running = await stage.pod();
   const secret = await mountSecret(running);
   const real = join(KUBELET_ROOT, 'pods', running.uid, 'volumes/kubernetes.io~empty-dir');
@@ -48,7 +48,7 @@ test('the volumes’ folder exchanged for a link to the secrets’, again and ag
   const seen = new Map<string, number>();
   const count = (outcome: string): number => seen.get(outcome) ?? 0;
   try {
-    // At least so often, and until both have been met: the volume, and the link in the act.
+    // Runs at least this many rounds, and until both the volume and the link have been met.
     for (let round = 0; round < 16 || ((count('done') === 0 || count('refused') === 0) && round < 1000); round += 1) {
       const to = 96 + (round % 2) * 32;
       const more = { containers: { a: { limits: { memory: `${to}Mi` } } } };
@@ -61,7 +61,7 @@ test('the volumes’ folder exchanged for a link to the secrets’, again and ag
       );
       seen.set(outcome, count(outcome) + 1);
       const limits = [running.read('memory.max'), running.read('memory.max', 'a')];
-      // All of it or nothing.
+      // All limits have changed, or none.
       expect(limits[0]).toBe(limits[1]);
       if (outcome === 'done') expect(limits[0]).toBe(String(to * MiB));
       expect(await megabytesAt(secret)).toBe(4);
@@ -77,14 +77,14 @@ test('the volumes’ folder exchanged for a link to the secrets’, again and ag
   expect(readFileSync(join(secret, 'token'), 'utf8')).toBe('secret');
 });
 
-test('a secret bound over the volume: refused, and neither is touched', async () => {
+test('a secret bound over the volume rejects the resize, and neither is changed', async () => {
   const running = await stage.pod({ annotations: { [CACHE]: '50%' } });
   const secret = await mountSecret(running);
   await execa('mount', ['--bind', secret, running.volumePath('cache')]);
   try {
     const refused = await refusal(stage.resize(running, { cache: '96Mi' }));
     expect(refused).toMatchObject({ code: 3, reason: 'UNKNOWN_VOLUME' });
-    // Nor in kubelet's flow.
+    // kubelet's update does not remount it either.
     await cri.updateContainer(running.id('a'), limit(160));
     expect(await megabytesAt(secret)).toBe(4);
   } finally {
@@ -95,28 +95,28 @@ test('a secret bound over the volume: refused, and neither is touched', async ()
   expect(sizeOf(running)).toBe(96);
 });
 
-test('names that lead elsewhere, and the volume of another pod', async () => {
+test("names with paths and names of other pods' volumes are rejected", async () => {
   const running = await stage.pod();
   const other = await stage.pod({
     name: 'other',
-    volumes: [{ name: 'theirs', size: 32 * MiB }],
+    volumes: [{ name: 'foreign', size: 32 * MiB }],
     containers: [{ name: 'a', command: SLEEP, resources: limit(32) }],
   });
   const secret = await mountSecret(running);
-  for (const name of ['..', '../cache', 'cache/..', '../kubernetes.io~secret/cache', `../../../${other.uid}/theirs`]) {
+  for (const name of ['..', '../cache', 'cache/..', '../kubernetes.io~secret/cache', `../../../${other.uid}/foreign`]) {
     expect(await refusal(stage.resize(running, { [name]: '8Mi' })), name).toMatchObject({ reason: 'INVALID_VALUE' });
     const annotations = { [`volume.cri-resize-shim.io/${name}`]: '8Mi' };
     await expect(cri.updatePod(running.sandboxId, {}, { annotations }), name).rejects.toMatchObject({ code: 3 });
   }
-  expect(await refusal(stage.resize(running, { theirs: '8Mi' }))).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
-  expect([sizeOf(running), sizeOf(other, 'theirs'), await megabytesAt(secret)]).toEqual([64, 32, 4]);
+  expect(await refusal(stage.resize(running, { foreign: '8Mi' }))).toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+  expect([sizeOf(running), sizeOf(other, 'foreign'), await megabytesAt(secret)]).toEqual([64, 32, 4]);
 });
 
-test('a pod whose uid is none, or leads to another pod, has no volumes', async () => {
+test('a pod whose uid is invalid or the path of another pod has no volumes', async () => {
   const running = await stage.pod();
   for (const uid of ['..', `x/../${running.uid}`]) {
     const config = structuredClone(running.config) as { metadata: { uid: string; name: string } };
-    Object.assign(config.metadata, { uid, name: 'stranger' });
+    Object.assign(config.metadata, { uid, name: 'outsider' });
     const { pod_sandbox_id } = await cri.call<{ pod_sandbox_id: string }>('RunPodSandbox', { config });
     try {
       const asked = api.call('ResizePod', { pod: { sandbox_id: pod_sandbox_id }, volumes: { cache: '8Mi' } });
@@ -131,7 +131,7 @@ test('a pod whose uid is none, or leads to another pod, has no volumes', async (
   }
 });
 
-/** Exchanges the folder $0 for a link to $1 and back, until there is $2. */
+/** Exchanges the folder $0 for a link to $1 and back, until the file $2 exists. */
 const RACER = `
 ln -s "$1" "$0-link"
 while [ ! -e "$2" ]; do

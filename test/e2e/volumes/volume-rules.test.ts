@@ -10,7 +10,7 @@ import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
 import { isKnownOption } from '../../support/kubelet-folder.ts';
 import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
-/** The rules of volumes one by one (design of KEP-6030, docs/volumes.md), on a real kernel, through the shim. */
+/** The rules of volumes (design of KEP-6030, docs/volumes.md) one by one, on a real kernel, through the shim. */
 
 let stage: VolumeStage;
 let shim: ShimProcess;
@@ -24,10 +24,10 @@ beforeAll(async () => {
 afterEach(() => stage.removePods());
 afterAll(async () => {
   await stage.served.stop();
-  // By what all these tests have done, without a pod's name.
-  const told = (await shim.waitForLog(({ msg }) => msg === 'stopped'))['remounts'] as string[];
+  // Counts the remounts of all tests above, without pod names.
+  const remounts = (await shim.waitForLog(({ msg }) => msg === 'stopped'))['remounts'] as string[];
   for (const wanted of [/^grow done \d+$/, /^shrink done \d+$/, /^shrink refused \d+$/])
-    expect(told).toContainEqual(expect.stringMatching(wanted));
+    expect(remounts).toContainEqual(expect.stringMatching(wanted));
 });
 
 const setPod = (running: RunningPod, mebibytes: number): void =>
@@ -48,7 +48,7 @@ async function info(running: RunningPod): Promise<Info> {
   return JSON.parse(given['cri-resize-shim']!) as Info;
 }
 
-test('annotations that make no sense: told in the status and once in the log, and the pod runs', async () => {
+test('invalid annotations are reported in the status and once in the log, and the pod runs', async () => {
   const bad = {
     [CACHE]: 'plenty',
     'volume.cri-resize-shim.io/none': '0',
@@ -70,7 +70,7 @@ test('annotations that make no sense: told in the status and once in the log, an
   expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MiB), 64]);
 });
 
-describe('every other option and flag', () => {
+describe('mount options and flags', () => {
   const options = [
     'noswap',
     'nr_inodes=1234',
@@ -84,7 +84,7 @@ describe('every other option and flag', () => {
     'ro',
   ].filter(isKnownOption);
 
-  test(`stays on the node and in the containers: ${options.join(' ')}`, async () => {
+  test(`other mount options stay on the node and in the containers: ${options.join(' ')}`, async () => {
     const volumes = options.map((option, index) => ({ name: `v${index}`, size: 16 * MiB, options: option }));
     const mounts = Object.fromEntries(volumes.map(({ name }) => [name, `/volumes/${name}`]));
     const running = await stage.pod({
@@ -107,7 +107,7 @@ describe('every other option and flag', () => {
   });
 });
 
-test('a volume that is larger than the limit: allowed, with a warning in the status, in GetPod and in the log', async () => {
+test('a volume larger than the limit is allowed, with a warning in the status, in GetPod and in the log', async () => {
   const running = await stage.pod();
   const isWarning = ({ msg, pod: id }: LogLine): boolean =>
     msg.startsWith('volume has 160Mi, more than') && id === running.sandboxId;
@@ -123,7 +123,7 @@ test('a volume that is larger than the limit: allowed, with a warning in the sta
   expect(await warned(1)).toMatchObject({
     ...{ level: 'warn', volume: 'cache', size: 160 * MiB, memoryLimit: 128 * MiB },
   });
-  // The limit that goes below a volume is as good a reason, and one that goes past it none.
+  // Lowering the limit below the volume warns too, and raising it above the volume does not.
   await cri.updateContainer(running.id('a'), limit(96));
   await cri.updateContainer(running.id('a'), limit(192));
   await warned(2);
@@ -131,13 +131,13 @@ test('a volume that is larger than the limit: allowed, with a warning in the sta
   expect((await info(running)).volumes['cache']).not.toHaveProperty('warning');
 });
 
-test('what went wrong last is told of the volume, until it is asked for anew', async () => {
+test('the last error of a volume is reported until its next request', async () => {
   const running = await stage.pod();
   await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
   expect(await refusal(stage.resize(running, { cache: '16Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
   const lastError = { reason: 'VOLUME_IN_USE', message: expect.stringContaining(String(24 * MiB)) as string };
   expect((await info(running)).volumes['cache']).toMatchObject({ lastError });
-  // What is done for the rest of the pod does not take it away.
+  // A resize of other parts of the pod does not clear it.
   await cri.updateContainer(running.id('a'), limit(96));
   expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({
     pod: { values: { volumes: [{ last_error: lastError }] } },
@@ -146,7 +146,7 @@ test('what went wrong last is told of the volume, until it is asked for anew', a
   expect((await info(running)).volumes['cache']).not.toHaveProperty('lastError');
 });
 
-test('a subPath of a volume, bound into a container by kubelet, has the size of the volume', async () => {
+test('a subPath of a volume that kubelet binds into a container has the size of the volume', async () => {
   const running = await stage.pod();
   const place = join(KUBELET_ROOT, 'pods', running.uid, 'volume-subpaths/cache/b/0');
   await execa('mkdir', ['-p', join(running.volumePath('cache'), 'inner'), place]);
@@ -171,7 +171,7 @@ test('a subPath of a volume, bound into a container by kubelet, has the size of 
   }
 });
 
-test('a volume alone by UpdatePodSandboxResources: grown, shrunk, refused with both figures, its files as they were', async () => {
+test('UpdatePodSandboxResources grows and shrinks a volume alone, and rejects a shrink below its files with both figures', async () => {
   const running = await stage.pod();
   const to = (size: string): Promise<unknown> =>
     cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: size } });
@@ -189,15 +189,15 @@ test('a volume alone by UpdatePodSandboxResources: grown, shrunk, refused with b
   expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/file')).toBe(sum);
 });
 
-describe('in kubelet’s flow', () => {
+describe('in kubelet’s sequence of calls', () => {
   const two = (): Promise<RunningPod> =>
     stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(64) })),
-      // As large as the pod's limit: it follows.
+      // The volume is as large as the pod's limit, so it follows.
       volumes: [{ name: 'cache', size: 128 * MiB }],
     });
 
-  test('a volume grows when the pod is tight again, after the last of its containers', async () => {
+  test('a volume grows after the last container, when the pod is tight again', async () => {
     const running = await two();
     setPod(running, 192);
     await cri.updateContainer(running.id('a'), limit(96));
@@ -206,11 +206,11 @@ describe('in kubelet’s flow', () => {
     expect(sizeOf(running)).toBe(192);
   });
 
-  test('and 2 s after the last update where it stays loose; each update begins the time anew', async () => {
+  test('a volume grows 2 s after the last update if the pod stays loose, and each update restarts the time', async () => {
     const running = await two();
     setPod(running, 256);
     await cri.updateContainer(running.id('a'), limit(96));
-    // Most of the time, by the clock: that it does not grow earlier is what is to be seen.
+    // Waits by the clock for most of the delay, to see that the volume does not grow earlier.
     await pause(1200);
     expect(sizeOf(running)).toBe(128);
     await cri.updateContainer(running.id('b'), limit(96));
@@ -221,7 +221,7 @@ describe('in kubelet’s flow', () => {
     expect(Date.now() - last).toBeGreaterThan(1900);
   });
 
-  test('a volume shrinks before the container update that lowers, and a shrink that files forbid refuses it', async () => {
+  test('a volume shrinks before the container update that lowers, and an infeasible shrink rejects the update', async () => {
     const running = await two();
     await cri.updateContainer(running.id('a'), limit(32));
     expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MiB)]);
@@ -238,7 +238,7 @@ describe('in kubelet’s flow', () => {
   });
 });
 
-test('a shrink that waits for files to go is done at once when it is asked for again', async () => {
+test('a deferred shrink is applied immediately when it is requested again after files were removed', async () => {
   const running = await stage.pod();
   await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=40');
   const { resize: deferred } = await stage.resize(running, { cache: '32Mi' }, { defer: true });
@@ -249,12 +249,12 @@ test('a shrink that waits for files to go is done at once when it is asked for a
     resize: { state: 'COMPLETED' },
   });
   expect(sizeOf(running)).toBe(32);
-  // It is either superseded, or was done just before.
+  // The first resize was superseded, or completed just before.
   const { resize: first } = await api.call('GetResize', { id });
   expect(['CANCELED', 'COMPLETED']).toContain((first as unknown as { state: string }).state);
 });
 
-test('two hundred volumes of a node, resized at once', async () => {
+test('two hundred volumes of a node are resized concurrently', async () => {
   const names = Array.from({ length: 50 }, (_, index) => `v${index}`);
   const all = await Promise.all(
     ['one', 'two', 'three', 'four'].map((name) =>

@@ -4,10 +4,10 @@ import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type Answer, refusal } from '../../support/resize-api-client.ts';
 
-/** What happens to a volume or a pod while a resize is half-way: the shim is halted there. */
+/** Removes a volume or a pod in the middle of a resize. The shim is halted there. */
 
 const MiB = 1024 * 1024;
-/** The container's limit is lowered by then; the pod's, and the volume's growth, are to come. */
+/** At this point the container's limit is lowered. Lowering the pod's limit and growing the volume are pending. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';
 
 const shim = new CrashingShim();
@@ -47,7 +47,7 @@ const resize = (running: RunningPod, cache: string, memory?: string): Promise<An
 
 const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
 
-test('a volume that is unmounted: the resize fails, and all that was done is undone', async () => {
+test('a resize whose volume is unmounted fails and is rolled back', async () => {
   const running = await pod();
   const answer = refusal(resize(running, '96Mi', '64Mi'));
   await shim.halt(HALF_WAY, () => {
@@ -60,7 +60,7 @@ test('a volume that is unmounted: the resize fails, and all that was done is und
   expect(await resize(running, '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
 });
 
-test('a pod that is removed: the resize ends, and nothing is left of it', async () => {
+test('a resize whose pod is removed ends, and leaves nothing behind', async () => {
   const running = await pod();
   const ended = resize(running, '96Mi', '64Mi').then(
     () => 'done',
@@ -76,6 +76,6 @@ test('a pod that is removed: the resize ends, and nothing is left of it', async 
   expect(await refusal(shim.api.call('GetPod', { pod: { uid: running.uid } }))).toMatchObject({
     reason: 'UNKNOWN_POD',
   });
-  // The shim goes on as before.
+  // The shim continues to work.
   expect(await resize(await pod(), '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
 });

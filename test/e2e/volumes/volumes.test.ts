@@ -7,7 +7,7 @@ import { type Answer, type ResizeClient, refusal } from '../../support/resize-ap
 import { PodWatcher } from '../../watch/watcher.ts';
 import { MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
-/** Memory-backed volumes as part of a pod's resize: KEP-6030 on a real kernel, through the shim. */
+/** Memory-backed volumes in a resize of their pod: KEP-6030 on a real kernel, through the shim. */
 
 let stage: VolumeStage;
 let cri: CriClient;
@@ -20,13 +20,13 @@ beforeAll(async () => {
 afterEach(() => stage.removePods());
 afterAll(() => stage.served.stop());
 
-interface Asked {
+interface Change {
   readonly memory?: string;
   readonly cache?: string;
   readonly defer?: boolean;
 }
 
-function resize(running: RunningPod, { memory, cache, defer = false }: Asked): Promise<Answer> {
+function resize(running: RunningPod, { memory, cache, defer = false }: Change): Promise<Answer> {
   return api.call('ResizePod', {
     pod: { sandbox_id: running.sandboxId },
     containers: memory === undefined ? {} : { a: { limits: { memory } } },
@@ -40,12 +40,24 @@ const stepsOf = (answer: Answer): string[] =>
 const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
 
 describe('the order of volume and limit', () => {
-  // 256 MiB of limit and 64 MiB of volume at the start; what comes first, as the KEP's table has it.
+  // The limit starts at 256 MiB and the volume at 64 MiB. `first` is what the KEP's table changes first.
   test.each([
-    { what: 'both up', memory: 320, cache: 96, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER', 'VOLUME'] },
-    { what: 'both down', memory: 192, cache: 32, first: 'volume', steps: ['VOLUME', 'CONTAINER', 'POD_MEMORY'] },
-    { what: 'volume up alone', memory: 256, cache: 96, first: 'volume', steps: ['VOLUME'] },
-    { what: 'volume down alone', memory: 256, cache: 32, first: 'volume', steps: ['VOLUME'] },
+    {
+      what: 'volume up, limit up',
+      memory: 320,
+      cache: 96,
+      first: 'limit',
+      steps: ['POD_MEMORY', 'CONTAINER', 'VOLUME'],
+    },
+    {
+      what: 'volume down, limit down',
+      memory: 192,
+      cache: 32,
+      first: 'volume',
+      steps: ['VOLUME', 'CONTAINER', 'POD_MEMORY'],
+    },
+    { what: 'volume up, limit unchanged', memory: 256, cache: 96, first: 'volume', steps: ['VOLUME'] },
+    { what: 'volume down, limit unchanged', memory: 256, cache: 32, first: 'volume', steps: ['VOLUME'] },
     {
       what: 'volume up, limit down',
       memory: 192,
@@ -60,9 +72,15 @@ describe('the order of volume and limit', () => {
       first: 'volume',
       steps: ['VOLUME', 'POD_MEMORY', 'CONTAINER'],
     },
-    { what: 'limit up alone', memory: 320, cache: 64, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER'] },
-    { what: 'limit down alone', memory: 192, cache: 64, first: 'limit', steps: ['CONTAINER', 'POD_MEMORY'] },
-  ])('$what', async ({ memory, cache, first, steps }) => {
+    { what: 'limit up, volume unchanged', memory: 320, cache: 64, first: 'limit', steps: ['POD_MEMORY', 'CONTAINER'] },
+    {
+      what: 'limit down, volume unchanged',
+      memory: 192,
+      cache: 64,
+      first: 'limit',
+      steps: ['CONTAINER', 'POD_MEMORY'],
+    },
+  ])('the order follows the KEP for $what', async ({ memory, cache, first, steps }) => {
     const running = await stage.pod();
     const watcher = await PodWatcher.watch(running);
     const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
@@ -72,7 +90,7 @@ describe('the order of volume and limit', () => {
     const state = (pod: number, container: number, volume: number): string =>
       `${pod * MiB},${container * MiB} ${volume * MiB}`;
     expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
-    // Never the second thing with the first one as it was: between them lies a call to the runtime.
+    // Never shows the second change without the first: a call to the runtime lies between them.
     const [early, late] =
       first === 'limit' ? [`${256 * MiB} ${cache * MiB}`, 'volume'] : [`${memory * MiB} ${64 * MiB}`, 'limit'];
     if (memory !== 256 && cache !== 64)
@@ -82,7 +100,7 @@ describe('the order of volume and limit', () => {
       ).toEqual([]);
   });
 
-  test('several volumes in mixed directions: all that shrink, then the cgroups, then all that grow', async () => {
+  test('the order with several volumes is: all that shrink, then the cgroups, then all that grow', async () => {
     const names = ['one', 'two', 'three', 'four'];
     const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
     const running = await stage.pod({
@@ -96,7 +114,7 @@ describe('the order of volume and limit', () => {
     });
     const targets = (answer['resize']!['steps'] as unknown as { target: string }[]).map(({ target }) => target);
     expect(new Set(targets.slice(0, 2))).toEqual(new Set(['two', 'four']));
-    // The pod itself has no name.
+    // The step of the pod itself has no name.
     expect(targets.slice(2, 4)).toEqual([undefined, 'a']);
     expect(new Set(targets.slice(4))).toEqual(new Set(['one', 'three']));
     expect(names.map((name) => sizeOf(running, name))).toEqual([96, 32, 80, 16]);
@@ -104,7 +122,7 @@ describe('the order of volume and limit', () => {
 });
 
 describe('a volume in use', () => {
-  test('is shrunk above what it stores, its files intact; below it refused, or done once files are removed', async () => {
+  test('a volume shrinks above its stored files, rejects or defers a smaller size, and shrinks once files are removed', async () => {
     const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MiB }] });
     const store = async (name: string, mebibytes: number): Promise<string> => {
       await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
@@ -126,20 +144,20 @@ describe('a volume in use', () => {
     const { resize: deferred } = await resize(running, { cache: '128Mi', defer: true });
     expect(deferred).toMatchObject({ state: 'DEFERRED', reason: 'VOLUME_IN_USE' });
     const id = (deferred as unknown as { id: string }).id;
-    // By now it waits as long as it ever does from one try to the next: 5 s at most.
+    // The wait between retries has reached its maximum of 5 s.
     const tries = async (): Promise<unknown> => (await api.call('GetResize', { id }))['resize']?.['tries'];
     await expect.poll(tries, { timeout: 30_000, interval: 100 }).toBe(4);
     expect(running.volume('cache')).toMatchObject({ size: 256 * MiB, used: 200 * MiB });
     await cri.exec(running.id('a'), 'rm', '/cache/second');
     const removed = Date.now();
     await expect.poll(() => sizeOf(running), { timeout: 20_000, interval: 100 }).toBe(128);
-    // And what a busy machine takes for it.
+    // Five seconds, plus what a busy machine needs.
     expect(Date.now() - removed).toBeLessThan(8000);
     expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/first')).toBe(sum);
     await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
   });
 
-  test('grows under a writer that fills it: no error but ENOSPC, no byte lost, open files stay open', async () => {
+  test('a volume grows under a writer that fills it, without an error other than ENOSPC, a lost byte or a closed file', async () => {
     const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
     });
@@ -149,7 +167,7 @@ describe('a volume in use', () => {
       timeout: 100,
     });
     for (let size = 96; size <= 256; size += 32) {
-      // Full, or nearly: what comes next needs the room.
+      // The volume is nearly full, so the next write needs the growth.
       const full = (): boolean => running.volume('cache').used > (size - 40) * MiB;
       await expect.poll(full, { timeout: 60_000, interval: 50 }).toBe(true);
       await resize(running, { cache: `${size}Mi` });
@@ -160,7 +178,7 @@ describe('a volume in use', () => {
     expect(running.oomKills()).toBe(0);
   }, 180_000);
 
-  test('is one for two containers, and has one size in both', async () => {
+  test('a volume of two containers has the same size in both', async () => {
     const mounts = { cache: '/cache' };
     const running = await stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(128), mounts })),
@@ -173,7 +191,7 @@ describe('a volume in use', () => {
   });
 });
 
-test('what an init container has left in a volume counts when the pod is lowered', async () => {
+test('files that an init container leaves in a volume count when the pod is lowered', async () => {
   const mounts = { cache: '/cache' };
   const running = await stage.pod({
     containers: [
@@ -188,7 +206,7 @@ test('what an init container has left in a volume counts when the pod is lowered
     ],
     podMemory: 128 * MiB,
   });
-  // Its pages are the pod's by now: the container that runs has none of them.
+  // These pages are charged to the pod, not to the running container.
   expect(Number(running.read('memory.current', 'a'))).toBeLessThan(24 * MiB);
   const lower = api.call('ResizePod', {
     pod: { sandbox_id: running.sandboxId },
@@ -203,7 +221,7 @@ test('what an init container has left in a volume counts when the pod is lowered
   expect(running.oomKills()).toBe(0);
 });
 
-test('half of the limit, through fifty resizes up and down in kubelet’s order, while it works', async () => {
+test('a volume of 50% follows fifty resizes in kubelet’s order while a container uses it', async () => {
   const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
   const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MiB }] });
   const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
@@ -211,13 +229,13 @@ test('half of the limit, through fifty resizes up and down in kubelet’s order,
     cmd: ['sh', '-c', WORKER],
     timeout: 280,
   });
-  // Of the same numbers each time: a failure can be looked at again.
+  // A fixed sequence, so that a failure can be reproduced.
   let random = 12345;
   const next = (): number => (random = (random * 1103515245 + 12345) % 2 ** 31) / 2 ** 31;
   let memory = 256;
   for (let round = 0; round < 50; round += 1) {
     const to = 96 + 4 * Math.floor(next() * 60);
-    await asKubelet(running, memory, to);
+    await resizeAsKubelet(running, memory, to);
     memory = to;
     expect(sizeOf(running), `${round}: ${to} MiB`).toBe((Math.floor((to * MiB) / 2 / 4096) * 4096) / MiB);
     expect(limitsOf(running)).toEqual([String(to * MiB), String(to * MiB)]);
@@ -228,8 +246,11 @@ test('half of the limit, through fifty resizes up and down in kubelet’s order,
   expect(running.oomKills()).toBe(0);
 }, 300_000);
 
-/** As kubelet 1.36 does it: what the pod gains, the container, what the pod loses; each told before it is written. */
-async function asKubelet(running: RunningPod, from: number, to: number): Promise<void> {
+/**
+ * Calls as kubelet 1.36 does: the pod if raised, the container, the pod if lowered. Each call precedes kubelet's own
+ * write.
+ */
+async function resizeAsKubelet(running: RunningPod, from: number, to: number): Promise<void> {
   const setPod = async (): Promise<void> => {
     await cri.updatePod(running.sandboxId, limit(to), { overhead: {} });
     writeFileSync(join(running.cgroup, 'memory.max'), String(to * MiB));
@@ -240,8 +261,8 @@ async function asKubelet(running: RunningPod, from: number, to: number): Promise
 }
 
 /**
- * Writes 56 files of 4 MiB, no two alike, and keeps one file open all the while. A write without room is tried again; any other
- * error ends it. In the end all of them are compared with what was to be written.
+ * Writes 56 different files of 4 MiB and keeps one file open. A write without space is retried, and any other error
+ * ends the script. At the end all files are compared with their intended content.
  */
 const WRITER = `
 dd if=/dev/urandom of=/tmp/random bs=1M count=4 2>/dev/null
@@ -260,7 +281,7 @@ i=0
 while [ $i -lt 56 ]; do content $i | cmp - /cache/f$i || exit 2; i=$((i + 1)); done
 [ $(wc -l </cache/open) = 56 ] && echo all there`;
 
-/** Fills and empties the volume, within a quarter of the pod's least limit, until it is told that it is enough. */
+/** Fills and empties the volume, within a quarter of the pod's lowest limit, until the file /tmp/enough exists. */
 const WORKER = `
 while [ ! -e /tmp/enough ]; do
   dd if=/dev/zero of=/cache/work bs=1M count=24 2>/tmp/err || grep -q 'No space left' /tmp/err || { cat /tmp/err; exit 1; }

@@ -2,11 +2,11 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 // Runs on a folder instead of a node. test/e2e/command-line/doctor.test.ts tests a real node.
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 async function found(check: string, change: Partial<Node> = {}): Promise<Finding> {
@@ -35,7 +35,7 @@ test.each([
 ] as const)('check %s with %o is %s: %s', async (check, change, result, says) => {
   const finding = await found(check, change);
   expect(finding).toMatchObject({ check, result });
-  expect(finding.says).toContain(says);
+  expect(finding.found).toContain(says);
   expect(finding.remedy === '').toBe(result === 'ok');
 });
 
@@ -43,24 +43,24 @@ test('check kubelet reports whether kubelet uses the shim', async () => {
   fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
-    says: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
+    found: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
     remedy: `set --container-runtime-endpoint=unix://${fake.node.listen}`,
   });
   for (const address of [`unix://${fake.node.listen}`, `unix:${fake.node.listen}`, fake.node.listen]) {
     fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({ result: 'ok', says: 'uses the shim (flag)' });
+    expect(await found('kubelet')).toMatchObject({ result: 'ok', found: 'uses the shim (flag)' });
   }
   fake.unit({ state: 'inactive' });
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'kubelet.service is inactive' });
+  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });
   fake.unit(undefined);
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', says: 'no unit kubelet.service' });
+  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'no unit kubelet.service' });
 });
 
 test('check shim reports a stale socket', async () => {
   writeFileSync(fake.node.listen, '');
   expect(await found('shim')).toMatchObject({
     result: 'warning',
-    says: expect.stringContaining('does not answer') as string,
+    found: expect.stringContaining('does not answer') as string,
   });
 });
 
@@ -70,12 +70,12 @@ test('check state folder fails if other users may write to it or own it', async 
   chmodSync(folder, 0o777);
   expect(await found('state folder')).toMatchObject({
     result: 'failed',
-    says: expect.stringContaining('mode 777') as string,
+    found: expect.stringContaining('mode 777') as string,
   });
   chmodSync(folder, 0o700);
   // The user of this test owns the folder.
   const uid = process.geteuid?.();
   expect(await found('state folder')).toMatchObject(
-    uid === 0 ? { result: 'ok' } : { result: 'failed', says: expect.stringContaining(`uid ${uid}`) as string },
+    uid === 0 ? { result: 'ok' } : { result: 'failed', found: expect.stringContaining(`uid ${uid}`) as string },
   );
 });

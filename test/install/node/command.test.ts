@@ -2,12 +2,12 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { commandText, planCommand, removingCommand } from '../../../src/install/node/command.ts';
-import { type Program } from '../../../src/install/node/programs.ts';
-import type { Site } from '../../../src/install/node/site.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { type Program } from '../../../src/install/host/programs.ts';
+import type { Site } from '../../../src/install/host/site.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 const at = (name: string): string => join(fake.folder, name);

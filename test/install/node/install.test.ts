@@ -2,13 +2,13 @@ import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
-import { type Program } from '../../../src/install/node/programs.ts';
-import type { Site } from '../../../src/install/node/site.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { type Program } from '../../../src/install/host/programs.ts';
+import type { Site } from '../../../src/install/host/site.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 // Tests the plan. test/e2e/install/install.test.ts carries it out.
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 const at = (name: string): string => join(fake.folder, name);
@@ -42,7 +42,7 @@ esac
 }
 
 const textsOf = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
-  (await plan).changes.map((change) => change.says);
+  (await plan).changes.map((change) => change.description);
 
 test('installing does not touch program and units of a package', async () => {
   node(`unix://${fake.node.containerd}`);

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
-import type { Program } from '../../../src/install/node/programs.ts';
+import type { Program } from '../../../src/install/host/programs.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
@@ -102,7 +102,7 @@ test('the single executable and the folder can replace each other', async () => 
   await placing(asFolder).do();
   expect(await isInPlace(executable)).toBe(false);
   const change = placing(executable);
-  expect(change.says).toBe(`copy the program from ${file} to ${to}`);
+  expect(change.description).toBe(`copy the program from ${file} to ${to}`);
   await change.do();
   expect(readdirSync(to, { recursive: true }).toSorted()).toEqual(['bin', 'bin/cri-resize-shim', 'bin/resizectl']);
   expect(readFileSync(join(to, 'bin/resizectl')).equals(content)).toBe(true);

@@ -311,7 +311,7 @@ describe('what does not fit yet', () => {
     const other = {
       pod: { limits: { cpu: '1', memory: '' }, requests: { cpu: '', memory: '' } },
       containers: {},
-      volumes: {},
+      volumes: { cache: '96Mi' },
     };
     const answer = resizes.resize(web, other, { defer: false, timeoutMs: 1000, deadline: clock.now() + 1000 });
     (await core.next()).succeed();

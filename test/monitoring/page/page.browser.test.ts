@@ -8,8 +8,8 @@ import { createCounters } from '../../../src/observe/counters.ts';
 import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
-import { colourOf, lowContrast, riseOf, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
-import { paperNode } from '../../support/fake-node-readings.ts';
+import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
+import { fakeOverview } from '../../support/fake-node-readings.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 
 /** Screenshots of the page, from Debian's Chromium. */
@@ -98,7 +98,7 @@ const looks: readonly Look[] = [
 
 describe.each(looks)('the page in a window of $width pixels, $scheme', (look) => {
   test('of a busy node has no overflow, enough contrast, no external request and no console message', async () => {
-    [readiness, overview] = [notReady, paperNode];
+    [readiness, overview] = [notReady, fakeOverview];
     const { page, requested, messages } = await open(look, 'busy');
     expect([requested, messages]).toEqual([[address], []]);
     expect(await page.evaluate(overflowing)).toEqual([]);
@@ -120,7 +120,7 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
 describe('drawings of the page', () => {
   let page: Page;
   beforeAll(async () => {
-    [readiness, overview] = [ready, paperNode];
+    [readiness, overview] = [ready, fakeOverview];
     ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
   });
 
@@ -148,7 +148,7 @@ describe('drawings of the page', () => {
     const picture = card.getByRole('img', { name: 'memory over the steps' });
     const box = (await picture.boundingBox())!;
     expect([box.width > 200, box.height > 100]).toEqual([true, true]);
-    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(riseOf);
+    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(firstRise);
     const rises = [await rise('pod'), await rise('c0'), await rise('c1'), await rise('size')];
     expect(rises.map((share) => Math.round(share * 10) / 10)).toEqual([0.2, 0.4, 0.6, 0.8]);
     expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');

@@ -11,7 +11,6 @@ const limits = (memory: number, used: number) => ({
   memory: bytes(memory * MiB),
   memoryUsed: bytes(used * MiB),
   cpu,
-  shares: undefined,
   weight: undefined,
 });
 const identity = { sandboxId: 'aaaa1111bbbb2222', uid: 'u', namespace: 'default', name: 'web' };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type LinuxContainerResources, type Partially, decode, encode } from '../../../src/runtime/index.ts';
-import { validateResources, validateOverhead } from '../../../src/resize/admission/validate.ts';
+import { validateResources, validatePodRequest } from '../../../src/resize/admission/validate.ts';
 
 /** Resources as they come off the wire. */
 function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {
@@ -68,8 +68,36 @@ describe('values without one', () => {
   });
 });
 
-test('an overhead may be under a page, and not negative', () => {
-  expect(() => validateOverhead(received({ memory_limit_in_bytes: 100n }))).not.toThrow();
-  expect(() => validateOverhead(received({ memory_limit_in_bytes: -1n }))).toThrow(invalid);
-  expect(() => validateOverhead(received({ cpu_shares: -1n }))).toThrow(invalid);
+describe('the limits of a pod are those of its resources plus its overhead', () => {
+  const subject = { text: 'pod default/web', ids: {} };
+  const validate = (resources: object, overhead: object): void => {
+    const request = {
+      pod_sandbox_id: 'x',
+      resources: received(resources),
+      overhead: received(overhead),
+      annotations: {},
+    };
+    validatePodRequest(subject, request);
+  };
+
+  test('an overhead may be less than a page of memory', () => {
+    validate({}, { memory_limit_in_bytes: 100n });
+  });
+
+  test.each([
+    ['memory', { memory_limit_in_bytes: -1n }],
+    ['shares', { cpu_shares: -1n }],
+  ])('an overhead with negative %s is rejected', (_name, overhead) => {
+    expect(() => validate({}, overhead)).toThrow(invalid);
+  });
+
+  test('a negative limit without an overhead of that resource is rejected', () => {
+    expect(() => validate({ cpu_quota: -25_001n }, { memory_limit_in_bytes: 4096n })).toThrow(invalid);
+    expect(() => validate({ memory_limit_in_bytes: -4097n }, { cpu_quota: 25_000n })).toThrow(invalid);
+  });
+
+  test('an invalid period is rejected, also with an overhead', () => {
+    expect(() => validate({ cpu_quota: 5000n, cpu_period: 2n ** 60n }, { cpu_quota: 5000n })).toThrow(invalid);
+    expect(() => validate({ cpu_quota: 5000n, cpu_period: -1n }, { cpu_quota: 5000n })).toThrow(invalid);
+  });
 });

@@ -9,7 +9,7 @@ import type { Step } from '../../../src/resize/model/step.ts';
 import { describePod } from '../../../src/resize/report/describe-pod.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
-import type { AskedVolume } from '../../../src/resize/journal/volume-record.ts';
+import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
 import { Journal, type JournalOptions, type LoadedRecord } from '../../../src/resize/journal/store.ts';
 
 const MiB = 1024 * 1024;
@@ -20,7 +20,7 @@ let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  runtime.obeys();
+  runtime.applyUpdates();
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
 });
 afterEach(() => runtime.close());
@@ -32,9 +32,9 @@ const steps: readonly Step[] = [
   { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(250) } },
 ];
 
-const half: AskedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
+const half: RequestedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
 const pod = async () => (await runtime.context.registry.pod(SANDBOX))!;
-const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, AskedVolume>) =>
+const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, RequestedVolume>) =>
   runtime.context.journal.begin(await pod(), planned, {
     volumes: runtime.context.policies.records(SANDBOX),
     ...(asked && { asked }),
@@ -195,7 +195,7 @@ describe('a resize that cannot be undone', () => {
   beforeEach(async () => {
     await begin();
     has(400, 150, 200);
-    runtime.obeys((id) => id === containerId(0));
+    runtime.applyUpdates((id) => id === containerId(0));
   });
 
   test('marks its pod, stays in the journal and is reported', async () => {
@@ -212,7 +212,7 @@ describe('a resize that cannot be undone', () => {
 
   test('is mended at the next request of its pod, before that is carried out', async () => {
     await recover(runtime.context);
-    runtime.obeys();
+    runtime.applyUpdates();
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MiB) });
     let atCall: number[] = [];
     await updateContainer(runtime.context, request, () => {
@@ -231,7 +231,7 @@ describe('a resize that cannot be undone', () => {
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MiB) });
     const failing = updateContainer(runtime.context, request, () => Promise.reject(new Error('no')));
     await expect(failing).rejects.toThrow('no');
-    runtime.obeys();
+    runtime.applyUpdates();
     await recover(runtime.context);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
@@ -241,7 +241,7 @@ describe('a resize that cannot be undone', () => {
     await recover(runtime.context);
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
     await updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)));
-    runtime.obeys();
+    runtime.applyUpdates();
     await recover(runtime.context);
     expect(found().slice(1)).toEqual([150, 200]);
     expect(journal()).toEqual([]);
@@ -257,7 +257,7 @@ describe('a resize that cannot be undone', () => {
       });
     const resize = () => resizePod(runtime.context, SANDBOX, wanted, { dryRun: false, deadline: Date.now() + 60_000 });
     await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
-    runtime.obeys();
+    runtime.applyUpdates();
     await resize();
     expect(found()).toEqual([350, 100, 250]);
   });

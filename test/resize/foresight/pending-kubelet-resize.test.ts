@@ -29,7 +29,7 @@ async function makePod(limits: readonly number[], wanted: readonly number[]): Pr
     String(limits.reduce((sum, limit) => sum + limit, 0) * MiB),
     limits.map((limit) => limit * MiB),
   );
-  runtime.obeys();
+  runtime.applyUpdates();
   runtime.allocated.set('uid-1', entry(...wanted));
   runtime.actuated.set('uid-1', entry(...limits));
   // As they become known when their calls pass.

@@ -13,7 +13,7 @@ const ANSWER = Buffer.from('the answer of the runtime');
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.obeys();
+  runtime.applyUpdates();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   [0, 1].forEach((index) =>
     runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),

@@ -13,7 +13,7 @@ const MiB = 1024 * 1024;
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.obeys();
+  runtime.applyUpdates();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
 });
 afterEach(() => runtime.close());

@@ -33,7 +33,7 @@ describe('kubernetes 138732: updates of cpusets beside a resize', () => {
 
   test('wait for an update of the same container that the runtime is at', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
     const events: string[] = [];
     const memory = { memory_limit_in_bytes: BigInt(150 * MiB) };
     let called = (): void => undefined;
@@ -58,7 +58,7 @@ describe('kubernetes 138732: updates of cpusets beside a resize', () => {
 
   test('that carry old limits with them: what the kernel had is put back', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
     const stale = () => {
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(30 * MiB));
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', '5000 100000');
@@ -77,7 +77,7 @@ describe("the runtime's half-applied update after a deadline", () => {
 
   beforeEach(() => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
   });
 
   test('is read back and undone: what it has written, and what the pod was given for it', async () => {
@@ -99,9 +99,9 @@ describe("the runtime's half-applied update after a deadline", () => {
         sandboxId: SANDBOX,
         name: `c${index}`,
       });
-    runtime.obeys();
+    runtime.applyUpdates();
     let failed = false;
-    runtime.overrule('UpdateContainerResources', (request, obey) => {
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
       const { container_id, linux } = runtime.decodeUpdate(request);
       if (container_id !== containerId(1) || failed) return obey(request);
       failed = true;

@@ -18,7 +18,7 @@ const cpu = (quota: number) => ({ quota: microseconds(quota), period: microsecon
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  runtime.obeys();
+  runtime.applyUpdates();
 });
 afterEach(() => runtime.close());
 
@@ -157,7 +157,7 @@ describe('a whole pod at once', () => {
 describe('all or nothing', () => {
   test('the runtime refuses the second container: the first and the pod are as before', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys((id) => id === containerId(1));
+    runtime.applyUpdates((id) => id === containerId(1));
     await expect(resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }))).rejects.toMatchObject({
       code: 5,
     });
@@ -177,7 +177,7 @@ describe('all or nothing', () => {
   test('a runtime that goes in the middle: a container that cannot be brought back keeps the room it was given, until it can', async () => {
     pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let calls = 0;
-    runtime.overrule('UpdateContainerResources', (request, obey) => {
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
       calls += 1;
       if (calls > 1) throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
       return obey(request);
@@ -190,14 +190,14 @@ describe('all or nothing', () => {
       ({ description }) => description.name === 'cri_resize_shim_undos_total',
     );
     expect([...(undos?.series() ?? [])]).toContainEqual(expect.objectContaining({ labels: ['failed'], value: 1 }));
-    runtime.obeys();
+    runtime.applyUpdates();
     await resize(desired({ c1: { memory: mi(210) } }));
     expect(found()).toEqual([String(310 * MiB), '20000 100000', 100 * MiB, 210 * MiB]);
   });
 
   test('a pod that had less than its containers, on purpose, goes back to that', async () => {
     pod(String(250 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys(() => true);
+    runtime.applyUpdates(() => true);
     const wanted = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
     await expect(resize(wanted)).rejects.toMatchObject({ code: 5 });
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(250 * MiB), '20000 100000']);

@@ -151,7 +151,7 @@ describe('around the call to the runtime', () => {
 
   test('a runtime that fails after it has raised the container: that is taken back, and the pod too', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.obeys();
+    runtime.applyUpdates();
     await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline exceeded');
     expect(runtime.limitOf(0)).toBe(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
@@ -196,6 +196,34 @@ describe('around the call to the runtime', () => {
     expect(await update(50 * MiB)).toBe(ANSWER);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
     expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MiB, unreclaimable: 260 * MiB }]);
+  });
+
+  test('A12: the state of a container is read when its turn comes, not when it is asked for', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    let state = 0;
+    runtime.wrapResponder('ContainerStatus', async (request, before) => {
+      const status = { id: containerId(0), metadata: { name: 'c0' }, state };
+      return Buffer.concat([await before(request), encode('ContainerStatusResponse', { status })]);
+    });
+    let free = (): void => undefined;
+    const held = new Promise<void>((resolve) => (free = resolve));
+    const holder = runtime.context.lock.run(SANDBOX, () => held);
+    let called = false;
+    const lowered = update(50 * MiB, () => {
+      called = true;
+      return Promise.resolve(ANSWER);
+    });
+    // Asked while the container was created; it runs and uses 90 MiB when the lock is free.
+    state = 1;
+    runtime.writeFile(cgroup, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
+    runtime.writeFile(cgroup, 'memory.current', String(90 * MiB));
+    while (runtime.context.lock.waiting(SANDBOX) === 0) await new Promise(setImmediate);
+    free();
+    await holder;
+    await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(called).toBe(false);
   });
 
   test('two updates of one pod do not mix', async () => {
@@ -333,6 +361,19 @@ describe('the pod itself', () => {
     const refused = updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
     await expect(refused).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  // kubelet subtracts the overhead from -1, which it reads from a file without a limit.
+  test.each([
+    ['A1: a CPU limit below 0', { cpu_quota: -25_001n, cpu_period: 100_000n }, { 'cpu.max': 'max 100000' }],
+    ['A1: a memory limit below 0', { memory_limit_in_bytes: -125_829_121n }, { 'memory.max': 'max' }],
+    ['A1: a CPU limit below the minimum', { cpu_quota: 500n, cpu_period: 100_000n }, { 'cpu.max': '25500 100000' }],
+    ['A1: a memory limit below a page', { memory_limit_in_bytes: 1n }, { 'memory.max': String(120 * MiB + 1) }],
+  ])('%s counts with the overhead', async (_name, resources, files) => {
+    runtime.makePod(String(300 * MiB), [300 * MiB]);
+    const overhead = { memory_limit_in_bytes: BigInt(120 * MiB), cpu_quota: 25_000n, cpu_period: 100_000n };
+    await updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
+    for (const [file, content] of Object.entries(files)) expect(runtime.read(file)).toBe(content);
   });
 
   const lacksTheCall = () =>

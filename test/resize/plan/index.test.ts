@@ -195,8 +195,8 @@ describe('a limit that the kernel has rounded', () => {
 
   test("stays when its containers' limits only trade places", () => {
     const state = rounded([500e6, 500e6], 1000e6);
-    const wishes = [400e6, 600e6].map((size, index) => ({ id: `c${index}`, memory: bytes(size) }));
-    expect(podLimitsFor(state, wishes)).toStrictEqual({});
+    const containerChanges = [400e6, 600e6].map((size, index) => ({ id: `c${index}`, memory: bytes(size) }));
+    expect(podLimitsFor(state, containerChanges)).toStrictEqual({});
   });
 });
 

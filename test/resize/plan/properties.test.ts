@@ -26,16 +26,16 @@ type Undoable = Exclude<Step, { kind: 'runtime' }>;
 
 describe('after every step', () => {
   test('no sum of limits is above a finite pod limit, when the pod limit goes with its containers', () => {
-    holds(20_000, derived, ({ states }) => expectWithin(states, 'goes along'));
+    holds(20_000, derived, ({ states }) => expectWithin(states, 'derived'));
   });
 
   test('no sum of limits is above a finite pod limit, when the pod limit is asked for', () => {
-    holds(20_000, asked, ({ states }) => expectWithin(states, 'is asked for'));
+    holds(20_000, asked, ({ states }) => expectWithin(states, 'requested'));
   });
 
   test('of an undo from any step it holds as well, and the pod is as it was at the start', () => {
     holds(15_000, any, ({ state, states, steps }) => {
-      expectWithin(undone(states.at(-1)!, steps), 'is asked for');
+      expectWithin(undone(states.at(-1)!, steps), 'requested');
       // Each step taken back gives the very state before it: so an undo from any step goes back through the same states.
       for (const [at, step] of steps.entries()) {
         if (!isDeepStrictEqual(apply(states[at + 1]!, reversed(step as Undoable)), states[at]))
@@ -47,13 +47,13 @@ describe('after every step', () => {
 
   test("of a plan around somebody else's update of a container it holds, and back from any step before the update", () => {
     holds(20_000, called, ({ state, states, steps }) => {
-      expectWithin(states, 'goes along');
+      expectWithin(states, 'derived');
       const done = steps.slice(
         0,
         steps.findIndex(({ kind }) => kind === 'runtime'),
       );
       const back = undone(states[done.length]!, done);
-      expectWithin([...back].reverse(), 'is asked for');
+      expectWithin([...back].reverse(), 'requested');
       if (!isDeepStrictEqual(back.at(-1), state)) expect.fail('undone is not the start');
     });
   });
@@ -91,7 +91,7 @@ describe('at the end', () => {
     });
   });
 
-  test('the same wishes again ask for no other pod limit', () => {
+  test('the same containerChanges again ask for no other pod limit', () => {
     holds(12_000, derived, ({ target, end }) => {
       const { containers = [], volumes } = target;
       expect(plan(end, { ...podLimitsFor(end, containers), containers, call: 'none', volumes })).toEqual([]);

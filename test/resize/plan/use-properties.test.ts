@@ -35,7 +35,7 @@ const inUse: fc.Arbitrary<InUse> = fc
   .map(({ resize: { state, target }, each, rest }) => {
     const wanted = state.containers.map(({ id, memory }, index) => {
       const part = each[index]!;
-      const asked = target.containers?.find((wish) => wish.id === id)?.memory ?? memory;
+      const asked = target.containers?.find((change) => change.id === id)?.memory ?? memory;
       return part === 'as asked' ? Math.min(finite(memory), finite(asked)) : (finite(memory) * part) / 100;
     });
     const sum = wanted.reduce((total, amount) => total + amount, 0);
@@ -69,10 +69,10 @@ function isAdmitted({ id, memory }: ContainerLimits, { state, containers }: InUs
   return memory === undefined || !isBelowUnreclaimable(memory, now, use(containers.get(id)!));
 }
 
-/** What is left of a resize when all that use forbids is taken out: wishes, and a lowering of the pod that nobody asked for. */
+/** What is left of a resize when all that use forbids is taken out: containerChanges, and a lowering of the pod that nobody asked for. */
 function admitted(found: InUse): Case {
   const { state, target, pod } = found;
-  const containers = (target.containers ?? []).filter((wish) => isAdmitted(wish, found));
+  const containers = (target.containers ?? []).filter((change) => isAdmitted(change, found));
   const { memory = state.memory, ...cpu } = podLimitsFor(state, containers);
   const isForbidden = isBelowUnreclaimable(memory, state.memory, use(pod));
   const limits = { ...cpu, ...(!isForbidden && { memory }) };
@@ -90,7 +90,7 @@ describe('what is in use and cannot be reclaimed', () => {
           );
           if (tooLow !== undefined) expect.fail(`the limit of ${tooLow.id} is under its use after ${at} steps`);
         }
-        expectWithin(states, 'goes along');
+        expectWithin(states, 'derived');
       }),
       cases(20_000),
     );
@@ -99,12 +99,12 @@ describe('what is in use and cannot be reclaimed', () => {
   test('is why a container is refused less, and nothing else is: less than its use, or just that, and less than it has', () => {
     fc.assert(
       fc.property(inUse, (found) => {
-        for (const wish of found.target.containers ?? []) {
-          const now = found.state.containers.find(({ id }) => id === wish.id)!.memory;
-          const asked = finite(wish.memory ?? now);
-          const isTooLow = asked < finite(now) && asked <= found.containers.get(wish.id)!;
-          if (isAdmitted(wish, found) === isTooLow)
-            expect.fail(`${wish.id}: ${now} to ${wish.memory} with ${found.containers.get(wish.id)} in use`);
+        for (const change of found.target.containers ?? []) {
+          const now = found.state.containers.find(({ id }) => id === change.id)!.memory;
+          const asked = finite(change.memory ?? now);
+          const isTooLow = asked < finite(now) && asked <= found.containers.get(change.id)!;
+          if (isAdmitted(change, found) === isTooLow)
+            expect.fail(`${change.id}: ${now} to ${change.memory} with ${found.containers.get(change.id)} in use`);
         }
       }),
       cases(10_000),

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type AskedPod, readAsked } from '../../../src/resize/queue/request.ts';
+import { type RequestedPod, readRequested } from '../../../src/resize/queue/request.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { resources } from '../../support/resize/fake-resizes.ts';
 
@@ -7,11 +7,16 @@ const period = 100_000;
 const MiB = 1024 * 1024;
 
 /** A request that asks for what is given and for nothing else. */
-const asking = (given: Partial<AskedPod>): AskedPod => ({ pod: resources({}), containers: {}, volumes: {}, ...given });
+const asking = (given: Partial<RequestedPod>): RequestedPod => ({
+  pod: resources({}),
+  containers: {},
+  volumes: {},
+  ...given,
+});
 
 describe('a request', () => {
   test('becomes what the core takes', () => {
-    const { desired, memoryRequests } = readAsked({
+    const { desired, memoryRequests } = readRequested({
       pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
       containers: {
         web: resources({ cpu: '1m', memory: '0' }, { cpu: '1m' }),
@@ -32,7 +37,7 @@ describe('a request', () => {
   });
 
   test('keeps the requests of memory of just those containers that have one', () => {
-    const { memoryRequests } = readAsked(
+    const { memoryRequests } = readRequested(
       asking({
         containers: { web: resources({}, { memory: '64Mi' }), side: resources({ memory: '32Mi' }) },
       }),
@@ -48,14 +53,14 @@ describe('a request', () => {
     ['the size of a volume', { volumes: { cache: '64Mi' } }],
     ['a zero, which keeps', { containers: { web: resources({ memory: '0' }) } }],
   ])('may ask for %s alone', (_, given) => {
-    expect(() => readAsked(asking(given))).not.toThrow();
+    expect(() => readRequested(asking(given))).not.toThrow();
   });
 
   test.each([
     ['nothing at all', {}],
     ['a container with nothing in it', { containers: { web: resources({}) } }],
   ])('for %s is refused', (_, given) => {
-    expect(() => readAsked(asking(given))).toThrow(
+    expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({
         code: 3,
         reason: 'INVALID_VALUE',
@@ -87,7 +92,7 @@ describe('a value that has no meaning is refused with its place and itself:', ()
       `containers["${'w'.repeat(64)}..."]: "${'w'.repeat(64)}...": not the name of a container`,
     ],
   ])('%o', (given, message) => {
-    expect(() => readAsked(asking(given))).toThrow(
+    expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({ code: 3, reason: 'INVALID_VALUE', message }),
     );
   });
@@ -101,11 +106,11 @@ describe('a value that has no meaning is refused with its place and itself:', ()
     ],
     [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume cannot have no size'],
   ])('volumes %o', (volumes, reason, message) => {
-    expect(() => readAsked(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
+    expect(() => readRequested(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
   });
 
   test('of a volume, with its name, and a long one cut', () => {
-    expect(() => readAsked(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
+    expect(() => readRequested(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
       expect.objectContaining({
         context: { field: 'volumes["cache"]', volume: 'cache', asked: 'x'.repeat(80) },
         cause: expect.objectContaining({ reason: 'INVALID_ANNOTATION' }) as unknown,
@@ -127,7 +132,7 @@ describe('a limit below its request', () => {
       '65Mi',
     ],
   ])('is refused: %o', (given, where, request) => {
-    expect(() => readAsked(asking(given), before)).toThrow(
+    expect(() => readRequested(asking(given), before)).toThrow(
       expect.objectContaining({ code: 3, message: `${where}: the limit is below the request, ${request}` }),
     );
   });
@@ -141,13 +146,13 @@ describe('a limit below its request', () => {
     ],
     ['of a container of which no request is known', { containers: { side: resources({ memory: '1Mi' }) } }],
   ])('is one, but not a limit that is %s', (_, given) => {
-    expect(() => readAsked(asking(given), before)).not.toThrow();
+    expect(() => readRequested(asking(given), before)).not.toThrow();
   });
 });
 
 test('a container may be called as what every object has', () => {
   const limits = { cpu: '', memory: '64Mi' };
-  const { desired } = readAsked({
+  const { desired } = readRequested({
     pod: { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } },
     containers: { constructor: { limits, requests: { cpu: '', memory: '' } } },
     volumes: {},

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { NewestValues, amountField } from '../../../src/resize/history/newest-values.ts';
 import { retryDelay } from '../../../src/resize/queue/backoff.ts';
 import {
   FakeClock,
@@ -230,6 +231,95 @@ describe('a deferred resize', () => {
     expect(resizes.get(other.id).state).toBe('Deferred');
     const [record, ...more] = JSON.parse(store.records.get(web.uid) ?? '') as { id: string }[];
     expect([record?.id, more]).toEqual([newer.id, []]);
+  });
+
+  describe('A6: the newest value of each field wins, whoever asked', () => {
+    const memory = (name: string): string => amountField(name, 'limits.memory');
+    let newest: NewestValues;
+    beforeEach(() => {
+      newest = new NewestValues();
+      resizes = createResizes({ core, clock, store, newest });
+    });
+    const update = (...fields: string[]): Promise<void> =>
+      newest.applied(web.sandboxId, { arrival: newest.arrival(), text: 'an update of container app' }, fields);
+
+    test('a deferred resize is superseded by a later update of its field', async () => {
+      const { id } = await deferred();
+      await update(memory('app'));
+      expect(resizes.get(id)).toMatchObject({
+        state: 'Canceled',
+        reason: 'SUPERSEDED',
+        message: 'superseded by an update of container app',
+      });
+      expect([clock.next, store.records.size, balance()]).toEqual([undefined, 0, 0]);
+    });
+
+    test('a deferred resize stays when a later update sets other fields', async () => {
+      const { id } = await deferred();
+      await update(amountField('app', 'limits.cpu'), memory('other'), amountField(undefined, 'limits.memory'));
+      expect(resizes.get(id).state).toBe('Deferred');
+    });
+
+    test('a deferred resize loses the fields that a later update sets, also in the journal', async () => {
+      const both = { ...asked('128Mi'), volumes: { cache: '64Mi' } };
+      const answer = resizes.resize(web, both, { defer: true, timeoutMs: 30_000, deadline: clock.now() + 5000 });
+      (await core.next()).fail(inUse);
+      const { id } = await answer;
+      await update(memory('app'));
+      expect(store.records.get(web.uid)).not.toContain('128Mi');
+      clock.pass(1000);
+      const call = await core.next();
+      const { containers, volumes } = call.desired;
+      expect([containers.get('app'), [...volumes.keys()]]).toEqual([{}, ['cache']]);
+      call.succeed();
+      expect((await reached(resizes, id, 'Completed')).tries).toBe(2);
+    });
+
+    test('a retry that waits for the lock does not set what an update has set meanwhile', async () => {
+      const { id } = await deferred();
+      clock.pass(1000);
+      const call = await core.next();
+      await update(memory('app'));
+      expect(() => call.options.stillDesired?.()).toThrow(
+        expect.objectContaining({ code: Code.ABORTED, reason: 'SUPERSEDED' }),
+      );
+      try {
+        call.options.stillDesired?.();
+      } catch (error) {
+        call.fail(error);
+      }
+      expect(await reached(resizes, id, 'Canceled')).toMatchObject({ reason: 'SUPERSEDED' });
+    });
+
+    test('an update that arrived earlier supersedes nothing', async () => {
+      const earlier = { arrival: newest.arrival(), text: 'an update of container app' };
+      const { id } = await deferred();
+      await newest.applied(web.sandboxId, earlier, [memory('app')]);
+      expect(resizes.get(id).state).toBe('Deferred');
+    });
+
+    test('a resize of a previous process is older than every update of this one', async () => {
+      await deferred();
+      const later = new NewestValues();
+      clock = new FakeClock();
+      const second = createResizes({ core, clock, store, newest: later });
+      await later.applied(web.sandboxId, { arrival: later.arrival(), text: 'an update of container app' }, [
+        memory('app'),
+      ]);
+      await second.restore(() => Promise.resolve(true));
+      clock.pass(1000);
+      const { options } = await core.next();
+      expect(() => options.stillDesired?.()).toThrow('superseded by an update of container app');
+    });
+
+    test('a deferred resize stays when a newer resize sets other fields', async () => {
+      const { id } = await deferred();
+      const other = { ...asked(''), volumes: { cache: '64Mi' } };
+      const newer = resizes.resize(web, other, { defer: false, timeoutMs: 1000, deadline: clock.now() + 1000 });
+      (await core.next()).succeed();
+      await newer;
+      expect(resizes.get(id).state).toBe('Deferred');
+    });
   });
 
   test('stays when a newer one is refused: that has changed nothing', async () => {

@@ -6,7 +6,7 @@ test('doctor reports the worst result as its own, and lists remedies at the end'
   const finding = (check: string, result: Finding['result'], remedy = ''): Finding => ({
     check,
     result,
-    says: 'x',
+    found: 'x',
     remedy,
   });
   expect(worstOf([])).toBe('ok');

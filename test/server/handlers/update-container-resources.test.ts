@@ -22,7 +22,7 @@ const closing: (() => unknown)[] = [];
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  runtime.obeys();
+  runtime.applyUpdates();
   const interceptors = createInterceptors(runtime.context, runtime.backend, {
     version: '0',
     readiness: () => Promise.resolve({ ready: true, checks: [] }),
@@ -56,7 +56,7 @@ async function callAndCancel(continued: Promise<void>, outcome: 'done' | 'failed
   let arrived = (): void => undefined;
   const atRuntime = new Promise<void>((resolve) => (arrived = resolve));
   let first = true;
-  runtime.overrule('UpdateContainerResources', async (request, obey) => {
+  runtime.wrapResponder('UpdateContainerResources', async (request, obey) => {
     if (!first) return obey(request);
     first = false;
     const answer = await obey(request);

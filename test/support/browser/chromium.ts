@@ -5,39 +5,42 @@ import { type PackagedPart, keepLibraries, loader, obtainPackaged, of, triplet }
 import { cacheRoot } from '../../../tools/download/places.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
 
-/** Debian's Chromium without a window, with all that it links to: the machine needs neither it nor a desktop's libraries. */
+/**
+ * Debian's headless Chromium with all libraries that it links to, so that the machine needs neither Chromium nor
+ * desktop libraries.
+ */
 const chromiumPart: PackagedPart = {
   name: 'chromium',
   packages: [
     ...of('bookworm', 'chromium-headless-shell', 'chromium-common', 'fonts-dejavu-core', 'patchelf'),
-    // The C library, and what stands on it alone.
+    // The C library and basic libraries.
     ...of('bookworm', 'libc6', 'libgcc-s1', 'libstdc++6', 'libbsd0', 'libmd0', 'libffi8', 'zlib1g', 'libzstd1'),
     ...of('bookworm', 'liblz4-1', 'liblzma5', 'libbrotli1', 'libexpat1', 'libdouble-conversion3', 'libpcre2-8-0'),
     ...of('bookworm', 'libgcrypt20', 'libgpg-error0', 'libminizip1', 'libnspr4', 'libnss3'),
     ...of('bookworm', 'libglib2.0-0', 'libdbus-1-3', 'libsystemd0', 'libudev1', 'libcap2', 'libselinux1'),
     ...of('bookworm', 'libmount1', 'libblkid1', 'libatk1.0-0', 'libatspi2.0-0'),
-    // Fonts and pictures.
+    // Fonts and images.
     ...of('bookworm', 'libfontconfig1', 'libfreetype6', 'libharfbuzz0b', 'libharfbuzz-subset0', 'libgraphite2-3'),
     ...of('bookworm', 'libpng16-16', 'libjpeg62-turbo', 'libdav1d6', 'libopenh264-7', 'libdrm2', 'libgbm1'),
-    // A display, which it links to and does without.
+    // A display. Chromium links to it but does not use it.
     ...of('bookworm', 'libwayland-server0', 'libx11-6', 'libx11-xcb1', 'libxau6', 'libxcb1', 'libxcomposite1'),
     ...of('bookworm', 'libxdamage1', 'libxdmcp6', 'libxext6', 'libxfixes3', 'libxi6', 'libxkbcommon0', 'libxnvctrl0'),
     ...of('bookworm', 'libxrandr2', 'libxrender1'),
-    // Sound: the same.
+    // Sound. Chromium links to it but does not use it.
     ...of('bookworm', 'libasound2', 'libasyncns0', 'libflac12', 'libmp3lame0', 'libmpg123-0', 'libogg0', 'libopus0'),
     ...of('bookworm', 'libpulse0', 'libsndfile1', 'libvorbis0a', 'libvorbisenc2'),
   ],
   revision: 2,
   async arrange(unpacked, folder, finalFolder) {
     const program = join(unpacked, 'usr/lib/chromium');
-    // Without what debugs a graphics card, and other languages.
+    // Leaves out the parts for debugging graphics and other languages.
     const left = ['locales', 'libVkLayer_khronos_validation.so', 'libVkICD_mock_icd.so', 'chrome_crashpad_handler'];
     for (const name of await readdir(program))
       if (!left.includes(name)) await cp(join(program, name), join(folder, 'bin', name), { recursive: true });
     await cp(join(program, 'locales/en-US.pak'), join(folder, 'bin/locales/en-US.pak'));
     await keepLibraries(unpacked, join(folder, 'lib'));
     await cp(join(unpacked, 'usr/lib', triplet, 'pulseaudio'), join(folder, 'lib'), { recursive: true });
-    // An RPATH, not a RUNPATH: that holds for what the libraries link to as well. libpulse has a RUNPATH of its own.
+    // An RPATH, not a RUNPATH, because it also applies to the libraries of libraries. libpulse has its own RUNPATH.
     const patchelf = join(unpacked, 'usr/bin/patchelf');
     const lib = join(finalFolder, 'lib');
     const rpath = ['--force-rpath', '--set-rpath', lib];
@@ -51,7 +54,7 @@ const chromiumPart: PackagedPart = {
 const executable = 'chromium-headless-shell';
 const fontSettings = 'fonts.conf';
 
-/** The fonts of the package and no other, so that the page looks the same on every machine. */
+/** Offers only the fonts of the package, so that the page looks the same on every machine. */
 function fontsIn(folder: string): string {
   const prefer = (generic: string, font: string): string =>
     `<alias binding="same"><family>${generic}</family><prefer><family>${font}</family></prefer></alias>`;
@@ -69,12 +72,12 @@ function fontsIn(folder: string): string {
 
 export interface Chromium {
   readonly program: string;
-  /** The variables that it needs. */
+  /** The variables that Chromium needs. */
   readonly env: Readonly<Record<string, string>>;
   readonly version: string;
 }
 
-/** Chromium from the cache of the test node's parts, made the first time. */
+/** Chromium from the cache of the test node's parts. Builds it the first time. */
 export async function prepareChromium(progress: Progress): Promise<Chromium> {
   const [{ folder, versions }] = await obtainPackaged(cacheRoot(), [chromiumPart], progress);
   return {

@@ -1,6 +1,6 @@
 /**
- * Functions that run in the page: each is whole in itself. Of what a browser has, these alone are declared, and for this file
- * alone: the rest of the project runs in Node.
+ * Functions that run in the page, so each one is self-contained. The parts of a browser that they use are declared for
+ * this file only, because the rest of the project runs in Node.
  */
 interface Style {
   readonly backgroundColor: string;
@@ -36,12 +36,12 @@ export const widthOf = (one: Drawn): number => one.getBoundingClientRect().width
 
 export const colourOf = (one: Drawn): string => getComputedStyle(one).fill;
 
-/** The look of each line: colour and dashes. */
+/** The style of each line: color and dashes. */
 export const strokesOf = (all: readonly Drawn[]): string[] =>
   all.map((one) => `${getComputedStyle(one).stroke} ${getComputedStyle(one).strokeDasharray}`);
 
-/** Where along a picture of 400 a line leaves its first height: a share of the width. */
-export function riseOf(path: DrawnPath): number {
+/** Returns where a line of a chart of width 400 leaves its initial height, as a share of the width. */
+export function firstRise(path: DrawnPath): number {
   const start = path.getPointAtLength(0).y;
   const end = path.getTotalLength();
   let at = 0;
@@ -49,7 +49,7 @@ export function riseOf(path: DrawnPath): number {
   return path.getPointAtLength(at).x / 400;
 }
 
-/** What reaches beyond its box or the window. */
+/** Returns elements that extend beyond their box or the window. */
 export function overflowing(): string[] {
   const { clientWidth: edge, scrollWidth } = document.documentElement;
   const found = scrollWidth > edge ? [`the page is ${scrollWidth} wide`] : [];
@@ -62,7 +62,7 @@ export function overflowing(): string[] {
   return found;
 }
 
-/** Text under a contrast of 4.5 to 1 with what is behind it (WCAG 2.2, 1.4.3). */
+/** Returns text whose contrast with its background is below 4.5 to 1 (WCAG 2.2, 1.4.3). */
 export function lowContrast(): string[] {
   const light = (colour: string): number => {
     const parts = (/\((.*)\)/.exec(colour)?.[1] ?? '').split(/[, /]+/).map(Number);

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
 
-/** Resources as CRI has them; int64 as numbers, which all values of these tests fit into. */
+/** Resources in CRI's form. int64 values are numbers, which are large enough for these tests. */
 export interface Resources {
   readonly cpu_period?: number;
   readonly cpu_quota?: number;
@@ -20,7 +20,7 @@ export interface ReportedContainer {
   readonly id: string;
   readonly metadata: { readonly name: string; readonly attempt: number };
   readonly state: number;
-  /** Nanoseconds since the epoch, 0 before it has happened; as numbers they are a quarter of a microsecond off at most. */
+  /** Nanoseconds since the epoch, or 0. As a number it is exact to a quarter of a microsecond. */
   readonly started_at: number;
   readonly finished_at: number;
   readonly exit_code: number;
@@ -49,7 +49,7 @@ function protoFile(): string {
   }
 }
 
-/** A plain CRI client, as kubelet would be one: for tests, the demo and the bench. */
+/** A plain CRI client like kubelet's, for tests, the demo and the bench. */
 export class CriClient {
   readonly #client: Client;
 
@@ -64,7 +64,7 @@ export class CriClient {
     });
   }
 
-  /** A unary call. Rejects with grpc-js's ServiceError, whose message begins with the method. */
+  /** Makes a unary call. Rejects with grpc-js's ServiceError, whose message starts with the method. */
   call<Response extends object>(method: string, request: object, timeoutMs = 60_000): Promise<Response> {
     const definition = methodOf(method);
     return new Promise((resolve, reject) => {
@@ -83,7 +83,7 @@ export class CriClient {
     });
   }
 
-  /** Sends bytes as they are, and gives the answer's. Rejects as {@link call} does. */
+  /** Sends bytes unchanged and returns the bytes of the answer. Rejects as {@link call} does. */
   raw(method: string, bytes: Buffer): Promise<Buffer> {
     const same = (value: Buffer): Buffer => value;
     return new Promise((resolve, reject) => {
@@ -93,7 +93,7 @@ export class CriClient {
     });
   }
 
-  /** A server stream. */
+  /** Opens a server stream. */
   stream<Response extends object>(method: string, request: object): ClientReadableStream<Response> {
     const { path, requestSerialize, responseDeserialize } = methodOf(method);
     return this.#client.makeServerStreamRequest(
@@ -104,7 +104,7 @@ export class CriClient {
     );
   }
 
-  /** Waits until the socket answers, however long the server takes to come up. */
+  /** Waits until the socket answers, for the whole startup of the server. */
   ready(timeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#client.waitForReady(Date.now() + timeoutMs, (error) => {
@@ -123,7 +123,7 @@ export class CriClient {
     return status;
   }
 
-  /** The pid of a running container's first process. */
+  /** Returns the pid of a running container's first process. */
   async pidOf(id: string): Promise<number> {
     const request = { container_id: id, verbose: true };
     const { info } = await this.call<{ info: Record<string, string> }>('ContainerStatus', request);
@@ -142,7 +142,7 @@ export class CriClient {
     return this.call('UpdatePodSandboxResources', { pod_sandbox_id: sandboxId, resources, ...more });
   }
 
-  /** Runs a command in a container, and gives what it printed. Throws when it fails. */
+  /** Runs a command in a container and returns its output. Throws if the command fails. */
   async exec(id: string, ...cmd: string[]): Promise<string> {
     const { stdout, stderr, exit_code } = await this.tryExec(id, ...cmd);
     if (exit_code !== 0) throw new Error(`${cmd.join(' ')}: exit code ${exit_code}: ${stderr}`);

@@ -2,11 +2,11 @@ import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execaSync } from 'execa';
 
-/** The cgroups of pods in kubelet's hands: what they are called, how they are made, written and removed, with either cgroup driver. */
+/** The cgroups of pods as kubelet manages them: names, creation, writes and removal, with either cgroup driver. */
 
 export type QosClass = 'guaranteed' | 'burstable' | 'besteffort';
 
-/** What kubelet gives a pod's cgroup at first, as the files have it. */
+/** The initial values of a pod's cgroup, in the format of the files. */
 export interface PodCgroupFiles {
   readonly 'memory.max': string;
   readonly 'cpu.max': string;
@@ -14,11 +14,14 @@ export interface PodCgroupFiles {
 }
 
 interface Driver {
-  /** CRI's cgroup_parent, which is also the path of the pod's cgroup: guaranteed pods have no folder of their class. */
+  /**
+   * Returns CRI's cgroup_parent, which is also the path of the pod's cgroup. Guaranteed pods have no folder of their
+   * class.
+   */
   parent(uid: string, qos: QosClass): string;
-  /** Of a container's cgroup, beneath its pod's. */
+  /** Returns the name of a container's cgroup below its pod's. */
   containerName(id: string): string;
-  /** @param folder the cgroup's, on the node. It may be there already. */
+  /** @param folder of the cgroup on the node, which may already exist */
   make(folder: string, files: PodCgroupFiles): void;
   write(folder: string, files: Partial<PodCgroupFiles>): void;
   remove(folder: string): void;
@@ -38,13 +41,13 @@ const cgroupfs: Driver = {
   remove: rmdirSync,
 };
 
-/** A unit's property as busctl has it: name, type and value. */
+/** A property of a unit in busctl's form: name, type and value. */
 type Property = readonly [name: string, type: 'b' | 't', value: string];
 
 const systemd: Driver = {
   parent(uid, qos) {
     const above = qos === 'guaranteed' ? ['kubepods'] : ['kubepods', `kubepods-${qos}`];
-    // A dash would be another level.
+    // A dash would start another level.
     const own = `${above.at(-1)}-pod${uid.replaceAll('-', '_')}`;
     return [...above, own].map((slice) => `/${slice}.slice`).join('');
   },
@@ -53,11 +56,11 @@ const systemd: Driver = {
     const accounting = ['CPU', 'IO', 'Memory', 'Tasks'].map((what): Property => [`${what}Accounting`, 'b', 'true']);
     const properties = [...accounting, ...Object.entries(files).flatMap(propertiesOf)];
     callManager('StartTransientUnit', 'ssa(sv)a(sa(sv))', [unitOf(folder), 'replace', ...array(properties), '0']);
-    // Waits for the job that this has made.
+    // Waits for the job that this command starts.
     execaSync('systemctl', ['start', unitOf(folder)]);
     writeFiles(folder, files);
   },
-  // As libcontainer does for kubelet: the unit, then the files.
+  // Writes the unit first and then the files, as libcontainer does for kubelet.
   write(folder, files) {
     setProperties(unitOf(folder), Object.entries(files).flatMap(propertiesOf));
     writeFiles(folder, files);
@@ -65,7 +68,7 @@ const systemd: Driver = {
   remove: (folder) => void execaSync('systemctl', ['stop', unitOf(folder)]),
 };
 
-/** Whether systemd is this node's first process, and so owns the cgroups. */
+/** Whether systemd is the first process of this node and owns the cgroups. */
 export const isSystemdNode = process.env['NODE_INIT'] === 'systemd';
 const driver = isSystemdNode ? systemd : cgroupfs;
 
@@ -76,10 +79,10 @@ export const makePodCgroup = (folder: string, files: PodCgroupFiles): void => dr
 export const writePodCgroup = (folder: string, files: Partial<PodCgroupFiles>): void => driver.write(folder, files);
 export const removePodCgroup = (folder: string): void => driver.remove(folder);
 
-/** The unit whose cgroup's folder this is. */
+/** Returns the unit of a cgroup's folder. */
 export const unitOf = (folder: string): string => folder.slice(folder.lastIndexOf('/') + 1);
 
-/** What `systemctl set-property --runtime` does. */
+/** Does the same as `systemctl set-property --runtime`. */
 export function setProperties(unit: string, properties: readonly Property[]): void {
   callManager('SetUnitProperties', 'sba(sv)', [unit, 'true', ...array(properties)]);
 }
@@ -102,7 +105,7 @@ function propertiesOf([file, value]: readonly [file: string, value: string]): Pr
     case 'cpu.weight':
       return [['CPUWeight', 't', number]];
     case 'cpu.max': {
-      // In whole percents of a processor.
+      // systemd stores whole percents of a CPU.
       const quota = first === 'max' ? NO_LIMIT : String(Math.ceil((Number(first) * 100) / Number(period)) * 10_000);
       return [
         ['CPUQuotaPerSecUSec', 't', quota],

@@ -16,21 +16,21 @@ import {
 
 export type { QosClass } from './pod-cgroup.ts';
 
-/** What a pod is made of, as kubelet would make it. Sizes in bytes. */
+/** The parts of a pod as kubelet would create it. Sizes are in bytes. */
 export interface PodSpec {
   readonly name: string;
-  /** A new one without it. The pod's cgroup may be there already, as for a further sandbox of one pod. */
+  /** Default: a new uid. The pod's cgroup may already exist, as for another sandbox of the same pod. */
   readonly uid?: string;
   readonly containers: readonly ContainerSpec[];
   readonly volumes?: readonly VolumeSpec[];
   readonly annotations?: Readonly<Record<string, string>>;
-  /** The pod's own cgroup; the sum of the containers without it. `max`: no limit. */
+  /** Limit of the pod's own cgroup. Default: the sum of the containers. `max`: no limit. */
   readonly podMemory?: number | 'max';
   readonly podCpu?: string;
-  /** CPU shares of the pod; the sum of the containers' without it. */
+  /** CPU shares of the pod. Default: the sum of the containers. */
   readonly podShares?: number;
   readonly overhead?: Resources;
-  /** Under which of kubelet's cgroups the pod lies; burstable without it. */
+  /** The parent cgroup of the pod. Default: burstable. */
   readonly qos?: QosClass;
 }
 
@@ -38,22 +38,24 @@ export interface ContainerSpec {
   readonly name: string;
   readonly command: readonly string[];
   readonly resources: Resources;
-  /** How often one of this name has been made before. */
+  /** How many containers of this name have been created before. */
   readonly attempt?: number;
-  /** An init container: it runs to its end before the next one is made, and is not among those of the running pod. */
+  /**
+   * An init container: it runs to completion before the next one is created, and is not a container of the running pod.
+   */
   readonly init?: true;
-  /** Made and not started. */
+  /** Created but not started. */
   readonly starts?: false;
-  /** Volume name to path in the container. */
+  /** Maps a volume name to a path in the container. */
   readonly mounts?: Readonly<Record<string, string>>;
-  /** Path on the node to path in the container: what kubelet has bound somewhere for a subPath, say. */
+  /** Maps a path on the node to a path in the container, for example what kubelet has bound for a subPath. */
   readonly binds?: Readonly<Record<string, string>>;
 }
 
 export interface VolumeSpec {
   readonly name: string;
   readonly size: number;
-  /** More mount options: `noswap`, `mode=1777`. */
+  /** Further mount options: `noswap`, `mode=1777`. */
   readonly options?: string;
 }
 
@@ -61,7 +63,7 @@ export const KUBELET_ROOT = '/var/lib/kubelet';
 const IMAGE = 'localhost/busybox:1';
 const NODE_NETWORK = { network: 2, pid: 1, ipc: 0 };
 
-/** A pod that runs, with what the kernel says of it. */
+/** A running pod, and the values that the kernel has for it. */
 export class RunningPod {
   constructor(
     readonly client: CriClient,
@@ -70,7 +72,7 @@ export class RunningPod {
     readonly containers: ReadonlyMap<string, string>,
     readonly volumes: readonly VolumeSpec[],
     readonly qos: QosClass = 'burstable',
-    /** As it was made with. */
+    /** The configuration with which the sandbox was created. */
     readonly config: object = {},
   ) {}
 
@@ -78,14 +80,14 @@ export class RunningPod {
     return podCgroupFolder(this.uid, this.qos);
   }
 
-  /** A container's id by name. */
+  /** Returns a container's ID by name. */
   id(name: string): string {
     const id = this.containers.get(name);
     if (id === undefined) throw new Error(`no container ${name}`);
     return id;
   }
 
-  /** The folder of a container's cgroup. */
+  /** Returns the folder of a container's cgroup. */
   containerCgroup(name: string): string {
     return containerFolder(this.cgroup, this.id(name));
   }
@@ -95,7 +97,7 @@ export class RunningPod {
     writePodCgroup(this.cgroup, files);
   }
 
-  /** A file of the pod's cgroup, or of a container's. */
+  /** Reads a file of the pod's cgroup, or of a container's. */
   read(file: string, container?: string): string {
     const folder = container === undefined ? this.cgroup : this.containerCgroup(container);
     return readFileSync(join(folder, file), 'utf8').trim();
@@ -105,7 +107,7 @@ export class RunningPod {
     return volumePath(this.uid, name);
   }
 
-  /** Size and use of a volume, in bytes, as statfs says. */
+  /** Returns size and use of a volume in bytes, as reported by statfs. */
   volume(name: string): { size: number; used: number } {
     const { blocks, bfree, bsize } = statfsSync(this.volumePath(name));
     return { size: blocks * bsize, used: (blocks - bfree) * bsize };
@@ -130,7 +132,7 @@ export class RunningPod {
 const volumePath = (uid: string, name: string): string =>
   `${KUBELET_ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/${name}`;
 
-/** Makes a pod as kubelet does: its cgroup and its volumes first, then sandbox and containers by CRI. */
+/** Creates a pod as kubelet does: first its cgroup and its volumes, then sandbox and containers by CRI. */
 export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningPod> {
   const uid = spec.uid ?? randomUUID();
   const qos = spec.qos ?? 'burstable';
@@ -161,18 +163,18 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
 const EXITED = 2;
 const END_LIMIT_MS = 30_000;
 
-/** Waits for the end of an init container. Asked for again and again: containerd 1.6 has no events for it. */
+/** Waits for an init container to complete. Polls, because containerd 1.6 has no events for it. */
 async function ended(client: CriClient, id: string, name: string): Promise<void> {
   for (const limit = Date.now() + END_LIMIT_MS; Date.now() < limit; ) {
     const { state, exit_code } = await client.containerStatus(id);
     if (state !== EXITED) continue;
     if (exit_code === 0) return;
-    throw new Error(`init container ${name} ended with exit code ${exit_code}`);
+    throw new Error(`init container ${name} exited with code ${exit_code}`);
   }
   throw new Error(`init container ${name} has not ended within ${END_LIMIT_MS} ms`);
 }
 
-/** Creates a container without starting it. Gives its id. */
+/** Creates a container without starting it. Returns its ID. */
 export async function createContainer(
   client: CriClient,
   pod: { sandboxId: string; uid: string; config: object },
@@ -196,19 +198,19 @@ export async function createContainer(
   return container_id;
 }
 
-/** What kubelet writes into the pod's cgroup. */
+/** The values that kubelet writes to the pod's cgroup. */
 function podFiles(spec: PodSpec): PodCgroupFiles {
   const memory = spec.podMemory ?? sum(spec, 'memory_limit_in_bytes') + (spec.overhead?.memory_limit_in_bytes ?? 0);
   const quota = sum(spec, 'cpu_quota') + (spec.overhead?.cpu_quota ?? 0);
   return {
     'memory.max': memory === Infinity ? 'max' : String(memory),
     'cpu.max': spec.podCpu ?? `${Number.isFinite(quota) ? quota : 'max'} 100000`,
-    // kubelet's own formula for its pods' cgroups, up to 1.36.
+    // kubelet's own formula for the cgroups of its pods, up to 1.36.
     'cpu.weight': String(1 + Math.floor(((podShares(spec) - 2) * 9999) / 262142)),
   };
 }
 
-/** Infinity as soon as one container has no limit. */
+/** Infinity if one container has no limit. */
 const sum = (spec: PodSpec, field: 'memory_limit_in_bytes' | 'cpu_quota'): number => {
   const total = spec.containers.reduce((all, { resources }) => all + (resources[field] ?? Infinity), 0);
   return total;
@@ -221,7 +223,7 @@ const podShares = (spec: PodSpec): number =>
     spec.containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0),
   );
 
-/** All of them by one process: there may be many. */
+/** Mounts all volumes with one process, because there may be many. */
 async function mountVolumes(uid: string, volumes: readonly VolumeSpec[]): Promise<void> {
   const places = volumes.flatMap(({ name, size, options }) => [
     [`size=${size}`, ...(options === undefined ? [] : [options])].join(','),

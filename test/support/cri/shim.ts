@@ -9,7 +9,7 @@ import { CriClient } from './client.ts';
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string; readonly level: string };
 
-/** The daemon as it is shipped, as a process of its own, with the log it writes. */
+/** The shipped daemon as a separate process, with its log. */
 export class ShimProcess {
   readonly log: LogLine[] = [];
   readonly exited: Promise<number | null>;
@@ -28,8 +28,8 @@ export class ShimProcess {
   }
 
   /**
-   * Starts the shim on a socket of its own, and waits until it says that it serves, and, but where there is no backend yet,
-   * answers as the backend does. Not by calling it until it does: a client that is refused takes longer each time.
+   * Starts the shim on its own socket. Waits until it reports that it serves and, unless no backend runs yet, answers
+   * as the backend does. Does not poll by calls, because a rejected client waits longer each time.
    */
   static async start(
     options: {
@@ -37,16 +37,19 @@ export class ShimProcess {
       endpoint?: string;
       args?: readonly string[];
       wait?: 'answering' | 'serving';
-      /** The build that may be stopped anywhere: where it ends, and what it has passed (src/core/crash-points/index.ts). */
+      /**
+       * The build that can be stopped at any crash point: where it stops, and which points it has passed
+       * (src/core/crash-points/index.ts).
+       */
       crash?: { readonly armed: string; readonly log: string };
-      /** What it is started with, as by systemd: `listen` is then where that is bound. */
+      /** Sockets and variables as passed by systemd. `listen` is then the address where the socket is bound. */
       passedOn?: PassedOn;
     } = {},
   ): Promise<ShimProcess> {
     const listen = options.listen ?? 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
     const endpoint = options.endpoint ?? 'unix:///run/containerd/containerd.sock';
     const given = options.args ?? [];
-    // Of its own, or none: several shims run side by side.
+    // A separate resize socket or none, because several shims run concurrently.
     const resize = given.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...resize, ...given];
     const { crash } = options;
@@ -71,12 +74,12 @@ export class ShimProcess {
 
   async #failure(): Promise<never> {
     const code = await this.exited;
-    throw new Error(`the shim ended with ${code ?? 'a signal'}: ${this.log.map((line) => line.msg).join('\n')}`);
+    throw new Error(`the shim exited with ${code ?? 'a signal'}: ${this.log.map((line) => line.msg).join('\n')}`);
   }
 
   /**
-   * The first, second, ... line that fits, now or when it comes. Lines are counted since the shim started, so a line that is already
-   * there is never taken for the next one.
+   * Returns the nth log line that matches, now or when it is written. Lines are counted since the start of the shim, so
+   * an old line is never taken for a new one.
    */
   async waitForLog(fits: (line: LogLine) => boolean, number = 1, timeoutMs = 30_000): Promise<LogLine> {
     const deadline = AbortSignal.timeout(timeoutMs);
@@ -90,19 +93,19 @@ export class ShimProcess {
         };
         this.#waiting.add(wake);
         deadline.addEventListener('abort', () =>
-          reject(new Error(`no such line in the shim's log in ${timeoutMs} ms`)),
+          reject(new Error(`no matching line in the shim's log within ${timeoutMs} ms`)),
         );
       });
     }
   }
 
-  /** Leaves the shim running when this process ends. */
+  /** Lets the shim run on when this process ends. */
   leave(): void {
     this.process.unref();
     this.process.stderr?.destroy();
   }
 
-  /** SIGTERM; gives the exit code. */
+  /** Sends SIGTERM. Returns the exit code. */
   async stop(): Promise<number | null> {
     this.process.kill('SIGTERM');
     return this.exited;

@@ -5,11 +5,11 @@
 export interface Chapter {
   readonly name:
     | 'without a shim'
-    | 'a pod that runs'
-    | 'more in use than asked for'
-    | 'kubelet wants less than is in use'
-    | 'a state folder that is read-only'
-    | 'a shim that is started by the page';
+    | 'a running pod'
+    | 'more in use than requested'
+    | 'kubelet lowers a limit below usage'
+    | 'a read-only state folder'
+    | 'a shim started by a page';
   /** The lines on the pages. */
   readonly lines: readonly string[];
 }
@@ -19,7 +19,7 @@ const metrics = (filter: string): string => `curl -s http://127.0.0.1:9467/metri
 export const chapters: readonly Chapter[] = [
   { name: 'without a shim', lines: ['resizectl get pods', 'cri-resize-shim --metrics-bind 0.0.0.0:9467'] },
   {
-    name: 'a pod that runs',
+    name: 'a running pod',
     lines: [
       'resizectl get pods',
       'resizectl doctor',
@@ -37,7 +37,7 @@ export const chapters: readonly Chapter[] = [
     ],
   },
   {
-    name: 'more in use than asked for',
+    name: 'more in use than requested',
     lines: [
       'resizectl plan web app.memory=100Gi',
       'resizectl plan web app.memory=64Mi',
@@ -48,9 +48,9 @@ export const chapters: readonly Chapter[] = [
     ],
   },
   {
-    name: 'kubelet wants less than is in use',
+    name: 'kubelet lowers a limit below usage',
     lines: ['resizectl describe pod web', metrics("grep -v '#' | grep foresight")],
   },
-  { name: 'a state folder that is read-only', lines: ["curl -s 'http://127.0.0.1:9467/readyz?verbose'"] },
-  { name: 'a shim that is started by the page', lines: ['cri-resize-shim --metrics-bind 127.0.0.1:9467'] },
+  { name: 'a read-only state folder', lines: ["curl -s 'http://127.0.0.1:9467/readyz?verbose'"] },
+  { name: 'a shim started by a page', lines: ['cri-resize-shim --metrics-bind 127.0.0.1:9467'] },
 ];

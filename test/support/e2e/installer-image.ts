@@ -4,13 +4,13 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { dockerArchive, layerOf } from '../node/images.ts';
 
-/** What a builder has made of the Dockerfile (npm run image); undefined where there is none. */
+/** The image that a builder has made from the Dockerfile (npm run image); undefined without one. */
 export const builtImage = process.env['IMAGE_ARCHIVE'];
 
 /**
- * The image of the Dockerfile: what a builder has made; else as far as it can be made without a builder and a registry: its own folder by the
- * Dockerfile's own steps; beneath it, in the place of the base image, the programs of this machine that the base has, with the libraries
- * that they link to.
+ * Imports the image of the Dockerfile. Without the image of a builder, approximates it without a builder and a
+ * registry: the image's own folder comes from the Dockerfile's steps, and the base image is replaced by this machine's
+ * programs of the same name with their libraries.
  */
 export async function importImage(name: string): Promise<void> {
   if (builtImage !== undefined) {

@@ -7,7 +7,7 @@ import type { CriClient } from '../cri/client.ts';
 import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
 import type { ClusterApi } from '../fake-cluster-api.ts';
 
-/** What the test reads of the DaemonSet. */
+/** The part of the DaemonSet that the test reads. */
 interface Template {
   readonly hostPID?: boolean;
   readonly terminationGracePeriodSeconds: number;
@@ -51,15 +51,15 @@ export const STAGING = '/var/lib/cri-resize-shim-installer';
 export interface PodSettings {
   readonly api: ClusterApi;
   readonly nodeName: string;
-  /** What the ConfigMap has. */
+  /** The content of the ConfigMap. */
   readonly config?: string;
-  /** More of the installer's flags. */
+  /** Further flags of the installer. */
   readonly flags?: readonly string[];
 }
 
 const KEEPS_MS = 60_000;
 
-/** The DaemonSet's pod on this node, made by CRI as kubelet makes it from the manifest. */
+/** The DaemonSet's pod on this node, created by CRI as kubelet creates it from the manifest. */
 export class InstallerPod {
   private constructor(
     readonly client: CriClient,
@@ -105,14 +105,14 @@ export class InstallerPod {
     return new InstallerPod(client, folder, uid, pod_sandbox_id, container_id);
   }
 
-  /** What it has said, without the runtime's prefixes. */
+  /** Returns its output, without the prefixes of the runtime. */
   log(): string {
     const file = join(this.folder, 'logs/installer.log');
     if (!existsSync(file)) return '';
     return readFileSync(file, 'utf8').replace(/^\S+ (?:stdout|stderr) [FP] /gm, '');
   }
 
-  /** As kubelet's readiness probe has it. */
+  /** Runs kubelet's readiness probe. */
   async isReady(): Promise<boolean> {
     const { command } = container.readinessProbe.exec;
     const request = { container_id: this.id, cmd: command, timeout: 10 };
@@ -120,7 +120,7 @@ export class InstallerPod {
     return exit_code === 0;
   }
 
-  /** SIGTERM, and SIGKILL after the pod's time for its end. By the client given, which may be cut off meanwhile. */
+  /** Sends SIGTERM, and SIGKILL after the pod's grace period. Uses the given client, which may be cut off meanwhile. */
   async terminate(by: CriClient): Promise<void> {
     const request = { container_id: this.id, timeout: template.terminationGracePeriodSeconds };
     await by.call('StopContainer', request, 2 * KEEPS_MS);
@@ -152,13 +152,13 @@ function environment({ api, nodeName }: PodSettings): readonly { key: string; va
   };
   return [
     ...container.env.map(({ name, valueFrom }) => ({ key: name, value: fields[valueFrom.fieldRef.fieldPath]! })),
-    // As kubelet gives them to every container.
+    // kubelet passes these to every container.
     { key: 'KUBERNETES_SERVICE_HOST', value: api.advertised },
     { key: 'KUBERNETES_SERVICE_PORT', value: String(api.port) },
   ];
 }
 
-/** `$(NAME)` of the container's own environment, as Kubernetes has it. */
+/** Expands `$(NAME)` from the container's own environment, as Kubernetes does. */
 function expanded(word: string, settings: PodSettings): string {
   const all = new Map(environment(settings).map(({ key, value }) => [key, value]));
   return word.replaceAll(/\$\((\w+)\)/g, (whole, name: string) => all.get(name) ?? whole);

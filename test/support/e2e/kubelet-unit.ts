@@ -3,13 +3,13 @@ import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { expect } from 'vitest';
 
-/** A stand-in for kubelet under systemd, and the shim's units: what installing changes on a node. */
+/** A stand-in for kubelet under systemd, and the units of the shim: what an installation changes on a node. */
 
 export const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 export const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 export const CONFIG = '/var/lib/kubelet/config.yaml';
 const LOG = '/run/stand-in-kubelet.log';
-/** Has the endpoint with which it does not start. */
+/** Holds the endpoint with which the stand-in does not start. */
 export const REFUSES = '/run/stand-in-kubelet-refuses';
 export const SETTINGS = '/etc/cri-resize-shim/config.yaml';
 export const FLAGS = '/etc/default/cri-resize-shim';
@@ -49,7 +49,7 @@ export const calls = (): readonly Call[] =>
     .split('\n')
     .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Call]));
 
-/** The stand-in's next good call, which has to go there. */
+/** Waits for the next successful call of the stand-in, which has to go to this endpoint. */
 export async function calledThrough(endpoint: string): Promise<void> {
   const before = calls().length;
   const isThere = (): boolean =>
@@ -67,7 +67,7 @@ export async function property(unit: string, name: string): Promise<string> {
 
 export const states = (): Promise<readonly string[]> => Promise.all(UNITS.map((unit) => property(unit, 'ActiveState')));
 
-/** What a test of the package has left on this node. */
+/** Removes what a test of the package has left on this node. */
 export async function removePackage(): Promise<void> {
   await execa('systemctl', ['disable', '--now', ...UNITS], { reject: false });
   for (const folder of ['/etc/systemd/system', '/usr/lib/systemd/system'])
@@ -77,7 +77,7 @@ export async function removePackage(): Promise<void> {
   await execa('systemctl', ['daemon-reload']);
 }
 
-/** With all that an installation may have left. */
+/** Stops the stand-in and removes everything that an installation may have left. */
 export async function stopKubelet(): Promise<void> {
   await execa('systemctl', ['stop', 'kubelet.service']);
   for (const path of [UNIT, `${UNIT}.d`, dirname(SETTINGS), FLAGS, REFUSES])

@@ -6,7 +6,7 @@ import { type WrittenPod, checkpointText } from '../checkpoint-text.ts';
 
 const MiB = 1024 * 1024;
 
-/** Memory limits of a pod in mebibytes: of its containers, of itself (`level`), both. Absent: none. */
+/** Memory limits of a pod in MiB: of its containers and of the pod itself (`level`). Absent means none. */
 export interface PodMemory {
   readonly containers: Readonly<Record<string, number | undefined>>;
   readonly level?: number;
@@ -16,11 +16,11 @@ export const FILES = ['allocated_pods_state', 'actuated_pods_state'] as const;
 export type FileName = (typeof FILES)[number];
 
 export interface KubeletOptions {
-  /** Tells the runtime of a pod's limits before it writes them (1.36), or after (1.33 to 1.35). */
-  readonly tells: 'before' | 'after';
+  /** Whether kubelet informs the runtime of a pod's limits before it writes them (1.36) or after (1.33 to 1.35). */
+  readonly informsRuntime: 'before' | 'after';
 }
 
-/** How a resize has gone. */
+/** The result of a resize. */
 export interface Actuation {
   /** From admission to the last call, in milliseconds. */
   readonly ms: number;
@@ -28,8 +28,9 @@ export interface Actuation {
 }
 
 /**
- * kubelet's part of a resize (pkg/kubelet/allocation, and doPodResizeAction in pkg/kubelet/kuberuntime): what it admits it writes down,
- * compares the new limits with what is in use, and then calls, in its order, with each thing written down that is done.
+ * kubelet's part of a resize (pkg/kubelet/allocation, and doPodResizeAction in pkg/kubelet/kuberuntime): it writes what
+ * it admits, compares the new limits with the usage, and calls the runtime in its order. It writes the state files
+ * after each call.
  */
 export class Kubelet {
   readonly #allocated = new Map<string, PodMemory>();
@@ -38,17 +39,17 @@ export class Kubelet {
 
   constructor(
     private readonly cri: CriClient,
-    private readonly options: KubeletOptions = { tells: 'before' },
+    private readonly options: KubeletOptions = { informsRuntime: 'before' },
   ) {}
 
-  /** The pod runs with these limits. */
+  /** Registers a pod that runs with these limits. */
   runs({ uid }: RunningPod, memory: PodMemory): void {
     this.#allocated.set(uid, memory);
     this.#actuated.set(uid, memory);
     this.write();
   }
 
-  /** Admits other limits: written down before anything is done. */
+  /** Admits other limits. They are written before any call. */
   admit({ uid }: RunningPod, memory: PodMemory): void {
     this.#allocated.set(uid, memory);
     this.write('allocated_pods_state');
@@ -60,7 +61,7 @@ export class Kubelet {
     this.write();
   }
 
-  /** Both files anew, or one. */
+  /** Writes both files again, or the given ones. */
   write(...names: readonly FileName[]): void {
     for (const name of names.length === 0 ? FILES : names) this.replace(name, this.textOf(name));
   }
@@ -70,14 +71,14 @@ export class Kubelet {
     return checkpointText(Object.fromEntries([...pods].map(([uid, memory]) => [uid, written(memory)])));
   }
 
-  /** As kubelet's file store does it: a hidden file of another name, mode 0600, and a rename. */
+  /** Replaces a file as kubelet's file store does: a hidden file with another name, mode 0600, and a rename. */
   replace(name: FileName, text: string): void {
     const temporary = join(KUBELET_ROOT, `.${(this.#temporary += 1)}`);
     writeFileSync(temporary, text, { mode: 0o600 });
     renameSync(temporary, join(KUBELET_ROOT, name));
   }
 
-  /** Admits, and tries until it is done. Rejects with the last refusal when that takes longer. */
+  /** Admits limits and retries until they are applied. Rejects with the last error after the time limit. */
   async resize(pod: RunningPod, memory: PodMemory, limitMs: number, pauseMs = 100): Promise<Actuation> {
     this.admit(pod, memory);
     const start = performance.now();
@@ -87,13 +88,13 @@ export class Kubelet {
         return { ms: Math.round(performance.now() - start), tries };
       } catch (error) {
         if (performance.now() - start > limitMs) throw error;
-        // kubelet's own retries are by its clock.
+        // kubelet retries on a timer, too.
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }
   }
 
-  /** One try. Rejects with kubelet's refusal, or with what the runtime answers. */
+  /** Tries once. Rejects with kubelet's refusal, or with the error of the runtime. */
   async sync(pod: RunningPod): Promise<void> {
     const { uid } = pod;
     const [to, from] = [this.#allocated.get(uid), this.#actuated.get(uid)];
@@ -113,11 +114,11 @@ export class Kubelet {
     this.write('actuated_pods_state');
   }
 
-  /** What 1.34 and later look at before any call. */
+  /** The check of 1.34 and later before any call. */
   #validate(pod: RunningPod, { now, then }: { now: number; then: number }, order: readonly Update[]): void {
-    const refuse = (whose: string, limit: number, usage: number): void => {
+    const refuse = (subject: string, limit: number, usage: number): void => {
       if (limit > usage) return;
-      const text = `cannot decrease memory limits: attempting to set ${whose} memory limit (${limit}) below current usage (${usage})`;
+      const text = `cannot decrease memory limits: attempting to set ${subject} memory limit (${limit}) below current usage (${usage})`;
       throw new Error(text);
     };
     if (then < now) refuse('pod', then, Number(pod.read('memory.current')));
@@ -126,14 +127,14 @@ export class Kubelet {
   }
 
   async #setPod(pod: RunningPod, limit: number): Promise<void> {
-    const tell = (): Promise<object> => {
+    const inform = (): Promise<object> => {
       const resources: Resources = { memory_limit_in_bytes: limit };
       return this.cri.updatePod(pod.sandboxId, resources, { overhead: {} });
     };
-    if (this.options.tells === 'before') await tell();
+    if (this.options.informsRuntime === 'before') await inform();
     pod.write({ 'memory.max': String(limit) });
-    // An error is only logged.
-    if (this.options.tells === 'after') await tell().catch(() => undefined);
+    // kubelet only logs an error.
+    if (this.options.informsRuntime === 'after') await inform().catch(() => undefined);
   }
 }
 
@@ -143,12 +144,12 @@ export const removeFiles = (): void => {
 
 interface Update {
   readonly name: string;
-  /** In mebibytes. */
+  /** In MiB. */
   readonly limit: number;
   readonly isLower: boolean;
 }
 
-/** Those that lose first. */
+/** Containers that are lowered come first. */
 function containersToUpdate(from: PodMemory, to: PodMemory): readonly Update[] {
   const updates = Object.entries(to.containers).flatMap(([name, limit]): Update[] => {
     const before = from.containers[name];
@@ -157,7 +158,7 @@ function containersToUpdate(from: PodMemory, to: PodMemory): readonly Update[] {
   return [...updates.filter(({ isLower }) => isLower), ...updates.filter(({ isLower }) => !isLower)];
 }
 
-/** In bytes; undefined where kubelet sets none. */
+/** In bytes; undefined if kubelet sets no limit. */
 function podLimit({ containers, level }: PodMemory): number | undefined {
   if (level !== undefined) return level * MiB;
   const limits = Object.values(containers);

@@ -5,7 +5,7 @@ import { ResizeClient } from '../resize-api-client.ts';
 
 const MiB = 1024 * 1024;
 
-/** A pod with a container of 128 MiB and half a CPU, and a volume `cache` of 64 MiB. */
+/** Creates a pod with a container of 128 MiB and half a CPU, and a volume `cache` of 64 MiB. */
 export const podWithVolume = (direct: CriClient, name: string): Promise<RunningPod> =>
   runPod(direct, {
     name,
@@ -20,7 +20,7 @@ export const podWithVolume = (direct: CriClient, name: string): Promise<RunningP
     volumes: [{ name: 'cache', size: 64 * MiB }],
   });
 
-/** Whether a shim, at its two sockets, resizes a pod that comes while it runs: by its own API, and by the CRI. */
+/** Checks that a shim resizes a pod that is created while it runs, through its own API and through CRI. */
 export async function resizesThrough(
   direct: CriClient,
   { cri, resize, name }: { readonly cri: string; readonly resize: string; readonly name: string },
@@ -28,7 +28,7 @@ export async function resizesThrough(
   const client = new CriClient(`unix://${cri}`);
   const api = new ResizeClient(resize);
   expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
-  // Mounted after the shim has begun: it sees it all the same.
+  // The volume is mounted after the start of the shim, which must find it nevertheless.
   const running = await podWithVolume(direct, name);
   const containers = { app: { limits: { memory: '96Mi', cpu: '250m' } } };
   await api.call('ResizePod', { pod: { uid: running.uid }, containers, volumes: { cache: '25%' } });

@@ -3,14 +3,14 @@ import { ShimProcess } from '../cri/shim.ts';
 import { ResizeClient } from '../resize-api-client.ts';
 
 export interface ServedOptions {
-  /** Names the folder under /run for the sockets. */
+  /** The name of the folder under /run for the sockets. */
   readonly name: string;
-  /** Where the shim listens for CRI calls; its usual socket without. */
+  /** The CRI socket of the shim. Default: its usual socket. */
   readonly listen?: string;
   readonly args?: readonly string[];
 }
 
-/** A shim that serves both its interfaces, with a client of each. */
+/** A shim that serves both interfaces, with a client of each. */
 export class Served {
   private constructor(
     readonly shim: ShimProcess,
@@ -27,11 +27,11 @@ export class Served {
     return new Served(shim, new CriClient(shim.address), new ResizeClient(resize));
   }
 
-  /** Throws unless the shim ends by itself and without a complaint. */
+  /** Throws unless the shim exits with code 0. */
   async stop(): Promise<void> {
     this.cri.close();
     this.api.close();
     const code = await this.shim.stop();
-    if (code !== 0) throw new Error(`the shim ended with ${code}`);
+    if (code !== 0) throw new Error(`the shim exited with ${code}`);
   }
 }

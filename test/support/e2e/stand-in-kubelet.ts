@@ -1,5 +1,6 @@
-// What there is of kubelet to a runtime that is changed beneath it: started by systemd, it dials the endpoint of its flag or its
-// configuration, lists pods every second, and writes down how each call went: a line of JSON with time, endpoint, pods or error.
+// The part of kubelet that an exchange of the runtime affects. systemd starts it. It dials the endpoint of its flag or
+// its configuration, lists pods every second, and writes the result of each call as a line of JSON with time, endpoint,
+// and pods or error.
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { Client, credentials } from '@grpc/grpc-js';
 

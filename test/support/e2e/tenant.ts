@@ -5,28 +5,33 @@ import type { Readable, Writable } from 'node:stream';
 import { containerFolder } from '../cri/pod-cgroup.ts';
 
 /**
- * A process in the cgroup of a container that holds and reads what it is told, in bytes and paths:
- * `hold N` anonymous memory, `read FILE` page cache, `dirty FILE N` page cache that is to be written back, `churn FILE N` reads a file
- * over and over beside N bytes that it takes and gives back, `grow` takes anonymous memory as fast as it can, as long as its cgroup's
- * limit has room for it, as a runtime does that knows its limit. The last two go on until the next command. Files stay open: a file
- * of the machine outside loses its page cache when the last one closes it.
+ * A process in the cgroup of a container that uses memory on command, in bytes and paths:
+ * - `hold N`: anonymous memory
+ * - `read FILE`: page cache
+ * - `dirty FILE N`: dirty page cache
+ * - `churn FILE N`: reads a file repeatedly, and allocates and frees N bytes meanwhile
+ * - `grow`: allocates anonymous memory as fast as possible while the limit of its cgroup allows it, like a runtime that
+ * knows its limit
+ *
+ * The last two continue until the next command. Files stay open, because a file of the machine outside loses its page
+ * cache with its last close.
  */
 export class Tenant {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #answers: AsyncIterator<string>;
 
   private constructor(folder: string) {
-    // Enters the cgroup first, so that every page of it is charged there.
+    // Enters the cgroup first, so that all of its pages are charged there.
     this.#child = spawn('sh', ['-c', 'echo $$ > "$0/cgroup.procs" && exec perl -e "$1" "$0"', folder, SCRIPT], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     this.#answers = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
   }
 
-  /** @param cgroup the cgroup's folder. Resolves once the process is in it. */
+  /** @param cgroup the folder of the cgroup. Resolves once the process is in it. */
   static async in(cgroup: string): Promise<Tenant> {
     const tenant = new Tenant(cgroup);
-    await tenant.tell('nothing');
+    await tenant.run('nothing');
     return tenant;
   }
 
@@ -34,8 +39,8 @@ export class Tenant {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Resolves when it is done, or has begun what goes on. */
-  async tell(...command: (string | number)[]): Promise<void> {
+  /** Resolves when the command is done, or when a continuous one has started. */
+  async run(...command: (string | number)[]): Promise<void> {
     this.#child.stdin.write(`${command.join(' ')}\n`);
     const { value } = (await this.#answers.next()) as { value: unknown };
     if (value !== 'done') throw new Error(`${command.join(' ')}: ${String(value)}`);

@@ -8,10 +8,10 @@ export const SLEEP = ['sleep', '1000000'];
 export const CACHE = 'volume.cri-resize-shim.io/cache';
 
 export const limit = (mebibytes: number): Resources => ({ memory_limit_in_bytes: mebibytes * MiB });
-/** In mebibytes. */
+/** In MiB. */
 export const sizeOf = (running: RunningPod, name = 'cache'): number => running.volume(name).size / MiB;
 
-/** A shim, and pods that have a memory-backed volume. */
+/** A shim, and pods with a memory-backed volume. */
 export class VolumeStage {
   readonly #pods: RunningPod[] = [];
 
@@ -20,12 +20,12 @@ export class VolumeStage {
     readonly memory: number,
   ) {}
 
-  /** @param memory limit of a pod's container, in mebibytes */
+  /** @param memory limit of a pod's container, in MiB */
   static async start(name: string, memory: number): Promise<VolumeStage> {
     return new VolumeStage(await Served.start({ name }), memory);
   }
 
-  /** One container, `a`, with a volume of 64 MiB, `cache`. */
+  /** Creates a pod with one container, `a`, and a volume of 64 MiB, `cache`. */
   async pod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
     const running = await runPod(this.served.cri, {
       name: 'web',

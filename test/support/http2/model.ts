@@ -58,11 +58,11 @@ abstract class Peer {
   /** The connection's windows: for sending, and granted to the peer. */
   window = WINDOW;
   granted = WINDOW;
-  /** Frames read: whether anything still moves. */
+  /** Number of frames read, which shows whether anything still moves. */
   read = 0;
-  /** The peer's initial window, in force. */
+  /** The peer's initial window that is in force. */
   initial = WINDOW;
-  /** Our own, in force for what the peer sends: only once it has acknowledged it. */
+  /** Our own initial window, in force for what the peer sends once it has acknowledged it. */
   ownInitial = WINDOW;
   readonly #unacknowledged: number[] = [];
 
@@ -70,7 +70,7 @@ abstract class Peer {
     this.transport = transport;
   }
 
-  /** Takes what has arrived into the inbox. */
+  /** Moves received frames to the inbox. */
   collect(): void {
     this.inbox.push(...this.transport.take());
   }
@@ -92,7 +92,7 @@ abstract class Peer {
 
   abstract headers(seen: SeenFrame): void;
 
-  hello(first = Buffer.alloc(0)): void {
+  sendSettings(first = Buffer.alloc(0)): void {
     this.#unacknowledged.push(this.ownInitial);
     this.transport.send(first, settings());
   }
@@ -115,7 +115,7 @@ abstract class Peer {
     this.transport.send(data(id, part, last && stream.rest.length === 0));
   }
 
-  /** Lets the peer send more. */
+  /** Grants the peer a larger window. */
   grant(id: number, size: number): void {
     if (size === 0) return;
     const stream = this.streams.get(id);
@@ -204,7 +204,9 @@ export class ModelServer extends Peer {
     this.transport.send(headers(seen.id, RESPONSE));
   }
 
-  /** Answers; the last bytes and the trailers only after the request is whole, as a gRPC server would. */
+  /**
+   * Answers the request. The last bytes and the trailers follow only after the whole request, as from a gRPC server.
+   */
   override sendSome(id: number, most: number): void {
     const stream = this.streams.get(id);
     if (stream === undefined) return;

@@ -96,7 +96,7 @@ export class Scene {
     return this;
   }
 
-  /** As if the process had been killed: its sockets close, and nothing is said. */
+  /** Behaves as if the process had been killed: its sockets close without a message. */
   killBackend(): void {
     this.#killBackend();
     this.#killBackend = () => undefined;
@@ -126,7 +126,7 @@ export interface Answer {
   readonly status: grpc.StatusObject;
 }
 
-/** A unary call, to its status. */
+/** Makes a unary call. Resolves with its status. */
 export function unary(
   client: grpc.Client,
   path: string,

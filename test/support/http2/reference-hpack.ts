@@ -1,7 +1,7 @@
 import { huffmanCodes } from '../../../src/server/http2/hpack/huffman.ts';
 import { staticField } from '../../../src/server/http2/hpack/static-table.ts';
 
-/** An HPACK encoder that uses everything the format has, as clients do and the shim does not. For tests only. */
+/** An HPACK encoder that uses all features of the format, as clients do and the shim does not. For tests only. */
 
 const CODES = huffmanCodes();
 

@@ -34,7 +34,7 @@ export interface SeenFrame {
   readonly payload: Buffer;
 }
 
-/** Splits bytes into frames. Independent of the proxy's reader, so that an error in that one is noticed. */
+/** Splits bytes into frames. Independent of the proxy's reader, so that an error in the reader is noticed. */
 export function parseFrames(bytes: Buffer): { frames: SeenFrame[]; rest: Buffer } {
   const frames: SeenFrame[] = [];
   let at = 0;
@@ -94,7 +94,7 @@ export function request(path: string, extra: readonly Field[] = []): Field[] {
 
 const plain = (fields: readonly Field[]): Buffer => new ReferenceEncoder(0).encode(fields);
 
-/** HEADERS without a dynamic table. */
+/** HEADERS that do not use a dynamic table. */
 export function headers(id: number, fields: readonly Field[], last = false): Buffer {
   return frame(HEADERS, END_HEADERS | (last ? END_STREAM : 0), id, plain(fields));
 }
@@ -113,7 +113,7 @@ export class FakeTransport implements Transport {
   ended = false;
   destroyed = false;
   writes = 0;
-  /** Everything written and not yet taken. */
+  /** All output that has not been taken yet. */
   #written: Buffer[] = [];
 
   constructor(events: TransportEvents) {
@@ -123,7 +123,7 @@ export class FakeTransport implements Transport {
   write(slices: readonly Buffer[], size: number): void {
     if (this.ended || this.destroyed) throw new Error('written after the end');
     const bytes = Buffer.concat(slices);
-    if (bytes.length !== size) throw new Error(`wrote ${bytes.length} bytes and said ${size}`);
+    if (bytes.length !== size) throw new Error(`wrote ${bytes.length} bytes and reported ${size}`);
     this.writes += 1;
     this.#written.push(bytes);
   }
@@ -144,7 +144,7 @@ export class FakeTransport implements Transport {
     this.destroyed = true;
   }
 
-  /** The bytes written since the last time. */
+  /** Returns the bytes written since the last call. */
   takeBytes(): Buffer {
     const bytes = Buffer.concat(this.#written);
     this.#written = [];
@@ -204,7 +204,7 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
   const core = new ProxyConnection(
     {
       ...LIMITS,
-      // Not deferred, unless a test is about that.
+      // Not deferred, unless a test covers that.
       deferredWriteDelay: 0,
       // No read-ahead, so that the backend's windows equal the client's.
       readAhead: 0,

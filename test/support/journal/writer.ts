@@ -3,9 +3,9 @@ import { numbered, podUid } from './numbered.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 
 /**
- * A process for tests to kill. It writes records with increasing numbers one after the other, and prints which write it begins
- * and which has reached the disk. Arguments: the folder, the first number, and the number of writes (default: until it is
- * killed). After a limited run it removes the record.
+ * A process for tests to kill. It writes records with increasing numbers one after the other, and prints which write it
+ * starts and which has reached the disk. Arguments: the folder, the first number, and the number of writes (default:
+ * until it is killed). After a limited run it removes the record.
  */
 const [, , folder = '', first = '0', count = 'Infinity'] = process.argv;
 const say = (text: string): void => void writeSync(1, `${text}\n`);

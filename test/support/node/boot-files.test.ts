@@ -3,18 +3,18 @@ import { expect, test } from 'vitest';
 import { quoted, shellVariables } from './boot-files.ts';
 import { containerdConfig } from './containerd-config.ts';
 
-test('any word reaches the command as it is', async () => {
+test('a quoted word reaches the command unchanged', async () => {
   const words = ["it's", 'a b', '$HOME', '`id`', 'line\nbreak', ''];
   const { stdout } = await execa('sh', ['-c', `printf '<%s>' ${words.map(quoted).join(' ')}`]);
   expect(stdout).toBe(words.map((word) => `<${word}>`).join(''));
 });
 
-test('variables are set for the processes of a shell', async () => {
+test('shell variables are set for the processes of the shell', async () => {
   const { stdout } = await execa('sh', ['-c', `${shellVariables({ NODE_X: "a'b c" })}env`]);
   expect(stdout).toContain("NODE_X=a'b c");
 });
 
-test('containerd 1.x gets format 2, containerd 2.x format 3, both the chosen runtime', () => {
+test('containerd 1.x gets configuration format 2 and containerd 2.x format 3, both with the chosen runtime', () => {
   const settings = { runtime: '/parts/crun', cniPlugins: '/parts/cni', systemdCgroup: false };
   const old = containerdConfig({ ...settings, release: '1.6' });
   const current = containerdConfig({ ...settings, release: '2.1' });
@@ -25,7 +25,7 @@ test('containerd 1.x gets format 2, containerd 2.x format 3, both the chosen run
   for (const config of [old, current]) expect(config).toContain('BinaryName = "/parts/crun"');
 });
 
-test('the runtime makes its cgroups itself, or asks systemd to', () => {
+test('the runtime creates its cgroups itself or through systemd', () => {
   const settings = { release: '2.1', runtime: '/parts/runc', cniPlugins: '/parts/cni' } as const;
   expect(containerdConfig({ ...settings, systemdCgroup: true })).toMatch(/^SystemdCgroup = true$/m);
   expect(containerdConfig({ ...settings, systemdCgroup: false })).toMatch(/^SystemdCgroup = false$/m);

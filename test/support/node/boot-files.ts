@@ -7,9 +7,9 @@ import type { NodeParts } from './prepare.ts';
 
 export interface BootFiles {
   readonly parts: NodeParts;
-  /** This boot's own folder on the host. */
+  /** The folder of this boot on the host. */
   readonly folder: string;
-  /** The folder on the host that is NODE_OUT inside. */
+  /** The folder on the host that appears as NODE_OUT in the node. */
   readonly outDir: string;
   readonly command: readonly string[];
   readonly cwd: string;
@@ -21,7 +21,7 @@ export interface BootFiles {
 
 export const outFolderInside = '/run/node-out';
 
-/** For a POSIX shell: one word, whatever is in it. */
+/** Quotes any text as one word for a POSIX shell. */
 export function quoted(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`;
 }
@@ -32,7 +32,7 @@ export function shellVariables(variables: Readonly<Record<string, string>>): str
     .join('');
 }
 
-/** Writes what init.sh reads: its variables, the command, and containerd's configuration. */
+/** Writes the input of init.sh: its variables, the command, and containerd's configuration. */
 export async function writeBootFiles(boot: BootFiles): Promise<void> {
   const { parts, folder } = boot;
   const write = (name: string, content: string): Promise<void> => writeFile(join(folder, name), content);
@@ -65,8 +65,8 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
     NODE_IMAGES: parts.images,
     NODE_OUT_ON_HOST: boot.outDir,
     NODE_CWD: boot.cwd,
-    // A path with a blank in it would be two: such a checkout has to lie where nothing is hidden.
-    NODE_KEPT: [packageRoot(), boot.cwd, cacheRoot(), dirname(process.execPath)].join(' '),
+    // A path with a blank would become two. Such a checkout has to be where nothing is hidden.
+    NODE_HOST_FOLDERS: [packageRoot(), boot.cwd, cacheRoot(), dirname(process.execPath)].join(' '),
     NODE_PATH: path.join(':'),
     NODE_TERMINAL: boot.terminal ? '1' : '0',
     NODE_STDIN: boot.stdin ? '1' : '0',

@@ -15,7 +15,7 @@ import type { NodeChoice } from './prepare.ts';
 import { silent } from '../../../tools/download/progress.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
 
-/** Where the command's input comes from and its output goes. `terminal` hands over our own, for shells. */
+/** Source of the command's input and target of its output. `terminal` passes our own terminal, for shells. */
 export type CommandStdio =
   | 'inherit'
   | 'terminal'
@@ -24,24 +24,26 @@ export type CommandStdio =
 export interface RunOptions extends NodeChoice {
   readonly command: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Inside the node; the checkout when not given. */
+  /** The working folder in the node. Default: the checkout. */
   readonly cwd?: string;
-  /** `inherit` (the default) shows output on ours and gives no input. */
+  /** `inherit` (the default) prints output to ours and provides no input. */
   readonly stdio?: CommandStdio;
-  /** For the command, from its start. */
+  /** Time limit of the command, from its start. */
   readonly timeoutMs?: number;
-  /** NODE_OUT inside. Made if absent; a fresh temporary folder when not given. The caller removes it. */
+  /**
+   * The folder that is NODE_OUT in the node. Created if absent; default: a new temporary folder. The caller removes it.
+   */
   readonly outDir?: string;
   readonly memoryBytes?: number;
-  /** False boots without containerd: `node-containerd start` starts it. */
+  /** False boots without containerd. `node-containerd start` starts it then. */
   readonly startContainerd?: boolean;
   readonly progress?: Progress;
-  /** Ends the node at once. */
+  /** Stops the node immediately. */
   readonly signal?: AbortSignal;
 }
 
 export interface RunResult {
-  /** The command's; 124 when it ran out of time, as timeout(1) has it. */
+  /** The exit code of the command; 124 at its timeout, as with timeout(1). */
   readonly exitCode: number;
   readonly outDir: string;
   readonly timedOut: boolean;
@@ -50,15 +52,16 @@ export interface RunResult {
 export const defaultMemoryBytes = 4 * 2 ** 30;
 const timedOutCode = 124;
 const whileRunning = 'while the command ran';
-/** How long a boot may take before it is given up, and an end that was asked for before it is enforced. */
+/** Time limit for a boot, and for a requested end before it is enforced. */
 const bootLimitMs = 60_000;
-/** A User Mode Linux that comes up beside others on a busy machine dies now and then before anything runs in it. */
+/** A User Mode Linux that boots next to others on a busy machine sometimes dies before anything runs in it. */
 const mostBoots = 3;
 const endLimitMs = 10_000;
 
 /**
- * Runs a command in a freshly booted node. One that ends before the command has begun is booted once more, and said so.
- * @throws NodeError when the node, not the command, fails.
+ * Runs a command in a newly booted node. A node that ends before the command has started is booted again, with a
+ * message.
+ * @throws NodeError if the node fails, not the command
  */
 export async function runInNode(options: RunOptions): Promise<RunResult> {
   const { progress = silent, signal } = options;
@@ -72,7 +75,7 @@ export async function runInNode(options: RunOptions): Promise<RunResult> {
     signal?.throwIfAborted();
     const message = `the test node ended ${phase}; its log is ${join(outDir, 'kernel.log')} and ends:\n${logTail}`;
     if (phase === whileRunning || boot === mostBoots) throw new NodeError(message);
-    progress(`${message}\nbooting it once more`);
+    progress(`${message}\nbooting it again`);
   }
 }
 
@@ -117,7 +120,7 @@ interface KernelEnd {
   readonly phase: string;
 }
 
-/** Reads what init.sh says on the control console, and enforces the limits of time, until the kernel has ended. */
+/** Reads the messages of init.sh on the control console, and enforces the time limits, until the kernel has ended. */
 async function follow(kernel: ChildProcess, options: RunOptions): Promise<KernelEnd> {
   const control = channel(kernel, channels.control);
   let exitCode: number | undefined;
@@ -130,7 +133,7 @@ async function follow(kernel: ChildProcess, options: RunOptions): Promise<Kernel
   const input = kernel.stdio[channels.stdin] as Duplex | null;
   input?.on('error', () => undefined);
   const giveInput = typeof stdio === 'object' && stdio.stdin && input ? inputSender(stdio.stdin, input) : undefined;
-  // The kernel may go at any moment; what it leaves unread is no error of ours.
+  // The kernel may end at any moment. Unread output is no error.
   control.on('error', () => undefined);
   createInterface({ input: control }).on('line', (line) => {
     const [word, value] = line.trim().split(' ');
@@ -151,7 +154,7 @@ async function follow(kernel: ChildProcess, options: RunOptions): Promise<Kernel
       clearTimeout(limit);
       limit = setTimeout(() => killKernel(kernel), endLimitMs);
     }
-    // An exit code before the command has run is init's own.
+    // Before the command runs, an exit code is init's own.
     if (word === 'exit' && phase === whileRunning) exitCode = Number(value);
   });
   try {
@@ -170,7 +173,7 @@ function channel(kernel: ChildProcess, position: number): Duplex {
   return stream as Duplex;
 }
 
-/** Resolves when all output has been passed on. */
+/** Resolves when all output has been copied. */
 async function copyStreams(kernel: ChildProcess, stdio: Exclude<CommandStdio, 'terminal'>): Promise<void> {
   const inherited = stdio === 'inherit';
   const output = copy(channel(kernel, channels.stdout), inherited ? process.stdout : stdio.stdout);
@@ -185,19 +188,19 @@ async function copy(from: Duplex, to: Writable | undefined): Promise<void> {
   await once(from, 'close');
 }
 
-/** Gives the next piece of input each time that init.sh asks for one; it says why there. */
+/** Sends the next piece of input each time that init.sh requests one. init.sh explains why. */
 function inputSender(from: Readable, to: Writable): () => void {
   const pieces = piecesOf(from);
   return () => {
     pieces.next().then(
       ({ value, done }) => to.write(done === true ? '.\n' : `${value.toString('base64')}\n`),
-      // Input that cannot be read any more has ended.
+      // Input that can no longer be read has ended.
       () => to.write('.\n'),
     );
   };
 }
 
-/** Short enough for one line of a console in base64. */
+/** Pieces are short enough for one line of a console in base64. */
 async function* piecesOf(from: Readable): AsyncGenerator<Buffer, void> {
   const length = 2048;
   for await (const chunk of from as AsyncIterable<Buffer | string>) {

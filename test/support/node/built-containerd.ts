@@ -5,7 +5,9 @@ import { type GoModule, buildingPrograms, goToolchain } from './go-module.ts';
 import { timed } from '../../../tools/download/progress.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
 
-/** The containerd that Debian does not have yet: the first that carries out UpdatePodSandboxResources, in its way. */
+/**
+ * The containerd that Debian does not have yet: the first that implements UpdatePodSandboxResources, in its own way.
+ */
 const version = '2.3.7';
 const path = 'github.com/containerd/containerd/v2';
 
@@ -27,7 +29,9 @@ export async function obtainBuiltContainerd(cache: string, progress: Progress): 
   if (built) return built;
   const toolchain = await goToolchain();
   if (toolchain === undefined)
-    throw new NodeError(`containerd ${version} is not here: building it needs a Go toolchain (command "go")`);
+    throw new NodeError(
+      `containerd ${version} is not in the cache, and building it needs a Go toolchain (command "go")`,
+    );
   const make = async (folder: string): Promise<Record<string, string>> => {
     const versions = await timed(
       progress,

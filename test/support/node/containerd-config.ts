@@ -3,17 +3,17 @@ import type { ContainerdRelease } from './parts.ts';
 
 export interface ContainerdSettings {
   readonly release: ContainerdRelease;
-  /** The OCI runtime's program. */
+  /** The program of the OCI runtime. */
   readonly runtime: string;
   readonly cniPlugins: string;
-  /** Whether the runtime makes its cgroups by systemd. */
+  /** Whether the runtime creates its cgroups through systemd. */
   readonly systemdCgroup: boolean;
 }
 
 export const containerdSocket = '/run/containerd/containerd.sock';
 const cniConfigFolder = '/run/node/cni';
 
-// No block devices, no other snapshotters, no traces: what cannot work here only costs time at start.
+// No block devices, no other snapshotters, no traces: what cannot work in the node only slows the start.
 const disabled = [
   'snapshotter.v1.btrfs',
   'snapshotter.v1.zfs',
@@ -76,7 +76,7 @@ function runtimeTables(table: string, settings: ContainerdSettings): string[] {
   ];
 }
 
-/** A bridge for pods that are not on the host's network: they reach each other and the node, nothing else. */
+/** A bridge for pods that do not use the host network: they reach only each other and the node. */
 export function cniConfig(): string {
   const bridge = {
     type: 'bridge',

@@ -18,14 +18,14 @@ const criTools: GoModule = {
 
 export type CriTool = 'crictl' | 'critest';
 
-/** Whether crictl and critest are there, or why not. */
+/** Whether crictl and critest are available, or why not. */
 export type CriTools =
   | { readonly available: true; readonly part: Part }
   | { readonly available: false; readonly reason: string };
 
 const recipe = { name: 'cri-tools', key: `${path} ${version} 2` };
 
-/** crictl and critest, built from their Go module the first time. Without a Go toolchain they are just not there. */
+/** crictl and critest, built from their Go module the first time. Without a Go toolchain they are unavailable. */
 export async function obtainCriTools(cache: string, progress: Progress): Promise<CriTools> {
   const built = await present(cache, recipe);
   if (built) return { available: true, part: built };
@@ -33,7 +33,7 @@ export async function obtainCriTools(cache: string, progress: Progress): Promise
   if (toolchain === undefined) {
     return {
       available: false,
-      reason: 'crictl and critest are not here: building them needs a Go toolchain (command "go")',
+      reason: 'crictl and critest are not in the cache, and building them needs a Go toolchain (command "go")',
     };
   }
   const make = (folder: string): Promise<Record<string, string>> =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { chooseSite, listOf, parseIndexTargets, parsePrintedUri, upstreamVersion, versionOfFile } from './debian.ts';
 
-describe('the site of whole suites', () => {
+describe('the site of complete Debian suites', () => {
   const security = {
     site: 'http://mirror.test/debian-security',
     release: 'bookworm-security',
@@ -16,25 +16,25 @@ describe('the site of whole suites', () => {
     expect(chooseSite([vendor, security])).toBeUndefined();
   });
 
-  test('is found by its path while apt has fetched no release file', () => {
+  test('is found by its path if apt has fetched no release file', () => {
     const unread = [security, main].map((target) => ({ ...target, label: '' }));
     expect(chooseSite(unread)).toBe('http://mirror.test/debian');
   });
 
-  test('is read from what apt prints, where an unknown field prints its own name', () => {
+  test("is read from apt's output, where an unknown field prints its own name", () => {
     const output = 'http://mirror.test/debian|bookworm|Debian\nhttp://other.test/apt|stable|$(LABEL)\n\n';
     expect(parseIndexTargets(output)).toEqual([main, { site: 'http://other.test/apt', release: 'stable', label: '' }]);
   });
 });
 
-test('a printed URI gives file and size', () => {
+test('a printed URI contains file and size', () => {
   const line =
     "'http://mirror.test/debian/pool/main/c/crun/crun_1.28-1_amd64.deb' crun_1.28-1_amd64.deb 398880 SHA256:00";
   expect(parsePrintedUri(line)).toEqual({ file: 'crun_1.28-1_amd64.deb', bytes: 398880 });
   expect(parsePrintedUri('Reading package lists...')).toBeUndefined();
 });
 
-test('versions: the epoch is escaped in file names and is not part of what a program says of itself', () => {
+test('an epoch is escaped in file names and is not part of the version that a program reports', () => {
   expect(versionOfFile('busybox-static_1%3a1.38.0-3+b1_amd64.deb')).toBe('1:1.38.0-3+b1');
   expect(upstreamVersion('1:1.38.0-3+b1')).toBe('1.38.0');
   expect(upstreamVersion('2.1.9+ds1-5')).toBe('2.1.9');
@@ -42,7 +42,7 @@ test('versions: the epoch is escaped in file names and is not part of what a pro
   expect(upstreamVersion('7.2um1')).toBe('7.2');
 });
 
-test('many packages are told by the first of them', () => {
+test('a list of many packages shows the first ones', () => {
   const named = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ name: `p${index}`, suite: 'trixie' as const }));
   expect(listOf(named(2))).toBe('p0 (trixie), p1 (trixie)');

@@ -18,7 +18,7 @@ export interface DownloadedPackage extends DebianPackage {
   readonly file: string;
 }
 
-/** Where Debian's archive is reached from here, in apt's own terms. */
+/** An index of Debian's archive as this machine reaches it, in apt's terms. */
 export interface IndexTarget {
   readonly site: string;
   readonly release: string;
@@ -36,9 +36,9 @@ export function parseIndexTargets(output: string): IndexTarget[] {
 }
 
 /**
- * The site that carries whole Debian suites. A security or updates suite lies on a site of its own or carries only a few
- * packages; sites of others (a vendor's repository) are told apart by the label in their release file, where apt has
- * fetched it, and otherwise refused later, when apt checks Debian's signature.
+ * Returns the site that carries complete Debian suites. A security or updates suite is on a separate site or has only a
+ * few packages. Sites of vendors are recognized by the label in their release file if apt has fetched it, and are
+ * otherwise rejected later, when apt checks Debian's signature.
  */
 export function chooseSite(targets: readonly IndexTarget[]): string | undefined {
   const whole = targets.filter((target) => !target.release.includes('-') && !target.release.includes('/'));
@@ -47,23 +47,23 @@ export function chooseSite(targets: readonly IndexTarget[]): string | undefined 
   return (labelled[0] ?? unlabelled[0])?.site;
 }
 
-/** One line of `apt-get download --print-uris`: 'URI' file size hash. */
+/** Parses a line of `apt-get download --print-uris`: 'URI' file size hash. */
 export function parsePrintedUri(line: string): { file: string; bytes: number } | undefined {
   const match = /^'[^']+' (\S+) (\d+)/.exec(line.trim());
   return match?.[1] === undefined ? undefined : { file: match[1], bytes: Number(match[2]) };
 }
 
-/** name_version_architecture.deb, the version with its colon escaped. */
+/** Parses name_version_architecture.deb, in which the colon of the version is escaped. */
 export function versionOfFile(file: string): string {
   return decodeURIComponent(file.split('_')[1] ?? '');
 }
 
-/** "2.1.9" of "2.1.9+ds1-5", "1.7.24" of "1.7.24~ds1-6", "1.38.0" of "1:1.38.0-3+b1". */
+/** Returns "2.1.9" for "2.1.9+ds1-5", "1.7.24" for "1.7.24~ds1-6", "1.38.0" for "1:1.38.0-3+b1". */
 export function upstreamVersion(version: string): string {
   return /^(?:\d+:)?(\d+(?:\.\d+)*)/.exec(version)?.[1] ?? version;
 }
 
-/** For people: what comes first says what the rest is for. */
+/** Formats a list for messages. The first packages show what the others are for. */
 export function listOf(wanted: readonly DebianPackage[]): string {
   const names = wanted.map(({ name, suite }) => `${name} (${suite})`);
   return names.length <= 10 ? names.join(', ') : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`;
@@ -75,21 +75,25 @@ async function mirror(): Promise<string> {
   const advice = `set ${mirrorVariable} to the URL of a Debian mirror (the folder that contains "dists")`;
   const format = '$(SITE)|$(RELEASE)|$(LABEL)';
   const targets: IndexTarget[] = [];
-  // Without release information apt also lists what it has not fetched yet, but knows no labels.
+  // Without release information apt also lists files that it has not fetched yet, but without labels.
   for (const extra of [[], ['--no-release-info']]) {
     const { stdout } = await run(
       'apt-get',
       ['indextargets', ...extra, '--format', format],
-      `no apt-get here: ${advice}`,
+      `apt-get does not run here: ${advice}`,
     );
     targets.push(...parseIndexTargets(stdout));
   }
   const site = chooseSite(targets);
-  if (site === undefined) throw new NodeError(`none of apt's sources here is Debian's own archive: ${advice}`);
+  if (site === undefined)
+    throw new NodeError(`none of apt's sources on this machine is Debian's own archive: ${advice}`);
   return site;
 }
 
-/** apt on lists and folders of its own, gone with `close`: the machine's apt state stays as it is. Signatures are checked as always. */
+/**
+ * apt with its own lists and folders, which `close` removes. The apt state of the machine does not change. Signatures
+ * are checked.
+ */
 export class Archive {
   private constructor(
     private readonly options: readonly string[],
@@ -121,7 +125,7 @@ export class Archive {
       'Dir::Cache': folder,
       'APT::Architecture': 'amd64',
       'APT::Architectures': 'amd64',
-      // The cache may be where apt's own user cannot write.
+      // apt's own user may have no write access to the cache.
       'APT::Sandbox::User': process.env['USER'] ?? 'root',
       'Acquire::Languages': 'none',
       'Acquire::PDiffs': 'false',
@@ -138,7 +142,7 @@ export class Archive {
         archive.apt(
           ['update', '--error-on=any'],
           `${what} failed; check the network, or choose another mirror with ${mirrorVariable}; ` +
-            'a signature that cannot be checked wants a newer debian-archive-keyring package',
+            'a signature that cannot be checked needs a newer debian-archive-keyring package',
         ),
       );
     } catch (error) {
@@ -152,7 +156,7 @@ export class Archive {
     await rm(this.folder, { recursive: true, force: true });
   }
 
-  /** Fetches the newest versions in their suites. apt checks each file against the signed index. */
+  /** Downloads the newest versions of their suites. apt checks each file against the signed index. */
   async fetch(wanted: readonly DebianPackage[], progress: Progress): Promise<DownloadedPackage[]> {
     const selectors = wanted.map(({ name, suite }) => `${name}/${suite}`);
     const list = listOf(wanted);
@@ -182,7 +186,7 @@ export async function unpack(file: DownloadedPackage, folder: string): Promise<v
   await run(
     'dpkg-deb',
     ['-x', file.file, folder],
-    `the package ${file.name} ${file.version} is broken: run the command again to download it anew`,
+    `the package ${file.name} ${file.version} is damaged: run the command again to replace it`,
   );
 }
 
@@ -195,7 +199,7 @@ async function run(
   try {
     return await execa(command, args, { ...(cwd === undefined ? {} : { cwd }), stdin: 'ignore' });
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') throw new NodeError(`${failed} (${command} is not installed here)`);
+    if (errnoOf(error) === 'ENOENT') throw new NodeError(`${failed} (${command} is not installed)`);
     const said = error instanceof Error && 'stderr' in error ? String(error.stderr) : messageOf(error);
     throw new NodeError(`${failed}\n${said.trim()}`);
   }

@@ -4,34 +4,39 @@ import { join, posix } from 'node:path';
 import { execa } from 'execa';
 import { NodeError, errnoOf, messageOf } from '../../../tools/download/errors.ts';
 
-/** What is built of a Go module, whose sources come from the Go module proxy. */
+/** Programs of a Go module, whose sources come from the Go module proxy. */
 export interface GoModule {
   readonly path: string;
   /** `v1.36.0` */
   readonly version: string;
-  /** What the linker is told beside leaving out symbols, such as the version that a program says it has. */
+  /** Linker flags in addition to those that omit symbols, such as the version that a program reports. */
   readonly linking: string;
-  /** The programs' names, and their packages in the module: `./cmd/crictl`. */
+  /** The names of the programs and their packages in the module: `./cmd/crictl`. */
   readonly programs: Readonly<Record<string, string>>;
-  /** Those whose program is their tests. */
+  /** Packages whose tests are the program. */
   readonly testPrograms?: Readonly<Record<string, string>>;
-  /** The version of the modules that are released beside it: it requires them as `v0.0.0`, and has them in its own repository. */
-  readonly beside?: string;
+  /**
+   * The version of modules that are released with this one. It requires them as `v0.0.0` and has them in its own
+   * repository.
+   */
+  readonly siblingVersion?: string;
 }
 
-/** The version of the Go toolchain; undefined where there is none. */
+/** The version of the Go toolchain; undefined without one. */
 export async function goToolchain(): Promise<string | undefined> {
   try {
     return (await execa('go', ['env', 'GOVERSION'])).stdout;
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return undefined;
-    throw new NodeError(`"go env GOVERSION" failed: ${messageOf(error)}; repair the Go toolchain or take it off PATH`);
+    throw new NodeError(
+      `"go env GOVERSION" failed: ${messageOf(error)}; repair the Go toolchain or remove it from PATH`,
+    );
   }
 }
 
-/** Builds the programs into bin/ of a folder. Gives the versions of what went in. */
+/** Builds the programs into bin/ of a folder. Returns the versions of the inputs. */
 export async function buildingPrograms(
-  { path, version, linking, programs, testPrograms = {}, beside }: GoModule,
+  { path, version, linking, programs, testPrograms = {}, siblingVersion }: GoModule,
   folder: string,
   toolchain: string,
 ): Promise<Record<string, string>> {
@@ -41,7 +46,7 @@ export async function buildingPrograms(
       const { stdout } = await execa('go', args, {
         cwd: workspace,
         stdin: 'ignore',
-        // A workspace file or flags of the machine must not change what is built.
+        // A workspace file or flags of the machine must not affect the build.
         env: { GOFLAGS: '-mod=mod', GOWORK: 'off', GO111MODULE: 'on', GOTOOLCHAIN: 'local', CGO_ENABLED: '0' },
       });
       return stdout;
@@ -59,10 +64,10 @@ export async function buildingPrograms(
   ];
   try {
     await go('mod', 'init', 'programs');
-    if (beside !== undefined) {
+    if (siblingVersion !== undefined) {
       const { GoMod } = JSON.parse(await go('mod', 'download', '-json', `${path}@${version}`)) as { GoMod: string };
       const required = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
-      const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${beside}`);
+      const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
       await go('mod', 'edit', ...replacing);
     }
     await go('get', `${path}@${version}`);

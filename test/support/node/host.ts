@@ -6,7 +6,7 @@ import { execa } from 'execa';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { packageRoot } from '../../../tools/download/places.ts';
 
-/** Whether this machine itself can stand in for the node, or all that it lacks. */
+/** Whether this machine itself can replace the node, or everything that it lacks. */
 export type Host =
   | { readonly usable: true; readonly socket: string; readonly containerdVersion: string }
   | { readonly usable: false; readonly lacks: readonly string[] };
@@ -35,7 +35,7 @@ export async function detectHost(
   return { usable: true, socket, containerdVersion: version };
 }
 
-/** Runs the command on this machine, with the variables that it would find in the node. Returns its exit code. */
+/** Runs the command on this machine with the variables of the node. Returns its exit code. */
 export async function runOnHost(command: readonly string[], outDir?: string): Promise<number> {
   const host = await detectHost();
   if (!host.usable)

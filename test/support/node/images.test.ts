@@ -18,7 +18,7 @@ async function extract(archive: Buffer): Promise<void> {
   await rm(join(folder, '.tar'));
 }
 
-test('a written archive comes out of tar(1) as it went in', async () => {
+test('tar(1) extracts a written archive with the original content', async () => {
   const entries = [
     { kind: 'folder', path: 'bin', mode: 0o755 },
     { kind: 'file', path: 'bin/odd', mode: 0o750, content: Buffer.alloc(513, 'x') },
@@ -29,11 +29,11 @@ test('a written archive comes out of tar(1) as it went in', async () => {
   expect(await layerOf(folder)).toEqual(entries);
 });
 
-test('a path that does not fit is refused, not cut', () => {
+test('a path that is too long is rejected, not truncated', () => {
   expect(() => tar([{ kind: 'folder', path: 'a'.repeat(100), mode: 0o755 }])).toThrow(RangeError);
 });
 
-test('images that share a layer store it once; configuration and manifest name each other', async () => {
+test('images with a common layer store it once, and configuration and manifest reference each other', async () => {
   const layer = busyboxLayer(Buffer.from('program'), ['sh']);
   const archive = dockerArchive([
     { names: ['localhost/a:1'], layer, config: { entrypoint: ['/bin/sh'], user: '65534', labels: { key: 'value' } } },

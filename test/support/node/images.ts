@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { tar } from './tar.ts';
 import type { TarEntry } from './tar.ts';
 
-/** The part of an image's configuration that tests ask about. */
+/** The part of an image's configuration that tests use. */
 export interface ImageConfig {
   readonly entrypoint?: readonly string[];
   readonly command?: readonly string[];
@@ -15,7 +15,7 @@ export interface ImageConfig {
 }
 
 export interface Image {
-  /** With tag, as CRI names it: `localhost/pause:1`. */
+  /** Names with tag, as in CRI: `localhost/pause:1`. */
   readonly names: readonly string[];
   readonly layer: readonly TarEntry[];
   readonly config: ImageConfig;
@@ -24,7 +24,7 @@ export interface Image {
 export const pauseImage = 'localhost/pause:1';
 export const busyboxImage = 'localhost/busybox:1';
 
-/** Images in docker-archive layout, as `ctr images import` and `docker load` take them. Equal layers are stored once. */
+/** Images in docker-archive format for `ctr images import` and `docker load`. Equal layers are stored once. */
 export function dockerArchive(images: readonly Image[]): Buffer {
   const stored = new Map<string, TarEntry>();
   const add = (path: string, content: Uint8Array): string => {
@@ -67,7 +67,7 @@ function sha256(content: Uint8Array): string {
   return createHash('sha256').update(content).digest('hex');
 }
 
-/** A folder's content as a layer, in a fixed order, with its modes and symbolic links. */
+/** Returns a folder's content as a layer, in a fixed order, with modes and symbolic links. */
 export async function layerOf(folder: string, prefix = ''): Promise<TarEntry[]> {
   const entries: TarEntry[] = [];
   const listed = await readdir(folder, { withFileTypes: true });
@@ -106,7 +106,7 @@ export function busyboxLayer(busybox: Uint8Array, applets: readonly string[]): T
   ];
 }
 
-/** The images that each node starts with. */
+/** The images in each node at its start. */
 export function standardImages(busybox: Uint8Array, applets: readonly string[]): Image[] {
   const layer = busyboxLayer(busybox, applets);
   return [

@@ -1,16 +1,16 @@
-# First process of the test node, run by busybox: `sh init.sh BOOT`. BOOT is this boot's folder on the host; its file
-# `node.env` (written by boot.ts) says what to run. It turns the host's own file system, seen through hostfs, into the
-# node's root: an overlay whose upper layer is memory, so nothing that the node writes reaches the host. Then it goes on
-# with run.sh, or gives its place to systemd, which starts that.
+# First process of the test node, run by busybox: `sh init.sh BOOT`. BOOT is the folder of this boot on the host. Its
+# file `node.env` (written by boot-files.ts) defines what to run. The script turns the host's file system, visible through
+# hostfs, into the node's root: an overlay whose upper layer is memory, so no write of the node reaches the host. Then it
+# sources run.sh, or executes systemd, which starts run.sh.
 boot=$1
 . "$boot/node.env"
 export PATH="$NODE_APPLETS"
-# Until the overlay is the root, any failure ends the node: the host's files lie bare, and only read-only protects them.
+# Until the overlay is the root, any failure ends the node: only the read-only mount protects the host's files.
 set -e
 
 # --- root: overlay over hostfs, then leave hostfs behind
-# busybox runs its own applets through /proc/self/exe, and until proc is mounted that is the host's, the kernel's program
-# itself: hence the full names.
+# busybox runs its applets through /proc/self/exe. Until proc is mounted, that is the host's file: the kernel's program
+# itself. So these calls use full names.
 "$NODE_APPLETS/mount" -t proc proc /proc
 insmod "$NODE_MODULES/kernel/fs/overlayfs/overlay.ko"
 mount -t tmpfs -o mode=755 tmpfs "$boot/root"
@@ -38,18 +38,18 @@ for folder in /run /tmp /data /var/lib/kubelet /var/lib/containerd /var/lib/cni 
 done
 chmod 1777 /tmp
 ln -s "$NODE_MODULES" "/lib/modules/$(uname -r)"
-# The boot's folder again (it may have been under /tmp), and all that can be written of the host.
+# Mounts the boot's folder again (it may have been under /tmp), and the only writable folder of the host.
 mkdir -p /run/node/boot /run/node-out
 mount -r -t hostfs -o "$boot" hostfs /run/node/boot
 mount -t hostfs -o "$NODE_OUT_ON_HOST" hostfs /run/node-out
 boot=/run/node/boot
-# What the node needs of the host and one of the folders above now hides (a checkout under /tmp, say): as before, the
-# host's files below, memory above.
+# Mounts again what the node needs of the host and one of the folders above hides (for example a checkout under /tmp):
+# an overlay with the host's files below and memory above.
 number=0
-for folder in $NODE_KEPT; do
+for folder in $NODE_HOST_FOLDERS; do
   [ -e "$folder" ] && continue
   number=$((number + 1))
-  layers=/run/node/kept/$number
+  layers=/run/node/layers/$number
   mkdir -p "$folder" "$layers/host" "$layers/memory"
   mount -t tmpfs -o mode=755 tmpfs "$layers/memory"
   mkdir "$layers/memory/upper" "$layers/memory/work"

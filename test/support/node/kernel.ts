@@ -16,14 +16,14 @@ export interface KernelStart {
   readonly terminal: number | undefined;
 }
 
-/** Positions in the kernel's list of open files; the first three are its own log. */
+/** Positions in the kernel's list of open files. The first three belong to its own log. */
 export const channels = { stdin: 3, stdout: 4, stderr: 5, control: 6 } as const;
 
 export function kernelLog(folder: string): string {
   return join(folder, 'kernel.log');
 }
 
-/** The kernel's command line. Consoles: see init.sh. */
+/** Returns the kernel's command line. init.sh describes the consoles. */
 export function kernelArguments(start: KernelStart): string[] {
   const word = (text: string): string => (/\s/.test(text) ? `"${text}"` : text);
   return [
@@ -55,8 +55,8 @@ export function kernelArguments(start: KernelStart): string[] {
 }
 
 /**
- * Starts the kernel in a session of its own, so that all its host processes can be killed as one group. Should this
- * process die without a chance to do that, the host kernel ends the guest's (setpriv --pdeathsig).
+ * Starts the kernel in a separate session, so that all its host processes can be killed as one group. If this process
+ * dies before it can do that, the host kernel kills the guest (setpriv --pdeathsig).
  */
 export async function startKernel(start: KernelStart): Promise<ChildProcess> {
   const log = openSync(kernelLog(start.folder), 'a');
@@ -74,7 +74,7 @@ export async function startKernel(start: KernelStart): Promise<ChildProcess> {
   }
 }
 
-/** The guest's memory is an unlinked file: it must fit where it lies, or the guest dies at some later page. */
+/** The guest's memory is an unlinked file. It must fit into its folder, or the guest dies at a later page. */
 async function memoryFolder(bytes: number): Promise<string> {
   const candidates = ['/dev/shm', tmpdir()];
   for (const folder of candidates) {
@@ -83,22 +83,22 @@ async function memoryFolder(bytes: number): Promise<string> {
   }
   const size = `${(bytes / 2 ** 30).toFixed(1)} GiB`;
   throw new NodeError(
-    `no room for the node's memory (${size}) in ${candidates.join(' or ')}: free some, or ask for less with --mem`,
+    `no space for the node's memory (${size}) in ${candidates.join(' or ')}: free some, or set less with --mem`,
   );
 }
 
-/** The last lines of the kernel's log, for the message of a boot that failed. */
+/** Returns the last lines of the kernel's log, for the message of a failed boot. */
 export async function kernelLogTail(folder: string, lines = 30): Promise<string> {
   const text = await readFile(kernelLog(folder), 'utf8').catch(() => '');
   return text.trimEnd().split('\n').slice(-lines).join('\n');
 }
 
-/** Ends the kernel and all its host processes. */
+/** Kills the kernel and all its host processes. */
 export function killKernel(kernel: ChildProcess): void {
   if (kernel.pid === undefined) return;
   try {
     process.kill(-kernel.pid, 'SIGKILL');
   } catch {
-    // Already gone.
+    // It has already ended.
   }
 }

@@ -36,19 +36,19 @@ function seconds(text: string): number {
 
 const program = new Command('node')
   .description('Runs a command (default: a shell) in a test node: a real kernel with cgroup v2 and a real containerd.')
-  .addOption(new Option('--containerd <release>', 'which containerd').choices(containerdReleases).default('2.1'))
-  .addOption(new Option('--runtime <name>', 'which OCI runtime').choices(runtimes).default('runc'))
-  .addOption(new Option('--init <name>', 'what the first process is').choices(inits).default('plain'))
-  .option('--host', 'no node: run against the cgroup v2 and containerd of this machine')
-  .option('--shell', 'a shell on the terminal, after the command if there is one')
-  .option('--mem <size>', "the node's memory", bytes, defaultMemoryBytes)
-  .option('--timeout <seconds>', 'end the command after this time, with exit code 124', seconds)
-  .option('--out <folder>', 'keep what the command writes to $NODE_OUT in this folder')
-  .argument('[command...]', 'what to run, after --');
+  .addOption(new Option('--containerd <release>', 'containerd release').choices(containerdReleases).default('2.1'))
+  .addOption(new Option('--runtime <name>', 'OCI runtime').choices(runtimes).default('runc'))
+  .addOption(new Option('--init <name>', 'first process of the node').choices(inits).default('plain'))
+  .option('--host', 'boot no node: run on the cgroup v2 and containerd of this machine')
+  .option('--shell', 'start a shell on the terminal, after the command if there is one')
+  .option('--mem <size>', 'memory of the node', bytes, defaultMemoryBytes)
+  .option('--timeout <seconds>', 'stop the command after this time, with exit code 124', seconds)
+  .option('--out <folder>', 'store what the command writes to $NODE_OUT in this folder')
+  .argument('[command...]', 'command to run, after --');
 
 const shell = ['/bin/sh', '-i'];
 
-/** What to run: a shell alone, the command alone, or the command and then a shell that has its exit code as $?. */
+/** Returns what to run: a shell alone, the command alone, or the command and then a shell. */
 function commandLine(command: readonly string[], wantShell: boolean): readonly string[] {
   if (command.length === 0) return shell;
   if (!wantShell) return command;
@@ -61,7 +61,7 @@ function stdioFor(interactive: boolean): CommandStdio {
   return stdin.isTTY ? { stdout, stderr } : { stdin, stdout, stderr };
 }
 
-/** The outside's wishes about colours and CI hold inside too. */
+/** Settings about colors and CI apply in the node too. */
 function passedOn(): Record<string, string> {
   return Object.fromEntries(
     ['CI', 'NO_COLOR', 'FORCE_COLOR'].flatMap((name) => {
@@ -122,7 +122,7 @@ async function inNode(
   return result.exitCode;
 }
 
-/** A failure of the node, not of the command, is told in its own words; it has an exit code of its own. */
+/** Prints a failure of the node itself, and returns an exit code that no command failure has. */
 async function failing(action: () => Promise<number>): Promise<number> {
   try {
     return await action();
@@ -133,13 +133,15 @@ async function failing(action: () => Promise<number>): Promise<number> {
   }
 }
 
-/** A failed command's folder has the logs; any other one that nobody asked for goes. */
+/** Keeps the logs of a failed command, and removes any other folder that the user did not ask for. */
 async function dropOrName(outDir: string, exitCode: number): Promise<void> {
   if (exitCode === 0 || (await readdir(outDir)).length === 0) await rm(outDir, { recursive: true });
   else progress(`exit code ${exitCode}; the node's logs are in ${outDir}`);
 }
 
-/** npm ends its shell on a signal but not the shell's child: then we are handed to another parent, and must end too. */
+/**
+ * On a signal, npm ends its shell but not the child of the shell. The child then has another parent, and must end too.
+ */
 function watchNpm(ending: AbortController): void {
   if (process.env['npm_lifecycle_event'] === undefined) return;
   const parent = process.ppid;
@@ -148,5 +150,5 @@ function watchNpm(ending: AbortController): void {
   }, 250).unref();
 }
 
-// Not exitCode alone: a standard input that is still open would keep the process.
+// Setting exitCode is not enough, because an open standard input would keep the process running.
 process.exit(await main());

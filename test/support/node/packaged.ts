@@ -9,12 +9,15 @@ import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
 
-/** A part made of packages, and what of them is kept: a flat bin/ and lib/, whatever folders the packages use. */
+/**
+ * A part made of packages, and the files of them that it has: a flat bin/ and lib/, independent of the folders in the
+ * packages.
+ */
 export interface PackagedPart {
   readonly name: string;
   readonly packages: readonly DebianPackage[];
   readonly arrange: (unpacked: string, folder: string, finalFolder: string) => Promise<void>;
-  /** Raised when `arrange` changes, so that parts made by an older one are not used. */
+  /** Increased when `arrange` changes, so that parts of an older version are not used. */
   readonly revision: number;
 }
 
@@ -39,8 +42,8 @@ export async function keepLibraries(unpacked: string, folder: string): Promise<v
 }
 
 /**
- * Points a program, or a library, at the libraries that it came with; the host's own libc may be older than it needs. `all they
- * need` holds for the libraries of its libraries too.
+ * Points a program or a library at its own libraries, because the host's libc may be too old. `all they need` also
+ * applies to the libraries of its libraries.
  */
 export async function useLibraries(
   unpacked: string,
@@ -49,13 +52,16 @@ export async function useLibraries(
   libraries: 'libraries' | 'own libc' | 'all they need' | 'own libc and all they need',
 ): Promise<void> {
   const interpreter = libraries.startsWith('own libc') ? ['--set-interpreter', join(folder, loader)] : [];
-  // RPATH is handed down, RUNPATH is not.
-  const handedDown = libraries.endsWith('all they need') ? ['--force-rpath'] : [];
-  const options = [...interpreter, ...handedDown, '--set-rpath', folder, program];
+  // Libraries inherit an RPATH, but not a RUNPATH.
+  const inherited = libraries.endsWith('all they need') ? ['--force-rpath'] : [];
+  const options = [...interpreter, ...inherited, '--set-rpath', folder, program];
   await execa(join(unpacked, 'usr/bin/patchelf'), options);
 }
 
-/** Copies programs flat into one folder. Of two names for one thing (a folder that was merged) the one that is there. */
+/**
+ * Copies programs flat into one folder. If a program has two possible paths (from a merged folder), the existing one is
+ * used.
+ */
 export async function keep(unpacked: string, paths: readonly string[], folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
   const byName = new Map<string, string[]>();
@@ -79,7 +85,7 @@ type PartsOf<Wanted extends readonly (PackagedPart | undefined)[]> = {
   -readonly [Index in keyof Wanted]: Part | Extract<Wanted[Index], undefined>;
 };
 
-/** The parts that are wanted, from the cache where they are whole; the package index is read only for those that are not. */
+/** Returns the requested parts, from the cache if they are complete. Reads the package index only for the others. */
 export async function obtainPackaged<const Wanted extends readonly (PackagedPart | undefined)[]>(
   cache: string,
   wanted: Wanted,
@@ -124,7 +130,7 @@ function recipeOf(part: PackagedPart, downloads: Downloads): Recipe {
   };
 }
 
-/** The archive, opened when the first package is really needed. */
+/** The archive, opened when the first package is needed. */
 class Downloads {
   private archive: Promise<Archive> | undefined;
 

@@ -10,9 +10,9 @@ import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLi
 import type { Progress } from '../../../tools/download/progress.ts';
 import { systemdPart } from './systemd-part.ts';
 
-/** Those that are Debian packages. */
+/** The releases that are Debian packages. */
 export const packagedReleases = ['1.6', '1.7', '2.1'] as const;
-/** 2.3 is built from its sources, which takes minutes the first time and a Go toolchain. */
+/** 2.3 is built from its sources, which needs a Go toolchain and takes minutes the first time. */
 export const containerdReleases = [...packagedReleases, '2.3'] as const;
 export type PackagedRelease = (typeof packagedReleases)[number];
 export type ContainerdRelease = (typeof containerdReleases)[number];
@@ -21,7 +21,7 @@ export type ContainerdRelease = (typeof containerdReleases)[number];
 export const runtimes = ['runc', 'crun', 'runc-1.3'] as const;
 export type Runtime = (typeof runtimes)[number];
 
-/** What the node's first process becomes: nothing else than the node's own script, or systemd, with its cgroup driver. */
+/** The first process of the node: only the node's own script, or systemd with its cgroup driver. */
 export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
 
@@ -85,7 +85,7 @@ const runtimeParts: Record<Runtime, PackagedPart> = {
     revision: 1,
     arrange: (...folders) => arrangeRuntime('usr/sbin/runc', 'libraries', ...folders),
   },
-  // bookworm's crun refuses the version of the specification that containerd 1.7 and later write.
+  // bookworm's crun rejects the version of the specification that containerd 1.7 and later write.
   crun: {
     name: 'crun',
     packages: [
@@ -131,11 +131,11 @@ export interface DiskParts {
   readonly tools: Part;
   readonly containerd: Part;
   readonly runtime: Part;
-  /** Where systemd is the first process. */
+  /** Set if systemd is the first process. */
   readonly systemd: Part | undefined;
 }
 
-/** All parts of a node but the CRI tools, from the cache where they are whole. */
+/** Returns all parts of a node except the CRI tools, from the cache if they are complete. */
 export async function obtainParts(
   cache: string,
   release: ContainerdRelease,

@@ -11,14 +11,14 @@ import type { Progress } from '../../../tools/download/progress.ts';
 export interface NodeChoice {
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
-  /** `plain` when not given. */
+  /** Default: `plain`. */
   readonly init?: Init;
 }
 
 /** Everything on disk that a boot needs. */
 export interface NodeParts extends NodeChoice {
   readonly init: Init;
-  /** The versions that the packages really have, such as 2.1.9 for the release 2.1. */
+  /** The versions that the packages have, such as 2.1.9 for the release 2.1. */
   readonly containerdVersion: string;
   readonly runtimeVersion: string;
   readonly kernelVersion: string;
@@ -28,14 +28,14 @@ export interface NodeParts extends NodeChoice {
   readonly images: string;
   readonly cniPlugins: string;
   readonly runtimeProgram: string;
-  /** systemd's programs, units and libraries, where it is the first process. */
+  /** Programs, units and libraries of systemd, if it is the first process. */
   readonly systemd: string | undefined;
-  /** Folders with containerd, ctr, the runtime, crictl and critest, for PATH. */
+  /** Folders for PATH with containerd, ctr, the runtime, crictl and critest. */
   readonly programs: readonly string[];
   readonly criTools: CriTools;
 }
 
-/** Makes sure that all parts of the node are in the cache; quick when they are. */
+/** Makes sure that all parts of the node are in the cache. Quick if they are. */
 export async function prepareNode(choice: NodeChoice, progress: Progress = silent): Promise<NodeParts> {
   const cache = cacheRoot();
   const { init = 'plain' } = choice;

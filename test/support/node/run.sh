@@ -1,5 +1,5 @@
-# The second half of the test node's start, on a root that is ready: init.sh goes on with it, or systemd starts it as a
-# service (`sh run.sh`). containerd, then the command; the node ends with it.
+# The second half of the test node's start, on the finished root. init.sh sources it, or systemd starts it as a service
+# (`sh run.sh`). It starts containerd and runs the command, with which the node ends.
 if [ "$$" != 1 ]; then
   boot=/run/node/boot
   . "$boot/node.env"
@@ -24,7 +24,7 @@ fail() {
 }
 finish() {
   say "ending"
-  # The command's own leftovers hold its output open: they go first, then the copiers see the end of the output.
+  # Leftover processes of the command hold its output open. They are killed first, so that the copiers see its end.
   for process in /proc/[0-9]*; do
     id=${process#/proc/}
     case " 1 $$ $copiers " in *" $id "*) continue ;; esac
@@ -40,7 +40,7 @@ finish() {
   halt -f
 }
 
-# --- cgroup v2, as kubelet lays it out; systemd has done so by units
+# --- cgroup v2 in kubelet's layout; systemd has created it by units
 if [ "$NODE_INIT" = plain ]; then
   mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "no cgroup v2 in this kernel"
   for group in '' kubepods kubepods/burstable kubepods/besteffort; do
@@ -50,13 +50,13 @@ if [ "$NODE_INIT" = plain ]; then
   done
 fi
 
-# --- network: loopback, and what bridged pods need
+# --- network: loopback, and the modules for bridged pods
 hostname test-node
 ip link set lo up
 for module in net/llc/llc net/802/stp net/bridge/bridge drivers/net/veth; do insmod "$NODE_MODULES/kernel/$module.ko"; done
 ulimit -n 65536
 echo 1 >/proc/sys/net/ipv4/ip_forward
-# Node 22 and later use io_uring for their event loop, and User Mode Linux dies when a process that has its rings mapped forks.
+# Node 22 and later use io_uring for their event loop. User Mode Linux dies if a process with mapped rings forks.
 echo 2 >/proc/sys/kernel/io_uring_disabled
 
 mkdir -p "$HOME"
@@ -73,15 +73,15 @@ say "ready"
 # --- the command
 cd "$NODE_CWD" || fail "cannot enter $NODE_CWD"
 . "$boot/command.env"
-# A line on the control console asks the node to end early, with its logs kept.
+# A line on the control console ends the node early, with its logs saved.
 (read -r reason <&7 && kill -9 -- "-$(cat /run/node/command.pid)") 5>&- 6>&- 2>/dev/null &
-# In the foreground: a shell's background commands ignore SIGINT, and all that they start with them.
+# Runs in the foreground, because background commands of a shell ignore SIGINT, and so do their children.
 run='echo $$ >/run/node/command.pid; . /run/node/boot/command.sh'
 if [ "$NODE_TERMINAL" = 1 ]; then
   setsid -c sh -c "$run" <&5 >&5 2>&5 6>&- 7>&-
   finish $?
 fi
-# Pipes, not consoles: a command must not take the node's console for a terminal.
+# Uses pipes, not consoles, because a command must not treat the node's console as a terminal.
 mkfifo /run/node/stdout /run/node/stderr /run/node/stdin
 cat </run/node/stdout >&5 2>/dev/null 7>&- &
 copiers=$!
@@ -92,8 +92,8 @@ stdin=/dev/null
 if [ "$NODE_STDIN" = 1 ]; then
   stdin=/run/node/stdin
   stty -F /dev/ttyS2 raw -echo icanon
-  # One base64 line for each piece, asked for one by one, and a dot at the end: a console carries neither every byte
-  # nor an end, and drops what is not read in time.
+  # One base64 line for each piece, requested one by one, and a dot at the end: a console transfers neither all bytes
+  # nor an end of file, and drops what is not read in time.
   (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
     </dev/ttyS2 >$stdin 5>&- 6>&- 8>&- 9>&- &
 fi

@@ -24,7 +24,7 @@ const programs = [
 ];
 const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown'];
 
-/** What is started, of all that Debian's packages would: a node of containers has no terminals, no disks and no users. */
+/** What starts, of all that Debian's packages would start: a node of containers has no terminals, disks and users. */
 const started = {
   'sockets.target': ['dbus.socket', 'systemd-journald.socket', 'systemd-journald-dev-log.socket'],
   'sysinit.target': ['systemd-journald.service'],
@@ -32,8 +32,8 @@ const started = {
 };
 
 /**
- * systemd and D-Bus, with the libraries they were built with, the C library among them: the programs of the machine beneath go
- * on with their own. In the node systemd.sh puts them in place.
+ * systemd and D-Bus with the libraries that they were built with, including the C library. The programs of the machine
+ * below use their own. In the node systemd.sh installs them.
  */
 export const systemdPart: PackagedPart = {
   name: 'systemd',

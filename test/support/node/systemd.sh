@@ -1,11 +1,11 @@
-# Part of init.sh: systemd becomes the first process. Its programs, units and libraries come from the cache, and hide what
-# the host has of them; the rest of the root is the host's, as without systemd.
+# Part of init.sh: systemd becomes the first process. Its programs, units and libraries come from the cache and hide
+# those of the host. The rest of the root is the host's, as without systemd.
 set -e
 for folder in systemd dbus-1; do
   case $folder in systemd) place=/usr/lib/systemd ;; *) place=/usr/share/$folder ;; esac
   mkdir -p "$place" "/etc/$folder"
   mount --bind "$NODE_SYSTEMD/$folder" "$place"
-  # The host's own settings, and the units that it has enabled, are none of the node's.
+  # Hides the settings of the host and the units that it has enabled.
   mount -t tmpfs -o mode=755 tmpfs "/etc/$folder"
 done
 for program in "$NODE_SYSTEMD"/bin/*; do ln -sf "$program" /usr/bin/; done
@@ -15,7 +15,7 @@ grep -q ^messagebus: /etc/group || echo 'messagebus:x:499:' >>/etc/group
 echo 00000000000000000000000000000001 >/etc/machine-id
 mkdir /etc/systemd/system/multi-user.target.wants /etc/systemd/system/test-node.service.d
 ln -s ../test-node.service /etc/systemd/system/multi-user.target.wants/
-# Where run.sh lies depends on the checkout.
+# The path of run.sh depends on the checkout.
 printf '[Service]\nExecStart="%s" sh "%s"\n' "$NODE_APPLETS/busybox" "$NODE_SCRIPTS/run.sh" \
   >/etc/systemd/system/test-node.service.d/start.conf
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb \

@@ -1,4 +1,4 @@
-/** One thing in an archive. `path` is relative, without a leading slash. */
+/** One entry of an archive. `path` is relative, without a leading slash. */
 export type TarEntry =
   | { readonly kind: 'file'; readonly path: string; readonly mode: number; readonly content: Uint8Array }
   | { readonly kind: 'folder'; readonly path: string; readonly mode: number }
@@ -7,8 +7,8 @@ export type TarEntry =
 const block = 512;
 
 /**
- * A POSIX ustar archive. All times are zero and all owners root, so the same entries always give the same bytes.
- * @throws RangeError when a path has more than 100 bytes: images here need no longer ones.
+ * A POSIX ustar archive. All times are zero and all owners root, so that equal entries result in equal bytes.
+ * @throws RangeError if a path has more than 100 bytes, because images of tests need no longer ones
  */
 export function tar(entries: readonly TarEntry[]): Buffer {
   const pieces: Uint8Array[] = [];
@@ -16,7 +16,7 @@ export function tar(entries: readonly TarEntry[]): Buffer {
     pieces.push(header(entry));
     if (entry.kind === 'file') pieces.push(entry.content, padding(entry.content.length));
   }
-  // The end is two empty blocks.
+  // The archive ends with two empty blocks.
   pieces.push(Buffer.alloc(2 * block));
   return Buffer.concat(pieces);
 }
@@ -39,7 +39,7 @@ function header(entry: TarEntry): Buffer {
   buffer.write('ustar\u000000', 257, 'latin1');
   buffer.write('root', 265);
   buffer.write('root', 297);
-  // The checksum is taken with its own field blank.
+  // The checksum is computed with a blank checksum field.
   buffer.fill(' ', 148, 156);
   const sum = buffer.reduce((total, byte) => total + byte, 0);
   buffer.write(`${sum.toString(8).padStart(6, '0')}\u0000 `, 148, 'latin1');

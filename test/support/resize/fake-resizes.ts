@@ -1,7 +1,8 @@
 import { EventEmitter, once } from 'node:events';
 import { noLog } from '../../../src/observe/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import type { AskedPod, AskedResources } from '../../../src/resize/queue/request.ts';
+import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
+import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/request.ts';
 import type { Clock } from '../../../src/core/concurrency/clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
@@ -17,12 +18,12 @@ import type { StepRecord } from '../../../src/resize/model/step.ts';
 export const web: PodIdentity = { sandboxId: 'a'.repeat(64), uid: 'uid-web', namespace: 'default', name: 'web' };
 export const db: PodIdentity = { sandboxId: 'b'.repeat(64), uid: 'uid-db', namespace: 'default', name: 'db' };
 
-const keep: AskedResources = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
-export const resources = (limits: object, requests: object = {}): AskedResources => ({
+const keep: RequestedResources = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
+export const resources = (limits: object, requests: object = {}): RequestedResources => ({
   limits: { ...keep.limits, ...limits },
   requests: { ...keep.requests, ...requests },
 });
-export const asked = (memory: string, request = ''): AskedPod => ({
+export const asked = (memory: string, request = ''): RequestedPod => ({
   pod: keep,
   containers: { app: resources({ memory }, { memory: request }) },
   volumes: {},
@@ -142,6 +143,7 @@ export function createResizes(parts: {
   clock: FakeClock;
   store: FakeStore;
   bounds?: Partial<ResizeBounds>;
+  newest?: NewestValues;
 }): Resizes {
   const { core, bounds = {}, ...others } = parts;
   return new Resizes({ ...others, resizePod: core.resizePod, random: () => 0.5, log: noLog, bounds });

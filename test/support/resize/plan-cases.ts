@@ -19,7 +19,7 @@ import {
   podState,
   sizeOrMax,
   volumeSizes,
-  wishes,
+  containerChanges,
 } from './pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
@@ -29,9 +29,9 @@ import { plan } from '../../../src/resize/plan/steps.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import { reversed } from '../../../src/resize/plan/reversed.ts';
 
-/** Random resizes of random pods for the property tests: what is asked, what is planned, and what comes of each step. */
+/** Random resizes of random pods for the property tests: the request, the plan, and the result of each step. */
 
-/** A pod, what is asked of it, what is planned, and the pod before the first and after each step. */
+/** A pod, its requested changes, its plan, and the states of the pod before the first and after each step. */
 export class Case {
   #steps: readonly Step[] | undefined;
   #states: readonly PodState[] | undefined;
@@ -39,7 +39,7 @@ export class Case {
   constructor(
     readonly state: PodState,
     readonly target: PodTarget,
-    /** What the caller's own call changes. */
+    /** The values that the caller's own call changes. */
     readonly called?: ContainerLimits,
   ) {}
 
@@ -81,9 +81,9 @@ export class Case {
   }
 }
 
-/** The pod's limits go with those of its containers, as when nobody asks for one. */
+/** Pod limits follow the containers, as when the request sets none. */
 export const derived: fc.Arbitrary<Case> = fc
-  .record({ state: podState, wanted: wishes, volumes: volumeSizes })
+  .record({ state: podState, wanted: containerChanges, volumes: volumeSizes })
   .map(({ state, wanted, volumes }) => {
     const containers = wanted(state);
     return new Case(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes });
@@ -91,11 +91,11 @@ export const derived: fc.Arbitrary<Case> = fc
 
 const podKind = fc.option(fc.constantFrom(...podLimitKinds), { nil: undefined, freq: 3 });
 
-/** The pod's limits are asked for: the sum of what its containers will have, more, less, none, or as they are. */
+/** The request sets pod limits: the sum of the containers, more, less, none, or unchanged. */
 export const asked: fc.Arbitrary<Case> = fc
   .record({
     state: podState,
-    wanted: wishes,
+    wanted: containerChanges,
     volumes: volumeSizes,
     memoryKind: podKind,
     cpuKind: podKind,
@@ -121,7 +121,7 @@ const quotaOrMax = (quota: number): CpuMax => ({
 
 export const any = fc.oneof(derived, asked);
 
-/** Somebody else's update of one container, around which the shim keeps the pod's limit. */
+/** An update of one container by another client, for which the shim adjusts the pod limit. */
 export const called: fc.Arbitrary<Case> = fc
   .record({
     state: podState,
@@ -130,19 +130,19 @@ export const called: fc.Arbitrary<Case> = fc
     cpu: fc.option(cpuLimit, { nil: undefined }),
   })
   .map(({ state, index, memory, cpu }) => {
-    const wish: ContainerLimits = {
+    const change: ContainerLimits = {
       id: `c${index % state.containers.length}`,
       ...(memory === undefined ? {} : { memory }),
       ...(cpu === undefined ? {} : { cpu }),
     };
-    return new Case(state, { ...podLimitsFor(state, [wish]), call: 'container', volumes: NO_VOLUMES }, wish);
+    return new Case(state, { ...podLimitsFor(state, [change]), call: 'container', volumes: NO_VOLUMES }, change);
   });
 
 export function holds(numRuns: number, arbitrary: fc.Arbitrary<Case>, check: (found: Case) => void): void {
   fc.assert(fc.property(arbitrary, check), cases(numRuns));
 }
 
-/** The states on the way back, from the end to the start. */
+/** The states during a rollback, from the end to the start. */
 export const undone = (end: PodState, steps: readonly Step[]): readonly PodState[] => {
   const states = [end];
   for (const step of [...steps].reverse()) {
@@ -152,16 +152,16 @@ export const undone = (end: PodState, steps: readonly Step[]): readonly PodState
 };
 
 /**
- * No sum is above the pod's limit, with and without the pod's overhead, in any of the states. A pod that is over-committed
- * from the start, or asked to be in the end: never further above than it was or shall be. One whose limit goes along with
- * its containers does not come to be so.
+ * Asserts that no sum exceeds the pod limit in any state, with and without the pod's overhead. For a pod that is
+ * over-committed at the start or in the request, no state exceeds it further than start or end. A pod limit that
+ * follows its containers does not become over-committed.
  */
-export function expectWithin(states: readonly PodState[], itsLimit: 'goes along' | 'is asked for'): void {
+export function expectWithin(states: readonly PodState[], podLimitIs: 'derived' | 'requested'): void {
   for (const resource of resources) {
     for (const sum of [needs, containersSum]) {
       const above = states.map((state) => excess(state, resource, sum));
       const [first, last] = [above[0]!, above.at(-1)!];
-      const isOver = itsLimit === 'is asked for' || excess(states[0]!, resource) > 0;
+      const isOver = podLimitIs === 'requested' || excess(states[0]!, resource) > 0;
       const most = !isOver ? 0 : Math.max(0, first, last);
       const at = above.findIndex((much) => much > most);
       if (at !== -1) expect.fail(`${resource} is ${above[at]!} above the pod's limit after ${at} steps`);

@@ -5,7 +5,7 @@ import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 
-/** A pod, what is asked of it and what is planned, as a person reads it: what a failed property prints. */
+/** Formats a pod, its requested changes and its plan for the message of a failed property. */
 export function describeCase(state: PodState, target: PodTarget, steps: readonly Step[]): string {
   const { overhead } = state;
   return [
@@ -14,7 +14,7 @@ export function describeCase(state: PodState, target: PodTarget, steps: readonly
     ...state.containers.map((container) => `  ${container.id}: ${limits(container)}`),
     ...state.volumes.map((volume) => `  volume ${volume.name}: ${size(volume.size)}`),
     `target: ${limits(target)}`,
-    ...(target.containers ?? []).map((wish) => `  ${wish.id}: ${limits(wish)}`),
+    ...(target.containers ?? []).map((change) => `  ${change.id}: ${limits(change)}`),
     ...[...target.volumes].map(([name, to]) => `  volume ${name}: ${size(to)}`),
     'steps:',
     ...steps.map((step) => `  ${inMebibytes(describeStep(step))}`),
@@ -28,7 +28,7 @@ function limits({ memory, cpu, shares }: Partial<LiveContainer | ContainerLimits
     ...(cpu === undefined ? [] : [`cpu ${cpuText(cpu)}`]),
     ...(shares === undefined ? [] : [`shares ${shares}`]),
   ];
-  return parts.length === 0 ? 'as it is' : parts.join(', ');
+  return parts.length === 0 ? 'unchanged' : parts.join(', ');
 }
 
 const cpuText = ({ quota, period }: CpuMax): string => `${quota}/${period}`;

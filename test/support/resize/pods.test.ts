@@ -4,9 +4,9 @@ import { any, holds } from './plan-cases.ts';
 import { containersSum, excess, podDirection, resources } from './pod-rules.ts';
 import { compareLimits } from '../../../src/resize/model/compare.ts';
 
-// What the property tests of the plan prove is as much as their random pods have in them.
+// The property tests of the plan prove as much as their random pods cover.
 
-test('the random pods have all that matters: every size, kind and direction', () => {
+test('the random pods cover every size, kind and direction', () => {
   const seen = new Set<string>();
   const way = (from: number | 'max', to: number | 'max'): string => {
     const sign = Math.sign(compareLimits(to as Limit<Bytes>, from as Limit<Bytes>));
@@ -31,7 +31,7 @@ test('the random pods have all that matters: every size, kind and direction', ()
       const rate = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
       seen.add(`container memory ${way(memory, then.memory)}, cpu ${Math.sign(rate(then.cpu) - rate(cpu)) || 0}`);
       if (known !== then.shares) seen.add('shares change');
-      if (!target.containers?.some((wish) => wish.id === id)) seen.add('a container is not asked about');
+      if (!target.containers?.some((change) => change.id === id)) seen.add('a container is not part of the request');
     }
     for (const [index, { size }] of state.volumes.entries())
       seen.add(`volume ${way(size, end.volumes[index]!.size)}, pod memory ${way(state.memory, end.memory)}`);
@@ -46,8 +46,8 @@ test('the random pods have all that matters: every size, kind and direction', ()
       ...resources.flatMap((resource) => kinds.map((kind) => `pod ${resource} ${kind}`)),
       ...ways.flatMap((memory) => [-1, 0, 1].map((cpu) => `container memory ${memory}, cpu ${cpu}`)),
       'shares change',
-      'a container is not asked about',
-      // The matrix of the order: what a volume does while the pod's limit does something.
+      'a container is not part of the request',
+      // All combinations of directions of a volume and the pod limit.
       ...ways.flatMap((volume) => ways.map((memory) => `volume ${volume}, pod memory ${memory}`)),
     ]),
   );

@@ -13,7 +13,7 @@ import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 
-/** Random pods for the property tests, and a pod on paper that steps are carried out on as the kernel would. */
+/** Random pods for the property tests, and a model of a pod that applies steps as the kernel would. */
 
 export const MiB = 1024 * 1024;
 export const PAGE = 4096;
@@ -24,14 +24,14 @@ export const NO_OVERHEAD: PodState['overhead'] = {
 };
 export const NO_VOLUMES: PodTarget['volumes'] = new Map();
 
-/** What is asked for: mostly whole pages, sometimes decimal megabytes that the kernel rounds down. */
+/** Requested limits: mostly whole pages, sometimes decimal megabytes that the kernel rounds down. */
 export const memoryLimit: fc.Arbitrary<Limit<Bytes>> = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MiB)) },
   { weight: 2, arbitrary: fc.integer({ min: 1, max: 500 }).map((n) => bytes(n * 1_000_001)) },
   { weight: 1, arbitrary: fc.constant('max' as const) },
 );
 
-/** The least quota, rates that fall on each other at different periods, thirds, and no limit. */
+/** The minimum quota, rates that are equal at different periods, thirds, and no limit. */
 export const cpuLimit: fc.Arbitrary<CpuMax> = fc.oneof(
   { weight: 8, arbitrary: cpuOf(PERIOD) },
   { weight: 1, arbitrary: cpuOf(microseconds(50_000)) },
@@ -58,7 +58,7 @@ const volumeSize = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 1, max: 300 }).map((n) => bytes(n * 1_000_001)) },
 );
 
-/** How a pod's limit stands to what its containers and its overhead need. */
+/** The relation of a pod limit to the needs of its containers and its overhead. */
 export const podLimitKinds = ['tight', 'loose', 'max', 'under'] as const;
 export type PodLimitKind = (typeof podLimitKinds)[number];
 
@@ -69,8 +69,8 @@ const overhead: fc.Arbitrary<PodState['overhead']> = fc.constantFrom(
 );
 
 /**
- * A pod as the kernel has it after somebody (kubelet) set it up: limits rounded to pages, and the pod's limit the sum of
- * what was asked, more than that, less, or none.
+ * A pod in the kernel after another client (kubelet) has set it up: limits are rounded to pages, and the pod limit is
+ * the sum of the requested limits, more, less, or none.
  */
 export const podState: fc.Arbitrary<PodState> = fc
   .record({
@@ -106,7 +106,7 @@ export const podState: fc.Arbitrary<PodState> = fc
     };
   });
 
-/** `more` than the sum when it is loose, three quarters of it when it is under, and finite then whatever the sum. */
+/** `more` above the sum if loose, and three quarters of it if under, which is finite for any sum. */
 export function podLimit(kind: PodLimitKind, sum: number, more: number, least: number): number {
   switch (kind) {
     case 'tight':
@@ -120,8 +120,8 @@ export function podLimit(kind: PodLimitKind, sum: number, more: number, least: n
   }
 }
 
-/** What is asked of each container, or of none; by the order of the pod's containers. */
-const anyWishes: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
+/** Requested changes of some containers, in the order of the pod's containers. */
+const anyChanges: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
   .array(
     fc.record({
       memory: fc.option(memoryLimit, { nil: undefined, freq: 2 }),
@@ -142,7 +142,7 @@ const anyWishes: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
       ),
   );
 
-/** The containers trade their limits with each other: the pod has the same as before. */
+/** The containers exchange their limits, so that their sum does not change. */
 const trades: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
   .record({ memory: fc.nat(9), cpu: fc.nat(9) })
   .map((by) => ({ containers }: PodState) => {
@@ -154,7 +154,7 @@ const trades: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
     }));
   });
 
-export const wishes = fc.oneof({ weight: 5, arbitrary: anyWishes }, { weight: 1, arbitrary: trades });
+export const containerChanges = fc.oneof({ weight: 5, arbitrary: anyChanges }, { weight: 1, arbitrary: trades });
 
 /** Explicit sizes for some of a pod's volumes. */
 export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
@@ -164,30 +164,30 @@ export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
       new Map(list.flatMap((size, index): [string, Bytes][] => (size === undefined ? [] : [[`v${index}`, size]]))),
   );
 
-/** What the kernel has of a limit that was written: whole pages of it. */
+/** A written limit as the kernel stores it: in whole pages. */
 export const inPages = (limit: Limit<Bytes>): Limit<Bytes> => (limit === 'max' ? 'max' : bytes(limit - (limit % PAGE)));
 
-/** What a tmpfs of this size has: the kernel rounds up. */
+/** The size of a tmpfs as the kernel stores it: rounded up. */
 export const upToPages = (size: Bytes): Bytes => bytes(Math.ceil(size / PAGE) * PAGE);
 
 export const sizeOrMax = (size: number): Limit<Bytes> => (size === Infinity ? 'max' : bytes(size));
 
-/** Bytes; Infinity when a container has no limit. */
+/** In bytes; Infinity if a container has no limit. */
 export const memorySum = (state: PodState): number =>
   state.containers.reduce<number>(
     (all, { memory }) => all + (memory === 'max' ? Infinity : memory),
     state.overhead.memory,
   );
 
-/** Microseconds in each {@link PERIOD}, fractions and all; Infinity when a container has no limit. */
+/** In microseconds for each {@link PERIOD}, with fractions; Infinity if a container has no limit. */
 export const cpuSum = (state: PodState): number =>
-  // Counted in thirds, which are whole numbers at each of the periods.
+  // Computed in thirds, which are whole numbers for each period.
   [state.overhead.cpu, ...state.containers.map(({ cpu }) => cpu)].reduce(
     (all, { quota, period }) => all + (quota === 'max' ? Infinity : quota * ((3 * PERIOD) / period)),
     0,
   ) / 3;
 
-/** Carries one step out on paper; `update` is what the runtime's call does. */
+/** Applies one step to the model. `update` is the effect of the runtime's call. */
 export function apply(state: PodState, step: Step, update: (state: PodState) => PodState = same): PodState {
   switch (step.kind) {
     case 'runtime':
@@ -217,7 +217,7 @@ export function apply(state: PodState, step: Step, update: (state: PodState) => 
 
 const same = (state: PodState): PodState => state;
 
-/** What an update makes of a container's values. */
+/** Returns a container's values after an update. */
 export const updated = (
   entry: LiveContainer,
   { memory, cpu, shares: wanted }: Omit<ContainerStep, 'kind' | 'id'>,

@@ -9,12 +9,12 @@ import { type BadInputNode, limits, makeContainer, removePods, startNode } from 
 import { podCases } from './pod-cases.ts';
 import { resizeCases } from './resize-cases.ts';
 
-/** What is refused is refused with its reason, and changes nothing on the node: on one pod, one request after the other. */
+/** Rejected requests have a reason and change nothing on the node. All cases run on one pod, one after the other. */
 
 const cases = [...containerCases, ...podCases, ...resizeCases];
 
 let node: BadInputNode;
-/** What was found after the case before. */
+/** The snapshot after the previous case. */
 let before: Awaited<ReturnType<BadInputNode['snapshot']>>;
 
 beforeAll(async () => {
@@ -52,11 +52,11 @@ function send({ call, request }: BadCase): Promise<unknown> {
 
 async function refusalBy(bad: BadCase): Promise<Refusal> {
   const { error } = await answerOf(send(bad));
-  if (error === undefined) throw new Error('was not refused');
+  if (error === undefined) throw new Error('the request was not rejected');
   return refusalOf(error);
 }
 
-/** What the runtime answers without a shim. */
+/** Returns the answer of the runtime without a shim. */
 async function without({ call, request }: BadCase, { instead }: PassedOn): Promise<Answer> {
   const message = (instead?.request ?? request)(node);
   const method = instead?.method ?? call;
@@ -70,46 +70,49 @@ async function expectNothingChanged(): Promise<void> {
   expect(await node.snapshot()).toEqual(before);
 }
 
-test('there are more than seventy, each with a name of its own', () => {
+test('more than seventy cases of invalid input exist, each with its own name', () => {
   const names = new Set(cases.map(({ call, name }) => `${call} ${name}`));
   expect(names.size).toBe(cases.length);
   expect(cases.length).toBeGreaterThan(70);
 });
 
-describe.each(['UpdateContainerResources', 'UpdatePodSandboxResources', 'ResizePod'] as const)('%s', (call) => {
-  test.each(cases.filter((bad) => bad.call === call))('$name', async (bad) => {
-    const { answer } = bad;
-    if (answer.by === 'shim') {
-      const { code, reason, message } = await refusalBy(bad);
-      expect({ code, reason }).toEqual({ code: answer.code, reason: answer.reason });
-      for (const part of answer.says) expect(message).toContain(part);
-      expect(message.length).toBeLessThan(1000);
+describe.each(['UpdateContainerResources', 'UpdatePodSandboxResources', 'ResizePod'] as const)(
+  'an invalid %s changes nothing',
+  (call) => {
+    test.each(cases.filter((bad) => bad.call === call))('$name', async (bad) => {
+      const { answer } = bad;
+      if (answer.by === 'shim') {
+        const { code, reason, message } = await refusalBy(bad);
+        expect({ code, reason }).toEqual({ code: answer.code, reason: answer.reason });
+        for (const part of answer.says) expect(message).toContain(part);
+        expect(message.length).toBeLessThan(1000);
+        await expectNothingChanged();
+        return;
+      }
+      const { code, message } = await answerOf(send(bad));
       await expectNothingChanged();
-      return;
-    }
-    const { code, message } = await answerOf(send(bad));
-    await expectNothingChanged();
-    expect({ code, message }).toEqual(await without(bad, answer));
-    // What a runtime that fails half-way leaves behind without a shim.
-    const left = await node.snapshot();
-    if (isDeepStrictEqual(left, before)) return;
-    await node.reset();
-    before = await node.snapshot();
-  });
-});
+      expect({ code, message }).toEqual(await without(bad, answer));
+      // A runtime that fails half-way without a shim leaves changes behind.
+      const left = await node.snapshot();
+      if (isDeepStrictEqual(left, before)) return;
+      await node.reset();
+      before = await node.snapshot();
+    });
+  },
+);
 
 const update = (client: CriClient, container: string, linux: object): Promise<Answer> =>
   answerOf(client.call('UpdateContainerResources', { container_id: container, linux }));
 
-describe('at the same time', () => {
-  test('two bad ones of one container: both are refused', async () => {
+describe('concurrent requests', () => {
+  test('two invalid updates of one container are both rejected', async () => {
     const id = node.pod.id('a');
     const answers = await Promise.all([{ cpu_quota: 5 }, { cpu_quota: 6 }].map((linux) => update(node.cri, id, linux)));
     expect(answers.map(({ code }) => code)).toEqual([3, 3]);
     await expectNothingChanged();
   });
 
-  test('a bad one never takes the place of a good one that waits', async () => {
+  test('an invalid update never supersedes a valid one that waits', async () => {
     const id = node.pod.id('a');
     const good = { ...limits(64), oom_score_adj: 0 };
     const bad = { ...limits(96), cpu_quota: 5 };
@@ -118,7 +121,7 @@ describe('at the same time', () => {
     await expectNothingChanged();
   });
 
-  test('a container that is being removed: the runtime answers, and its pod stays as it is', async () => {
+  test('an update of a container that is being removed is answered by the runtime, and its pod does not change', async () => {
     const kernel = before;
     for (let round = 0; round < 5; round += 1) {
       const id = await makeContainer(node.cri, node.pod.sandboxId, `gone${round}`);
@@ -126,7 +129,7 @@ describe('at the same time', () => {
         update(node.cri, id, limits(16)),
         node.cri.call('RemoveContainer', { container_id: id }),
       ]);
-      // It was there still, was being removed, or had gone.
+      // The container still existed, was being removed, or was gone.
       expect([0, 2, 5]).toContain(code);
     }
     expect(await node.snapshot()).toEqual(kernel);

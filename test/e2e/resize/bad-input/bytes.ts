@@ -1,10 +1,13 @@
 import protobuf from 'protobufjs';
 
-/** Requests that no client of protobuf would make, as the bytes that go on the wire. Field numbers are CRI's and the API's. */
+/**
+ * Requests that no protobuf client would send, as bytes of the wire format. Field numbers are those of CRI and of the
+ * resize API.
+ */
 
 const delimited = (field: number): number => field * 8 + 2;
 
-/** A request with so many entries in one of its maps, each with a key of its own and no value. */
+/** A request with this many entries in one of its maps. Each entry has its own key and no value. */
 export function withEntries(count: number, id: string, path: readonly number[]): Buffer {
   const map = protobuf.Writer.create();
   const [field = 0, ...outer] = [...path].reverse();
@@ -21,7 +24,7 @@ export function withEntries(count: number, id: string, path: readonly number[]):
 export const truncated = (id: string): Buffer =>
   Buffer.from(protobuf.Writer.create().uint32(delimited(1)).string(id).uint32(delimited(2)).uint32(200).finish());
 
-/** Groups within groups, which nobody has closed. */
+/** Nested groups that are never closed. */
 export const nested = (): Buffer => Buffer.alloc(100_000, 0x0b);
 
 export const NO_PROTOBUF = Buffer.from('{"container_id": "not protobuf at all"}');

@@ -1,10 +1,10 @@
 import type { BadInputNode } from './node.ts';
 
-/** A request that is to be refused: by the shim itself, or by the runtime, whose answer then comes through as it is. */
+/** An invalid request. Either the shim rejects it, or the runtime answers it and the shim forwards that answer. */
 export interface BadCase {
   readonly name: string;
   readonly call: 'UpdateContainerResources' | 'UpdatePodSandboxResources' | 'ResizePod';
-  /** Bytes go on the wire as they are. */
+  /** A Buffer is sent as it is. */
   readonly request: (node: BadInputNode) => object | Buffer;
   readonly answer: Refused | PassedOn;
 }
@@ -14,14 +14,14 @@ export interface Refused {
   readonly by: 'shim';
   readonly code: number;
   readonly reason: string;
-  /** What its message tells: the place and the value. */
+  /** Texts that the message contains: the place and the value. */
   readonly says: readonly string[];
 }
 
-/** The runtime's, word for word as it answers without a shim. Some of them say yes. */
+/** The runtime's answer, equal to its answer without a shim. Some requests succeed. */
 export interface PassedOn {
   readonly by: 'runtime';
-  /** The call that the runtime is asked for it, where it is another one. */
+  /** The call that the shim makes to the runtime instead, if it is a different one. */
   readonly instead?: { readonly method: string; readonly request: (node: BadInputNode) => object };
 }
 
@@ -36,5 +36,5 @@ export const refused = (code: number, reason: string, ...says: string[]): Refuse
 });
 export const passedOn: PassedOn = { by: 'runtime' };
 
-/** The ends of int64 and what JavaScript's numbers cannot tell, as texts. */
+/** The limits of int64, and a number that JavaScript cannot represent exactly, as strings. */
 export const INT64 = { least: '-9223372036854775808', most: '9223372036854775807', inexact: '9007199254740993' };

@@ -13,13 +13,13 @@ import { MiB, limits } from './node.ts';
 
 const call = 'UpdateContainerResources';
 
-/** Resources of one container, `a` unless said otherwise. */
+/** Resources of one container, by default `a`. */
 const of = (name: string, linux: object, answer: Refused | PassedOn, container = 'a'): BadCase => ({
   ...{ name, call, answer },
   request: ({ pod }) => ({ container_id: pod.id(container), linux }),
 });
 
-/** One value of one field, refused with the container, the field and the value. */
+/** One value of one field. The rejection names the container, the field and the value. */
 const field = (name: string, value: number | string, ...says: string[]): BadCase =>
   of(`${name} ${value}`, { [name]: value }, invalid('container a of pod default/web', `${value}`, ...says));
 
@@ -33,7 +33,7 @@ const unified = (key: string, value: string, ...says: string[]): BadCase =>
 
 const MEMORY = 'memory_limit_in_bytes';
 const SWAP = 'memory_swap_limit_in_bytes';
-/** An update that raises the pod before the runtime says no: all of that has to be taken back. */
+/** An update that raises the pod before the runtime rejects it, so that the raise has to be rolled back. */
 const raising = { ...limits(128, 20_000) };
 
 const fields: readonly BadCase[] = [
@@ -56,17 +56,17 @@ const fields: readonly BadCase[] = [
   ]),
   of('cpuset_mems ../x', { cpuset_mems: '../x' }, invalid('cpuset_mems', '../x')),
   of(
-    'a size of huge pages that is a path',
+    'a page size of huge pages that is a path',
     { hugepage_limits: [{ page_size: '2MB/../../memory', limit: 1 }] },
     invalid('hugepage_limits', '2MB/../../memory'),
   ),
   of(
-    'a sum that cannot be told',
+    'a sum of memory limits that JavaScript cannot represent',
     { [MEMORY]: '9007199254736896' },
     invalid('pod default/web', 'memory.max', '9007199'),
   ),
   of(
-    'a sum of quotas past the kernel',
+    "a sum of quotas above the kernel's maximum",
     { cpu_quota: '17592186044415' },
     invalid('pod default/web', 'cpu.max', '175921'),
   ),
@@ -104,7 +104,7 @@ const unifiedKeys: readonly BadCase[] = [
 const ids: readonly BadCase[] = [
   ['unknown', 'feedfacefeedface'],
   ['empty', ''],
-  ['that is a path', '../../etc'],
+  ['with a path', '../../etc'],
 ].map(([name, container_id]) => ({
   ...{ name: `an id ${name}`, call, answer: passedOn },
   request: () => ({ container_id, linux: raising }),
@@ -118,7 +118,7 @@ const states: readonly BadCase[] = [
   of('a valid update, container paused', limits(64), passedOn, 'paused'),
   ...['held'].map((name) =>
     of(
-      `less than is in use, container ${name}`,
+      `less memory than is in use, container ${name}`,
       limits(16),
       refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', `container ${name}`, String(16 * MiB), 'reclaimed'),
       name,
@@ -129,10 +129,10 @@ const states: readonly BadCase[] = [
 const refusedByRuntime: readonly BadCase[] = [
   of('a CPU that the node does not have, and more memory', { ...raising, cpuset_cpus: '4096' }, passedOn),
   of('a CPU that the node does not have, and no limit', { cpuset_cpus: '4096' }, passedOn),
-  of('a setting that no kernel has, and more memory', { ...raising, unified: { 'memory.nonsense': '1' } }, passedOn),
-  of('a setting that no kernel has, and no limit', { unified: { 'memory.nonsense': '1' } }, passedOn),
-  of('a value that the kernel refuses', { ...raising, unified: { 'memory.high': 'lots' } }, passedOn),
-  of('a period of 0 and nothing else', { cpu_period: 0, cpu_quota: 0 }, passedOn),
+  of('an unknown setting, and more memory', { ...raising, unified: { 'memory.nonsense': '1' } }, passedOn),
+  of('an unknown setting, and no limit', { unified: { 'memory.nonsense': '1' } }, passedOn),
+  of('a value that the kernel rejects', { ...raising, unified: { 'memory.high': 'lots' } }, passedOn),
+  of('a period of 0 and no other value', { cpu_period: 0, cpu_quota: 0 }, passedOn),
 ];
 
 const shapes: readonly BadCase[] = [
@@ -145,14 +145,14 @@ const shapes: readonly BadCase[] = [
     request: ({ pod }) => ({ container_id: pod.id('a'), linux: limits(64), windows: { cpu_shares: 5 } }),
   },
   { name: 'no resources', call, answer: passedOn, request: ({ pod }) => ({ container_id: pod.id('a') }) },
-  { name: 'nothing at all', call, answer: passedOn, request: () => Buffer.alloc(0) },
+  { name: 'an empty message', call, answer: passedOn, request: () => Buffer.alloc(0) },
   {
     ...{ name: 'an ambiguous prefix', call, answer: passedOn },
     request: ({ ambiguous }) => ({ container_id: ambiguous.container, linux: raising }),
   },
   { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.id('a')) },
   { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },
-  { name: 'groups in groups', call, answer: passedOn, request: nested },
+  { name: 'nested groups', call, answer: passedOn, request: nested },
   {
     ...{ name: 'a million keys of unified', call, answer: invalid(call, 'bytes') },
     request: ({ pod }) => withEntries(1_000_000, pod.id('a'), [2, 9]),

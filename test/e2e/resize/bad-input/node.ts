@@ -21,30 +21,33 @@ export const limits = (mebibytes: number, quota = 10_000): Resources => ({
   cpu_shares: 102,
 });
 
-/** The containers that run, and what they have at the start. Together they are the pod's limit. */
+/** The running containers with their initial limits. The pod limit is their sum. */
 export const RUNNING: Readonly<Record<string, Resources>> = { a: limits(64), held: limits(96), paused: limits(64) };
 
-/** What the kernel enforces of a cgroup, as far as this kernel has it. */
+/** The files of a cgroup that the kernel enforces, without those that this kernel does not have. */
 const FILES = [
   ...['memory.max', 'memory.high', 'memory.low', 'memory.min', 'memory.swap.max', 'memory.oom.group'],
   ...['cpu.max', 'cpu.weight', 'cpuset.cpus', 'cpuset.mems', 'pids.max', 'cgroup.freeze', 'cgroup.procs'],
 ];
 
-/** A node with a shim and pods of every kind that a request may meet. */
+/** A node with a shim, and pods in every state that a request may meet. */
 export interface BadInputNode {
   readonly shim: ShimProcess;
   readonly cri: CriClient;
   readonly direct: CriClient;
   readonly api: ResizeClient;
-  /** Containers of {@link RUNNING}; `ended` has ended, `made` was never started, before all `init` has run to its end. */
+  /**
+   * Has the containers of {@link RUNNING}. `ended` has ended, `made` was never started, and `init` ran to completion
+   * before all others.
+   */
   readonly pod: RunningPod;
-  /** Sandboxes without a cgroup of their own. */
-  readonly loners: readonly string[];
-  /** A character with which the ids of several sandboxes begin, and one of several containers. */
+  /** Sandboxes without their own cgroup. */
+  readonly bareSandboxes: readonly string[];
+  /** A first character that the IDs of several sandboxes share, and one that those of several containers share. */
   readonly ambiguous: { readonly pod: string; readonly container: string };
-  /** All that a request could have changed, by what it is. */
+  /** Everything that a request could have changed, by name. */
   snapshot(): Promise<Readonly<Record<string, unknown>>>;
-  /** Gives the running containers and the pod what they had, past the shim: what the runtime did without one. */
+  /** Restores the limits of the running containers and the pod without the shim, after the runtime changed them. */
   reset(): Promise<void>;
   stop(): Promise<number | null>;
 }
@@ -68,7 +71,7 @@ export async function startNode(): Promise<BadInputNode> {
   }
   return {
     ...{ shim, cri, direct, api, pod },
-    loners: sandboxes.slice(1),
+    bareSandboxes: sandboxes.slice(1),
     ambiguous: { pod: shared(sandboxes) ?? '', container: shared(containers) ?? '' },
     async snapshot() {
       const stored = [...pod.containers].map(
@@ -92,10 +95,10 @@ export async function startNode(): Promise<BadInputNode> {
   };
 }
 
-/** Stops and removes all that {@link startNode} has made. */
-export async function removePods({ direct, pod, loners }: BadInputNode): Promise<void> {
+/** Stops and removes all pods that {@link startNode} has created. */
+export async function removePods({ direct, pod, bareSandboxes }: BadInputNode): Promise<void> {
   await execa('ctr', ['-n', 'k8s.io', 'tasks', 'resume', pod.id('paused')]);
-  for (const id of loners) {
+  for (const id of bareSandboxes) {
     await direct.call('StopPodSandbox', { pod_sandbox_id: id });
     await direct.call('RemovePodSandbox', { pod_sandbox_id: id });
   }
@@ -136,7 +139,7 @@ function kernelOf(pod: RunningPod): Record<string, string> {
   return Object.fromEntries(cgroups.flatMap((name) => FILES.flatMap((file) => read(file, name))));
 }
 
-/** A sandbox on the node's network, without a cgroup parent. */
+/** Runs a sandbox in the node's network namespace, without a cgroup parent. */
 async function runSandbox(cri: CriClient, index: number): Promise<string> {
   const metadata = { name: `loner${index}`, uid: randomUUID(), namespace: 'default', attempt: 0 };
   const config = { metadata, linux: { security_context: { namespace_options: { network: 2 } } } };
@@ -144,7 +147,7 @@ async function runSandbox(cri: CriClient, index: number): Promise<string> {
   return pod_sandbox_id;
 }
 
-/** Made and not started: another id. */
+/** Creates a container without starting it, and returns its ID. */
 export async function makeContainer(cri: CriClient, sandboxId: string, name: string): Promise<string> {
   const { container_id } = await cri.call<{ container_id: string }>('CreateContainer', {
     pod_sandbox_id: sandboxId,
@@ -159,6 +162,6 @@ export async function makeContainer(cri: CriClient, sandboxId: string, name: str
   return container_id;
 }
 
-/** A first character that several ids have. */
+/** Returns a first character that several IDs share. */
 const shared = (ids: readonly string[]): string | undefined =>
   ids.map((id) => id.slice(0, 1)).find((first, index, all) => all.indexOf(first) !== index);

@@ -55,7 +55,7 @@ const id = (name: string, pod_sandbox_id: string): BadCase => ({
   answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
 });
 
-/** Of a pod that was not found the runtime has told so when it was asked for its status. */
+/** The runtime answers these when the shim asks for the status of the pod. */
 const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
   ...{ name, call },
   request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MiB } }),
@@ -71,8 +71,13 @@ export const podCases: readonly BadCase[] = [
   ...['-1', '999', '1000001', INT64.most].map((value) => field('cpu_period', value)),
   ...['-1', INT64.least, INT64.most].map((value) => field('cpu_shares', value, 'cpu_shares')),
   overhead('negative', { [MEMORY]: 256 * MiB }, { [MEMORY]: -5 }, 'overhead', '-5'),
-  overhead('past what can be told', { [MEMORY]: '9007199254736896' }, { [MEMORY]: 8192 }, '9007199254736896 + 8192'),
-  overhead('past the largest quota', { cpu_quota: '17592186044415' }, { cpu_quota: 5000 }, '17592186044415 + 5000'),
+  overhead(
+    'above what JavaScript can represent',
+    { [MEMORY]: '9007199254736896' },
+    { [MEMORY]: 8192 },
+    '9007199254736896 + 8192',
+  ),
+  overhead('above the largest quota', { cpu_quota: '17592186044415' }, { cpu_quota: 5000 }, '17592186044415 + 5000'),
   unified('../x', '1', 'not a setting'),
   unified('cgroup.procs', '1', 'not a setting'),
   unified('memory.reclaim', '1M', 'not a setting'),
@@ -81,17 +86,17 @@ export const podCases: readonly BadCase[] = [
   unified('cpu.max', '5', '5'),
   unified('memory.nonsense', '1', 'no such file'),
   of(
-    'a limit that would do beside a setting that the kernel refuses',
+    'a valid limit next to a setting that the kernel rejects',
     { resources: { [MEMORY]: 256 * MiB, cpu_quota: 50_000, unified: { 'memory.high': 'lots', 'memory.low': '4096' } } },
     refused(INVALID_ARGUMENT, 'CGROUP_WRITE_FAILED', 'memory.high', '"lots"'),
   ),
   of(
-    'settings that were made before the one that the kernel refuses',
+    'settings that are applied before one that the kernel rejects',
     { resources: { unified: { 'memory.oom.group': '1', 'memory.low': '8192', 'pids.max': 'lots' } } },
     refused(INVALID_ARGUMENT, 'CGROUP_WRITE_FAILED', 'pids.max', '"lots"'),
   ),
   of(
-    'less than is in use',
+    'less memory than is in use',
     { resources: { [MEMORY]: 16 * MiB } },
     refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', NAME, String(16 * MiB), 'reclaimed'),
   ),
@@ -102,13 +107,13 @@ export const podCases: readonly BadCase[] = [
   ),
   annotation('../cache', '64Mi'),
   id('unknown', 'feedfacefeedface'),
-  id('that is a path', '../../etc'),
+  id('with a path', '../../etc'),
   { ...id('over-long', 'f'.repeat(100_000)), answer: invalid('pod_sandbox_id', 'ffff') },
   asStatus('an empty id', () => ''),
   asStatus('an ambiguous prefix', ({ ambiguous }) => ambiguous.pod),
   {
-    ...{ name: 'a pod without a cgroup of its own', call, answer: passedOn },
-    request: ({ loners }) => ({ pod_sandbox_id: loners[0], resources: { [MEMORY]: 256 * MiB } }),
+    ...{ name: 'a pod without its own cgroup', call, answer: passedOn },
+    request: ({ bareSandboxes }) => ({ pod_sandbox_id: bareSandboxes[0], resources: { [MEMORY]: 256 * MiB } }),
   },
   { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.sandboxId) },
   { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },

@@ -17,7 +17,7 @@ const of = (name: string, request: object, answer: Refused): BadCase => ({
   request: ({ pod }) => ({ pod: { sandbox_id: pod.sandboxId }, ...request }),
 });
 
-/** Amounts of container `a`: what the others are asked for beside it is not carried out either. */
+/** Amounts of container `a`. The valid amounts of the same request are not applied either. */
 const amounts = (resources: object, field: string, value: string, ...says: string[]): BadCase =>
   of(
     `${field} ${value.slice(0, 30)}`,
@@ -89,12 +89,12 @@ export const resizeCases: readonly BadCase[] = [
     refused(FAILED_PRECONDITION, 'EXCEEDS_NODE', 'pod default/web', '100000000'),
   ),
   of(
-    'less than is in use',
+    'less memory than is in use',
     { containers: { a: { limits: { memory: '128Mi' } }, held: { limits: { memory: '16Mi' } } } },
     refused(FAILED_PRECONDITION, 'MEMORY_NOT_RECLAIMABLE', 'container held', String(16 * MiB), 'reclaimed'),
   ),
-  of('nothing asked for', {}, invalid('nothing')),
-  of('containers with nothing asked for', { containers: { a: {} } }, invalid('nothing')),
+  of('no change', {}, invalid('nothing')),
+  of('containers without a change', { containers: { a: {} } }, invalid('nothing')),
   of(
     'a dry run that is deferred',
     { dry_run: true, defer: true, containers: { a: { limits: { memory: '96Mi' } } } },
@@ -108,7 +108,7 @@ export const resizeCases: readonly BadCase[] = [
   ...['', '../a', 'A', 'a b', '__proto__', 'a'.repeat(100_000)].map(noName),
   ...['nobody', 'constructor'].map(unknown),
   of(
-    'an init container that has run to its end',
+    'an init container that has completed',
     { containers: { init: { limits: { memory: '64Mi' } }, a: { limits: { memory: '96Mi' } } } },
     refused(FAILED_PRECONDITION, 'INIT_CONTAINER_ENDED', 'container init', 'pod default/web'),
   ),
@@ -118,7 +118,7 @@ export const resizeCases: readonly BadCase[] = [
   ...['', '0', '1', '-1', '64MB', '0%', '1001%', '50%/A', 'Follow', '9'.repeat(1000)].map(grammar),
   { name: 'no pod', call, answer: invalid('pod'), request: () => ({ resources: { limits: { memory: '256Mi' } } }) },
   pod('an empty id', { sandbox_id: '' }, invalid('pod.sandbox_id', '""')),
-  pod('an id that is a path', { sandbox_id: '../../etc' }, invalid('pod.sandbox_id', '../../etc')),
+  pod('an ID with a path', { sandbox_id: '../../etc' }, invalid('pod.sandbox_id', '../../etc')),
   pod('an over-long id', { sandbox_id: 'f'.repeat(100_000) }, invalid('pod.sandbox_id', 'ffff')),
   pod('an unknown id', { sandbox_id: 'feedface' }, refused(NOT_FOUND, 'UNKNOWN_POD', 'sandbox_id', 'feedface')),
   pod('an unknown uid', { uid: 'feedface' }, refused(NOT_FOUND, 'UNKNOWN_POD', 'uid', 'feedface')),
@@ -134,8 +134,8 @@ export const resizeCases: readonly BadCase[] = [
     refused(FAILED_PRECONDITION, 'AMBIGUOUS_POD', 'sandbox_id', 'sandboxes'),
   ),
   pod(
-    'a pod without a cgroup of its own',
-    ({ loners }) => ({ sandbox_id: loners[0] }),
+    'a pod without its own cgroup',
+    ({ bareSandboxes }) => ({ sandbox_id: bareSandboxes[0] }),
     refused(FAILED_PRECONDITION, 'CGROUP_UNAVAILABLE', 'pod default/loner', 'no cgroup of its own'),
   ),
   {
@@ -145,7 +145,7 @@ export const resizeCases: readonly BadCase[] = [
     request: ({ pod: { sandboxId } }) => truncated(sandboxId),
   },
   { name: 'no protobuf', call, answer: invalid('ResizePodRequest'), request: () => NO_PROTOBUF },
-  { name: 'nothing at all', call, answer: invalid('pod'), request: () => Buffer.alloc(0) },
+  { name: 'an empty message', call, answer: invalid('pod'), request: () => Buffer.alloc(0) },
   {
     ...{ name: 'a hundred thousand containers', call, answer: invalid('ResizePodRequest', 'bytes') },
     request: ({ pod: { sandboxId } }) => withEntries(100_000, sandboxId, [3]),

@@ -40,8 +40,8 @@ class World {
     });
     this.client = new ModelClient(this.proxy.client);
     this.backend = new ModelServer(this.proxy.backend);
-    this.client.hello(PREFACE);
-    this.backend.hello();
+    this.client.sendSettings(PREFACE);
+    this.backend.sendSettings();
     this.collect();
   }
 
@@ -51,7 +51,7 @@ class World {
     const [transport] = this.proxy.locals;
     if (transport !== undefined && this.local === undefined) {
       this.local = new ModelServer(transport);
-      this.local.hello();
+      this.local.sendSettings();
     }
     this.local?.collect();
   }

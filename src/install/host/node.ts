@@ -13,7 +13,7 @@ export interface Node {
   /** Folder into which the program is installed. */
   readonly programFolder: string;
   /** Disk space that the program needs, in bytes. */
-  readonly programRoom: number;
+  readonly programSpace: number;
   /** The systemd unit of kubelet. */
   readonly kubeletUnit: string;
   /** Mount point of procfs. */

@@ -4,7 +4,7 @@ import { messageOf } from '../../core/errors/index.ts';
 /** One reversible change of a node. */
 export interface Change {
   /** What the change does, in the imperative: `write /etc/…`. */
-  readonly says: string;
+  readonly description: string;
   do(): Promise<void>;
   /** Reverts what `do` has changed so far. Also called after a failed `do`, but not without `do`. */
   undo(): Promise<void>;
@@ -12,7 +12,7 @@ export interface Change {
   forget?(): Promise<void>;
 }
 
-export type Ended = 'done' | 'undone' | 'undo failed';
+export type ChangesResult = 'done' | 'undone' | 'undo failed';
 
 const LONG_MS = 1000;
 
@@ -23,21 +23,21 @@ const LONG_MS = 1000;
  * @param report receives one line per result
  * @param signal aborts on an interrupt: then everything is rolled back
  */
-export async function carryOut(
+export async function applyChanges(
   changes: readonly Change[],
   report: (line: string) => void,
   signal: AbortSignal,
-): Promise<Ended> {
+): Promise<ChangesResult> {
   for (const [index, change] of changes.entries()) {
     if (signal.aborted) {
-      report(`not started: ${change.says}: ${messageOf(signal.reason)}`);
+      report(`not started: ${change.description}: ${messageOf(signal.reason)}`);
       return undo(changes.slice(0, index), report);
     }
     try {
-      await announced(change.says, report, () => change.do());
-      report(`done: ${change.says}`);
+      await announced(change.description, report, () => change.do());
+      report(`done: ${change.description}`);
     } catch (error) {
-      report(`failed: ${change.says}: ${messageOf(error)}`);
+      report(`failed: ${change.description}: ${messageOf(error)}`);
       return undo(changes.slice(0, index + 1), report);
     }
   }
@@ -45,20 +45,20 @@ export async function carryOut(
     try {
       await change.forget?.();
     } catch (error) {
-      report(`not cleaned up after "${change.says}": ${messageOf(error)}`);
+      report(`not cleaned up after "${change.description}": ${messageOf(error)}`);
     }
   }
   return 'done';
 }
 
-async function undo(begun: readonly Change[], report: (line: string) => void): Promise<Ended> {
+async function undo(begun: readonly Change[], report: (line: string) => void): Promise<ChangesResult> {
   for (const [index, change] of [...begun.entries()].toReversed()) {
     try {
-      await announced(`roll back: ${change.says}`, report, () => change.undo());
-      report(`rolled back: ${change.says}`);
+      await announced(`roll back: ${change.description}`, report, () => change.undo());
+      report(`rolled back: ${change.description}`);
     } catch (error) {
-      report(`NOT rolled back: ${change.says}: ${messageOf(error)}`);
-      for (const { says } of begun.slice(0, index).toReversed()) report(`left in place: ${says}`);
+      report(`NOT rolled back: ${change.description}: ${messageOf(error)}`);
+      for (const { description } of begun.slice(0, index).toReversed()) report(`left in place: ${description}`);
       return 'undo failed';
     }
   }
@@ -66,10 +66,14 @@ async function undo(begun: readonly Change[], report: (line: string) => void): P
 }
 
 /** Reports a change that takes longer than a second while it runs. */
-async function announced(says: string, report: (line: string) => void, work: () => Promise<void>): Promise<void> {
+async function announced(
+  description: string,
+  report: (line: string) => void,
+  work: () => Promise<void>,
+): Promise<void> {
   const over = new AbortController();
   const reported = delay(LONG_MS, undefined, { signal: over.signal }).then(
-    () => report(`${says} ...`),
+    () => report(`${description} ...`),
     () => undefined,
   );
   try {
@@ -82,23 +86,23 @@ async function announced(says: string, report: (line: string) => void, work: () 
 
 /**
  * Combines several changes into one.
- * @param settle runs after the changes, and again after their rollback (`systemctl daemon-reload`, for example)
+ * @param finish runs after the changes, and again after their rollback (`systemctl daemon-reload`, for example)
  */
-export function together(says: string, members: readonly Change[], settle: () => Promise<void>): Change {
+export function combineChanges(description: string, members: readonly Change[], finish: () => Promise<void>): Change {
   const begun: Change[] = [];
   return {
-    says,
+    description,
     async do() {
       for (const change of members) {
         begun.push(change);
         await change.do();
       }
-      await settle();
+      await finish();
     },
     async undo() {
       const reverts = begun.splice(0).map((change) => () => change.undo());
       const errors: unknown[] = [];
-      for (const revert of [...reverts.toReversed(), settle])
+      for (const revert of [...reverts.toReversed(), finish])
         await revert().catch((error: unknown) => errors.push(error));
       if (errors.length > 0) throw new Error(errors.map(messageOf).join('; '));
     },

@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { settingOf } from '../../../src/install/node/kubelet-files.ts';
-import type { EndpointSource } from '../../../src/install/node/kubelet.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { settingOf } from '../../../src/install/kubelet/files.ts';
+import type { EndpointSource } from '../../../src/install/kubelet/kubelet.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const FLAG = `--container-runtime-endpoint=${CONTAINERD}`;
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 /** Fakes kubelet's unit: a file, a drop-in and two environment files, of which one is missing. */

@@ -2,8 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { messageOf } from '../../core/errors/index.ts';
-import type { Node } from './node.ts';
-import { unitProperties } from './systemctl.ts';
+import { type Node, unitProperties } from '../host/index.ts';
 
 /** What sets the endpoint of kubelet. */
 export type EndpointSource =

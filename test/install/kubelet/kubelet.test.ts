@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointIn, findKubelet, flagOf } from '../../../src/install/node/kubelet.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { endpointIn, findKubelet, flagOf } from '../../../src/install/kubelet/kubelet.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 const config = (endpoint: string): string =>

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Change, carryOut, together } from '../../../src/install/node/change.ts';
+import { type Change, applyChanges, combineChanges } from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
 let actions: string[] = [];
@@ -11,7 +11,7 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
     return fault === undefined ? Promise.resolve() : Promise.reject(new Error(fault));
   };
   return {
-    says: name,
+    description: name,
     do: () => act('do', fails.do),
     undo: () => act('undo', fails.undo),
     forget: () => act('forget', undefined),
@@ -21,7 +21,7 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
 async function run(changes: readonly Change[], signal = never) {
   actions = [];
   const lines: string[] = [];
-  const ended = await carryOut(changes, (line) => lines.push(line), signal);
+  const ended = await applyChanges(changes, (line) => lines.push(line), signal);
   return { ended, lines };
 }
 
@@ -76,10 +76,10 @@ test('a group of changes rolls back those that have started, and settles after e
     return Promise.resolve();
   };
   const parts = [change('a'), change('b', { do: 'no', undo: 'stays' }), change('c')];
-  const { ended, lines } = await run([together('all', parts, settled)]);
+  const { ended, lines } = await run([combineChanges('all', parts, settled)]);
   expect(ended).toBe('undo failed');
   expect(lines).toEqual(['failed: all: no', 'NOT rolled back: all: stays']);
   expect(actions).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
-  await run([together('all', [change('a'), change('b')], settled)]);
+  await run([combineChanges('all', [change('a'), change('b')], settled)]);
   expect(actions).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
 });

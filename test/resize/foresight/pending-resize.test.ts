@@ -9,7 +9,7 @@ import {
   stateAfterPending,
   isMemoryComplete,
   boundDecrease,
-} from '../../../src/resize/foresight/target.ts';
+} from '../../../src/resize/foresight/pending-resize.ts';
 import { type Bytes, type Limit, bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';

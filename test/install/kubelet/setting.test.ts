@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { flagsIn, withEndpoint, withFlag } from '../../../src/install/node/kubelet-setting.ts';
+import { flagsIn, withEndpoint, withFlag } from '../../../src/install/kubelet/setting.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';

@@ -28,7 +28,7 @@ export const SOCKETS: readonly string[] = ['cri-resize-shim.socket', 'cri-resize
 export const UNITS: readonly string[] = [SERVICE, ...SOCKETS];
 
 /** The endpoint of the shim, for kubelet. */
-export const oursOf = ({ node }: Site): string => `unix://${node.listen}`;
+export const shimEndpoint = ({ node }: Site): string => `unix://${node.listen}`;
 
 /** The path in a socket address, with or without `unix://`. */
 export const socketOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');

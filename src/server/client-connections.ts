@@ -20,7 +20,7 @@ export interface ConnectionOptions {
   readonly interception: Interception;
 }
 
-export interface FrontDoorOptions {
+export interface ClientConnectionsOptions {
   /** Starts the proxy for an accepted connection. */
   readonly serve: (client: Socket, options: ConnectionOptions) => Connection;
   /** Absolute path of the backend's socket. */
@@ -33,7 +33,7 @@ export interface FrontDoorOptions {
 }
 
 /** All client connections of the CRI socket. */
-export interface FrontDoor {
+export interface ClientConnections {
   /** Serves a client connection. During a shutdown the connection is shut down at once. */
   accept(client: Socket): void;
   /** The number of open client connections. */
@@ -45,7 +45,12 @@ export interface FrontDoor {
   shutdown(timeout: number): Promise<number>;
 }
 
-export function openFrontDoor({ serve, backendPath, onBackend, ...options }: FrontDoorOptions): FrontDoor {
+export function createClientConnections({
+  serve,
+  backendPath,
+  onBackend,
+  ...options
+}: ClientConnectionsOptions): ClientConnections {
   const connections = new Set<Connection>();
   let closing = false;
 

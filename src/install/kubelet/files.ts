@@ -1,9 +1,8 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { errnoOf } from '../../core/errors/index.ts';
 import { FLAG, type Kubelet, endpointIn } from './kubelet.ts';
-import { Refusal, flagsIn, withEndpoint, withFlag } from './kubelet-setting.ts';
-import type { Node } from './node.ts';
-import { unitProperties } from './systemctl.ts';
+import { Refusal, flagsIn, withEndpoint, withFlag } from './setting.ts';
+import { type Node, unitProperties } from '../host/index.ts';
 
 /** The one file that sets the endpoint of kubelet. */
 export interface Setting {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { duration, durationForm, parseDuration } from '../../src/config/duration.ts';
+import { duration, durationForm, parseDuration } from '../../../src/config/values/duration.ts';
 
 describe('a duration', () => {
   test.each([

@@ -49,7 +49,7 @@ export function writing(path: string, text: string | Buffer, { mode = 0o644 }: {
   let made: string | undefined;
   let isBegun = false;
   return {
-    says: `write ${path}`,
+    description: `write ${path}`,
     async do() {
       before = await readSaved(path);
       isBegun = true;
@@ -71,7 +71,7 @@ const ourselves = () => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.
 export function removing(path: string): Change {
   let before: SavedFile | undefined;
   return {
-    says: `remove ${path}`,
+    description: `remove ${path}`,
     async do() {
       before = await readSaved(path);
       await rm(path, { force: true });

@@ -2,11 +2,11 @@ import { chmodSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
-import { nodeProgramOf } from '../../../src/install/node/programs.ts';
-import { FakeNode } from '../../support/fake-install-node.ts';
+import { nodeProgramOf } from '../../../src/install/host/programs.ts';
+import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
-let fake: FakeNode;
-beforeEach(() => (fake = new FakeNode()));
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 const at = (name: string): string => join(fake.folder, name);

@@ -1,13 +1,20 @@
-import { askRuntime } from './asked-runtime.ts';
-import type { Change } from './change.ts';
-import { readSaved, removing, writing } from './files.ts';
-import { type Setting, settingOf } from './kubelet-files.ts';
+import {
+  type Change,
+  type Node,
+  type Site,
+  type Wait,
+  shimEndpoint,
+  queryRuntime,
+  readSaved,
+  removing,
+  socketOf,
+  systemctl,
+  waitUntil,
+  writing,
+} from '../host/index.ts';
+import { type Setting, settingOf } from './files.ts';
 import { type Kubelet, findKubelet } from './kubelet.ts';
-import { Refusal } from './kubelet-setting.ts';
-import type { Node } from './node.ts';
-import { type Site, oursOf, socketOf } from './site.ts';
-import { systemctl } from './systemctl.ts';
-import { type Wait, waitUntil } from './waiting.ts';
+import { Refusal } from './setting.ts';
 
 /** The copy of the original file, next to the changed one. */
 const backupOf = (file: string): string => `${file}.before-cri-resize-shim`;
@@ -32,8 +39,8 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
 }
 
 /** Points kubelet at the shim. Throws Refusal. */
-export async function throughShim(site: Site, kubelet: Kubelet): Promise<Change> {
-  const ours = oursOf(site);
+export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change> {
+  const ours = shimEndpoint(site);
   const setting = await settingOf(site.node, kubelet, ours);
   const { file, text } = setting;
   const { mode } = (await readSaved(file)) ?? {};
@@ -41,12 +48,12 @@ export async function throughShim(site: Site, kubelet: Kubelet): Promise<Change>
     writing(backupOf(file), text, mode === undefined ? {} : { mode }),
     writing(file, setting.edited(text, ours)),
   ];
-  const says = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { says, files, from: kubelet.endpoint, to: ours });
+  const description = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;
+  return moving(site, setting, { description, files, from: kubelet.endpoint, to: ours });
 }
 
 /** Points kubelet back at its previous endpoint. Throws Refusal. */
-export async function pastShim(site: Site, kubelet: Kubelet): Promise<Change> {
+export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<Change> {
   const containerd = `unix://${site.node.containerd}`;
   const setting = await settingOf(site.node, kubelet, containerd);
   const { file, text } = setting;
@@ -56,12 +63,12 @@ export async function pastShim(site: Site, kubelet: Kubelet): Promise<Change> {
   const isUntouched = backup !== undefined && setting.edited(backup, kubelet.endpoint) === text;
   const after = isUntouched ? backup : setting.edited(text, before);
   const files = [writing(file, after), removing(backupOf(file))];
-  const says = `set ${before ?? 'no endpoint'} in ${file} and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { says, files, from: kubelet.endpoint, to: before });
+  const description = `set ${before ?? 'no endpoint'} in ${file} and restart ${site.node.kubeletUnit}`;
+  return moving(site, setting, { description, files, from: kubelet.endpoint, to: before });
 }
 
 interface Move {
-  readonly says: string;
+  readonly description: string;
   readonly files: readonly Change[];
   readonly from: string;
   /** Undefined: kubelet's own default. */
@@ -69,7 +76,7 @@ interface Move {
 }
 
 /** Writes the files, restarts kubelet, and waits until it uses the new endpoint. The rollback does the same with the old files. */
-function moving({ node, wait }: Site, { isOfUnit }: Setting, { says, files, from, to }: Move): Change {
+function moving({ node, wait }: Site, { isOfUnit }: Setting, { description, files, from, to }: Move): Change {
   const begun: Change[] = [];
   let isStopped = false;
   const restart = async (goes: (endpoint: string) => boolean, limits: Wait): Promise<void> => {
@@ -85,7 +92,7 @@ function moving({ node, wait }: Site, { isOfUnit }: Setting, { says, files, from
     await waitUntil(limits, () => missingOf(node, { before, goes, others, isSteady }));
   };
   return {
-    says,
+    description,
     async do() {
       for (const file of files) {
         begun.push(file);
@@ -142,7 +149,7 @@ async function missingOf(node: Node, { before, goes, others, isSteady }: Expecte
 
 /** Returns the number of clients of the shim, including ourselves; undefined if it does not answer. */
 async function connectionsOf(listen: string): Promise<number | undefined> {
-  const runtime = await askRuntime(listen).catch(() => undefined);
+  const runtime = await queryRuntime(listen).catch(() => undefined);
   return runtime?.shim?.connections;
 }
 

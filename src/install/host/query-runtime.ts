@@ -20,7 +20,7 @@ export interface Runtime {
 const ANSWER_MS = 5000;
 
 /** Calls Version and Status. Rejects with ServiceError of grpc-js if nothing answers. */
-export async function askRuntime(socket: string): Promise<Runtime> {
+export async function queryRuntime(socket: string): Promise<Runtime> {
   const backend = new Backend(`unix://${socket}`);
   const options = { deadline: Date.now() + ANSWER_MS };
   try {

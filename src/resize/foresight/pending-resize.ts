@@ -11,7 +11,7 @@ export interface PendingResize {
 }
 
 /** kubelet's entries for one pod, and what is needed to interpret them. */
-export interface Known {
+export interface CheckpointEntries {
   readonly allocated: PodEntry | undefined;
   readonly actuated: PodEntry | undefined;
   /** The names of containers by id. */
@@ -28,16 +28,18 @@ export interface PendingPodLimits {
 
 /**
  * Derives the resize that kubelet has admitted and not actuated; undefined if there is none. Limits that kubelet counts as
- * actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints, not the kernel.
+ * actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints, not the kernel
+ * (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction).
  *
- * The pod's own limit is computed as kubelet does (ResourceConfigForPod in kubelet pkg/kubelet/cm/helpers_linux.go): the
- * pod-level limit, otherwise the sum of all containers' limits if each has one; plus overhead. It is used only if the present
- * limit follows from the same formula: a large init container, which the checkpoint does not list, makes the limit larger. If
- * the present limit follows from no known amounts, in the middle of a resize, the previously derived limit stays.
+ * The pod's own limit is computed as kubelet does for a pod without init containers (kubelet pkg/kubelet/cm/helpers_linux.go,
+ * ResourceConfigForPod): the pod-level limit, otherwise the sum of all containers' limits if each has one; plus overhead. It is
+ * used only if the present limit follows from the same formula. With init containers it may not: a large one makes the limit
+ * larger, and the checkpoint lists none up to 1.35, and since 1.36 all of them, like regular containers. If the present limit
+ * follows from no known amounts, in the middle of a resize, the previously derived limit stays.
  */
 export function derivePendingResize(
   state: PodState,
-  { allocated, actuated, names, before }: Known,
+  { allocated, actuated, names, before }: CheckpointEntries,
 ): PendingResize | undefined {
   if (allocated === undefined) return undefined;
   const containers = new Map<string, Limits>();
@@ -54,7 +56,10 @@ export function derivePendingResize(
   return { pod: { ...(isSame && before.limits), ...found }, containers };
 }
 
-/** Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none. */
+/**
+ * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none (kubelet
+ * pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
+ */
 function pendingLimits(
   wanted: EntryLimits | undefined,
   done: EntryLimits | undefined,
@@ -67,20 +72,20 @@ function pendingLimits(
   };
 }
 
-interface Records {
+interface PodEntries {
   readonly allocated: PodEntry;
   readonly actuated: PodEntry | undefined;
   /** Whether some containers have pending limits, and the checkpoint lists all running containers. */
   readonly isMidResize: boolean;
 }
 
-function podLimits(state: PodState, records: Records): Limits {
+function podLimits(state: PodState, records: PodEntries): Limits {
   const memory = podMemory(state, records);
   const cpu = podCpu(state, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
-function podMemory(state: PodState, { allocated, actuated, isMidResize }: Records): Bytes | undefined {
+function podMemory(state: PodState, { allocated, actuated, isMidResize }: PodEntries): Bytes | undefined {
   const of = ({ memory }: EntryLimits): number | undefined => memory;
   const wanted = podAmount(allocated, of);
   if (wanted === undefined || state.memory === 'max') return undefined;
@@ -96,7 +101,7 @@ function podMemory(state: PodState, { allocated, actuated, isMidResize }: Record
     : undefined;
 }
 
-function podCpu(state: PodState, { allocated, actuated }: Records): CpuMax | undefined {
+function podCpu(state: PodState, { allocated, actuated }: PodEntries): CpuMax | undefined {
   const of = ({ milliCpu }: EntryLimits): number | undefined => milliCpu;
   const wanted = podAmount(allocated, of);
   if (wanted === undefined || state.cpu.quota === 'max') return undefined;

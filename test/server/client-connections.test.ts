@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type ConnectionOptions, openFrontDoor } from '../../src/server/front-door.ts';
+import { type ConnectionOptions, createClientConnections } from '../../src/server/client-connections.ts';
 import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
 import {
   type AmendedCall,
@@ -38,7 +38,7 @@ class FakeConnection {
 function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend = (): void => undefined) {
   const connections: FakeConnection[] = [];
   const given: ConnectionOptions[] = [];
-  const door = openFrontDoor({
+  const door = createClientConnections({
     serve: (_, options) => {
       const connection = new FakeConnection(activeStreams[connections.length] ?? 0);
       connections.push(connection);

@@ -1,0 +1,7 @@
+/** Readers of the values of settings, from text, and the forms that errors and the documentation name. */
+export { type Bind, bind, bindForm } from './bind.ts';
+export { duration, durationForm, parseDuration } from './duration.ts';
+export { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
+export { mode, modeForm } from './mode.ts';
+export { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
+export { optionalPid, optionalPidForm } from './pid.ts';

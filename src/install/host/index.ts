@@ -1,0 +1,19 @@
+/** The machine that the installer runs on: its paths, files, units, programs and runtime, and changes that can be rolled back. */
+export { type Change, type ChangesResult, applyChanges, combineChanges } from './change.ts';
+export { readSaved, removing, writing } from './files.ts';
+export type { Node } from './node.ts';
+export { OWN_NODE, filesIn } from './program-files.ts';
+export {
+  type Program,
+  type ProgramFile,
+  filesOf,
+  nodeProgramOf,
+  originIn,
+  originOf,
+  resizectlOf,
+  startOf,
+} from './programs.ts';
+export { type Runtime, queryRuntime } from './query-runtime.ts';
+export { SERVICE, SOCKETS, type Site, UNITS, shimEndpoint, socketOf } from './site.ts';
+export { systemctl, unitProperties } from './systemctl.ts';
+export { type Wait, waitUntil } from './waiting.ts';
