@@ -56,7 +56,7 @@ async function whereInstalled(
 ): Promise<WorkResult[]> {
   const { programs } = await prepareNode({ containerd: '2.1', runtime: 'runc' }, progress);
   const containerd = await startEmpty(children, join(programs[0] ?? '', 'containerd'), `${name}-containerd`);
-  const systemd = new NotifySocket(children.path(`${name}-notify`), 'when asked');
+  const systemd = new NotifySocket(children.path(`${name}-notify`), 'on drain');
   const packaged = children.path(name);
   const packing = children.spawn('package', process.execPath, [
     ...[builtFile('tools/package.js'), '--only', 'tree', '--to', packaged],

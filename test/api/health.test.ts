@@ -11,7 +11,7 @@ import { FakeClock, FakeCore, FakeStore, createResizes } from '../support/resize
 import { refusal } from '../support/resize-api-client.ts';
 import type { PodDirectory } from '../../src/resize/report/pod-directory.ts';
 
-// As https://github.com/grpc/grpc/blob/master/doc/health-checking.md has them.
+// The messages of https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
 const { root } = parse(`syntax = "proto3";
 message HealthCheckRequest { string service = 1; }
 message HealthCheckResponse {
@@ -31,9 +31,9 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'health-'));
   const clock = new FakeClock();
   const pods: PodDirectory = {
-    find: () => Promise.reject(new Error('no pod is asked for')),
+    find: () => Promise.reject(new Error('the health check reads no pod')),
     list: () => Promise.resolve([]),
-    describe: () => Promise.reject(new Error('no pod is asked for')),
+    describe: () => Promise.reject(new Error('the health check reads no pod')),
     containerName: (_, id) => id,
   };
   const resizes = createResizes({ core: new FakeCore(), clock, store: new FakeStore() });
@@ -66,8 +66,8 @@ async function check(service: string): Promise<string> {
   return responseType.toObject(response, { enums: String, defaults: true })['status'] as string;
 }
 
-describe('grpc.health.v1', () => {
-  test('reports whether resizes are possible; the empty service is always SERVING', async () => {
+describe('the health service', () => {
+  test('reports SERVING while resizes are possible; the empty service is always SERVING', async () => {
     report = { ready: true, checks: [{ name: 'journal', ready: true, says: 'writable' }] };
     expect(await check(RESIZES)).toBe('SERVING');
     report = { ready: false, checks: [{ name: 'journal', ready: false, says: 'no space' }] };
@@ -75,7 +75,7 @@ describe('grpc.health.v1', () => {
     expect(await check('')).toBe('SERVING');
   });
 
-  test('returns NOT_FOUND for an unknown service, as the protocol requires', async () => {
+  test('answers NOT_FOUND for an unknown service, as the protocol requires', async () => {
     expect(await refusal(check('other'))).toMatchObject({
       code: 5,
       reason: 'UNKNOWN_SERVICE',
@@ -83,7 +83,7 @@ describe('grpc.health.v1', () => {
     });
   });
 
-  test('rejects an undecodable request', async () => {
+  test('rejects a request that cannot be decoded', async () => {
     const bad = Buffer.from([0x0a, 0x7f, 0x01]);
     expect(await refusal(raw('Check', bad))).toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
   });

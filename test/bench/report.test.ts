@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import type { Measurement } from '../../bench/measure.ts';
-import { parseCpu, parsePeakRss, parseResident } from '../../bench/process-use.ts';
 import { judgeWork } from '../../bench/bars.ts';
 import { allBarsMet, json, table } from '../../bench/report.ts';
 import type { Results } from '../../bench/run.ts';
@@ -29,7 +28,7 @@ const work = (name: string, p50: number, unit: WorkResult['unit'] = 'ms'): WorkR
 describe('bars', () => {
   const good = { rssMB: 80, startMs: 300, rssAtEndMB: 90 };
 
-  test('are met up to their value', () => {
+  test('are met if a measurement equals them', () => {
     const measurements = [
       measurement('Version', 1, 1.7, 0.1),
       measurement('Version', 16, 9, 0.85),
@@ -40,14 +39,14 @@ describe('bars', () => {
     expect(allBarsMet(results({ measurements, resources: good }))).toBe(true);
   });
 
-  test('are missed by anything beyond, one by one', () => {
+  test('are not met if a single measurement exceeds one', () => {
     expect(allBarsMet(results({ measurements: [measurement('Version', 1, 1.701, 1)] }))).toBe(false);
     expect(allBarsMet(results({ measurements: [measurement('Version', 16, 1, 0.849)] }))).toBe(false);
     expect(allBarsMet(results({ resources: { ...good, rssMB: 80.1 } }))).toBe(false);
     expect(allBarsMet(results({ resources: { ...good, startMs: 300.1 } }))).toBe(false);
   });
 
-  test('are kept by works too, in the unit of each; parts of a work have none', () => {
+  test('apply to works in their units, but not to parts of a work', () => {
     const most = [
       work('Plan for 10 containers', 100, 'us'),
       work('ResizePod of 3 containers', 5),
@@ -65,13 +64,13 @@ describe('bars', () => {
     }
   });
 
-  test('are those of works that there are', () => {
+  test('exist for each work', () => {
     const judged = works.map(({ name }) => judgeWork(work(name, 0)));
     expect(judged.every((verdict) => verdict?.met === true)).toBe(true);
   });
 });
 
-test('prints columns that stand below each other, with the bars beside', () => {
+test('table prints aligned columns with the bars', () => {
   const text = table({
     measurements: [measurement('Version', 1, 1.5, 0.66), measurement('Version', 16, 1.6, 0.7)],
     resources: { rssMB: 91.5, startMs: 250, rssAtEndMB: 95 },
@@ -92,20 +91,11 @@ test('prints columns that stand below each other, with the bars beside', () => {
   expect(text).toMatch(/^Packaged daemon, first answer \(Node 20\.20\.2\) +99\.50 +150\.00 +ms +p50 <= 250 ms: met$/m);
 });
 
-test('prints one array for programs, whatever was measured', () => {
+test('json prints one array for any combination of measurements', () => {
   const recovery = work('Recovery of 250 pods', 700);
   const version = measurement('Version', 1, 1.5, 0.66);
   const resources = { rssMB: 60, startMs: 200, rssAtEndMB: 70 };
   expect(JSON.parse(json(results({ workResults: [recovery] })))).toEqual([recovery]);
   const all = { measurements: [version], resources, workResults: [recovery] };
   expect(JSON.parse(json(all))).toEqual([version, recovery, resources]);
-});
-
-test('reads what a process has used, whatever its name', () => {
-  const stat = '42 (a) (b c) S 1 42 42 0 -1 4194304 100 0 0 0 250 125 0 0 20 0 11 0 12345 1000000 500';
-  expect(parseCpu(stat)).toBe(3_750_000);
-  expect(parsePeakRss('Name:\tnode\nVmPeak:\t  999 kB\nVmHWM:\t   81920 kB\nVmRSS:\t 100 kB\n')).toBe(80);
-  const status = 'VmHWM:\t 99999 kB\nVmRSS:\t 61440 kB\nRssAnon:\t 20480 kB\nRssFile:\t 40960 kB\nRssShmem:\t 0 kB\n';
-  expect(parseResident(status)).toEqual({ all: 60, anonymous: 20, ofFiles: 40 });
-  expect(() => parseResident('VmRSS:\t 61440 kB\n')).toThrow('no RssAnon in the status of the process');
 });

@@ -7,21 +7,21 @@ describe('percentile', () => {
     expect([0.01, 0.5, 0.99, 1].map((share) => percentile(hundred, share))).toEqual([1, 50, 99, 100]);
   });
 
-  test('of one value is that value', () => {
+  test('of a single value is that value', () => {
     expect(percentile([7], 0.5)).toBe(7);
     expect(percentile([7], 0.99)).toBe(7);
   });
 
-  test('has nothing to say of no values', () => {
+  test('throws RangeError without values', () => {
     expect(() => percentile([], 0.5)).toThrow(RangeError);
   });
 });
 
-test('takes the median of values in any order', () => {
+test('median accepts values in any order', () => {
   expect(median([30, 1, 2])).toBe(2);
 });
 
-test('keeps more samples than it began with room for, as numbers in order', () => {
+test('Samples grows beyond its initial capacity, and returns sorted numbers', () => {
   const samples = new Samples();
   for (let value = 10_000; value > 0; value -= 1) samples.add(value);
   const sorted = samples.sorted();

@@ -1,73 +1,55 @@
 import { once } from 'node:events';
-import { lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { FakeBackend, RawClient } from '../support/fake-backend.ts';
-import { Program, buildProgram } from '../support/daemon-program.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { FakeBackend } from '../support/fake-backend.ts';
+import { TestDaemon } from '../support/test-daemon.ts';
+import type { Program } from '../support/daemon-program.ts';
 import { type ScrapedFamily, readMetrics } from '../support/metrics-text.ts';
 
-let file: string;
-let folder: string;
-const open: (() => unknown)[] = [];
+const daemon = new TestDaemon();
+let backend: FakeBackend;
 
-beforeAll(async () => {
-  file = await buildProgram();
-}, 60_000);
-afterAll(() => unlinkSync(file));
-beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'metrics-'));
-  mkdirSync(join(folder, 'containerd'));
-  mkdirSync(join(folder, 'cgroup'));
-  writeFileSync(join(folder, 'cgroup/cgroup.controllers'), 'cpu memory\n');
-});
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-  rmSync(folder, { recursive: true });
+beforeEach(async () => {
+  backend = await daemon.startBackend();
+  mkdirSync(join(daemon.folder, 'cgroup'));
+  writeFileSync(join(daemon.folder, 'cgroup/cgroup.controllers'), 'cpu memory\n');
 });
 
-async function start(...args: string[]): Promise<Program> {
-  const path = join(folder, 'containerd/containerd.sock');
-  const backend = await FakeBackend.listen(path);
-  open.push(() => backend.close());
-  const listen = ['--listen', join(folder, 'shim/shim.sock'), '--container-runtime-endpoint', path];
-  const places = ['--cgroup-root', join(folder, 'cgroup'), '--state-folder', join(folder, 'state')];
-  const program = new Program(file, [...listen, ...places, ...args]);
-  open.push(async () => {
-    program.kill('SIGKILL');
-    await program.exited;
-  });
-  return program;
+function start(...args: string[]): Program {
+  const { folder } = daemon;
+  return daemon.start('--cgroup-root', join(folder, 'cgroup'), '--state-folder', join(folder, 'state'), ...args);
 }
 
 async function call(path: string): Promise<void> {
-  const client = new RawClient(join(folder, 'shim/shim.sock'));
-  await client.call(path, '').catch(() => undefined);
-  client.close();
+  await daemon
+    .connect()
+    .call(path, '')
+    .catch(() => undefined);
 }
 
-async function get(where: object, path: string): Promise<{ status: number | undefined; body: string }> {
-  const asked = request({ ...where, path, agent: false });
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+async function get(at: object, path: string): Promise<{ status: number | undefined; body: string }> {
+  const sent = request({ ...at, path, agent: false });
+  sent.end();
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
   let body = '';
   for await (const chunk of response.setEncoding('utf8')) body += chunk as string;
   return { status: response.statusCode, body };
 }
 
-const scrape = async (where: object): Promise<ReadonlyMap<string, ScrapedFamily>> =>
-  readMetrics((await get(where, '/metrics')).body);
+const scrape = async (at: object): Promise<ReadonlyMap<string, ScrapedFamily>> =>
+  readMetrics((await get(at, '/metrics')).body);
 
-/** Where a program that was given port 0 serves. */
-async function placeOf(program: Program): Promise<{ host: string; port: number }> {
+/** Returns the address of a daemon that was started with port 0. */
+async function addressOf(program: Program): Promise<{ host: string; port: number }> {
   const { address } = await program.logged('metrics are served');
   const { hostname, port } = new URL(String(address));
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) };
 }
 
-/** The rows of docs/metrics.md. */
+/** Returns the rows of docs/metrics.md. */
 function documented(): { name: string; type: string; labels: string[]; help: string }[] {
   const rows = readFileSync('docs/metrics.md', 'utf8').matchAll(/^\| `([a-z_]+)` \| (\w+) \| (.*?) \| (.*) \|$/gm);
   return [...rows].map(([, name = '', type = '', labels = '', help = '']) => ({
@@ -76,20 +58,20 @@ function documented(): { name: string; type: string; labels: string[]; help: str
   }));
 }
 
-describe('a program with --metrics-bind', () => {
-  test('tells what docs/metrics.md says, no less and no more', async () => {
-    const place = await placeOf(await start('--metrics-bind', '127.0.0.1:0'));
+describe('a daemon with --metrics-bind', () => {
+  test('serves exactly the metrics that docs/metrics.md lists', async () => {
+    const at = await addressOf(start('--metrics-bind', '127.0.0.1:0'));
     await call('/runtime.v1.RuntimeService/Status');
     await call('/runtime.v1.RuntimeService/RuntimeConfig');
     await call('/s/Echo');
-    const scraped = await scrape(place);
+    const scraped = await scrape(at);
     expect([...scraped].map(([name, { type, help }]) => ({ name, type, help }))).toEqual(
       documented().map(({ name, type, help }) => ({ name, type, help })),
     );
-    const own = (sample: Readonly<Record<string, string>>): string[] =>
+    const labelsOf = (sample: Readonly<Record<string, string>>): string[] =>
       Object.keys(sample).filter((label) => label !== 'le');
     for (const { name, labels } of documented())
-      for (const sample of scraped.get(name)?.samples ?? []) expect(own(sample.labels), name).toEqual(labels);
+      for (const sample of scraped.get(name)?.samples ?? []) expect(labelsOf(sample.labels), name).toEqual(labels);
     const count = (name: string, labels: object): number | undefined =>
       scraped
         .get(`cri_resize_shim_${name}`)
@@ -102,19 +84,19 @@ describe('a program with --metrics-bind', () => {
     expect(count('call_added_seconds', { method: status.method })).toBe(1);
   });
 
-  test('is ready once the backend is there, and not without it', async () => {
-    const program = await start('--metrics-bind', '[::1]:0');
-    const place = await placeOf(program);
-    await expect.poll(() => get(place, '/readyz')).toMatchObject({ status: 200, body: 'ok' });
-    await open.shift()?.();
-    await expect.poll(() => get(place, '/readyz')).toMatchObject({ status: 500 });
-    expect((await get(place, '/readyz')).body).toContain('[-]backend failed: not connected');
-    expect((await get(place, '/livez')).status).toBe(200);
+  test('is ready while the backend is connected', async () => {
+    const program = start('--metrics-bind', '[::1]:0');
+    const at = await addressOf(program);
+    await expect.poll(() => get(at, '/readyz')).toMatchObject({ status: 200, body: 'ok' });
+    backend.close();
+    await expect.poll(() => get(at, '/readyz')).toMatchObject({ status: 500 });
+    expect((await get(at, '/readyz')).body).toContain('[-]backend failed: not connected');
+    expect((await get(at, '/livez')).status).toBe(200);
   });
 
-  test('serves at a unix socket that is for its own user, beside its others', async () => {
-    const socketPath = join(folder, 'shim/metrics.sock');
-    const program = await start('--metrics-bind', `unix://${socketPath}`, '--intercept=false');
+  test('serves on a unix socket with access for its own user only', async () => {
+    const socketPath = join(daemon.folder, 'shim/metrics.sock');
+    const program = start('--metrics-bind', `unix://${socketPath}`, '--intercept=false');
     expect(await program.logged('metrics are served')).toMatchObject({ address: `unix://${socketPath}` });
     expect(lstatSync(socketPath).mode & 0o777).toBe(0o600);
     expect(await get({ socketPath, headers: { host: 'anything' } }, '/readyz?verbose')).toMatchObject({
@@ -127,12 +109,12 @@ describe('a program with --metrics-bind', () => {
     expect(lstatSync(socketPath, { throwIfNoEntry: false })).toBeUndefined();
   });
 
-  test('serves calls where the address is taken, and says so', async () => {
+  test('logs that the address is in use, and serves calls without metrics', async () => {
     const taken = createServer().listen({ host: '127.0.0.1', port: 0 });
     await once(taken, 'listening');
-    open.push(() => taken.close());
+    daemon.cleanUp(() => taken.close());
     const { port } = taken.address() as { port: number };
-    const program = await start('--metrics-bind', `127.0.0.1:${port}`);
+    const program = start('--metrics-bind', `127.0.0.1:${port}`);
     const { level, bind, error } = await program.logged('metrics are not served');
     expect([level, bind]).toEqual(['error', `http://127.0.0.1:${port}`]);
     expect(error).toContain('EADDRINUSE');
@@ -142,15 +124,15 @@ describe('a program with --metrics-bind', () => {
     expect(program.log.at(-1)).toMatchObject({ msg: 'stopped', passedCalls: 1 });
   });
 
-  test('refuses to be seen from elsewhere', async () => {
-    const program = await start('--metrics-bind', '0.0.0.0:9467');
+  test('rejects an address that is not loopback', async () => {
+    const program = start('--metrics-bind', '0.0.0.0:9467');
     expect(await program.exited).toMatchObject({ code: 2 });
     expect(program.stderr).toMatch(/--metrics-bind: "0\.0\.0\.0:9467" is not a loopback address/);
   });
 });
 
-test('without --metrics-bind nothing listens but its sockets', async () => {
-  const program = await start();
+test('a daemon without --metrics-bind serves no metrics', async () => {
+  const program = start();
   await program.logged('serving');
   expect(program.log.map(({ msg }) => msg).filter((msg) => msg.includes('metrics'))).toEqual([]);
 });

@@ -1,11 +1,11 @@
-/** A case for each alert of deploy/alerts.yaml: series a minute apart, a moment at which it is calm, one at which it fires. */
+/** A case for each alert of deploy/alerts.yaml: series with a value per minute, a time without the alert, a time at which it fires. */
 export interface AlertCase {
   readonly alert: string;
-  /** Values by series, as promtool has them: `0x10` eleven zeros, `0+1x5` from 0 up by 1 five times. */
+  /** Values by series, in promtool's notation: `0x10` is eleven zeros, `0+1x5` starts at 0 and adds 1 five times. */
   readonly series: Readonly<Record<string, string>>;
   readonly calm: string;
   readonly fires: string;
-  /** Of the alerts that fire, beside the rule's own. */
+  /** Labels of the alerts that fire, in addition to those of the rule. */
   readonly labels: readonly Readonly<Record<string, string>>[];
 }
 
@@ -14,14 +14,14 @@ const at = { job: 'cri-resize-shim', instance: 'a' };
 const one = (name: string, labels = ''): string => `${name}{${place}${labels === '' ? '' : `, ${labels}`}}`;
 const ours = (name: string, labels = ''): string => one(`cri_resize_shim_${name}`, labels);
 
-/** A counter that is 0 for ten minutes, and then counts one event. */
+/** A case with a counter that is 0 for ten minutes and then counts one event. */
 const first = (alert: string, series: string, labels: Readonly<Record<string, string>> = {}): AlertCase => ({
   ...{ alert, calm: '10m', fires: '12m' },
   series: { [series]: '0x10 1x20' },
   labels: [{ ...at, ...labels }],
 });
 
-/** Of a hundred nodes so many have the second value, the others the first. */
+/** Series of a hundred nodes, of which `second` have the second value and the others the first. */
 const nodes = (
   series: (instance: string) => string,
   values: readonly [string, string],
@@ -52,13 +52,13 @@ export const alertCases: readonly AlertCase[] = [
   first('CriResizeShimJournalFault', ours('journal_faults_total', 'fault="unavailable"'), { fault: 'unavailable' }),
   {
     alert: 'CriResizeShimUndoing',
-    // One now and then is no alarm.
+    // A single rollback does not fire the alert.
     series: { [ours('undos_total', 'outcome="undone"')]: '0x10 1x20 2x20 3+1x40' },
     ...{ calm: '50m', fires: '80m', labels: [at] },
   },
   {
     alert: 'CriResizeShimDeferredLong',
-    // There is none for a minute, then one that stays.
+    // The first deferred resize ends after 50 minutes, the second one stays.
     series: {
       [ours('unfinished_resizes', 'state="Deferred"')]: '1x50 0 1x90',
       [ours('unfinished_resizes', 'state="InProgress"')]: '1x140',
@@ -90,7 +90,7 @@ export const alertCases: readonly AlertCase[] = [
     series: {
       [one('process_start_time_seconds')]: '1x20 2x5 3x5 4x5 5x5 6x30',
       [ours('build_info', 'version="1", node_version="v24"')]: '1x70',
-      // Somebody else's.
+      // The series of another job.
       ['process_start_time_seconds{job="other", instance="a"}']: '0+1x70',
     },
     ...{ calm: '30m', fires: '45m', labels: [at] },
@@ -106,7 +106,7 @@ export const alertCases: readonly AlertCase[] = [
   },
   {
     alert: 'CriResizeShimFleetNotReady',
-    // One of a hundred nodes is not more than one in a hundred; a second one is.
+    // One of a hundred nodes is within the limit of 1 %, a second one is not.
     series: {
       ...nodes(onNode('ready', 'check="journal"'), ['1x40', '1x10 0x30'], 2),
       [onNode('ready', 'check="journal"')('n0')]: '0x40',
@@ -129,7 +129,7 @@ export const alertCases: readonly AlertCase[] = [
   },
 ];
 
-/** Fast for ten minutes, then as slow as the bucket of half a second. */
+/** A case with a histogram whose observations are below 1 ms for ten minutes, and then up to half a second. */
 function slow(alert: string, name: string, labels: string): AlertCase {
   const buckets: readonly (readonly [le: string, values: string])[] = [
     ['0.001', '0+100x10 1000x40'],

@@ -3,19 +3,19 @@ import { execa } from 'execa';
 import { readOptions } from '../../src/install/rollout/options.ts';
 import { prepareHelm } from './helm.ts';
 import { prepareKubectl } from './kubectl.ts';
-import { type DaemonSet, type Manifest, alike, isDaemonSet, manifestsOf } from './manifests.ts';
+import { type DaemonSet, type Manifest, normalized, isDaemonSet, manifestsOf } from './manifests.ts';
 
 /**
- * The Helm chart: part of npm run check. Helm lints it; what it renders is the kustomize base, which test/deploy/kustomize.test.ts looks at
- * closely; each value comes to where it belongs, and a wrong one is refused.
+ * Checks the Helm chart, as a part of npm run check: Helm lints it, it renders the objects of deploy/kustomize, each value is rendered in
+ * its place, and invalid values are rejected. test/deploy/kustomize.test.ts tests the objects.
  */
 
 const CHART = 'deploy/helm/cri-resize-shim';
-/** A helm that is built from its module knows no release of Kubernetes. */
+/** A helm that is built from its module has no default release of Kubernetes. */
 const COMMON = ['--kube-version', '1.36.0'];
 const say = (line: string): void => void process.stdout.write(`chart: ${line}\n`);
 
-const wrongs: readonly (readonly [values: object, word: RegExp])[] = [
+const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ foo: 1 }, /foo/],
   [{ image: { name: 'x' } }, /name/],
   [{ label: { value: '' } }, /label\/value/],
@@ -27,7 +27,7 @@ const wrongs: readonly (readonly [values: object, word: RegExp])[] = [
 ];
 
 const helm = await prepareHelm(say);
-if (helm === undefined) say('NOT CHECKED: neither helm nor Go, to build it with, is here (commands "helm", "go")');
+if (helm === undefined) say('NOT CHECKED: neither helm nor Go to build it is installed (commands "helm", "go")');
 else await check(helm);
 
 async function check(program: string): Promise<void> {
@@ -39,21 +39,21 @@ async function check(program: string): Promise<void> {
   say('helm lint --strict: ok');
 
   const base = (await execa(await prepareKubectl(say), ['kustomize', 'deploy/kustomize'])).stdout;
-  assert.deepEqual(alike(await render()), alike(manifestsOf(base)));
-  say('renders what deploy/kustomize does');
+  assert.deepEqual(normalized(await render()), normalized(manifestsOf(base)));
+  say('renders the objects of deploy/kustomize');
 
   await values(render);
-  say('each value comes to its place');
+  say('each value is rendered in its place');
 
-  for (const [wrong, word] of wrongs) {
-    const refused = await execa(program, ['template', 'x', CHART, ...COMMON, '-f', '-'], {
-      input: JSON.stringify(wrong),
+  for (const [invalid, word] of invalidValues) {
+    const rejected = await execa(program, ['template', 'x', CHART, ...COMMON, '-f', '-'], {
+      input: JSON.stringify(invalid),
       reject: false,
     });
-    assert.notEqual(refused.exitCode, 0, `taken: ${JSON.stringify(wrong)}`);
-    assert.match(refused.stderr, word);
+    assert.notEqual(rejected.exitCode, 0, `accepted: ${JSON.stringify(invalid)}`);
+    assert.match(rejected.stderr, word);
   }
-  say('wrong values are refused');
+  say('invalid values are rejected');
 }
 
 async function values(render: (values?: object) => Promise<readonly Manifest[]>): Promise<void> {
@@ -92,7 +92,7 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   assert.deepEqual([kubeletUnit, timeout, leaseDuration], ['k3s.service', '5m', 600_000]);
   assert.deepEqual([grace, pod.terminationGracePeriodSeconds], [90_000, 90]);
 
-  // Pods are replaced when the configuration changes, and for nothing else.
+  // Only a change of the configuration replaces the pods.
   const annotations = async (config: object): Promise<unknown> =>
     daemonSet(await render({ config })).spec.template.metadata.annotations;
   assert.deepEqual(await annotations({}), await annotations({}));
@@ -101,6 +101,6 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
 
 function daemonSet(manifests: readonly Manifest[]): DaemonSet {
   const found = manifests.find(isDaemonSet);
-  assert.ok(found !== undefined, 'there is no DaemonSet');
+  assert.ok(found !== undefined, 'no DaemonSet is rendered');
   return found;
 }

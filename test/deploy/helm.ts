@@ -14,7 +14,7 @@ const module: GoModule = {
 };
 const recipe = { name: 'helm', key: `${module.path} ${module.version} 1` };
 
-/** The helm that is at hand: this machine's own, or one that was built here, or is now, where Go is. Undefined: none of that. */
+/** Returns a helm: one that was built before, the machine's own, or one that it builds with Go. Undefined without any of them. */
 export async function prepareHelm(progress: Progress): Promise<string | undefined> {
   const built = await present(cacheRoot(), recipe);
   if (built !== undefined) return join(built.folder, 'bin/helm');

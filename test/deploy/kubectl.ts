@@ -3,7 +3,7 @@ import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/pac
 import { cacheRoot } from '../../tools/download/places.ts';
 import type { Progress } from '../../tools/download/progress.ts';
 
-/** Debian's kubectl, which has kustomize in it: an old one (1.20), so what it renders every other one does too. It links to nothing. */
+/** Debian's kubectl, which includes kustomize. It is old (1.20), so newer ones render the same files. It links to no library. */
 const kubectlPart: PackagedPart = {
   name: 'kubectl',
   packages: [...of('bookworm', 'kubernetes-client')],
@@ -11,7 +11,7 @@ const kubectlPart: PackagedPart = {
   arrange: (unpacked, folder) => keep(unpacked, ['usr/bin/kubectl'], join(folder, 'bin')),
 };
 
-/** The program's path; from the cache of the test node's parts, made the first time. */
+/** Returns the path of the program, in the cache of the test node's parts. */
 export async function prepareKubectl(progress: Progress): Promise<string> {
   const [{ folder }] = await obtainPackaged(cacheRoot(), [kubectlPart], progress);
   return join(folder, 'bin/kubectl');

@@ -11,7 +11,7 @@ import { FakeCluster } from '../support/fake-nodes.ts';
 import { prepareKubectl } from './kubectl.ts';
 import { type DaemonSet, type Manifest, type Rule, isDaemonSet, keyOf, manifestsOf } from './manifests.ts';
 
-/** deploy/kustomize, as Debian's kubectl renders it. What its pod does is in test/e2e/install/installer.test.ts. */
+/** Tests what Debian's kubectl renders from deploy/kustomize. test/e2e/install/installer.test.ts tests the pod. */
 
 let kubectl: string;
 let folder: string;
@@ -34,7 +34,7 @@ const named = (kind: string, namespace = ''): Manifest =>
   manifests.find((manifest) => manifest.kind === kind && (manifest.metadata.namespace ?? '') === namespace)!;
 
 describe('deploy/kustomize', () => {
-  test('renders these objects, and no others, each of a version that Kubernetes 1.27 and later serve', () => {
+  test('renders exactly the expected objects, in versions that Kubernetes 1.27 and later serve', () => {
     const apiVersions: Readonly<Record<string, string>> = {
       ...{ Namespace: 'v1', ServiceAccount: 'v1', ConfigMap: 'v1', DaemonSet: 'apps/v1' },
       ...Object.fromEntries(
@@ -59,11 +59,11 @@ describe('deploy/kustomize', () => {
     for (const { kind, apiVersion } of manifests) expect(apiVersion, kind).toBe(apiVersions[kind]);
   });
 
-  test('lets what needs all rights of the host into its namespace', () => {
+  test('allows privileged pods in its namespace', () => {
     expect(named('Namespace').metadata.labels).toEqual({ 'pod-security.kubernetes.io/enforce': 'privileged' });
   });
 
-  test('the DaemonSet selects its own pods, which go to labelled nodes whatever is wrong with them', () => {
+  test('selects its own pods, which run on all labelled nodes regardless of their taints', () => {
     const { selector, template, updateStrategy } = set.spec;
     expect(template.metadata.labels).toEqual(selector.matchLabels);
     expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } });
@@ -74,7 +74,7 @@ describe('deploy/kustomize', () => {
     expect(installer().image).toBe(`cri-resize-shim:${version}`);
   });
 
-  test('has of the host its processes and one folder, and no socket of a runtime', () => {
+  test('gives the pod the processes and one folder of the host, and no socket of a runtime', () => {
     const { hostPID, hostNetwork, hostIPC, volumes } = pod();
     expect([hostPID, hostNetwork, hostIPC]).toEqual([true, undefined, undefined]);
     expect(volumes.flatMap(({ hostPath }) => (hostPath === undefined ? [] : [hostPath]))).toEqual([
@@ -89,7 +89,7 @@ describe('deploy/kustomize', () => {
     expect(JSON.stringify(manifests)).not.toMatch(/containerd|docker|\.sock/);
   });
 
-  test('starts the installer of the image, with flags that it takes and that say what the manifest says', () => {
+  test('starts the installer of the image with valid flags that match the manifest', () => {
     const { command, args, env, readinessProbe, volumeMounts } = installer();
     const [, entry = ''] = /COPY --from=build \/build\/dist\/(\S+) /.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
     expect(command).toEqual(['node', `/usr/local/lib/cri-resize-shim/dist/${entry}`]);
@@ -108,7 +108,7 @@ describe('deploy/kustomize', () => {
     expect(folders).not.toContain('/');
   });
 
-  test('the configuration says nothing until an overlay does, and pods are replaced when it changes', async () => {
+  test('has an empty configuration, which an overlay can replace together with the pods', async () => {
     const { data } = named('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
     expect(parse(data['config.yaml']!)).toBeNull();
     const [base, overlay] = [join(folder, 'base'), join(folder, 'overlay')];
@@ -116,7 +116,7 @@ describe('deploy/kustomize', () => {
     mkdirSync(overlay);
     const page = readFileSync('docs/kubernetes.md', 'utf8');
     const [, example = ''] = /```yaml\n(apiVersion: kustomize[\s\S]*?)```/.exec(page) ?? [];
-    // Of the version that Debian has `resources` takes no folder yet.
+    // In Debian's version, `resources` does not accept a folder.
     writeFileSync(
       join(overlay, 'kustomization.yaml'),
       example.replace(/resources:\n {2}- \S+\/deploy\/kustomize\n/, 'bases:\n  - ../base\n'),
@@ -134,7 +134,7 @@ describe('deploy/kustomize', () => {
     expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.2.0');
   });
 
-  test('every file of the folder is rendered', () => {
+  test('renders every file of its folder', () => {
     const { resources } = parse(readFileSync('deploy/kustomize/kustomization.yaml', 'utf8')) as { resources: string[] };
     expect(readdirSync(resolve('deploy/kustomize')).toSorted()).toEqual(
       [...resources, 'config.yaml', 'kustomization.yaml'].toSorted(),
@@ -142,7 +142,7 @@ describe('deploy/kustomize', () => {
   });
 });
 
-describe('its rights', () => {
+describe('the roles of the installer', () => {
   interface Granted extends Rule {
     readonly namespace: string;
   }
@@ -159,7 +159,7 @@ describe('its rights', () => {
     (resourceNames === undefined || resourceNames.includes(call.name ?? '')) &&
     namespace === (call.namespace ?? '');
 
-  test('are bound to its account alone, each in its own namespace', () => {
+  test('are bound only to its service account, each in its own namespace', () => {
     const bindings = manifests.filter(({ kind }) => kind.endsWith('Binding'));
     expect(bindings).toHaveLength(3);
     for (const { kind, metadata, roleRef, subjects } of bindings) {
@@ -172,7 +172,7 @@ describe('its rights', () => {
     }
   });
 
-  test('are those that it makes use of, and no more', async () => {
+  test('allow exactly the calls that the installer makes', async () => {
     const cluster = await new FakeCluster().start();
     const bad = { code: 3, lines: ['failed: x'] };
     const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];
@@ -193,7 +193,7 @@ describe('its rights', () => {
         granted().some((rule) => allows(rule, call)),
         JSON.stringify(call),
       ).toBe(true);
-    // Each verb of each rule by itself: none without a call.
+    // Each verb of each rule is needed by a call.
     const single = granted().flatMap((rule) =>
       rule.verbs.flatMap((verb) =>
         rule.resources.map((resource) => ({ ...rule, verbs: [verb], resources: [resource] })),

@@ -1,6 +1,6 @@
 import { parseAllDocuments } from 'yaml';
 
-/** What there is of Kubernetes' objects to read in deploy/. */
+/** The fields of Kubernetes objects that the tests of deploy/ read. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -58,7 +58,7 @@ export interface Rule {
   readonly verbs: readonly string[];
 }
 
-/** The objects of a rendered text. Throws where it is not YAML, or names a key twice. */
+/** Returns the objects of a rendered text. Throws for invalid YAML and duplicate keys. */
 export function manifestsOf(text: string): Manifest[] {
   return parseAllDocuments(text, { uniqueKeys: true, strict: true }).flatMap((document) => {
     if (document.errors[0] !== undefined) throw document.errors[0];
@@ -69,14 +69,14 @@ export function manifestsOf(text: string): Manifest[] {
 
 export const isDaemonSet = (manifest: Manifest): manifest is DaemonSet => manifest.kind === 'DaemonSet';
 
-/** By kind, namespace and name: what two renderings have in common whatever order they have. */
+/** Returns kind, namespace and name, by which objects of two renderings are compared. */
 export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): string => `${kind} ${namespace}/${name}`;
 
 /**
- * As the chart and the base mean the same in different words: kustomize puts the content's digest to the name of the configuration, the
- * chart to an annotation of the pods, so that these are replaced when it changes.
+ * Returns objects without the differences between chart and base. To replace pods when the configuration changes, kustomize adds the
+ * digest to the name of the ConfigMap, and the chart adds it as an annotation of the pods.
  */
-export function alike(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
+export function normalized(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
   const text = JSON.stringify(manifests, (key, value: unknown) => {
     if (typeof value === 'string') return value.replace(/^cri-resize-shim-[a-z0-9]{10}$/, 'cri-resize-shim');
     if (key !== 'annotations') return value;

@@ -10,7 +10,7 @@ import { alertCases } from './alert-cases.ts';
 import { namesIn } from './promql.ts';
 import { preparePromtool } from './promtool.ts';
 
-/** deploy/alerts.yaml and deploy/grafana.json: of metrics that there are, and each alert fires when it shall and not before. */
+/** Tests that deploy/alerts.yaml and deploy/grafana.json use existing metrics, and that alerts fire when they have to. */
 
 interface Rule {
   readonly alert: string;
@@ -35,7 +35,7 @@ const dashboard = JSON.parse(readFileSync('deploy/grafana.json', 'utf8')) as {
   templating: { list: { name: string; query: unknown }[] };
 };
 const drawn = dashboard.panels.filter(({ type }) => type !== 'row');
-/** As Grafana would put values in place of its variables. */
+/** Expressions with values in place of Grafana's variables. */
 const expressions = drawn.flatMap(({ title, targets = [] }) =>
   targets.map(({ expr }) => ({
     title,
@@ -50,7 +50,7 @@ const known = new Map<string, Description>(
     ),
   ),
 );
-/** What Prometheus itself puts to a series, and the bound of a bucket. */
+/** The labels that Prometheus adds to each series, and the bound of a bucket. */
 const always = ['job', 'instance', 'le'];
 
 function expectKnown(expression: string): void {
@@ -61,7 +61,7 @@ function expectKnown(expression: string): void {
   for (const label of labels) expect([...theirs, ...always], `${label} in ${expression}`).toContain(label);
 }
 
-/** The anchor that a page's heading has. */
+/** Returns the anchors of a page's headings. */
 const anchors = (page: string): string[] =>
   [...readFileSync(page, 'utf8').matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
     heading!
@@ -78,29 +78,32 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Its words where it is not content. */
-async function complaints(...args: string[]): Promise<string> {
+/** Returns the output of promtool if it fails, otherwise an empty text. */
+async function errorsOf(...args: string[]): Promise<string> {
   const { exitCode, all } = await execa(promtool, args, { all: true, reject: false });
   return exitCode === 0 ? '' : all;
 }
 
 describe('deploy/alerts.yaml', () => {
-  test('is what Prometheus takes', async () => {
-    expect(await complaints('check', 'rules', 'deploy/alerts.yaml')).toBe('');
+  test('is valid for Prometheus', async () => {
+    expect(await errorsOf('check', 'rules', 'deploy/alerts.yaml')).toBe('');
   });
 
-  test.each(rules)('$alert is of metrics that there are, and says what to do and where that is written', (rule) => {
-    expectKnown(rule.expr);
-    const { summary = '', description = '', runbook = '' } = rule.annotations;
-    expect(['critical', 'warning', 'info']).toContain(rule.labels['severity']);
-    expect(summary.length).toBeGreaterThan(20);
-    expect(description.length).toBeGreaterThan(80);
-    const [page = '', anchor] = runbook.split('#');
-    expect(existsSync(page), runbook).toBe(true);
-    expect(anchors(page)).toContain(anchor);
-  });
+  test.each(rules)(
+    '$alert uses existing metrics, and has a severity, a description and an existing runbook',
+    (rule) => {
+      expectKnown(rule.expr);
+      const { summary = '', description = '', runbook = '' } = rule.annotations;
+      expect(['critical', 'warning', 'info']).toContain(rule.labels['severity']);
+      expect(summary.length).toBeGreaterThan(20);
+      expect(description.length).toBeGreaterThan(80);
+      const [page = '', anchor] = runbook.split('#');
+      expect(existsSync(page), runbook).toBe(true);
+      expect(anchors(page)).toContain(anchor);
+    },
+  );
 
-  test('each alert fires when it shall, and not before', async () => {
+  test('has alerts that fire in their case, and not before', async () => {
     expect(alertCases.map(({ alert }) => alert)).toEqual(rules.map(({ alert }) => alert));
     const tests = alertCases.map(({ alert, series, calm, fires, labels }) => ({
       name: alert,
@@ -115,7 +118,7 @@ describe('deploy/alerts.yaml', () => {
         },
       ],
     }));
-    // Annotations are compared as well: so the rules are tried without them.
+    // promtool also compares annotations, so the rules are tested without them.
     const bare = groups.map((group, index) => ({
       name: `group-${index}`,
       rules: group.rules.map((rule) =>
@@ -125,7 +128,7 @@ describe('deploy/alerts.yaml', () => {
     writeFileSync(join(folder, 'rules.yaml'), stringify({ groups: bare }));
     const file = join(folder, 'tests.yaml');
     writeFileSync(file, stringify({ rule_files: ['rules.yaml'], evaluation_interval: '1m', tests }));
-    expect(await complaints('test', 'rules', file)).toBe('');
+    expect(await errorsOf('test', 'rules', file)).toBe('');
   });
 });
 
@@ -133,26 +136,26 @@ const ruleLabels = (alert: string): Readonly<Record<string, string>> =>
   rules.find((rule) => rule.alert === alert)?.labels ?? {};
 
 describe('deploy/grafana.json', () => {
-  test('is of expressions that Prometheus takes', async () => {
+  test('has valid expressions for Prometheus', async () => {
     const file = resolve(folder, 'dashboard.yaml');
     const recorded = expressions.map(({ expr }, index) => ({ record: `panel:${index}`, expr }));
     writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }));
-    expect(await complaints('check', 'rules', file)).toBe('');
+    expect(await errorsOf('check', 'rules', file)).toBe('');
   });
 
-  test.each(expressions)('$title: $expr', ({ expr }) => expectKnown(expr));
+  test.each(expressions)('uses existing metrics in $title: $expr', ({ expr }) => expectKnown(expr));
 
-  test('shows every metric that there is', () => {
+  test('shows every metric', () => {
     const shown = new Set(
       expressions.flatMap(({ expr }) => namesIn(expr).metrics.map((name) => known.get(name)?.name)),
     );
     const missing = Object.values(families)
       .map(({ name }) => name)
       .filter((name) => !shown.has(name));
-    expect(missing, 'put them into a panel of deploy/grafana.json').toEqual([]);
+    expect(missing, 'add them to a panel of deploy/grafana.json').toEqual([]);
   });
 
-  test('has panels with a unit and a sentence each, none over another', () => {
+  test('has panels with unit and description that do not overlap', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     const taken = new Set<string>();
     for (const { title, gridPos } of dashboard.panels)

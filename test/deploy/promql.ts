@@ -1,4 +1,4 @@
-/** What a PromQL expression names: enough of the language for the expressions in deploy/. */
+/** Metrics and labels of a PromQL expression. {@link namesIn} parses as much of PromQL as deploy/ uses. */
 export interface Named {
   readonly metrics: readonly string[];
   readonly labels: readonly string[];

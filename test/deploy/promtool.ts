@@ -3,7 +3,7 @@ import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/pac
 import { cacheRoot } from '../../tools/download/places.ts';
 import type { Progress } from '../../tools/download/progress.ts';
 
-/** Of Debian's prometheus the program that checks rules and tries them. It links to the C library alone. */
+/** The program of Debian's prometheus that checks and tests rules. It links only to the C library. */
 const promtoolPart: PackagedPart = {
   name: 'promtool',
   packages: [...of('bookworm', 'prometheus')],
@@ -11,7 +11,7 @@ const promtoolPart: PackagedPart = {
   arrange: (unpacked, folder) => keep(unpacked, ['usr/bin/promtool'], join(folder, 'bin')),
 };
 
-/** The program's path; from the cache of the test node's parts, made the first time. */
+/** Returns the path of the program, in the cache of the test node's parts. */
 export async function preparePromtool(progress: Progress): Promise<string> {
   const [{ folder }] = await obtainPackaged(cacheRoot(), [promtoolPart], progress);
   return join(folder, 'bin/promtool');

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { manifests, rights } from '../support/kubernetes-rights.ts';
 
-test('the service account may read pods and create events, and nothing else', () => {
+test('the role allows to read pods and create events, and nothing else', () => {
   expect([...rights].sort()).toEqual(['create events.events.k8s.io', 'get pods', 'list pods', 'watch pods']);
 });
 
-test('it has these rights, and no one else has', () => {
+test('the role is bound only to the service account of the shim', () => {
   const named = (kind: string) => manifests.filter((manifest) => manifest.kind === kind);
   const [role, account, binding] = [named('ClusterRole'), named('ServiceAccount'), named('ClusterRoleBinding')];
   expect([role.length, account.length, binding.length, manifests.length]).toEqual([1, 1, 1, 3]);

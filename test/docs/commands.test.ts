@@ -10,7 +10,7 @@ const all = pages.flatMap(commandsOf);
 const hasReason = (line: string): boolean =>
   Object.hasOwn(elsewhere, line) || Object.keys(notRunHere).some((start) => line.startsWith(start));
 
-test('a test runs every command of README and docs/, or there is a reason why not', () => {
+test('a test runs every command of README and docs/, or proved.ts has a reason', () => {
   const run = chapters.flatMap(({ lines }) => lines);
   const missing = all.filter(({ line }) => !run.includes(line) && !hasReason(line));
   expect(missing.map(({ page, line }) => `${page}: ${line}`)).toEqual([]);
@@ -21,7 +21,7 @@ test('a test runs every command of README and docs/, or there is a reason why no
   expect(all.length).toBeGreaterThan(30);
 });
 
-test('commands are found in fenced and indented blocks, with continued lines joined and with their output', () => {
+test('commandsOf finds commands in fenced and indented blocks, joins continued lines and returns the output', () => {
   const folder = mkdtempSync(join(tmpdir(), 'commands-'));
   const page = join(folder, 'page.md');
   const text = [
@@ -56,7 +56,7 @@ test('commands are found in fenced and indented blocks, with continued lines joi
   rmSync(folder, { recursive: true });
 });
 
-test('output is compared, except for what ... stands for', () => {
+test('isAsPrinted compares output, where ... stands for any text', () => {
   expect(isAsPrinted(['a   ... c (1)', '...', 'e'], 'a b c (1)\nd\nd\ne\n')).toBe(true);
   expect(isAsPrinted(['a', '...', 'e'], 'a\ne')).toBe(true);
   expect(isAsPrinted(['a'], 'a\nb')).toBe(false);

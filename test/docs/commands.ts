@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
-/** The pages whose commands a test runs, or that have a reason why not. */
+/** The pages whose commands a test runs, unless proved.ts has a reason. */
 export const pages: readonly string[] = [
   'README.md',
   ...readdirSync('docs')
@@ -57,7 +57,7 @@ function blocksOf(text: string): string[][] {
     } else if (line.startsWith('    ')) {
       if (current === undefined) {
         blocks.push((current = []));
-        // More than 4 blanks in an item of a list.
+        // An indented block in a list item has more than 4 blanks.
         indent = line.search(/\S/);
       }
       current.push(line.slice(Math.min(indent, line.search(/\S/))));

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-/** The versions from which each gain of docs/compatibility.md follows: the table of pairs has to agree with the other tables. */
+// The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other tables.
 const minor = (version: string): number => Number(version.split('.')[1]);
 
 function gains(kubelet: string, containerd: string): string {

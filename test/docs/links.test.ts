@@ -8,7 +8,7 @@ const all = [...new Set([...pages, ...readdirSync('.').filter((name) => name.end
 test('links between pages lead to files and headings that exist', () => {
   const broken = all.flatMap((page) =>
     linksOf(page)
-      .filter((link) => !leadsSomewhere(page, link))
+      .filter((link) => !exists(page, link))
       .map((link) => `${page}: ${link}`),
   );
   expect(broken).toEqual([]);
@@ -20,19 +20,19 @@ test('every page of docs/ is in the index', () => {
   expect(missing).toEqual([]);
 });
 
-/** The targets of a page's links, without those to other sites. */
+/** Returns the targets of a page's links, without those to other sites. */
 const linksOf = (page: string): readonly string[] =>
   [...readFileSync(page, 'utf8').matchAll(/\]\(([^)\s]+)\)/g)]
     .map(([, link = '']) => link)
     .filter((link) => !link.startsWith('https:'));
 
-function leadsSomewhere(page: string, link: string): boolean {
+function exists(page: string, link: string): boolean {
   const [path = '', anchor] = link.split('#');
   const file = path === '' ? page : join(dirname(page), path);
   return existsSync(file) && (anchor === undefined || anchorsOf(file).includes(anchor));
 }
 
-/** As GitHub makes them of headings. */
+/** Returns the anchors that GitHub creates for headings. */
 const anchorsOf = (page: string): readonly string[] =>
   [...readFileSync(page, 'utf8').matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
     heading

@@ -18,11 +18,11 @@ export const elsewhere: Readonly<Record<string, string>> = {
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
 const needsBuilder =
-  'needs a builder and a registry: npm run image has them, and test/tools/packaging/image.test.ts runs the Dockerfile’s steps';
+  'needs a builder and a registry: npm run image has them, and test/image/dockerfile.test.ts runs the Dockerfile’s steps';
 const needsCrictl = 'crictl is built only if Go is installed: npm run conformance runs it through the shim';
 const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 
-/** The same for all commands that begin with the key. */
+/** Reasons why that test runs none of the commands that begin with the key. */
 export const notRunHere: Readonly<Record<string, string>> = {
   'kubectl ': needsCluster,
   'helm ': `${needsCluster}; npm run check renders the chart with helm, if Go is installed`,

@@ -18,7 +18,7 @@ test('docs/resizectl.md names all commands and exit codes, and no others', () =>
   expect(codes).toEqual(exitTexts.map((text) => [...text]));
 });
 
-test('its command lines and changes are valid, and so are those of the README', () => {
+test('the command lines and changes in docs/resizectl.md and README.md are valid', () => {
   for (const text of [page, readFileSync('README.md', 'utf8')]) {
     const lines = [...text.matchAll(/^ {4}resizectl (.*)$/gm)].map(([, line]) => line!.trim());
     expect(lines.length).toBeGreaterThan(0);

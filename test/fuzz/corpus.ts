@@ -26,7 +26,7 @@ import {
 
 export type FuzzSide = 'client' | 'backend' | 'local';
 
-/** Bytes that a side sends in one go: whole frames. */
+/** Complete frames that a side sends at once. */
 export interface Step {
   readonly side: FuzzSide;
   readonly bytes: Buffer;
@@ -39,7 +39,7 @@ const client = (...bytes: Buffer[]): Step => ({ side: 'client', bytes: Buffer.co
 const backend = (...bytes: Buffer[]): Step => ({ side: 'backend', bytes: Buffer.concat(bytes) });
 const local = (...bytes: Buffer[]): Step => ({ side: 'local', bytes: Buffer.concat(bytes) });
 
-/** A client as Go's and Node's are: its fields live in its dynamic table, Huffman-coded. */
+/** Returns an encoder of requests like those of Go and Node: with a dynamic table, Huffman-coded. */
 function busyClient(): (id: number, path: string, last: boolean, extra?: readonly Field[]) => Buffer {
   const encoder = new ReferenceEncoder(4096);
   return (id, path, last, extra = []) => {
@@ -124,7 +124,7 @@ function smallWindows(): Conversation {
   ];
 }
 
-function farewells(): Conversation {
+function graceful(): Conversation {
   return [
     ...handshake,
     client(headers(1, request('/pass/A')), headers(3, request('/handle/B')), headers(5, request('/pass/C'), true)),
@@ -151,4 +151,4 @@ function manyCalls(): Conversation {
   ];
 }
 
-export const CORPUS: readonly Conversation[] = [ordinary(), rareForms(), smallWindows(), farewells(), manyCalls()];
+export const CORPUS: readonly Conversation[] = [ordinary(), rareForms(), smallWindows(), graceful(), manyCalls()];

@@ -39,23 +39,23 @@ export function inputOf(seed: number, index: number): { steps: Step[]; random: R
   return { steps: mutate(random.pick(CORPUS), random), random };
 }
 
-/** Plays one input through a proxy connection of its own. @throws Finding */
+/** Plays one input through a new proxy connection. @throws Finding */
 export async function play(seed: number, index: number, tally: Tally): Promise<void> {
   const { steps, random } = inputOf(seed, index);
   const run = new Run(random, tally);
   for (const step of steps) {
     run.send(step);
     // Lets amendments finish between inputs.
-    if (run.asked && random.chance(2)) await nextTurn();
+    if (run.amendmentRequested && random.chance(2)) await nextTurn();
     if (random.chance(60)) run.accident();
   }
-  if (run.asked) await nextTurn();
+  if (run.amendmentRequested) await nextTurn();
   run.finish();
 }
 
 class Run {
   /** Whether any amendment was requested. */
-  asked = false;
+  amendmentRequested = false;
   readonly #random: Random;
   readonly #tally: Tally;
   readonly #core: ProxyConnection;
@@ -128,7 +128,7 @@ class Run {
   }
 
   #amend({ response }: Exchange): Promise<Uint8Array | undefined> {
-    this.asked = true;
+    this.amendmentRequested = true;
     this.#tally.amended += 1;
     const kind = this.#random.below(8);
     if (kind === 0) return Promise.reject(new Error('refused'));

@@ -6,15 +6,15 @@ import type { Tally } from './engine.ts';
 import { emptyTally, inputOf, play } from './engine.ts';
 
 /**
- * npm run fuzz: mutated conversations through the proxy. Ends with 0 when there was
- * no crash, no hang and no growth of memory; otherwise with 1, and with what it takes to see it again.
+ * npm run fuzz: plays mutated conversations through the proxy. Exits with 0 if there is no crash, no hang and no growth of memory,
+ * otherwise with 1 and the command that repeats the input.
  */
 
 interface Job {
   readonly seed: number;
   readonly runs: number;
   readonly only: number | undefined;
-  /** The input in work: the main thread looks whether it still moves. */
+  /** The index of the current input. The main thread detects a hang by it. */
   readonly progress: Int32Array;
 }
 
@@ -24,18 +24,18 @@ type Report =
   | { readonly kind: 'done'; readonly growthMiB: number };
 
 const MiB = 1024 * 1024;
-/** Memory is looked at every so many inputs; the first look comes after everything is warm. */
-const LOOK = 20_000;
-/** More live memory than at the first look, after collection. One input keeps a few KiB: a leak of any shows. */
+/** The number of inputs between two measurements of memory. The first one comes after the warm-up. */
+const MEASURE_INTERVAL = 20_000;
+/** Limit of live memory above the first measurement, after garbage collection. It detects a leak of a few bytes per input. */
 const GROWTH_LIMIT = 8 * MiB;
 const HANG_SECONDS = 20;
 
 async function work({ seed, runs, only, progress }: Job): Promise<void> {
-  const tell = (report: Report): void => parentPort?.postMessage(report);
+  const report = (message: Report): void => parentPort?.postMessage(message);
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const live = async (): Promise<number> => {
-    // Twice, with the loop between: finalizers and timers let go of things in turns.
+    // Twice, with a turn of the event loop between them, because finalizers and timers release memory in turns.
     for (let turn = 0; turn < 2; turn += 1) {
       await new Promise((resolve) => setImmediate(resolve));
       collect();
@@ -54,16 +54,16 @@ async function work({ seed, runs, only, progress }: Job): Promise<void> {
       await play(seed, index, tally);
     } catch (error) {
       const { message, stack = '' } = error as Error;
-      tell({ kind: 'finding', index, message, stack });
+      report({ kind: 'finding', index, message, stack });
       return;
     }
-    if ((index + 1) % LOOK !== 0) continue;
+    if ((index + 1) % MEASURE_INTERVAL !== 0) continue;
     const now = await live();
     first ??= now;
     growth = now - first;
-    tell({ kind: 'tally', tally, heapMiB: now / MiB });
+    report({ kind: 'tally', tally, heapMiB: now / MiB });
     if (growth > GROWTH_LIMIT) {
-      tell({
+      report({
         kind: 'finding',
         index,
         message: `${(growth / MiB).toFixed(1)} MiB more live memory than at first`,
@@ -72,16 +72,16 @@ async function work({ seed, runs, only, progress }: Job): Promise<void> {
       return;
     }
   }
-  tell({ kind: 'tally', tally, heapMiB: (await live()) / MiB });
-  tell({ kind: 'done', growthMiB: growth / MiB });
+  report({ kind: 'tally', tally, heapMiB: (await live()) / MiB });
+  report({ kind: 'done', growthMiB: growth / MiB });
 }
 
 function main(): void {
   const values = new Command('fuzz')
     .description('Play mutated HTTP/2 conversations through the proxy and look for crashes, hangs and memory growth.')
-    .option('--runs <count>', 'how many (default: 1000000)')
-    .option('--seed <number>', 'from which they are made (default: another each time)')
-    .option('--only <index>', 'that one alone, to see it again')
+    .option('--runs <count>', 'number of inputs (default: 1000000)')
+    .option('--seed <number>', 'seed of the inputs (default: a new one for each run)')
+    .option('--only <index>', 'play only this input, to repeat a finding')
     .parse()
     .opts<{ readonly runs?: string; readonly seed?: string; readonly only?: string }>();
   const runs = number(values.runs, 1_000_000);
@@ -94,7 +94,7 @@ function main(): void {
   const fail = (index: number, message: string): void => {
     console.error(`fuzz: FAILED at input ${index}: ${message}`);
     for (const { side, bytes } of inputOf(seed, index).steps) console.error(`  ${side} ${bytes.toString('hex')}`);
-    console.error(`fuzz: again with: npm run fuzz -- --seed ${seed} --only ${index}`);
+    console.error(`fuzz: repeat with: npm run fuzz -- --seed ${seed} --only ${index}`);
     process.exit(1);
   };
   let last = -1;
@@ -103,7 +103,7 @@ function main(): void {
     const index = Atomics.load(progress, 0);
     still = index === last ? still + 1 : 0;
     last = index;
-    if (still >= HANG_SECONDS) fail(index, `nothing moved for ${HANG_SECONDS} s`);
+    if (still >= HANG_SECONDS) fail(index, `no progress for ${HANG_SECONDS} s`);
   }, 1000);
   let printed = 0;
   worker.on('message', (report: Report) => {

@@ -3,12 +3,12 @@ import { frame, headers, request } from '../support/http2/wire.ts';
 import type { Conversation, FuzzSide, Step } from './corpus.ts';
 import type { Random } from './random.ts';
 
-/** Values that have broken others: window and size limits, and their neighbours. */
+/** Values at which HTTP/2 implementations have failed: limits of windows and sizes, and their neighbours. */
 const NUMBERS = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];
 const SIDES: readonly FuzzSide[] = ['client', 'client', 'backend', 'local'];
 const NAMES = [':path', ':method', 'te', 'grpc-encoding', 'grpc-timeout', 'x', ''];
 
-/** Places where frames begin. */
+/** Returns the offsets at which frames start. */
 function boundaries(bytes: Buffer): number[] {
   const places: number[] = [];
   let at = bytes.length > 24 && bytes.toString('latin1', 0, 3) === 'PRI' ? 24 : 0;
@@ -70,7 +70,7 @@ const overwrite = (bytes: Buffer, at: number, value: number, size: number): Buff
 };
 
 const MUTATIONS: readonly Mutation[] = [
-  // Flipped bits.
+  // Flips bits.
   (bytes, random) => {
     if (bytes.length === 0) return bytes;
     const copy = Buffer.from(bytes);
@@ -78,31 +78,31 @@ const MUTATIONS: readonly Mutation[] = [
       copy[random.below(copy.length)]! ^= 1 << random.below(8);
     return copy;
   },
-  // Something missing, cut off, or there twice.
+  // Removes, truncates or repeats bytes or a frame.
   (bytes, random) => splice(bytes, random.below(bytes.length + 1), 1 + random.below(20), Buffer.alloc(0)),
   (bytes, random) => bytes.subarray(0, random.below(bytes.length + 1)),
   atFrame((bytes, at) => splice(bytes, at, frameAt(bytes, at).length, Buffer.alloc(0))),
   atFrame((bytes, at) => splice(bytes, at, 0, frameAt(bytes, at))),
-  // A frame elsewhere.
+  // Moves a frame.
   atFrame((bytes, at, random) => {
     const moved = frameAt(bytes, at);
     const rest = splice(bytes, at, moved.length, Buffer.alloc(0));
     return splice(rest, random.pick([0, ...boundaries(rest)]), 0, moved);
   }),
-  // Lies: about length, type, flags, stream, and the first number of the payload.
+  // Overwrites length, type, flags, stream id, and the first numbers of the payload.
   atFrame((bytes, at, random) => overwrite(bytes, at, random.pick([...NUMBERS, random.below(64)]), 3)),
   atFrame((bytes, at, random) => overwrite(bytes, at + 3, random.below(12), 1)),
   atFrame((bytes, at, random) => overwrite(bytes, at + 4, random.below(256), 1)),
   atFrame((bytes, at, random) => overwrite(bytes, at + 5, random.pick([0, 1, 2, 3, 5, 7, 9, 2 ** 31]), 4)),
   atFrame((bytes, at, random) => overwrite(bytes, at + 9, random.pick(NUMBERS), 4)),
   atFrame((bytes, at, random) => overwrite(bytes, at + 11, random.pick(NUMBERS), 4)),
-  // Something else in between.
+  // Inserts other frames or bytes.
   atFrame((bytes, at, random) => splice(bytes, at, 0, randomFrame(random))),
   atFrame((bytes, at, random) => splice(bytes, at, 0, randomHeaders(random))),
   (bytes, random) => splice(bytes, random.below(bytes.length + 1), 0, random.bytes(random.below(40))),
 ];
 
-/** A conversation with a few things wrong with it. */
+/** Returns the conversation with one to four mutations. */
 export function mutate(conversation: Conversation, random: Random): Step[] {
   const steps = [...conversation];
   for (let count = 1 + random.below(4); count > 0; count -= 1) {

@@ -1,4 +1,4 @@
-/** A small, fast generator of repeatable numbers (xorshift32 over a hashed seed): not random enough for anything else. */
+/** A small, fast generator of repeatable numbers (xorshift32 over a hashed seed). Not for other purposes. */
 export class Random {
   #state: number;
 
@@ -9,7 +9,7 @@ export class Random {
     this.#state = (mixed ^ (mixed >>> 16)) >>> 0 || 1;
   }
 
-  /** 0 to 2^32 - 1. */
+  /** Returns a number from 0 to 2^32 - 1. */
   next(): number {
     let state = this.#state;
     state ^= state << 13;
@@ -19,7 +19,7 @@ export class Random {
     return this.#state;
   }
 
-  /** 0 to `limit` - 1. */
+  /** Returns a number from 0 to `limit` - 1. */
   below(limit: number): number {
     return this.next() % limit;
   }

@@ -2,20 +2,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { builderAtHand } from './builder.ts';
+import { findBuilder } from './builder.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'builder-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** A program that ends with this code. */
+/** Creates a program that exits with this code. */
 const put = (program: string, code: number): void =>
   writeFileSync(join(folder, program), `#!/bin/sh\nexit ${code}\n`, { mode: 0o755 });
 
-test('the first builder that works is taken, with its own words for an archive as docker save writes it', async () => {
+test('findBuilder returns the first builder that works, with its flags for a docker archive', async () => {
   put('docker', 1);
   put('buildah', 0);
-  const buildah = await builderAtHand(`/nowhere:${folder}`);
+  const buildah = await findBuilder(`/nowhere:${folder}`);
   expect(buildah.program).toBe('buildah');
   expect(buildah.build('shim:1', ['--network', 'host'])).toEqual([
     'build',
@@ -27,12 +27,12 @@ test('the first builder that works is taken, with its own words for an archive a
   ]);
   expect(buildah.save('shim:1', '/a.tar')).toEqual(['push', 'shim:1', 'docker-archive:/a.tar:shim:1']);
   put('podman', 0);
-  expect((await builderAtHand(folder)).save('shim:1', '/a.tar')).toContain('docker-archive');
+  expect((await findBuilder(folder)).save('shim:1', '/a.tar')).toContain('docker-archive');
 });
 
-test('without one it says what was looked for, and where', async () => {
+test('findBuilder fails with the names of the builders and the PATH if none works', async () => {
   put('docker', 1);
-  await expect(builderAtHand(folder)).rejects.toThrow(
-    `no builder of images is at hand: "version" of each of docker, podman, buildah fails, by PATH=${folder}`,
+  await expect(findBuilder(folder)).rejects.toThrow(
+    `found no builder of images: the command "version" of docker, podman, buildah fails with PATH=${folder}`,
   );
 });

@@ -1,10 +1,10 @@
 import { execa } from 'execa';
 import { NodeError } from '../support/node/index.ts';
 
-/** A program that builds images, and what it is to be told. */
+/** A program that builds images, and its arguments. */
 export interface Builder {
   readonly program: string;
-  /** Builds the Dockerfile of the working folder. @param more of the builder's own flags */
+  /** Builds the Dockerfile of the working folder. @param more further flags of the builder */
   readonly build: (name: string, more: readonly string[]) => readonly string[];
   /** Writes the image to a file as `docker save` does. */
   readonly save: (name: string, file: string) => readonly string[];
@@ -22,8 +22,11 @@ const builders: readonly Builder[] = [
   { program: 'buildah', build, save: (name, file) => ['push', name, `docker-archive:${file}:${name}`] },
 ];
 
-/** The first that is there and says that it works: docker is also a client whose daemon may be missing. @throws NodeError when none does */
-export async function builderAtHand(path = process.env['PATH'] ?? ''): Promise<Builder> {
+/**
+ * Returns the first builder whose command "version" succeeds. docker is only a client, and its daemon may be missing.
+ * @throws NodeError if none works
+ */
+export async function findBuilder(path = process.env['PATH'] ?? ''): Promise<Builder> {
   for (const builder of builders) {
     const { failed } = await execa(builder.program, ['version'], {
       env: { PATH: path },
@@ -33,5 +36,5 @@ export async function builderAtHand(path = process.env['PATH'] ?? ''): Promise<B
     if (!failed) return builder;
   }
   const names = builders.map(({ program }) => program).join(', ');
-  throw new NodeError(`no builder of images is at hand: "version" of each of ${names} fails, by PATH=${path}`);
+  throw new NodeError(`found no builder of images: the command "version" of ${names} fails with PATH=${path}`);
 }

@@ -7,11 +7,11 @@ import { version } from '../../src/config/index.ts';
 import { image } from '../support/e2e/installer-pod.ts';
 import { NodeError } from '../support/node/index.ts';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { builderAtHand } from './builder.ts';
+import { findBuilder } from './builder.ts';
 
 /**
- * npm run image: builds the Dockerfile's image with the builder at hand, and runs it on a test node as what it is for: the shim in a
- * container, and the DaemonSet's installer. Ends with a line of how many tests have passed and failed.
+ * npm run image: builds the image with the first builder that works, and runs it on test nodes as the shim in a container and as the
+ * DaemonSet's installer. Ends with a line of how many tests have passed and failed.
  */
 
 const say = progressOf('image');
@@ -21,9 +21,9 @@ const { args: builderFlags } = new Command('image')
   .argument('[flags...]', "more flags of the builder's build command, after --")
   .parse();
 
-/** Gives the archive of the image. It is kept beside the packages, where a test node sees it. */
-async function built(signal: AbortSignal): Promise<string> {
-  const builder = await builderAtHand();
+/** Builds the image. Returns its archive, in the folder of the packages, which a test node can read. */
+async function buildImage(signal: AbortSignal): Promise<string> {
+  const builder = await findBuilder();
   const archive = resolve('dist', 'packages', `cri-resize-shim-${version}-image.tar`);
   const run = async (args: readonly string[]): Promise<void> => {
     await execa(builder.program, args, { stdio: ['ignore', 'inherit', 'inherit'], cancelSignal: signal });
@@ -31,7 +31,7 @@ async function built(signal: AbortSignal): Promise<string> {
   say(`building ${image} with ${builder.program} ...`);
   await run(builder.build(image, builderFlags));
   await mkdir(dirname(archive), { recursive: true });
-  // None of them writes over a file that is there.
+  // No builder overwrites an existing file.
   await rm(archive, { force: true });
   await run(builder.save(image, archive));
   say(`the image is in ${archive}`);
@@ -42,7 +42,7 @@ async function main(): Promise<number> {
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-image-'));
   try {
-    const env = { IMAGE_ARCHIVE: await built(signal) };
+    const env = { IMAGE_ARCHIVE: await buildImage(signal) };
     const node = {
       project: 'e2e',
       containerd: '2.1',

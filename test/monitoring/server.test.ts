@@ -44,23 +44,23 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-interface Got {
+interface HttpAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
-async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Got> {
-  const asked = request({ host: '127.0.0.1', port, path, method, headers, agent: false });
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<HttpAnswer> {
+  const sent = request({ host: '127.0.0.1', port, path, method, headers, agent: false });
+  sent.end();
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
   let body = '';
   for await (const chunk of response.setEncoding('utf8')) body += chunk as string;
   return { status: response.statusCode ?? 0, headers: response.headers, body };
 }
 
 describe('/metrics', () => {
-  test('has what was counted and what is the case now, as Prometheus reads it', async () => {
+  test('serves counters and current readings in the Prometheus text format', async () => {
     counters.interceptedCall('/runtime.v1.RuntimeService/UpdateContainerResources', 9, 12, 10);
     counters.passedCall('/runtime.v1.RuntimeService/ListContainers', 'answered');
     counters.resize('Deferred', 'down');
@@ -96,7 +96,7 @@ describe('/metrics', () => {
     expect(started?.value).toBeGreaterThan(Date.now() / 1000 - 3600);
   });
 
-  test('says how late the event loop is', async () => {
+  test('reports the lag of the event loop', async () => {
     const lag = async (): Promise<number> => {
       const family = readMetrics((await get('/metrics')).body).get('cri_resize_shim_event_loop_lag_seconds');
       return family?.samples.find(({ name }) => name.endsWith('_sum'))?.value ?? 0;
@@ -106,11 +106,11 @@ describe('/metrics', () => {
       while (performance.now() < until);
       return lag();
     };
-    // The timer is due once in that time at least.
+    // The timer is due at least once while the loop is blocked.
     expect(await blocked()).toBeGreaterThan(0.15);
   });
 
-  test('a fault of ours is 500, with its place and not its words in the log', async () => {
+  test('answers 500 for an internal error, and logs its type but not its message', async () => {
     readiness = () => Promise.reject(new TypeError('PASSWORD=hunter2'));
     const { status, body } = await get('/metrics');
     expect([status, body]).toEqual([500, 'internal error in cri-resize-shim; see its log\n']);
@@ -119,8 +119,8 @@ describe('/metrics', () => {
   });
 });
 
-describe('the page at /', () => {
-  test('comes with its policy; without a backend it says so', async () => {
+describe('the status page', () => {
+  test('is served with a content security policy, and reports a missing backend', async () => {
     const { status, headers, body } = await get('/');
     expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
     expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-/);
@@ -131,7 +131,7 @@ describe('the page at /', () => {
   });
 });
 
-describe('health', () => {
+describe('health checks', () => {
   const failing: ReadinessReport = {
     ready: false,
     checks: [
@@ -140,13 +140,13 @@ describe('health', () => {
     ],
   };
 
-  test.each(['/healthz', '/livez', '/readyz'])('%s is ok, in words with ?verbose', async (path) => {
+  test.each(['/healthz', '/livez', '/readyz'])('%s answers ok, and lists its checks with ?verbose', async (path) => {
     expect(await get(path)).toMatchObject({ status: 200, body: 'ok' });
     const lines = (await get(`${path}?verbose`)).body.split('\n');
     expect([lines[0], lines.at(-2)]).toEqual(['[+]ping ok', `${path.slice(1)} check passed`]);
   });
 
-  test('/readyz fails with the resizes, and says why; the process lives on', async () => {
+  test('/readyz fails with the reason while resizes are not possible; /livez and /healthz do not', async () => {
     readiness = () => Promise.resolve(failing);
     const body = '[+]ping ok\n[+]backend ok\n[-]journal failed: resizes are rejected: EROFS\nreadyz check failed\n';
     expect(await get('/readyz')).toMatchObject({ status: 500, body });
@@ -155,7 +155,7 @@ describe('health', () => {
     expect((await get('/healthz')).status).toBe(200);
   });
 
-  test('checks can be left out, and what does not count is told all the same', async () => {
+  test('/readyz can exclude checks, and lists optional ones that fail', async () => {
     readiness = () => Promise.resolve(failing);
     expect(await get('/readyz?verbose&exclude=journal&exclude=moon')).toMatchObject({
       status: 200,
@@ -170,7 +170,7 @@ describe('health', () => {
   });
 });
 
-describe('what is asked from elsewhere', () => {
+describe('a request', () => {
   test.each([
     'rebound.example.org',
     'rebound.example.org:9467',
@@ -178,7 +178,7 @@ describe('what is asked from elsewhere', () => {
     '10.0.0.1',
     'localhost.evil.org',
     '[::2]',
-  ])('Host: %s gets nothing', async (host) => {
+  ])('with the Host %s is rejected', async (host) => {
     const { status, body } = await get('/metrics', { host });
     expect(status).toBe(403);
     expect(body).toContain('loopback');
@@ -186,20 +186,20 @@ describe('what is asked from elsewhere', () => {
   });
 
   test.each(['localhost', 'LOCALHOST:1', '127.0.0.1:9467', '127.8.8.8', '[::1]:9467'])(
-    'Host: %s is served',
+    'with the Host %s is served',
     async (host) => {
       expect((await get('/metrics', { host })).status).toBe(200);
     },
   );
 
-  test('nothing is changed here', async () => {
+  test('with another method than GET and HEAD is rejected', async () => {
     expect(await get('/metrics', {}, 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
     expect(await get('/metrics', {}, 'HEAD')).toMatchObject({ status: 200, body: '' });
     const { status, body } = await get('/constructor');
     expect([status, body]).toEqual([404, expect.stringContaining('/metrics')]);
   });
 
-  test('who says nothing is not waited for without end, and many are not served at once', async () => {
+  test('is served while idle connections exist; more than 32 connections are closed', async () => {
     const silent = Array.from({ length: 40 }, () => createConnection({ port, host: '127.0.0.1' }));
     const ended = await Promise.all(
       silent.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])),
@@ -210,7 +210,7 @@ describe('what is asked from elsewhere', () => {
       socket.on('error', () => undefined);
       socket.once('close', () => (open -= 1));
     }
-    // Those past 32 are closed by the server.
+    // The server closes the connections above its limit.
     await expect.poll(() => open).toBe(32);
     for (const socket of silent) socket.destroy();
     await expect

@@ -1,4 +1,4 @@
 import fc from 'fast-check';
 
-/** Under npm run mutation the random cases are the same each time, so that what survives does not change from run to run. */
+/** Fixes the seed of random cases for npm run mutation, so that each run has the same survivors. */
 fc.configureGlobal({ seed: 2026 });

@@ -15,30 +15,30 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** Resolves with all lines so far as soon as there are this many. */
-function following(count: number): { follower: LineFollower; come: Promise<string[]> } {
+/** Follows the file. `received` resolves with all lines once there are `count` of them. */
+function follow(count: number): { follower: LineFollower; received: Promise<string[]> } {
   let resolve: (lines: string[]) => void;
-  const come = new Promise<string[]>((done) => (resolve = done));
+  const received = new Promise<string[]>((done) => (resolve = done));
   const follower = new LineFollower(file, (line) => {
     lines.push(line);
     if (lines.length === count) resolve(lines);
   });
-  return { follower, come };
+  return { follower, received };
 }
 
-test('lines come as they are appended, each once and whole', async () => {
+test('reads each appended line once and whole', async () => {
   writeFileSync(file, 'first\nsec');
-  const { follower, come } = following(3);
+  const { follower, received } = follow(3);
   expect(lines).toEqual(['first']);
   appendFileSync(file, 'ond\nthird £');
   appendFileSync(file, '\n');
-  expect(await come).toEqual(['first', 'second', 'third £']);
+  expect(await received).toEqual(['first', 'second', 'third £']);
   follower.close();
   expect(lines).toHaveLength(3);
 });
 
-test('a file that does not exist is created, and lines that nobody was notified of yet come at the end', () => {
-  const { follower } = following(1);
+test('creates a missing file, and reads lines at the end that no event has reported yet', () => {
+  const { follower } = follow(1);
   appendFileSync(file, 'late\nunfinished');
   follower.close();
   expect(lines).toEqual(['late']);

@@ -14,11 +14,11 @@ export class LineFollower {
     this.#onLine = onLine;
     this.#descriptor = openSync(file, 'a+');
     this.#watcher = watch(file, () => this.#read());
-    // Lines that were there before the watch began.
+    // Lines that were written before the watch began.
     this.#read();
   }
 
-  /** Passes on the lines written so far, and stops. */
+  /** Reports the lines written so far, and stops. */
   close(): void {
     this.#watcher.close();
     this.#read();

@@ -11,7 +11,7 @@ import {
   SelectionError,
   UNDER_SYSTEMD,
   WITH_EITHER_DRIVER,
-  readRequested,
+  parseArguments,
   selectFiles,
 } from './selection.ts';
 import {
@@ -50,9 +50,9 @@ const program = new Command('test')
 const say = progressOf('test');
 
 /**
- * Tests that a release of containerd does without. Each node takes minutes, so what does not depend on the release is seen on some:
- * what is between kernel and shim on two or one, what is between Kubernetes, systemd or a person and the shim on one; and `npm run matrix` has
- * more than the matrix here, of all releases but 1.6.
+ * Test files that do not run on a release of containerd. A node takes minutes, so tests that do not depend on the release run on fewer:
+ * those between kernel and shim on one or two, those between shim and Kubernetes, systemd or a user on one. `npm run matrix` runs more
+ * than the matrix here, on all releases but 1.6.
  */
 const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
   '1.6': [
@@ -68,7 +68,7 @@ const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
 };
 
 interface Context {
-  /** For what the runs leave. Removed at the end. */
+  /** For the results of the runs. Removed at the end. */
   readonly folder: string;
   readonly title?: string | undefined;
   readonly signal: AbortSignal;
@@ -76,7 +76,7 @@ interface Context {
 
 type Run = () => Promise<Outcome>;
 
-/** @param files all unit tests when empty */
+/** @param files all unit tests if empty */
 async function unitTests({ folder, title, signal }: Context, files: readonly string[]): Promise<Outcome> {
   say('unit and property tests ...');
   const results = join(folder, 'unit.json');
@@ -107,7 +107,7 @@ function endToEnd(
   });
 }
 
-/** Started with the first runs, which do without it. A node cannot fetch what it is made of. */
+/** Runs concurrently with the first runs, which do not need the executable. A node cannot download its parts. */
 const buildExecutable = ({ signal }: Context): Promise<unknown> =>
   execa(process.execPath, [join('dist', 'tools', 'package.js'), '--only', 'executable'], {
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -117,10 +117,10 @@ const buildExecutable = ({ signal }: Context): Promise<unknown> =>
 
 async function everything(
   context: Context,
-  asked: readonly ContainerdRelease[] | undefined,
+  requested: readonly ContainerdRelease[] | undefined,
 ): Promise<readonly Outcome[]> {
   const releases: readonly ContainerdRelease[] =
-    asked === undefined ? packagedReleases : containerdReleases.filter((release) => asked.includes(release));
+    requested === undefined ? packagedReleases : containerdReleases.filter((release) => requested.includes(release));
   const executable = buildExecutable(context);
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
     endToEnd(context, `containerd ${containerd}`, {
@@ -133,7 +133,7 @@ async function everything(
     await executable;
     return underSystemd('installing', INSTALLING);
   };
-  // The newest have most tests: what is left for the end is short. A node has one processor, and so have most files of unit tests.
+  // The newest releases have most tests, so the last runs are short. A node uses one processor, like most files of unit tests.
   const withSystemd = releases.includes('2.1');
   const runs: readonly Run[] = [
     ...releases.toReversed().map((release) => () => inNode(release)),
@@ -180,7 +180,7 @@ async function selected(
 
 async function main(): Promise<number> {
   const options = program.opts<{ readonly containerd?: readonly string[]; readonly title?: string }>();
-  const { files, containerd } = readRequested(program.args, options.containerd);
+  const { files, containerd } = parseArguments(program.args, options.containerd);
   const { title } = options;
   if (title !== undefined && files.length === 0)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');

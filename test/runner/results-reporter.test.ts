@@ -16,7 +16,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const results = (): string => join(folder, 'results.json');
 
-/** What vitest's results are when it runs these files. */
+/** Runs vitest with these files. Returns its results. */
 async function run(files: Readonly<Record<string, string>>, ...more: readonly string[]): Promise<Results> {
   const begin = `import { afterAll, beforeAll, describe, expect, test } from 'vitest';\n`;
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), begin + text);
@@ -26,7 +26,7 @@ async function run(files: Readonly<Record<string, string>>, ...more: readonly st
   return JSON.parse(readFileSync(results(), 'utf8')) as Results;
 }
 
-test('what fails is told by name, with what was expected and what was there', async () => {
+test('a failed test is reported by name, with expected and found values', async () => {
   const { passed, failures } = await run({
     'some.test.ts': `
       test('good', () => {});
@@ -41,7 +41,7 @@ test('what fails is told by name, with what was expected and what was there', as
   ]);
 });
 
-test('what proves nothing has failed: not run, not loaded, failed outside of tests', async () => {
+test('skipped tests, files that cannot be loaded and errors in hooks count as failures', async () => {
   const { passed, failures } = await run({
     'hooks.test.ts': `
       test.skip('left out', () => {});
@@ -65,7 +65,7 @@ test('what proves nothing has failed: not run, not loaded, failed outside of tes
   ]);
 });
 
-test('a run without a test, and one that leaves no results, have failed', async () => {
+test('a run without tests and a run without results count as failures', async () => {
   expect(await run({})).toEqual({ passed: 0, failures: [{ name: 'all', what: 'there were no tests' }] });
   rmSync(results());
   expect(await count('unit', results())).toEqual({
@@ -75,7 +75,7 @@ test('a run without a test, and one that leaves no results, have failed', async 
   });
 });
 
-test('each file is told when it has ended, and each failure once, before its file', async () => {
+test('the progress reports each failure once, and then its file', async () => {
   const file = join(folder, 'progress');
   await run(
     {
@@ -91,28 +91,28 @@ test('each file is told when it has ended, and each failure once, before its fil
     '--no-file-parallelism',
     `--outputFile.progress=${file}`,
   );
-  const told = readFileSync(file, 'utf8')
+  const progress = readFileSync(file, 'utf8')
     .split('\n')
     .filter(Boolean)
     .map((line) => progressText(JSON.parse(line) as Progress));
-  const [first, second] = told.filter((line) => line.endsWith(' files)'));
+  const [first, second] = progress.filter((line) => line.endsWith(' files)'));
   expect(first).toMatch(/^[ab]\.test\.ts: .* \(1 of 2 files\)$/);
   expect(second).toMatch(/^[ab]\.test\.ts: .* \(2 of 2 files\)$/);
   expect([first, second].map((line) => line?.replace(/ \(.*/, '')).toSorted()).toEqual([
     'a.test.ts: 1 passed, 3 failed',
     'b.test.ts: 1 passed',
   ]);
-  const failures = told.filter((line) => line.startsWith('FAILED'));
+  const failures = progress.filter((line) => line.startsWith('FAILED'));
   expect(failures).toEqual([
     'FAILED a.test.ts: bad: expected 1 to be 2 // Object.is equality',
     'FAILED none: cannot begin',
     'FAILED a.test.ts: none > never: was skipped',
   ]);
-  const end = told.findIndex((line) => line.startsWith('a.test.ts'));
-  expect(told.findLastIndex((line) => line.startsWith('FAILED'))).toBe(end - 1);
+  const end = progress.findIndex((line) => line.startsWith('a.test.ts'));
+  expect(progress.findLastIndex((line) => line.startsWith('FAILED'))).toBe(end - 1);
 });
 
-test('with a test name pattern, other tests are not part of the run', async () => {
+test('tests that do not match the test name pattern are not part of the run', async () => {
   const files = {
     'some.test.ts': `
       describe('of two', () => { test('this', () => {}); test('that', () => {}); });
@@ -126,17 +126,17 @@ test('with a test name pattern, other tests are not part of the run', async () =
   expect(await run(files, '--testNamePattern=no such')).toEqual({ passed: 0, failures: [] });
 });
 
-test('what has failed is said last, before how many', () => {
+test('the report ends with the failures and then the counts', () => {
   const output = vi.spyOn(process.stdout, 'write').mockReturnValue(true);
-  const said: string[] = [];
+  const lines: string[] = [];
   const bad = { name: 'a.test.ts: bad', what: 'expected 1 to be 2\n- 2\n+ 1' };
   const outcomes = [
     { what: 'with runc', passed: 3, failures: [] },
     { what: 'with crun', passed: 2, failures: [bad] },
   ];
   try {
-    expect(report('matrix', outcomes, (text) => said.push(text))).toBe(1);
-    expect(report('matrix', outcomes.slice(0, 1), (text) => said.push(text))).toBe(0);
+    expect(report('matrix', outcomes, (text) => lines.push(text))).toBe(1);
+    expect(report('matrix', outcomes.slice(0, 1), (text) => lines.push(text))).toBe(0);
     expect(output.mock.calls.map(([text]) => text)).toEqual([
       'FAILED with crun: a.test.ts: bad\n    expected 1 to be 2\n    - 2\n    + 1\n',
       'matrix: 5 passed, 1 failed\n',
@@ -145,7 +145,7 @@ test('what has failed is said last, before how many', () => {
   } finally {
     output.mockRestore();
   }
-  expect(said).toEqual([
+  expect(lines).toEqual([
     'with runc: 3 passed, 0 failed',
     'with crun: 2 passed, 1 failed',
     'with runc: 3 passed, 0 failed',

@@ -15,7 +15,7 @@ export interface Failure {
   readonly what: string;
 }
 
-/** What the progress file has in a line, as JSON: a failure as soon as it happens, or a file of tests that has ended. */
+/** A line of the progress file, as JSON: a failure as soon as it happens, or a test file that has ended. */
 export type Progress = { readonly failure: Failure } | { readonly file: FileProgress };
 
 export interface FileProgress {
@@ -28,7 +28,7 @@ export interface FileProgress {
   readonly files: number;
 }
 
-/** A longer comparison is cut: nobody reads it at a glance. */
+/** Limit of lines for a comparison of values. */
 const LINES = 24;
 
 /**
@@ -43,7 +43,7 @@ export default class ResultsReporter implements Reporter {
   #pattern: RegExp | undefined;
   #files = 0;
   #ended = 0;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
 
   onInit({ config: { outputFile, testNamePattern } }: Vitest): void {
     const files: Readonly<Record<string, string | undefined>> = typeof outputFile === 'object' ? outputFile : {};
@@ -59,13 +59,13 @@ export default class ResultsReporter implements Reporter {
   }
 
   onTestCaseResult(test: TestCase): void {
-    if (test.result().state === 'failed') this.#tell(failureOf(test));
+    if (test.result().state === 'failed') this.#report(failureOf(test));
   }
 
   onTestModuleEnd(module: TestModule): void {
     const { passed, failures } = resultsOf([module], this.#pattern);
-    // Errors outside of tests, and tests that did not run.
-    for (const failure of failures) this.#tell(failure);
+    // Adds errors outside of tests, and tests that did not run.
+    for (const failure of failures) this.#report(failure);
     this.#ended += 1;
     const counts = { passed, failed: failures.length, ended: this.#ended, files: this.#files };
     this.#append({ file: { name: module.relativeModuleId, ...counts } });
@@ -79,10 +79,10 @@ export default class ResultsReporter implements Reporter {
     writeFileSync(this.#results, JSON.stringify(results));
   }
 
-  #tell(failure: Failure): void {
+  #report(failure: Failure): void {
     const key = JSON.stringify(failure);
-    if (this.#told.has(key)) return;
-    this.#told.add(key);
+    if (this.#reported.has(key)) return;
+    this.#reported.add(key);
     this.#append({ failure });
   }
 
@@ -118,7 +118,7 @@ function failureOf(test: TestCase): Failure {
   return { name: `${test.module.relativeModuleId}: ${test.fullName}`, what };
 }
 
-/** The message, and the lines in which the values differ: `-` is expected, `+` is what was found. */
+/** Returns the message, and the lines in which the values differ: `-` is expected, `+` is found. */
 function messageOf({ message, diff }: SerializedError): string {
   const lines = stripVTControlCharacters(typeof diff === 'string' ? diff : '').split('\n');
   const different = lines.filter((line) => /^[-+]/.test(line) && !/^[-+] (Expected|Received)/.test(line));

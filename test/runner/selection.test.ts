@@ -7,7 +7,7 @@ import {
   OTHER_COMMANDS,
   UNDER_SYSTEMD,
   WITH_EITHER_DRIVER,
-  readRequested,
+  parseArguments,
   selectFiles,
   titlePattern,
 } from './selection.ts';
@@ -15,8 +15,8 @@ import {
 const root = resolve('.');
 const nothing = { unit: [], plain: [], systemd: [], installing: [], needsExecutable: false };
 
-describe('files', () => {
-  test('run where they belong, each once', () => {
+describe('selected test files', () => {
+  test('run in the node that they need, each once', () => {
     const words = [
       './test/e2e/resize/resize.test.ts',
       join(root, 'test/e2e/resize/resize.test.ts'),
@@ -32,7 +32,7 @@ describe('files', () => {
     });
   });
 
-  test('that install the executable have it built first', () => {
+  test('need the executable if they install it', () => {
     const file = 'test/e2e/install/executable.test.ts';
     expect(selectFiles([file], root)).toEqual({ ...nothing, installing: [file], needsExecutable: true });
     const unit = 'test/tools/packaging/executable.test.ts';
@@ -55,12 +55,12 @@ describe('files', () => {
       'test/real-kubelet/kubelet.test.ts',
       'test/real-kubelet/kubelet.test.ts is not run by npm test: use npm run kubelet -- --containerd 2.1',
     ],
-  ])('%s is refused', (file, message) => {
+  ])('%s is rejected', (file, message) => {
     expect(() => selectFiles(['test/e2e/resize/resize.test.ts', file], root)).toThrow(message);
   });
 });
 
-test('the lists name files that exist, and the projects of vitest that npm test does not run', () => {
+test('the lists of selection.ts name existing files and all projects that npm test does not run', () => {
   const present = readdirSync('test', { recursive: true, encoding: 'utf8' }).map((name) => join('test', name));
   for (const file of [...UNDER_SYSTEMD, ...INSTALLING, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
   const projects = (config.test?.projects ?? []).map((project) => (project as { test: Project }).test);
@@ -78,22 +78,22 @@ interface Project {
   readonly include: readonly string[];
 }
 
-describe('releases', () => {
-  test('may be followed by files', () => {
-    expect(readRequested([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
+describe('releases after --containerd', () => {
+  test('can be followed by files', () => {
+    expect(parseArguments([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
       files: ['test/e2e/resize/resize.test.ts'],
       containerd: ['2.1', '1.7'],
     });
-    expect(readRequested(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
+    expect(parseArguments(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
   });
 
-  test('that are unknown are refused', () => {
-    expect(() => readRequested([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
-    expect(() => readRequested([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
+  test('are rejected if they are unknown', () => {
+    expect(() => parseArguments([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
+    expect(() => parseArguments([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
   });
 });
 
-test('a title is found as it stands, also as failures are named', () => {
+test('the pattern of a title matches it literally, also with the suites as in the name of a failure', () => {
   const pattern = new RegExp(titlePattern('resize > deferred (4): "a.b"'));
   expect(pattern.test('resizectl resize deferred (4): "a.b" is seen')).toBe(true);
   expect(pattern.test('resize > deferred (4): "a.b"')).toBe(true);

@@ -2,19 +2,19 @@ import { existsSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
 
-/** Which tests `npm test` runs, and where: the lists that decide it, and what the command line asks for. */
+/** Selects which tests `npm test` runs, and where, by the lists below and the command line. */
 
-/** These need a node with systemd as its first process. All other end-to-end tests run without. */
+/** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
 export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
 
-/** These need systemd too, and the executable. They mostly wait for units and kubelet, so they have a node of their own. */
+/** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
 export const INSTALLING = [
   'test/e2e/install/install.test.ts',
   'test/e2e/install/installer.test.ts',
   'test/e2e/install/executable.test.ts',
 ];
 
-/** These work with both cgroup drivers, in different ways, and run with both. */
+/** Tests that run with both cgroup drivers, because the drivers differ for them. */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
   'test/e2e/foresight/foresight-volumes.test.ts',
@@ -23,19 +23,19 @@ export const WITH_EITHER_DRIVER = [
 /** Unit tests that need the executable. */
 const OF_THE_EXECUTABLE = ['test/tools/packaging/executable.test.ts'];
 
-/** Files that other commands run, in nodes of their own. */
+/** Test files that other commands run. */
 export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command: string }[] = [
   { files: /^test\/matrix\/matrix\.test\.ts$/, command: 'npm run matrix -- --containerd 2.1 --runtime runc' },
   { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
   { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
 ];
 
-/** The command line cannot be carried out. The message says why. */
+/** An invalid command line. The message says why. */
 export class SelectionError extends Error {
   override readonly name = 'SelectionError';
 }
 
-export interface Asked {
+export interface Arguments {
   readonly files: readonly string[];
   readonly containerd: readonly ContainerdRelease[] | undefined;
 }
@@ -43,7 +43,7 @@ export interface Asked {
 /**
  * Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`.
  */
-export function readRequested(files: readonly string[], containerd: readonly string[] | undefined): Asked {
+export function parseArguments(files: readonly string[], containerd: readonly string[] | undefined): Arguments {
   if (containerd === undefined) return { files, containerd };
   const isRelease = (word: string): word is ContainerdRelease => containerdReleases.some((release) => release === word);
   const isFile = (word: string): boolean => word.includes('/') || word.endsWith('.ts');
@@ -56,7 +56,7 @@ export function readRequested(files: readonly string[], containerd: readonly str
   return { files: [...files, ...containerd.filter((word) => !isRelease(word))], containerd: releases };
 }
 
-/** Files by the place they run in. */
+/** Test files by the place in which they run. */
 export interface Selection {
   readonly unit: readonly string[];
   readonly plain: readonly string[];
@@ -89,6 +89,6 @@ function checked(word: string, root: string): string {
   return file;
 }
 
-/** A pattern for vitest's --testNamePattern that finds a text as it stands. `suite > test`, as failures are named, works too. */
+/** Returns a pattern for vitest's --testNamePattern that matches a text literally. The names of failures, `suite > test`, match too. */
 export const titlePattern = (text: string): string =>
   text.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&').replaceAll(' > ', '(?: > | )');

@@ -6,7 +6,7 @@ import { type ContainerdRelease, type Init, type Runtime, runInNode } from '../s
 import type { Failure, Progress, Results } from './results-reporter.ts';
 import { titlePattern } from './selection.ts';
 
-/** Runs of vitest on this machine or in a test node, and how many of their tests passed. */
+/** Runs vitest on this machine or in a test node, and counts the tests that passed. */
 
 export interface Outcome {
   readonly what: string;
@@ -30,16 +30,16 @@ export interface NodeRun {
   readonly project: string;
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
-  /** `plain` when not given. */
+  /** Default: `plain`. */
   readonly init?: Init;
   readonly outDir: string;
-  /** Files of tests; all of the project when not given. */
+  /** Test files. Default: all of the project. */
   readonly only?: readonly string[];
-  /** Files of tests that are left to other nodes. */
+  /** Test files that run in other nodes. */
   readonly exclude?: readonly string[];
   /** Only tests with this text in their title. */
   readonly title?: string | undefined;
-  /** What the tests are told. */
+  /** Environment variables for the tests. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly say: (text: string) => void;
@@ -47,8 +47,8 @@ export interface NodeRun {
 }
 
 /**
- * Runs a project's tests in a node. Says each file when it has ended and each failure at once. The output of vitest itself is shown at the
- * end, because several nodes run at a time.
+ * Runs a project's tests in a node. Prints each failure at once and each file when it has ended. Prints the output of vitest at the end,
+ * because several nodes run concurrently.
  */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
   const {
@@ -105,11 +105,11 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
   return count(what, join(outDir, 'results.json'));
 }
 
-/** The flags for vitest that select tests by title. */
+/** Returns the flags for vitest that select tests by title. */
 export const titleFlags = (title: string | undefined): string[] =>
   title === undefined ? [] : [`--testNamePattern=${titlePattern(title)}`];
 
-/** Progress as a line for people. Of a failure the first line only: the report at the end has all. */
+/** Returns progress as a readable line. For a failure, it has the first line only: the final report has all. */
 export function progressText(progress: Progress): string {
   if ('failure' in progress) {
     const { name, what } = progress.failure;
@@ -127,7 +127,7 @@ export async function count(what: string, file: string): Promise<Outcome> {
   return { what, ...(JSON.parse(text) as Results) };
 }
 
-/** Two at a time: as many as the smallest machine has processors. */
+/** Runs two items concurrently, which suits a machine with two processors. */
 export async function inPairs<Item, Result>(
   items: readonly Item[],
   run: (item: Item) => Promise<Result>,
@@ -142,8 +142,8 @@ export async function inPairs<Item, Result>(
 }
 
 /**
- * Says what has failed, how each run ended, and all together in a last line "<name>: N passed, N failed". Gives the exit code.
- * Whoever has only the end of the output knows what to look for.
+ * Prints the failures, the outcome of each run, and the totals in a last line "<name>: N passed, N failed". Returns the exit code. The
+ * failures come late, so that the end of a long output has them.
  */
 export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
   const failed = outcomes.flatMap(({ what, failures }) => failures.map((failure) => ({ run: what, ...failure })));
@@ -155,14 +155,14 @@ export function report(name: string, outcomes: readonly Outcome[], say: (text: s
   return failed.length === 0 ? 0 : 1;
 }
 
-/** Aborted by the first signal that ends this process. */
+/** Returns a signal that the first SIGINT, SIGTERM or SIGHUP aborts. */
 export function endingSignal(): AbortSignal {
   const ending = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
   return ending.signal;
 }
 
-/** Says what goes on, with the time since the command began, on standard error. */
+/** Returns a function that prints progress on standard error, with the time since the start. */
 export function progressOf(name: string): (text: string) => void {
   const started = Date.now();
   return (text) =>

@@ -5,7 +5,7 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
 import { Backend, isUnimplemented } from '../../src/runtime/index.ts';
 
-/** A gRPC server without any method: each call is answered Unimplemented. */
+/** Starts a gRPC server without any method, so that each call is answered UNIMPLEMENTED. */
 async function serve(address: string): Promise<Server> {
   const server = new Server();
   await new Promise<void>((resolve, reject) => {
@@ -14,7 +14,7 @@ async function serve(address: string): Promise<Server> {
   return server;
 }
 
-test('what a backend does not have is known until there is another backend', async () => {
+test('a method that a backend lacks is remembered until the next connection', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backend-'));
   const address = `unix://${join(folder, 'cri.sock')}`;
   const first = await serve(address);

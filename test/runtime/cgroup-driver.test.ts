@@ -2,7 +2,7 @@ import { Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { beforeEach, expect, test } from 'vitest';
 import { type Backend, BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/index.ts';
 
-/** What the backend answers to each of its calls; an error is thrown. */
+/** The answer of the backend to each method. An Error is thrown. */
 let answers: Record<string, unknown>;
 let calls: string[];
 const backend = {
@@ -29,7 +29,7 @@ test.each([
   [0, 'SYSTEMD'],
   [1, 'CGROUPFS'],
   [7, undefined],
-])('RuntimeConfig with %s is %s', async (driver, name) => {
+])('the driver %s in RuntimeConfig is %s', async (driver, name) => {
   answers = { RuntimeConfig: config(driver) };
   expect(await queryCgroupDriver(backend)).toBe(name);
 });
@@ -37,18 +37,18 @@ test.each([
 test.each([
   [true, 'SYSTEMD'],
   [false, 'CGROUPFS'],
-])('without RuntimeConfig its configuration tells: SystemdCgroup %s is %s', async (systemd, name) => {
+])('without RuntimeConfig, SystemdCgroup %s in the configuration of the backend is %s', async (systemd, name) => {
   answers = { RuntimeConfig: failure(status.UNIMPLEMENTED), Status: statusWith(systemd) };
   expect(await queryCgroupDriver(backend)).toBe(name);
 });
 
-test('another error is not taken for an answer', async () => {
+test('an error other than UNIMPLEMENTED is thrown', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   await expect(queryCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
   expect(calls).toEqual(['RuntimeConfig']);
 });
 
-test('is asked once for each connection, and kept while nobody answers', async () => {
+test('the driver is requested once for each connection, and remembered while the backend is away', async () => {
   const driver = new BackendCgroupDriver(backend);
   expect(await Promise.all([driver.name(), driver.name()])).toEqual(['SYSTEMD', 'SYSTEMD']);
   expect(calls).toHaveLength(1);
@@ -60,7 +60,7 @@ test('is asked once for each connection, and kept while nobody answers', async (
   expect(calls).toHaveLength(3);
 });
 
-test('is not known as long as the backend has never answered', async () => {
+test('the driver is unknown until the backend has answered', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   expect(await new BackendCgroupDriver(backend).name()).toBeUndefined();
 });

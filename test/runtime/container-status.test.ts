@@ -17,7 +17,7 @@ const wire = (values: Partial<Record<(typeof fields)[number], number>>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, BigInt(value)]));
 
 describe('a ContainerStatusResponse read in place', () => {
-  test('says what decoding the whole message says', () => {
+  test('has the values of the decoded message', () => {
     fc.assert(
       fc.property(fc.string(), fc.integer({ min: 0, max: 3 }), resources, (id, state, values) => {
         const bytes = encode('ContainerStatusResponse', {
@@ -34,13 +34,13 @@ describe('a ContainerStatusResponse read in place', () => {
     );
   });
 
-  test('without resources, and empty', () => {
+  test('may have no resources, and may be empty', () => {
     const bare = encode('ContainerStatusResponse', { status: { id: 'a', state: 1 } });
     expect(readContainerStatus(bare)).toEqual({ id: 'a', state: 1, resources: undefined });
     expect(readContainerStatus(Buffer.alloc(0))).toEqual({ id: '', state: 0, resources: undefined });
   });
 
-  test('given other values, has those, and all else as it was', () => {
+  test('has replaced values, and all other fields unchanged', () => {
     fc.assert(
       fc.property(resources, fc.subarray([...fields]), resources, (before, names, values) => {
         const message = {
@@ -61,13 +61,13 @@ describe('a ContainerStatusResponse read in place', () => {
     );
   });
 
-  test('bytes that are no message throw, and are never read past their end', () => {
+  test('throws for invalid bytes, and never reads past their end', () => {
     const whole = encode('ContainerStatusResponse', {
       status: { id: 'abc', state: 1, resources: { linux: { cpu_period: 100_000n } } },
     });
     for (let length = 1; length < whole.length; length += 1)
       expect(() => readContainerStatus(whole.subarray(0, length)), `${length} bytes`).toThrow();
-    // The inner message says that it is longer than the one around it.
+    // The inner message has a larger length than the outer one.
     expect(() => readContainerStatus(Buffer.from([0x0a, 0x02, 0x0a, 0x05, 0x12, 0x03, 1, 2, 3]))).toThrow(RangeError);
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => {

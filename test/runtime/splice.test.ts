@@ -4,18 +4,18 @@ import { describe, expect, test } from 'vitest';
 import { decode, encode } from '../../src/runtime/index.ts';
 import { spliceInto } from '../../src/runtime/splice.ts';
 
-/** status, resources, linux of a ContainerStatusResponse. */
+/** The path of status, resources, linux in a ContainerStatusResponse. */
 const LINUX = [1, 16, 1];
 const linux = (resources: Parameters<typeof encode<'LinuxContainerResources'>>[1]) =>
   encode('LinuxContainerResources', resources);
 
-describe('bytes go into the sub-message that is there', () => {
+describe('spliceInto', () => {
   const original = encode('ContainerStatusResponse', {
     status: { id: 'abc', state: 1, resources: { linux: { cpu_shares: 102n, cpu_quota: 10_000n } } },
     info: { info: '{}' },
   });
 
-  test('and a decoder that does not merge sub-messages sees all of it', () => {
+  test('appends bytes to an existing sub-message, which stays a single occurrence', () => {
     const changed = spliceInto(original, LINUX, linux({ cpu_quota: -1n, memory_limit_in_bytes: 1024n }));
     expect(decode('ContainerStatusResponse', changed)).toMatchObject({
       status: {
@@ -25,7 +25,7 @@ describe('bytes go into the sub-message that is there', () => {
       },
       info: { info: '{}' },
     });
-    // One occurrence of each: nothing is left to be merged.
+    // Each field occurs once, so a decoder does not have to merge.
     const reader = protobuf.Reader.create(changed);
     const fields: number[] = [];
     while (reader.pos < reader.len) {
@@ -36,13 +36,13 @@ describe('bytes go into the sub-message that is there', () => {
     expect(fields).toEqual([1, 2]);
   });
 
-  test('and is made when it is not there', () => {
+  test('creates a missing sub-message', () => {
     const bare = encode('ContainerStatusResponse', { status: { id: 'abc' } });
     const changed = decode('ContainerStatusResponse', spliceInto(bare, LINUX, linux({ cpu_shares: 2n })));
     expect(changed.status).toMatchObject({ id: 'abc', resources: { linux: { cpu_shares: 2n } } });
   });
 
-  test('unknown fields of every wire type stay, byte for byte', () => {
+  test('leaves unknown fields of every wire type unchanged', () => {
     const unknown = Buffer.from([
       ...[0xa0, 0x06, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], // field 100, varint -1
       ...[0xa9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8], // field 101, 64 bits
@@ -54,12 +54,12 @@ describe('bytes go into the sub-message that is there', () => {
     expect(changed.subarray(changed.length - unknown.length)).toEqual(unknown);
   });
 
-  test('an empty addition changes nothing', () => {
+  test('changes nothing for an empty addition', () => {
     expect(spliceInto(original, LINUX, Buffer.alloc(0))).toEqual(original);
   });
 });
 
-test('any message: what is added wins, the rest is as it was', () => {
+test('spliceInto overrides fields of any message with the added ones, and leaves the others', () => {
   const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).filter((value) => value !== 0n);
   fc.assert(
     fc.property(fc.string({ maxLength: 300 }), int64, int64, int64, (id, quota, shares, memory) => {
@@ -75,7 +75,7 @@ test('any message: what is added wins, the rest is as it was', () => {
   );
 });
 
-test('bytes that are no message are refused, and never read past their end', () => {
+test('spliceInto rejects invalid bytes, and never reads past their end', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
       try {

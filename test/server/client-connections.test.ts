@@ -14,7 +14,7 @@ import {
   noInterceptors,
 } from '../../src/server/handlers/interceptors.ts';
 
-/** A connection whose streams end when the test says so. */
+/** A connection whose streams end when a test calls {@link endStreams}. */
 class FakeConnection {
   readonly events: string[] = [];
   #close: () => void = () => undefined;
@@ -54,7 +54,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
   return { door, connections, given };
 }
 
-describe('shutting down', () => {
+describe('shutdown', () => {
   test('waits for running streams', async () => {
     const { door, connections } = open([0, 2]);
     let isDone = false;
@@ -67,7 +67,7 @@ describe('shutting down', () => {
     expect(door.connections).toBe(0);
   });
 
-  test('cuts off the rest after the timeout, and counts the streams', async () => {
+  test('destroys the remaining connections after the timeout, and returns the number of their streams', async () => {
     const { door, connections } = open([0, 2, 3]);
     expect(await door.shutdown(10)).toBe(5);
     expect(connections.map(({ events }) => events.join())).toEqual([
@@ -77,11 +77,11 @@ describe('shutting down', () => {
     ]);
   });
 
-  test('ends at once without connections', async () => {
+  test('ends at once if there are no connections', async () => {
     expect(await open([]).door.shutdown(60_000)).toBe(0);
   });
 
-  test('shuts down later connections too', async () => {
+  test('also shuts down connections that are accepted after it has begun', async () => {
     const { door, connections } = open([1]);
     const done = door.shutdown(60_000);
     door.accept(new Socket());
@@ -108,7 +108,7 @@ test('opens a backend connection for each client connection, and reports when it
   rmSync(folder, { recursive: true });
 });
 
-describe('the table of interceptors', () => {
+describe('interceptors', () => {
   const handler = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
   const lines: [string, LogFields][] = [];
   const log: Log = {
@@ -131,7 +131,7 @@ describe('the table of interceptors', () => {
     { log, counters: noCounters, debug: true },
   );
 
-  test('routes by path and forwards everything else', () => {
+  test('route by path; all other paths are forwarded', () => {
     expect(
       ['/a/Handled', '/a/Amended', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
         interception.route(path),
@@ -142,7 +142,7 @@ describe('the table of interceptors', () => {
     );
   });
 
-  test('amends by path', async () => {
+  test('amend by path, and log each amended call at its level', async () => {
     const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2), backendMs: 1.5 };
     expect(await interception.amend({ path: '/a/Amended', ...exchange })).toEqual(Uint8Array.of(2, 1));
     expect(await interception.amend({ path: '/a/Other', ...exchange })).toBeUndefined();

@@ -20,14 +20,14 @@ function report(logPassedCalls = false) {
   return proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
 }
 
-test('logs forwarded calls only if configured, and handled calls elsewhere', () => {
+test('logs forwarded calls only if configured, and never logs handled calls', () => {
   report().streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   expect(lines).toEqual([]);
-  const asked = report(true);
-  expect([report().wantsStatus, asked.wantsStatus]).toEqual([false, true]);
-  asked.streamClosed('/a/B', 'pass', 'answered', 5, 1.23456);
-  asked.streamClosed('/a/C', 'amend', 'cancelled', undefined, 2);
-  asked.streamClosed('/a/D', 'handle', 'answered', 0, 3);
+  const configured = report(true);
+  expect([report().wantsStatus, configured.wantsStatus]).toEqual([false, true]);
+  configured.streamClosed('/a/B', 'pass', 'answered', 5, 1.23456);
+  configured.streamClosed('/a/C', 'amend', 'cancelled', undefined, 2);
+  configured.streamClosed('/a/D', 'handle', 'answered', 0, 3);
   expect(lines).toEqual([
     {
       level: 'info',
@@ -42,7 +42,7 @@ test('logs forwarded calls only if configured, and handled calls elsewhere', () 
   ]);
 });
 
-test('logs an amended call that fails as intercepted; the interceptor logs one that succeeds', () => {
+test('logs a failed amended call as intercepted; the interceptor logs a successful one', () => {
   report().streamClosed('/a/RunPod', 'amend', 'answered', 2, 7.5);
   report().streamClosed('/a/RunPod', 'amend', 'answered', 0, 7.5);
   expect(lines).toEqual([
@@ -51,7 +51,7 @@ test('logs an amended call that fails as intercepted; the interceptor logs one t
   expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/a/RunPod', code: 'UNKNOWN', count: 1 }]);
 });
 
-test('counts forwarded calls by outcome, and no others', () => {
+test('counts forwarded calls, but not amended and handled ones', () => {
   const observer = report();
   observer.streamClosed('/a/B', 'pass', 'answered', undefined, 1);
   observer.streamClosed('/a/B', 'pass', 'cancelled', undefined, 1);
@@ -60,7 +60,7 @@ test('counts forwarded calls by outcome, and no others', () => {
   expect(counters.snapshot().passedCalls).toBe(2);
 });
 
-test('logs two lines for a backend outage, however many clients retry', () => {
+test('logs two lines for an outage of the backend, regardless of the number of retries', () => {
   const observer = report();
   observer.connected();
   for (let attempt = 0; attempt < 100; attempt += 1) observer.backendLost('connect ECONNREFUSED');
@@ -83,7 +83,7 @@ test('counts protocol errors by the name of the error code', () => {
   expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
 });
 
-test('counts all responses that could not be amended and logs them once, without the error message', () => {
+test('counts each response that could not be amended, and logs the first one without the error message', () => {
   const observer = report();
   for (let call = 0; call < 3; call += 1) observer.amendSkipped('/a/B', 'failed', new TypeError('PASSWORD=hunter2'));
   observer.amendSkipped('/a/B', 'slow', undefined);

@@ -47,7 +47,7 @@ export class FakeCluster {
 }
 
 export class FakeNode {
-  readonly said: string[] = [];
+  readonly messages: string[] = [];
   isInstalled = false;
   isReady = false;
   readonly #stop = new AbortController();
@@ -64,7 +64,7 @@ export class FakeNode {
     const kubeconfig = cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`));
     const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', '--lease-duration=2s'];
     const options = readOptions([`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`]);
-    const parts = contextOf(options, undefined, (line) => void this.said.push(line));
+    const parts = contextOf(options, undefined, (line) => void this.messages.push(line));
     this.#parts = {
       ...parts,
       ...{ host: this.#host(), stage: () => Promise.resolve(), unstage: () => Promise.resolve(), random: () => 0 },

@@ -40,7 +40,10 @@ export interface PassedOn {
   readonly before: readonly string[];
 }
 
-export function passOn(sockets: readonly (readonly [name: string, descriptor: number])[]): PassedOn {
+/** A descriptor with the name that FileDescriptorName= of its unit gives it. */
+export type NamedDescriptor = readonly [name: string, descriptor: number];
+
+export function passOn(sockets: readonly NamedDescriptor[]): PassedOn {
   return {
     env: { LISTEN_FDS: String(sockets.length), LISTEN_FDNAMES: sockets.map(([name]) => name).join(':') },
     descriptors: sockets.map(([, descriptor]) => descriptor),

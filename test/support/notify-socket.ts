@@ -27,11 +27,11 @@ export class NotifySocket {
 
   /**
    * @param name absolute path, or `@` and an abstract name
-   * @param receives `always` with a waiting worker, or `when asked` by {@link drain} without a worker
+   * @param receives `always` with a waiting worker, or `on drain` without a worker
    */
   constructor(
     readonly name: string,
-    receives: 'always' | 'when asked' = 'always',
+    receives: 'always' | 'on drain' = 'always',
   ) {
     this.#descriptor = socket(1, 2 | 0o2000000, 0);
     const address = socketAddress(name);

@@ -14,15 +14,15 @@ const page = withPoints(empty, analysis)
   .replace('| 0.5 |  |', '| 0.5 | API. |')
   .replace('| 0.2 |  |', '| 0.2 | fspick. |');
 
-describe('the page with the exposure of the service', () => {
-  test('is right when it has the exposure, and a reason for each open point', () => {
+describe('docs/units.md', () => {
+  test('is accepted if it has the exposure and a reason for each open point', () => {
     expect(compare(page, analysis)).toEqual([]);
-    // Nothing is lost when it is written anew.
+    // Writing the page again keeps all reasons.
     expect(withPoints(page, analysis)).toBe(page);
     expect(page).toContain('\n\nThe end.\n');
   });
 
-  test('is wrong when the exposure has risen, or has fallen and nobody has said so', () => {
+  test('is rejected if its exposure is lower or higher than that of the unit', () => {
     expect(compare(page, { ...analysis, exposure: 3.2 })).toEqual(['the exposure is 3.2, and docs/units.md says 3.1']);
     expect(compare(page, { ...analysis, exposure: 3 })).toEqual([
       'the exposure has fallen to 3: docs/units.md still says 3.1',
@@ -30,7 +30,7 @@ describe('the page with the exposure of the service', () => {
     expect(compare(empty.replace('**0**', ''), { exposure: 0, open: [] })).toHaveLength(1);
   });
 
-  test('is wrong when a point is open without a reason, or is not open any more', () => {
+  test('is rejected if an open point has no reason, or a listed point is not open', () => {
     expect(compare(withPoints(empty, analysis), analysis)).toEqual([
       'docs/units.md has no reason why PrivateNetwork= stays open (Service has access)',
       'docs/units.md has no reason why SystemCallFilter=~@mount stays open (mount is included)',
@@ -40,7 +40,7 @@ describe('the page with the exposure of the service', () => {
     ]);
   });
 
-  test('is made of what systemd-analyze prints', () => {
+  test('is compared with the output of systemd-analyze', () => {
     const list = JSON.stringify([
       { set: true, name: 'A=', json_field: 'A', description: 'shut', exposure: null },
       { set: false, name: 'B=', json_field: 'B', description: 'open', exposure: '0.2' },
@@ -54,7 +54,7 @@ describe('the page with the exposure of the service', () => {
   });
 });
 
-test('the units keep what kubelet depends on', () => {
+test('the unit of the service has the settings that kubelet depends on', () => {
   const service = readFileSync('systemd/cri-resize-shim.service', 'utf8').split('\n');
   for (const line of [
     'Type=notify',
@@ -64,6 +64,6 @@ test('the units keep what kubelet depends on', () => {
     'Before=kubelet.service',
   ])
     expect(service).toContain(line);
-  // Not bound to containerd's life.
+  // The service does not stop with containerd.
   expect(service.filter((line) => line.includes('containerd.service'))).toEqual(['After=containerd.service']);
 });

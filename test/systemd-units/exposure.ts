@@ -1,8 +1,8 @@
-/** What `systemd-analyze security` says of a service. */
+/** The result of `systemd-analyze security` for a service. */
 export interface Analysis {
-  /** 0 (none) to 10. */
+  /** The overall exposure, from 0 (none) to 10. */
   readonly exposure: number;
-  /** What keeps it above 0. */
+  /** The points that raise the exposure. */
   readonly open: readonly OpenPoint[];
 }
 
@@ -12,7 +12,10 @@ export interface OpenPoint {
   readonly exposure: string;
 }
 
-/** @param list the output with --json=short; `summary` the one for people, which alone has the whole */
+/**
+ * @param list the output with --json=short
+ * @param summary the output as text, which has the overall exposure
+ */
 export function analysisOf(list: string, summary: string): Analysis {
   const [, exposure] = /Overall exposure level for \S+: ([\d.]+)/.exec(summary) ?? [];
   if (exposure === undefined) throw new Error(`no overall exposure in: ${summary}`);
@@ -26,12 +29,14 @@ export function analysisOf(list: string, summary: string): Analysis {
 
 const rowOf = ({ name, exposure }: OpenPoint): string => `| \`${name.replaceAll('|', '\\|')}\` | ${exposure} |`;
 
-/** What is wrong with a page that is to say all this: `Exposure: **3.1**`, and a row with a reason for each open point. */
+/** Returns the faults of a page that has to have `Exposure: **3.1**` and a row with a reason for each open point. */
 export function compare(page: string, { exposure, open }: Analysis): readonly string[] {
   const faults: string[] = [];
-  const said = Number(/Exposure: \*\*([\d.]+)\*\*/.exec(page)?.[1]);
-  if (exposure > said || Number.isNaN(said)) faults.push(`the exposure is ${exposure}, and docs/units.md says ${said}`);
-  if (exposure < said) faults.push(`the exposure has fallen to ${exposure}: docs/units.md still says ${said}`);
+  const documented = Number(/Exposure: \*\*([\d.]+)\*\*/.exec(page)?.[1]);
+  if (exposure > documented || Number.isNaN(documented))
+    faults.push(`the exposure is ${exposure}, and docs/units.md says ${documented}`);
+  if (exposure < documented)
+    faults.push(`the exposure has fallen to ${exposure}: docs/units.md still says ${documented}`);
   for (const point of open) {
     const row = page.split('\n').find((line) => line.startsWith(rowOf(point)));
     const reason = row?.slice(rowOf(point).length).replaceAll('|', '').trim() ?? '';
@@ -43,7 +48,7 @@ export function compare(page: string, { exposure, open }: Analysis): readonly st
   return faults;
 }
 
-/** The page with the exposure and the open points of now; reasons that are there stay. */
+/** Returns the page with the current exposure and open points. Existing reasons stay. */
 export function withPoints(page: string, { exposure, open }: Analysis): string {
   const reasons = new Map(
     [...page.matchAll(/^\| (`[^`]+`) \| [\d.]+ \|(.*)\|$/gm)].map(([, name = '', reason = '']) => [

@@ -1,6 +1,6 @@
 /**
- * `npm run check`: systemd's units are right, and expose no more than docs/units.md says: both by systemd's own word. With
- * --write the page gets the points that are open now; the reasons stay to be written.
+ * Checks the units with systemd-analyze, as a part of `npm run check`: they are valid, and their exposure is the one in docs/units.md.
+ * With --write, the page gets the current open points. Their reasons have to be added by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -31,7 +31,7 @@ const faults = [...compare(readFileSync(page, 'utf8'), analysis), ...(await veri
 for (const fault of faults) process.stderr.write(`units: ${fault}\n`);
 process.exitCode = faults.length === 0 ? 0 : 1;
 
-/** systemd's word on the units themselves. The program they start is not on this machine: any will do. */
+/** Returns the errors of systemd-analyze verify. The units start another program there, because theirs is not installed. */
 async function verified(): Promise<readonly string[]> {
   const copies = await mkdtemp(join(tmpdir(), 'units-'));
   try {

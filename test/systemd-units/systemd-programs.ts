@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PackagedPart, keep, keepLibraries, of, useLibraries } from '../support/node/packaged.ts';
 
-/** systemd's own programs, to check units with and to run them under: the oldest that units are written for. */
+/** systemd's programs in the oldest supported version, to check units and to run them. */
 export const systemdPrograms: PackagedPart = {
   name: 'systemd-252',
   packages: of(
@@ -19,7 +19,7 @@ export const systemdPrograms: PackagedPart = {
     const lib = join(finalFolder, 'lib');
     for (const program of await readdir(join(folder, 'bin')))
       await useLibraries(unpacked, join(folder, 'bin', program), lib, 'own libc');
-    // Each looks for its own in turn.
+    // These libraries load further libraries.
     for (const name of await readdir(join(folder, 'lib')))
       if (name.startsWith('libsystemd')) await useLibraries(unpacked, join(folder, 'lib', name), lib, 'libraries');
   },

@@ -20,7 +20,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Of the thread pool; fulfilled when it has slept. */
+/** Occupies a thread of libuv's pool. Resolves when the thread is free again. */
 function occupyWorker(milliseconds: number): Promise<number> {
   const usleep = koffi.load(null).func('int usleep(uint microseconds)') as unknown as {
     async: (microseconds: number, done: (error: Error | null, result: number) => void) => void;
@@ -44,11 +44,11 @@ function supervised(env: NodeJS.ProcessEnv) {
   return { supervisor, warnings, faults };
 }
 
-describe('what systemd is told', () => {
+describe('notifications of systemd', () => {
   test.each([
     ['at a path', () => join(folder, 'notify.sock')],
     ['at an abstract name', () => `@cri-resize-shim-test/${process.pid}`],
-  ])('%s: that we serve, and that we go and for how long', async (_, name) => {
+  ])('report start and stop with its duration, to a socket %s', async (_, name) => {
     const systemd = listenAt(name());
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
     await supervisor.ready('serving\nall');
@@ -61,19 +61,19 @@ describe('what systemd is told', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('that we are alive: at half the time that the watchdog waits, again and again, once we serve', async () => {
+  test('report that the process is alive at half the interval of the watchdog, from the start of service', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
     const start = performance.now();
     await supervisor.ready('serving');
     for (const past of [1, 2, 3]) expect(await systemd.waitFor('WATCHDOG=1', past)).toBe('WATCHDOG=1');
     const elapsed = performance.now() - start;
-    // Three halves: not in one burst, and never as late as the watchdog.
+    // Three halves of the interval: the notifications do not come in one burst.
     expect(elapsed).toBeGreaterThan(250);
     expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
   });
 
-  test('nothing of being alive while the event loop stands still', async () => {
+  test('do not report that the process is alive while the event loop is blocked', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
@@ -82,22 +82,22 @@ describe('what systemd is told', () => {
     const until = performance.now() + 400;
     while (performance.now() < until);
     await systemd.waitFor('WATCHDOG=1', past);
-    // Twenty halves have gone by.
+    // Twenty halves of the interval have passed.
     expect(systemd.messages.length - past).toBeLessThan(5);
   });
 
-  test('nothing of being alive while the workers that read and write files stand still', async () => {
-    const systemd = listenAt(join(folder, 'notify.sock'), 'when asked');
+  test('do not report that the process is alive while the threads for file I/O are blocked', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'), 'on drain');
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
-    // libuv has four workers.
+    // libuv has four threads.
     expect(await Promise.all([1, 2, 3, 4].map(() => occupyWorker(400)))).toEqual([0, 0, 0, 0]);
-    // Twenty halves have gone by.
+    // Twenty halves of the interval have passed.
     expect(systemd.drain().filter((message) => message === 'WATCHDOG=1').length).toBeLessThan(3);
     await expect.poll(() => systemd.drain()).toContain('WATCHDOG=1');
   });
 
-  test('nothing, where the socket is not to be had: that is said and counted once, and nothing fails', async () => {
+  test('are logged and counted once if the socket cannot be reached, without an error', async () => {
     const { supervisor, warnings, faults } = supervised({
       NOTIFY_SOCKET: join(folder, 'nobody.sock'),
       WATCHDOG_USEC: '2000',
@@ -116,15 +116,15 @@ describe('what systemd is told', () => {
   test.each([
     ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
     [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is too long for a socket name`],
-  ])('nothing at %s: it is no such socket', async (name, error) => {
+  ])('are logged if %s is not a valid socket name', async (name, error) => {
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name });
     await supervisor.ready('serving');
     expect(warnings).toEqual([{ error, message: 'notification of systemd failed' }]);
   });
 });
 
-describe('the variables', () => {
-  test('are gone once they are read: children are not meant', () => {
+describe('the environment variables of systemd', () => {
+  test('are removed when they are read, so that child processes do not inherit them', () => {
     const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
     expect(env).toEqual({ PATH: '/bin' });
@@ -132,17 +132,20 @@ describe('the variables', () => {
 
   test.each<{ what: string; env: NodeJS.ProcessEnv }>([
     {
-      what: 'another process is watched',
+      what: 'WATCHDOG_PID is another process',
       env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '41' },
     },
-    { what: 'no number', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: 'soon' } },
-    { what: 'no time at all', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
-    { what: 'no watchdog', env: { NOTIFY_SOCKET: '/n' } },
-  ])('ask for no watchdog: $what', ({ env }) => {
+    { what: 'WATCHDOG_USEC is no number', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: 'soon' } },
+    { what: 'WATCHDOG_USEC is 0', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
+    { what: 'WATCHDOG_USEC is missing', env: { NOTIFY_SOCKET: '/n' } },
+  ])('enable no watchdog: $what', ({ env }) => {
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
   });
 
-  test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])('%j: nobody asks', (env: NodeJS.ProcessEnv) => {
-    expect(takeSupervisorVariables(env, 42)).toBeUndefined();
-  });
+  test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])(
+    '%j enable no notifications',
+    (env: NodeJS.ProcessEnv) => {
+      expect(takeSupervisorVariables(env, 42)).toBeUndefined();
+    },
+  );
 });

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 const script = new URL('../../tools/check-language.mjs', import.meta.url).href;
 const { findWords } = (await import(script)) as { findWords: (file: string, text: string) => string[] };
 
-test('words are found in comments and strings of code, and nowhere else in it', () => {
+test('findWords finds words in comments and strings of code only', () => {
   const code = [
     'const wish = `made ${anew} mend`;',
     '/** Gives the size. */',
@@ -20,7 +20,7 @@ test('words are found in comments and strings of code, and nowhere else in it', 
   ]);
 });
 
-test('words are found in the prose of a page, and not in its code, output and quotations', () => {
+test('findWords finds words in the prose of a page, but not in code, output and quotations', () => {
   const page = [
     'Told anew.',
     '```console',

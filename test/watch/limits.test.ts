@@ -12,7 +12,7 @@ const state = (
 
 const start = state(['300', '30000 100000'], ['100', '10000 100000'], ['200', '20000 100000']);
 
-test('each resource by itself, without what it was before', () => {
+test('limitsSeen lists each change of memory and of CPU separately', () => {
   const raised = state(['400', '30000 100000'], ['100', '10000 100000'], ['200', '20000 100000']);
   const { seen, violations } = limitsSeen([start, raised, start], ['a', 'b']);
   expect(seen).toEqual([
@@ -36,6 +36,6 @@ test.each([
     state(['300', 'max 100000'], ['max', 'max 100000'], ['1', 'max 100000']),
     'memory: containers Infinity, pod 300',
   ],
-])('a sum above the pod: %s', (_, above, line) => {
+])('limitsSeen reports a sum above the pod limit: %s', (_, above, line) => {
   expect(limitsSeen([start, above, above], ['a', 'b']).violations).toEqual([line]);
 });

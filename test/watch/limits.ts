@@ -1,10 +1,10 @@
-/** What was read of a pod, by what it belongs to and where it stands: `pod memory.max`, `a cpu.max`, `volume cache`. */
+/** Values that were read of a pod, by owner and file: `pod memory.max`, `a cpu.max`, `volume cache`. */
 export type PodState = Readonly<Record<string, string>>;
 
 export interface LimitReport {
   /** Sums above the pod's limit, without repeats. */
   readonly violations: readonly string[];
-  /** Each pod limit and sum that was seen, in order; of memory and of CPU each without what the state before had. */
+  /** Each pair of pod limit and sum, in order. Memory and CPU each have an entry when it changes. */
   readonly seen: readonly string[];
 }
 
@@ -13,10 +13,10 @@ const resources = [
   { name: 'cpu', file: 'cpu.max', amount: (text: string) => rate(text) },
 ] as const;
 
-/** The files that {@link limitsSeen} looks at. */
+/** The files that {@link limitsSeen} reads. */
 export const limitFiles = resources.map(({ file }) => file);
 
-/** What a pod's limits were, and what its containers' added up to. */
+/** Returns the limits of a pod over time, and the sums of its containers' limits. */
 export function limitsSeen(states: readonly PodState[], containers: readonly string[]): LimitReport {
   const violations = new Set<string>();
   const seen: string[] = [];
@@ -26,7 +26,7 @@ export function limitsSeen(states: readonly PodState[], containers: readonly str
       const of = (whose: string): number => amount(state[`${whose} ${file}`] ?? '');
       const sum = containers.reduce((total, container) => total + of(container), 0);
       const line = `${name}: containers ${sixDigits(sum)}, pod ${sixDigits(of('pod'))}`;
-      // A millionth: rates are not exact numbers.
+      // With a tolerance of a millionth, because rates are not exact.
       if (sum > of('pod') * (1 + 1e-6)) violations.add(line);
       if (last.get(name) !== line) seen.push(line);
       last.set(name, line);
@@ -37,7 +37,7 @@ export function limitsSeen(states: readonly PodState[], containers: readonly str
 
 const limit = (text: string): number => (text === 'max' ? Infinity : Number(text));
 
-/** CPU as a rate: quota by period. */
+/** Returns CPU as a rate: quota divided by period. */
 function rate(text: string): number {
   const [quota = '', period = ''] = text.split(' ');
   return limit(quota) / Number(period);

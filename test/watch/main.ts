@@ -3,9 +3,9 @@ import { createInterface } from 'node:readline';
 import { Recorder, type State } from './recorder.ts';
 
 /**
- * Polls files of cgroups and sizes of volumes every millisecond, in a process of its own. Each line of standard input is a
- * WatchCommand as JSON, and is answered by a line once all have been read anew, in the turn of the polling itself: who is
- * answered twice knows that it has polled all the time between. `report` ends watching. Ends when standard input does.
+ * Polls files of cgroups and sizes of volumes every millisecond, as a separate process. Each line of standard input is a WatchCommand as
+ * JSON. The next poll answers it with a line, so two answers prove that the process has polled in between. `report` ends watching. The
+ * process ends with its standard input.
  */
 export type WatchCommand =
   | { readonly what: 'watch'; readonly files: readonly string[]; readonly volumes: readonly string[] }
@@ -13,16 +13,16 @@ export type WatchCommand =
   | { readonly what: 'report' };
 
 export interface WatchProgress {
-  /** How often all of them were read. */
+  /** How often everything was read. */
   readonly readings: number;
 }
 
 export interface WatchReport extends WatchProgress {
-  /** Each state, in order and without repeats: what the files had, then the volumes' sizes in bytes. */
+  /** Each state, in order and without repeats: the files' contents, then the volumes' sizes in bytes. */
   readonly seen: readonly State[];
 }
 
-/** Files stay open: to read one is a single system call. */
+/** Keeps files open, so that reading one is a single system call. */
 class Watch {
   readonly #files: readonly number[];
   readonly #volumes: readonly string[];
@@ -52,26 +52,26 @@ class Watch {
 }
 
 let watch: Watch | undefined;
-let asked: WatchCommand | undefined;
+let command: WatchCommand | undefined;
 
 function poll(polled: Watch): void {
   if (polled !== watch) return;
   polled.recorder.look();
-  if (asked !== undefined) answer(asked, polled);
-  // Not at once: on one processor, polling without a pause takes half of the time from what it looks at, and looks no more
-  // often for it, since the kernel then takes turns of tens of milliseconds. Whoever sleeps is woken first.
+  if (command !== undefined) answer(command, polled);
+  // With a pause: without one, this process takes half of a single processor and polls no more often, because the kernel then
+  // switches every tens of milliseconds. A process that sleeps is scheduled first.
   setTimeout(poll, 1, polled);
 }
 
 function answer({ what }: WatchCommand, polled: Watch): void {
-  asked = undefined;
+  command = undefined;
   if (what === 'report') watch = undefined;
-  const told: WatchProgress | WatchReport = what === 'report' ? polled.end() : { readings: polled.recorder.readings };
-  process.stdout.write(`${JSON.stringify(told)}\n`);
+  const reply: WatchProgress | WatchReport = what === 'report' ? polled.end() : { readings: polled.recorder.readings };
+  process.stdout.write(`${JSON.stringify(reply)}\n`);
 }
 
 createInterface({ input: process.stdin }).on('line', (line) => {
-  asked = JSON.parse(line) as WatchCommand;
-  if (asked.what === 'watch') poll((watch = new Watch(asked)));
-  else if (watch === undefined) throw new Error(`${asked.what}: nothing is watched`);
+  command = JSON.parse(line) as WatchCommand;
+  if (command.what === 'watch') poll((watch = new Watch(command)));
+  else if (watch === undefined) throw new Error(`${command.what}: nothing is watched`);
 });

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import { Recorder, type State } from './recorder.ts';
 
-/** Gives one after the other; the last one for good. */
+/** Returns a recorder that reads these states in order, and then repeats the last one. */
 const reading = (...states: readonly State[]): Recorder => {
   const left = [...states];
   return new Recorder(() => (left.length > 1 ? left.shift() : left[0])!);
 };
 
-test('a state is kept once, and comes again after another one', () => {
+test('a state is recorded once, and again after another one', () => {
   const [low, high] = [
     ['1', '1'],
     ['2', '2'],
@@ -18,7 +18,7 @@ test('a state is kept once, and comes again after another one', () => {
   expect(recorder.readings).toBe(5);
 });
 
-test('values that were never there together are no state', () => {
+test('values that never existed together are not recorded', () => {
   const [before, torn, after] = [
     ['64', '128'],
     ['64', '160'],
@@ -30,7 +30,7 @@ test('values that were never there together are no state', () => {
   expect(recorder.seen).toEqual([before, after]);
 });
 
-test('a change that is taken back while it is read is no state', () => {
+test('a change that is reverted during a reading is not recorded', () => {
   const [before, torn] = [
     ['64', '128'],
     ['64', '160'],

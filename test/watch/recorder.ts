@@ -1,10 +1,10 @@
-/** What a pod's limits and volumes are at one instant, in the order in which they are read. */
+/** Limits and volume sizes of a pod at one instant, in the order in which they are read. */
 export type State = readonly string[];
 
 /**
- * Looks at values that others change, and keeps each state that they were in. What is read one after the other need not have been
- * there at one instant: a container can be lowered after it was read, and another raised before it is. So a state counts
- * once it has been read twice without a difference; the instant is the one between the two.
+ * Reads values that other processes change, and records each state. Values that are read one after the other may not have existed at one
+ * instant: one container can be lowered after its limit was read, and another one raised before. So a state is recorded only if two
+ * readings in a row agree. It existed between the two.
  */
 export class Recorder {
   readonly #read: () => State;
@@ -15,7 +15,7 @@ export class Recorder {
     this.#read = read;
   }
 
-  /** Reads all of them, until nothing is changed meanwhile. */
+  /** Reads all values until two readings agree. */
   look(): void {
     const isLast = (state: State): boolean => same(state, this.#seen.at(-1));
     let state = this.#read();
@@ -31,7 +31,7 @@ export class Recorder {
     return this.#readings;
   }
 
-  /** In order, without repeats. */
+  /** The recorded states, in order, without repeats. */
   get seen(): readonly State[] {
     return this.#seen;
   }

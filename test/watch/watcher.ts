@@ -6,15 +6,15 @@ import type { RunningPod } from '../support/cri/pod.ts';
 import { type LimitReport, type PodState, limitFiles, limitsSeen } from './limits.ts';
 import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
 
-/** What was seen of a pod. */
+/** What was recorded of a pod. */
 export interface PodReport extends LimitReport {
-  /** How often all was read. */
+  /** How often everything was read. */
   readonly readings: number;
   /** Each state of all limits and volumes, in order. */
   readonly states: readonly PodState[];
 }
 
-/** A process that polls a pod's limits and the sizes of its volumes, one pod after the other. */
+/** A process that polls limits and volume sizes of one pod at a time. */
 export class WatcherProcess {
   readonly #child: ChildProcess;
   readonly #answers: AsyncIterator<string, undefined>;
@@ -25,7 +25,7 @@ export class WatcherProcess {
     this.#answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   }
 
-  /** Resolves once all of the pod has been read for the first time. */
+  /** Resolves once the pod has been read for the first time. */
   async watch(pod: RunningPod): Promise<PodWatcher> {
     const containers = [...pod.containers.keys()].map((name) => [name, pod.containerCgroup(name)] as const);
     const files = [['pod', pod.cgroup] as const, ...containers].flatMap(([whose, folder]) =>
@@ -38,7 +38,7 @@ export class WatcherProcess {
     return new PodWatcher(this, names, [...pod.containers.keys()]);
   }
 
-  /** One at a time. */
+  /** Sends a command and returns its answer. Only one command may run at a time. */
   async ask(command: WatchCommand): Promise<WatchProgress | WatchReport> {
     this.#child.stdin?.write(`${JSON.stringify(command)}\n`);
     const answer = await this.#answers.next();
@@ -53,25 +53,25 @@ export class WatcherProcess {
   }
 }
 
-/** Watches a pod until it is asked what it saw. */
+/** Watches a pod until {@link report} is called. */
 export class PodWatcher {
   #isOwn = false;
 
-  /** @param names of what the process reads, in its order */
+  /** @param names names of the values that the process reads, in order */
   constructor(
     private readonly process: WatcherProcess,
     private readonly names: readonly string[],
     private readonly containers: readonly string[],
   ) {}
 
-  /** With a process of its own. Resolves once it polls. */
+  /** Starts a watcher process for one pod. Resolves once it polls. */
   static async watch(pod: RunningPod): Promise<PodWatcher> {
     const watcher = await new WatcherProcess().watch(pod);
     watcher.#isOwn = true;
     return watcher;
   }
 
-  /** How often it has read all of the pod, once it has done so again. */
+  /** Returns how often the pod has been read, after the next reading. */
   async readings(): Promise<number> {
     return (await this.process.ask({ what: 'look' })).readings;
   }

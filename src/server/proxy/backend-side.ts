@@ -5,20 +5,18 @@ import {
   ErrorCode,
   Flag,
   type Frame,
-  FrameReader,
-  FrameType,
-  HeaderAssembly,
+  type FrameReader,
   type HeaderBlock,
   LARGEST_STREAM,
   LARGEST_WINDOW,
   type Settings,
-  checkFrame,
   goaway,
   readSettings,
   settingsForClient,
   windowUpdate,
 } from '../http2/index.ts';
 import type { AmendedStream, Amender } from './amending/index.ts';
+import { frameReader } from './dispatch.ts';
 import { BackendFlow, type FlowControl } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';
@@ -55,7 +53,7 @@ type BackendStream = PassStream | AmendStream;
 
 /** Reads what the backend sends. Forwards it to the client unchanged, except for responses that are amended. */
 export class BackendSide {
-  readonly reader = new FrameReader((frame) => this.#frame(frame));
+  readonly reader: FrameReader;
   readonly flow: BackendFlow;
   /** The backend's SETTINGS_MAX_FRAME_SIZE. In force once the client's acknowledgement has been forwarded to it. */
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
@@ -65,17 +63,25 @@ export class BackendSide {
   largestInitialWindow = DEFAULT_WINDOW;
   /** The connection to the backend is closed. */
   gone = false;
-  #settingsReceived = false;
   /** The backend's SETTINGS that the client has not acknowledged, oldest first. */
   readonly #unacknowledged: Settings[] = [];
   /** The last stream that the backend serves, by its GOAWAY. */
   #lastStreamId = Infinity;
   readonly #ports: BackendSidePorts;
-  readonly #assembly: HeaderAssembly;
 
   constructor(ports: BackendSidePorts) {
     this.#ports = ports;
-    this.#assembly = new HeaderAssembly(ports.options.headerListLimit);
+    this.reader = frameReader(ports.options.headerListLimit, {
+      data: (frame) => this.#data(frame),
+      headers: (block) => this.#headers(block),
+      reset: (frame) => this.#reset(frame),
+      settings: (frame) => this.#settings(frame),
+      settingsAcknowledged: () => ports.asClient(() => ports.client.acknowledge()),
+      ping: (frame) => this.#ping(frame),
+      pingAcknowledged: () => undefined,
+      goaway: (frame) => this.#goaway(frame),
+      windowUpdate: (frame) => this.#windowUpdate(frame),
+    });
     this.flow = new BackendFlow(ports.flowControl, (lane) => ports.streams.delivered(lane));
   }
 
@@ -114,45 +120,14 @@ export class BackendSide {
     this.#ports.toBackend.push(windowUpdate(stream.id, increment));
   }
 
-  #frame(frame: Frame): void {
-    checkFrame(frame);
-    if (!this.#settingsReceived && (frame.type !== FrameType.SETTINGS || frame.has(Flag.ACK)))
-      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'the first frame is not SETTINGS');
-    const block = this.#assembly.take(frame);
-    const ports = this.#ports;
-    switch (frame.type) {
-      case FrameType.DATA:
-        this.#data(frame);
-        return;
-      case FrameType.HEADERS:
-      case FrameType.CONTINUATION:
-        if (block !== undefined) this.#headers(block);
-        return;
-      case FrameType.RST_STREAM:
-        this.#reset(frame);
-        return;
-      case FrameType.SETTINGS:
-        if (!frame.has(Flag.ACK)) {
-          this.#settings(frame);
-          return;
-        }
-        ports.asClient(() => ports.client.acknowledge());
-        return;
-      case FrameType.PING:
-        if (frame.has(Flag.ACK)) return;
-        ports.toBackend.acknowledgePing(frame);
-        ports.options.observer.pingAnswered('backend');
-        return;
-      case FrameType.GOAWAY:
-        this.#goaway(frame);
-        return;
-      case FrameType.WINDOW_UPDATE:
-        if (frame.streamId === 0) this.#connectionWindow(frame);
-        else if (this.#stream(frame) !== undefined) ports.toClient.pass(frame.buffer, frame.start, frame.end);
-        return;
-      default:
-        return;
-    }
+  #ping(frame: Frame): void {
+    this.#ports.toBackend.acknowledgePing(frame);
+    this.#ports.options.observer.pingAnswered('backend');
+  }
+
+  #windowUpdate(frame: Frame): void {
+    if (frame.streamId === 0) this.#connectionWindow(frame);
+    else if (this.#stream(frame) !== undefined) this.#ports.toClient.pass(frame.buffer, frame.start, frame.end);
   }
 
   /**
@@ -240,7 +215,6 @@ export class BackendSide {
     this.initialWindow = settings.initialWindow ?? before;
     this.largestInitialWindow = Math.max(this.largestInitialWindow, this.initialWindow);
     if (this.initialWindow < before) ports.streams.restoreLocalWindows(before - this.initialWindow);
-    this.#settingsReceived = true;
     ports.opened();
   }
 

@@ -6,9 +6,7 @@ import {
   FRAME_HEADER_SIZE,
   Flag,
   type Frame,
-  FrameReader,
-  FrameType,
-  HeaderAssembly,
+  type FrameReader,
   type HeaderBlock,
   type HeaderField,
   HpackDecoder,
@@ -16,7 +14,6 @@ import {
   LARGEST_WINDOW,
   PREFACE,
   type Settings,
-  checkFrame,
   headersInPlace,
   readSettings,
   settingsAck,
@@ -25,6 +22,7 @@ import {
 } from '../http2/index.ts';
 import type { Amender } from './amending/index.ts';
 import type { BackendSide } from './backend-side.ts';
+import { frameReader } from './dispatch.ts';
 import { FloodMeter } from './flood-meter.ts';
 import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
@@ -52,7 +50,7 @@ const FLOOD_LIMIT = 10_000;
 
 /** Reads and checks what the client sends, and forwards it to the server of its stream. */
 export class ClientSide {
-  readonly reader = new FrameReader((frame) => this.#frame(frame));
+  readonly reader: FrameReader;
   /** The client's SETTINGS that have not been acknowledged, oldest first. */
   readonly unacknowledged: Settings[] = [];
   /** The client's SETTINGS_INITIAL_WINDOW_SIZE, as last acknowledged. */
@@ -67,7 +65,6 @@ export class ClientSide {
   /** {@link FlowControl.sentFrames} at the last PING. */
   #sentFramesAtPing = 0;
   readonly #ports: ClientSidePorts;
-  readonly #assembly: HeaderAssembly;
   readonly #decoder: HpackDecoder;
   readonly #encoder = new HpackEncoder();
   readonly #pings: FloodMeter;
@@ -77,7 +74,18 @@ export class ClientSide {
   constructor(ports: ClientSidePorts) {
     this.#ports = ports;
     const { headerListLimit, now } = ports.options;
-    this.#assembly = new HeaderAssembly(headerListLimit);
+    this.reader = frameReader(headerListLimit, {
+      data: (frame) => this.#data(frame),
+      headers: (block) => this.#headers(block),
+      reset: (frame) => this.#reset(frame),
+      settings: (frame) => this.#readSettings(frame),
+      settingsAcknowledged: (frame) => ports.backend.acknowledged(frame),
+      ping: (frame) => this.#ping(frame),
+      pingAcknowledged: (frame) =>
+        ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
+      goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
+      windowUpdate: (frame) => this.#windowUpdate(frame),
+    });
     this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, headerListLimit);
     this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
     this.#settings = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
@@ -120,41 +128,6 @@ export class ClientSide {
   /** Acknowledges all pending SETTINGS: the backend, which normally does, is gone. */
   acknowledgeAll(): void {
     while (this.unacknowledged.length > 0) this.acknowledge();
-  }
-
-  #frame(frame: Frame): void {
-    checkFrame(frame);
-    if (!this.settingsReceived && (frame.type !== FrameType.SETTINGS || frame.has(Flag.ACK)))
-      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'the first frame is not SETTINGS');
-    const block = this.#assembly.take(frame);
-    switch (frame.type) {
-      case FrameType.DATA:
-        this.#data(frame);
-        return;
-      case FrameType.HEADERS:
-      case FrameType.CONTINUATION:
-        if (block !== undefined) this.#headers(block);
-        return;
-      case FrameType.RST_STREAM:
-        this.#reset(frame);
-        return;
-      case FrameType.SETTINGS:
-        if (frame.has(Flag.ACK)) this.#ports.backend.acknowledged(frame);
-        else this.#readSettings(frame);
-        return;
-      case FrameType.PING:
-        this.#ping(frame);
-        return;
-      case FrameType.GOAWAY:
-        this.#ports.toBackend.pass(frame.buffer, frame.start, frame.end);
-        return;
-      case FrameType.WINDOW_UPDATE:
-        this.#windowUpdate(frame);
-        return;
-      default:
-        // RFC 9113 5.3.2 deprecates PRIORITY, and RFC 9113 4.1 requires that unknown frames are ignored.
-        return;
-    }
   }
 
   #data(frame: Frame): void {
@@ -283,10 +256,6 @@ export class ClientSide {
   }
 
   #ping(frame: Frame): void {
-    if (frame.has(Flag.ACK)) {
-      this.#ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end));
-      return;
-    }
     // A Go client sends a PING for about every burst it receives, to measure bandwidth: those are not a flood.
     const { sentFrames } = this.#ports.flowControl;
     if (this.#sentFramesAtPing !== sentFrames) this.#pings.reset();

@@ -4,22 +4,20 @@ import {
   FRAME_HEADER_SIZE,
   Flag,
   type Frame,
-  FrameReader,
-  FrameType,
-  HeaderAssembly,
+  type FrameReader,
   type HeaderBlock,
   type HeaderField,
   HpackEncoder,
   LARGEST_WINDOW,
   NO_TABLE_NO_PUSH,
   PREFACE,
-  checkFrame,
   headersInPlace,
   readSettings,
   settingsAck,
   settingsFrame,
   windowUpdate,
 } from '../http2/index.ts';
+import { frameReader } from './dispatch.ts';
 import { FlowControl, type Lane, type LaneSource } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
 import type { ProxyConnectionOptions } from './options.ts';
@@ -46,7 +44,7 @@ export interface LocalSidePorts {
  * sends waits here for the client's windows; one initial window for each stream bounds it.
  */
 export class LocalSide implements LocalPeer {
-  readonly reader = new FrameReader((frame) => this.#frame(frame));
+  readonly reader: FrameReader;
   readonly outbox: Outbox;
   /** Requests towards the server. The client follows the backend's windows, which this server does not know. */
   readonly flowControl: FlowControl;
@@ -54,13 +52,23 @@ export class LocalSide implements LocalPeer {
   #windowToReturn = 0;
   #initialWindow = DEFAULT_WINDOW;
   readonly #ports: LocalSidePorts;
-  readonly #assembly: HeaderAssembly;
   readonly #encoder = new HpackEncoder();
   readonly #requests: LaneSource;
 
   constructor(ports: LocalSidePorts) {
     this.#ports = ports;
-    this.#assembly = new HeaderAssembly(ports.options.headerListLimit);
+    this.reader = frameReader(ports.options.headerListLimit, {
+      data: (frame) => this.#data(frame),
+      headers: (block) => this.#headers(block),
+      reset: (frame) => this.#reset(frame),
+      settings: (frame) => this.#settings(frame),
+      settingsAcknowledged: () => undefined,
+      ping: (frame) => this.#ping(frame),
+      pingAcknowledged: () => undefined,
+      // Running streams continue; the next stream gets a new connection.
+      goaway: () => ports.locals.retire(this),
+      windowUpdate: (frame) => this.#windowUpdate(frame),
+    });
     this.#requests = {
       released: (lane, bytes) => this.#returnClientWindow(lane.id, bytes),
       finished: () => undefined,
@@ -134,40 +142,14 @@ export class LocalSide implements LocalPeer {
     if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(id, bytes));
   }
 
-  #frame(frame: Frame): void {
-    checkFrame(frame);
-    const block = this.#assembly.take(frame);
-    switch (frame.type) {
-      case FrameType.DATA:
-        this.#data(frame);
-        return;
-      case FrameType.HEADERS:
-      case FrameType.CONTINUATION:
-        if (block !== undefined) this.#headers(block);
-        return;
-      case FrameType.RST_STREAM: {
-        const stream = this.#stream(frame.streamId);
-        if (stream !== undefined && !stream.reset) this.#ports.streams.resetByServer(stream, frame);
-        return;
-      }
-      case FrameType.SETTINGS:
-        if (!frame.has(Flag.ACK)) this.#settings(frame);
-        return;
-      case FrameType.PING:
-        if (frame.has(Flag.ACK)) return;
-        this.outbox.acknowledgePing(frame);
-        this.#ports.options.observer.pingAnswered('local');
-        return;
-      case FrameType.GOAWAY:
-        // Running streams continue; the next stream gets a new connection.
-        this.#ports.locals.retire(this);
-        return;
-      case FrameType.WINDOW_UPDATE:
-        this.#windowUpdate(frame);
-        return;
-      default:
-        return;
-    }
+  #reset(frame: Frame): void {
+    const stream = this.#stream(frame.streamId);
+    if (stream !== undefined && !stream.reset) this.#ports.streams.resetByServer(stream, frame);
+  }
+
+  #ping(frame: Frame): void {
+    this.outbox.acknowledgePing(frame);
+    this.#ports.options.observer.pingAnswered('local');
   }
 
   #stream(id: number): LocalStream | undefined {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { BackendTime } from '../../../bench/fake/backend-time.ts';
 
-describe('the time that calls are with a backend', () => {
-  test('goes from the bytes of the request to the last bytes of the answer', () => {
+describe('BackendTime', () => {
+  test('measures from the first bytes of the request to the last bytes of the answer', () => {
     const time = new BackendTime();
     time.arrived(100);
     time.begin();
@@ -12,7 +12,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(40);
   });
 
-  test('counts calls side by side once', () => {
+  test('counts concurrent calls once', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();
@@ -25,7 +25,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(50);
   });
 
-  test('adds calls that come one after the other, and nothing between them', () => {
+  test('adds the times of sequential calls without the time between them', () => {
     const time = new BackendTime();
     for (const start of [0, 1000]) {
       time.arrived(start);
@@ -36,7 +36,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(10);
   });
 
-  test('leaves out what is exchanged while there is no call, settings and pings', () => {
+  test('does not count bytes outside of calls, such as SETTINGS and pings', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();
@@ -52,7 +52,7 @@ describe('the time that calls are with a backend', () => {
     expect(time.total).toBe(6);
   });
 
-  test('does not count a call before its answer has gone', () => {
+  test('does not count a call before its answer has been sent', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();

@@ -13,11 +13,11 @@ import {
   encode,
 } from '../../../src/runtime/index.ts';
 
-type Asked = 'PodSandboxStatus' | 'ContainerStatus' | 'ListContainers' | 'ListPodSandbox';
+type Method = 'PodSandboxStatus' | 'ContainerStatus' | 'ListContainers' | 'ListPodSandbox';
 
 let root: string;
 let pods: FakePod[];
-let ask: <Name extends Asked>(
+let ask: <Name extends Method>(
   method: Name,
   request: Partially<Messages[`${Name}Request`]>,
 ) => Messages[`${Name}Response`];
@@ -29,10 +29,10 @@ beforeEach(async () => {
   await writePods(root, pods);
   const runtime = podsRuntime(root, pods);
   const call = (method: string, request: Buffer): Buffer => runtime.get(method)!(request);
-  ask = <Name extends Asked>(method: Name, request: object) => {
-    const asked: keyof Messages = `${method}Request`;
-    const answered: keyof Messages = `${method}Response`;
-    return decode(answered, call(method, encode(asked, request))) as Messages[`${Name}Response`];
+  ask = <Name extends Method>(method: Name, request: object) => {
+    const requestType: keyof Messages = `${method}Request`;
+    const responseType: keyof Messages = `${method}Response`;
+    return decode(responseType, call(method, encode(requestType, request))) as Messages[`${Name}Response`];
   };
   update = (request) => void call('UpdateContainerResources', encode('UpdateContainerResourcesRequest', request));
 });
@@ -41,7 +41,7 @@ afterEach(() => rmSync(root, { recursive: true }));
 const start = () => [0, 1, 2].map(amountsAtStart);
 
 describe('the fake runtime of pods', () => {
-  test('tells of its pods and containers what the shim reads', () => {
+  test('returns the fields of pods and containers that the shim reads', () => {
     const [{ pod, containers }] = pods as [FakePod];
     expect(ask('ListPodSandbox', {}).items.map(({ id }) => id)).toEqual(pods.map((one) => one.pod.id));
     expect(ask('ListContainers', {}).containers).toHaveLength(6);
@@ -55,7 +55,7 @@ describe('the fake runtime of pods', () => {
     expect(container?.resources?.memory_limit_in_bytes).toBe(192n * 1024n * 1024n);
   });
 
-  test('writes what it is asked for to the cgroup, keeps the rest, and says so', () => {
+  test('writes requested values to the cgroup, keeps the others, and reports all of them', () => {
     const [pod] = pods as [FakePod];
     const [first] = pod.containers;
     update({ container_id: first!.id, linux: { memory_limit_in_bytes: 1048576n, cpu_shares: 512n } });
@@ -70,7 +70,7 @@ describe('the fake runtime of pods', () => {
     });
   });
 
-  test('is found out when a file is not what it has to be', () => {
+  test('has files that assertFiles compares with the expected values', () => {
     const [pod] = pods as [FakePod];
     assertFiles(root, pod, start());
     writeFileSync(join(root, pod.pod.cgroupParent, 'memory.max'), 'max\n');

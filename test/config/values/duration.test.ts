@@ -41,11 +41,11 @@ describe('a duration', () => {
     '1.5.5s',
     '1S',
     'x1s',
-  ])('%j is none', (text) => {
+  ])('%j is invalid', (text) => {
     expect(parseDuration(text)).toBeUndefined();
   });
 
-  test('longer than a timer takes is none: it would fire at once', () => {
+  test('is invalid if it is longer than the maximum of a timer, which would fire at once', () => {
     expect(parseDuration('2147483s648ms')).toBeUndefined();
     expect(parseDuration('597h')).toBeUndefined();
   });
@@ -62,7 +62,7 @@ describe('a duration', () => {
     );
   });
 
-  test('in a setting is read, or refused with what it should look like', () => {
+  test('in a setting is parsed, or rejected with the expected format', () => {
     expect(duration.parse('2m')).toBe(120_000);
     expect(duration.safeParse('soon').error?.issues).toMatchObject([{ message: `must be ${durationForm}` }]);
     expect(durationForm).toBe('a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h');

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { KeyedLock } from '../../../src/core/concurrency/lock.ts';
 
-/** Something to wait for, that a test ends. */
+/** Returns a promise that a test resolves. */
 function gate(): { readonly opened: Promise<void>; open(): void } {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
@@ -11,7 +11,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 
 const slot = (name: string, ...sets: string[]) => ({ name, sets: new Set(sets) });
 
-test('one at a time for a key, in order, keys side by side', async () => {
+test('runs one action at a time for each key, in order, and keys concurrently', async () => {
   const lock = new KeyedLock();
   const first = gate();
   const events: string[] = [];
@@ -30,7 +30,7 @@ test('one at a time for a key, in order, keys side by side', async () => {
   expect(lock.waiting('a')).toBe(0);
 });
 
-test('a failure is its own caller’s, and the next goes on', async () => {
+test('a failed action rejects for its own caller, and the next action runs', async () => {
   const lock = new KeyedLock();
   const failing = lock.run('a', () => Promise.reject(new Error('no')));
   const next = lock.run('a', () => Promise.resolve(2));
@@ -38,8 +38,8 @@ test('a failure is its own caller’s, and the next goes on', async () => {
   expect(await next).toBe(2);
 });
 
-describe('while one runs, of those waiting for the same container', () => {
-  test('only the newest is carried out, and all get its outcome', async () => {
+describe('of the actions that wait for one container', () => {
+  test('only the newest runs, and all callers get its outcome', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const run: number[] = [];
@@ -59,7 +59,7 @@ describe('while one runs, of those waiting for the same container', () => {
     expect(run).toEqual([1, 4]);
   });
 
-  test('all get its failure too', async () => {
+  test('all callers get the error if the newest fails', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const running = lock.run('pod', () => first.opened);
@@ -71,7 +71,7 @@ describe('while one runs, of those waiting for the same container', () => {
     await expect(newer).rejects.toThrow('no');
   });
 
-  test('one that sets less, or another container, does not take its place', async () => {
+  test('an older one also runs if a newer one sets less, or sets another container', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const run: string[] = [];
@@ -85,7 +85,7 @@ describe('while one runs, of those waiting for the same container', () => {
   });
 });
 
-test('A6: a newer request does not take the earlier place of one when a request for the whole pod waits between them', async () => {
+test('A6: a request for the whole pod that waits between two of a container keeps its place', async () => {
   const lock = new KeyedLock();
   const first = gate();
   const run: string[] = [];
@@ -101,7 +101,7 @@ test('A6: a newer request does not take the earlier place of one when a request 
   expect(run).toEqual(['pod 128', 'container 256']);
 });
 
-test('whatever comes in whatever order: every caller has an outcome, and no value that was asked for last is lost', async () => {
+test('every caller gets an outcome and the value that was requested last applies, for any order of requests', async () => {
   const request = fc.record({ container: fc.nat(2), memory: fc.boolean(), cpu: fc.boolean(), yields: fc.nat(2) });
   await fc.assert(
     fc.asyncProperty(fc.array(request, { maxLength: 30 }), async (requests) => {

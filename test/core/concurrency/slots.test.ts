@@ -4,7 +4,7 @@ import { Slots } from '../../../src/core/concurrency/slots.ts';
 const forever = new AbortController().signal;
 const turns = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test('runs so many at a time, in the order in which they came, also after failures', async () => {
+test('runs a limited number of actions concurrently, in order, also after failures', async () => {
   const slots = new Slots(2);
   const started: number[] = [];
   const ends: (() => void)[] = [];
@@ -29,7 +29,7 @@ test('runs so many at a time, in the order in which they came, also after failur
   expect((await results).map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('who leaves the queue is not run, and takes no slot', async () => {
+test('an action that leaves the queue does not run, and takes no slot', async () => {
   const slots = new Slots(1);
   let end = (): void => undefined;
   const first = slots.run(() => new Promise<void>((resolve) => (end = resolve)), forever);

@@ -21,7 +21,7 @@ const VARIABLE = 'CRI_RESIZE_SHIM_CRASH';
 let built: string;
 
 beforeAll(async () => {
-  // Below node_modules, where koffi is found.
+  // Below node_modules, so that koffi is found.
   const cache = join(root, 'node_modules/.cache');
   mkdirSync(cache, { recursive: true });
   built = mkdtempSync(join(cache, 'crash-points-'));
@@ -32,7 +32,7 @@ afterEach(() => vi.unstubAllEnvs());
 
 const shipped = (): string[] => [
   join(built, 'cri-resize-shim.js'),
-  // Not the source maps, which nothing runs.
+  // Without the source maps, which are not executed.
   ...readdirSync(join(built, 'chunks'))
     .filter((name) => name.endsWith('.js'))
     .map((name) => join(built, 'chunks', name)),
@@ -40,7 +40,7 @@ const shipped = (): string[] => [
 const crashing = (): string => join(built, 'tools/cri-resize-shim-crash.js');
 
 describe('crash points', () => {
-  test('are in the test build, and not a word of them in the one that is shipped', () => {
+  test('are in the test build, and leave no trace in the shipped build', () => {
     expect(readFileSync(crashing(), 'utf8')).toContain(VARIABLE);
     const names = crashPoints.filter((point) => point !== 'serving');
     expect(shipped().length).toBeGreaterThan(1);
@@ -51,9 +51,9 @@ describe('crash points', () => {
   });
 
   test.each([
-    ['the test build ends at one', () => crashing(), 'SIGKILL', ['serving']],
-    ['the shipped build does not', () => shipped()[0]!, 'SIGTERM', undefined],
-  ])('%s', async (_, file, end, passed) => {
+    ['the test build ends at a crash point', () => crashing(), 'SIGKILL', ['serving']],
+    ['the shipped build has no crash points', () => shipped()[0]!, 'SIGTERM', undefined],
+  ])('end the process if they are armed: %s', async (_, file, end, passed) => {
     const folder = join(built, `run-${end}`);
     const log = join(folder, 'passed');
     const armed = join(folder, 'armed');
@@ -73,15 +73,15 @@ describe('crash points', () => {
     expect(await program.exited).toEqual(
       end === 'SIGTERM' ? { code: 0, signal: null } : { code: null, signal: 'SIGKILL' },
     );
-    // What it has ended at is over; the rest is for the next one.
+    // A crash point at which the process has ended is removed; the others remain.
     expect(readFileSync(armed, 'utf8').includes('serving#1')).toBe(end === 'SIGTERM');
     expect(readFileSync(armed, 'utf8')).toContain('remount-before#1');
-    // Each line counts by itself.
+    // Each line has its own count.
     expect(readFileSync(armed, 'utf8')).toContain(end === 'SIGTERM' ? 'serving#3' : 'serving#2');
     expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
   });
 
-  test('do nothing where nobody has said which build this is', () => {
+  test('do nothing without a build constant, as under vitest', () => {
     const log = join(built, 'under-vitest');
     appendFileSync(log, '');
     vi.stubEnv(VARIABLE, log);

@@ -13,7 +13,7 @@ import {
 } from '../../../src/core/protobuf/index.ts';
 
 describe('reading fields', () => {
-  test('returns what was written, in order, and skips the rest', () => {
+  test('returns the written fields in order, and skips those that are not read', () => {
     const inner = writeMapEntry(createWriter(), 3, 'key', 'välue').finish();
     const message = writeString(createWriter().uint32(varintKey(1)).int64(-1), 2, 'text')
       .uint32(delimitedKey(16))

@@ -77,15 +77,18 @@ describe('a Kubernetes quantity', () => {
     '1e65',
     '1e-65',
     '0'.repeat(65),
-  ])('%j is none', (text) => {
+  ])('%j is invalid', (text) => {
     expect(parseQuantity(text)).toBeUndefined();
   });
 
-  test.each(['8Pi', '1E', '1Ei', '9007199254740992', '1e64'])('%s is more than can be told exactly', (text) => {
-    expect(parseQuantity(text)).toBeUndefined();
-  });
+  test.each(['8Pi', '1E', '1Ei', '9007199254740992', '1e64'])(
+    '%s is invalid because it is above the safe integers',
+    (text) => {
+      expect(parseQuantity(text)).toBeUndefined();
+    },
+  );
 
-  test('is the number times the unit, to the byte', () => {
+  test('is exactly the number times the unit', () => {
     const units = { Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, k: 1000, M: 1e6, G: 1e9, '': 1, e3: 1000, E6: 1e6 };
     fc.assert(
       fc.property(
@@ -98,7 +101,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  test('with a fraction is rounded up, never down, never by a whole byte', () => {
+  test('with a fraction is rounded up to the next byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 0, max: 999 }), (whole, thousandths) => {
         const text = `${whole}.${String(thousandths).padStart(3, '0')}`;
@@ -108,7 +111,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  test('is a safe size or none, whatever is asked', () => {
+  test('is a safe integer or invalid, for any text', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9.]{0,8}[a-zA-Z]{0,2}[0-9+-]{0,4}$/)), (text) => {
         const size = parseQuantity(text);
@@ -127,15 +130,15 @@ describe('a quantity of CPUs', () => {
     ['100u', 1],
     ['1k', 1_000_000],
     ['0', 0],
-  ])('%s is %i thousandths', (text, milli) => {
+  ])('%s is %i milli-CPUs', (text, milli) => {
     expect(parseMilli(text)).toBe(milli);
   });
 
-  test.each(['', '-1', '1c', '500mm', '1e64'])('%j is none', (text) => {
+  test.each(['', '-1', '1c', '500mm', '1e64'])('%j is invalid', (text) => {
     expect(parseMilli(text)).toBeUndefined();
   });
 
-  test('in thousandths is itself, whatever the number', () => {
+  test('in milli-CPUs equals its number, for any number', () => {
     fc.assert(
       fc.property(fc.nat(), (milli) => {
         expect(parseMilli(`${milli}m`)).toBe(milli);

@@ -89,6 +89,12 @@ async function declared(running: RunningPod): Promise<Declared> {
   return (JSON.parse(info['cri-resize-shim']!) as { declared: Declared }).declared;
 }
 
+/** The pod's containers in kubelet's state, with their limits in MiB. */
+function inKubelet(running: RunningPod, containers: Readonly<Record<string, number>>): Promise<void> {
+  kubelet.runs(running, { containers });
+  return Promise.resolve();
+}
+
 /** The pod's object in the API server: the shim knows it when its status says so. */
 async function inKubernetes(running: RunningPod, spec: object): Promise<void> {
   server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {}, spec });
@@ -148,7 +154,7 @@ describe('a pod with an ephemeral container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 100 } })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { web: 100 })],
     [
       "the pod's spec",
       (running: RunningPod) =>
@@ -180,7 +186,7 @@ describe('a pod with an init container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 190, log: 100 } })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { web: 190, log: 100 })],
     [
       "the pod's spec",
       (running: RunningPod) =>

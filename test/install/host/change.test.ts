@@ -3,11 +3,11 @@ import { expect, test } from 'vitest';
 import { type Change, applyChanges, combineChanges } from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
-let did: string[] = [];
+let actions: string[] = [];
 
 function change(name: string, fails: { readonly do?: string; readonly undo?: string } = {}): Change {
   const act = (what: 'do' | 'undo' | 'forget', fault: string | undefined): Promise<void> => {
-    did.push(`${what} ${name}`);
+    actions.push(`${what} ${name}`);
     return fault === undefined ? Promise.resolve() : Promise.reject(new Error(fault));
   };
   return {
@@ -18,24 +18,24 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
   };
 }
 
-async function carriedOut(changes: readonly Change[], signal = never) {
-  did = [];
-  const told: string[] = [];
-  const ended = await applyChanges(changes, (line) => told.push(line), signal);
-  return { ended, told };
+async function run(changes: readonly Change[], signal = never) {
+  actions = [];
+  const lines: string[] = [];
+  const ended = await applyChanges(changes, (line) => lines.push(line), signal);
+  return { ended, lines };
 }
 
-test('all in their order; what was kept for undoing goes last', async () => {
-  const { ended, told } = await carriedOut([change('a'), change('b')]);
+test('all changes are applied in order, and then their backups are removed', async () => {
+  const { ended, lines } = await run([change('a'), change('b')]);
   expect(ended).toBe('done');
-  expect(told).toEqual(['done: a', 'done: b']);
-  expect(did).toEqual(['do a', 'do b', 'forget a', 'forget b']);
+  expect(lines).toEqual(['done: a', 'done: b']);
+  expect(actions).toEqual(['do a', 'do b', 'forget a', 'forget b']);
 });
 
-test('one fails: it and those before it are undone in reverse, those after it are not touched', async () => {
-  const { ended, told } = await carriedOut([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
+test('a failed change and those before it are rolled back in reverse; later ones do not start', async () => {
+  const { ended, lines } = await run([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
   expect(ended).toBe('undone');
-  expect(told).toEqual([
+  expect(lines).toEqual([
     'done: a',
     'done: b',
     'failed: c: no room',
@@ -43,43 +43,43 @@ test('one fails: it and those before it are undone in reverse, those after it ar
     'rolled back: b',
     'rolled back: a',
   ]);
-  expect(did).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
+  expect(actions).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
 });
 
-test('one that cannot be undone is said, and what it builds upon stays', async () => {
-  const { ended, told } = await carriedOut([change('a'), change('b', { undo: 'gone' }), change('c', { do: 'no' })]);
+test('a change that cannot be rolled back is reported, and the changes before it stay', async () => {
+  const { ended, lines } = await run([change('a'), change('b', { undo: 'gone' }), change('c', { do: 'no' })]);
   expect(ended).toBe('undo failed');
-  expect(told.slice(2)).toEqual(['failed: c: no', 'rolled back: c', 'NOT rolled back: b: gone', 'left in place: a']);
-  expect(did.slice(-2)).toEqual(['undo c', 'undo b']);
+  expect(lines.slice(2)).toEqual(['failed: c: no', 'rolled back: c', 'NOT rolled back: b: gone', 'left in place: a']);
+  expect(actions.slice(-2)).toEqual(['undo c', 'undo b']);
 });
 
-test('interrupted between two: the next is not begun, and what is done is undone', async () => {
+test('an interruption between two changes rolls back the applied ones', async () => {
   const ending = new AbortController();
   const first: Change = {
     ...change('a'),
     do: () => Promise.resolve().then(() => ending.abort(new Error('ended by SIGINT'))),
   };
-  const { ended, told } = await carriedOut([first, change('b')], ending.signal);
+  const { ended, lines } = await run([first, change('b')], ending.signal);
   expect(ended).toBe('undone');
-  expect(told).toEqual(['done: a', 'not started: b: ended by SIGINT', 'rolled back: a']);
-  expect(did).toEqual(['undo a']);
+  expect(lines).toEqual(['done: a', 'not started: b: ended by SIGINT', 'rolled back: a']);
+  expect(actions).toEqual(['undo a']);
 });
 
-test('what takes longer than a second is said when it begins', async () => {
-  const { told } = await carriedOut([{ ...change('a'), do: () => delay(1200) }]);
-  expect(told).toEqual(['a ...', 'done: a']);
+test('a change that takes longer than a second is reported when it starts', async () => {
+  const { lines } = await run([{ ...change('a'), do: () => delay(1200) }]);
+  expect(lines).toEqual(['a ...', 'done: a']);
 });
 
-test('several as one: only what was begun is undone, and what follows them follows that too', async () => {
+test('a group of changes rolls back those that have started, and settles after each run', async () => {
   const settled = () => {
-    did.push('settle');
+    actions.push('settle');
     return Promise.resolve();
   };
   const parts = [change('a'), change('b', { do: 'no', undo: 'stays' }), change('c')];
-  const { ended, told } = await carriedOut([combineChanges('all', parts, settled)]);
+  const { ended, lines } = await run([combineChanges('all', parts, settled)]);
   expect(ended).toBe('undo failed');
-  expect(told).toEqual(['failed: all: no', 'NOT rolled back: all: stays']);
-  expect(did).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
-  await carriedOut([combineChanges('all', [change('a'), change('b')], settled)]);
-  expect(did).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
+  expect(lines).toEqual(['failed: all: no', 'NOT rolled back: all: stays']);
+  expect(actions).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
+  await run([combineChanges('all', [change('a'), change('b')], settled)]);
+  expect(actions).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
 });

@@ -20,7 +20,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
 
-test('a file that is there keeps its mode, and comes back as it was', async () => {
+test('writing an existing file keeps its mode; rolling back restores content and mode', async () => {
   const file = join(folder, 'a.yaml');
   writeFileSync(file, 'old');
   chmodSync(file, 0o640);
@@ -32,7 +32,7 @@ test('a file that is there keeps its mode, and comes back as it was', async () =
   expect(readdirSync(folder)).toEqual(['a.yaml']);
 });
 
-test('a new one goes again, with the folders that were made for it, unless there is more in them', async () => {
+test('rolling back a new file removes it and its new folders, unless they have other files', async () => {
   const change = writing(join(folder, 'b/c/d'), 'new');
   await change.do();
   expect(statSync(join(folder, 'b/c/d')).mode & 0o777).toBe(0o644);
@@ -44,7 +44,7 @@ test('a new one goes again, with the folders that were made for it, unless there
   expect(readdirSync(join(folder, 'b'))).toEqual(['else']);
 });
 
-test('one that cannot be written leaves what was there, and its undoing has nothing to do', async () => {
+test('a file that cannot be written leaves nothing to roll back', async () => {
   mkdirSync(join(folder, 'a'));
   const change = writing(join(folder, 'a'), 'new');
   await expect(change.do()).rejects.toThrow('EISDIR');
@@ -52,7 +52,7 @@ test('one that cannot be written leaves what was there, and its undoing has noth
   expect(readdirSync(folder)).toEqual(['a']);
 });
 
-test('what is removed comes back', async () => {
+test('rolling back a removal restores the file', async () => {
   writeFileSync(join(folder, 'a'), 'old');
   const change = removing(join(folder, 'a'));
   await change.do();

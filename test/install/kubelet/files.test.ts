@@ -6,39 +6,38 @@ import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const FLAG = `--container-runtime-endpoint=${CONTAINERD}`;
-let paper: FakeInstallNode;
-beforeEach(() => (paper = new FakeInstallNode()));
-afterEach(() => paper.remove());
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
+afterEach(() => fake.remove());
 
-/** kubelet's unit: a file, a drop-in and two environment files, one of which is not there. */
+/** Fakes kubelet's unit: a file, a drop-in and two environment files, of which one is missing. */
 function unit(texts: { readonly unit?: string; readonly dropIn?: string; readonly environment?: string }): void {
-  const at = (name: string): string => join(paper.folder, name);
-  paper.put('kubelet.service', texts.unit ?? '');
-  paper.put('kubelet.conf', texts.dropIn ?? '');
-  paper.put('flags.env', texts.environment ?? '');
-  paper.systemctl(`cat <<'END'
+  const at = (name: string): string => join(fake.folder, name);
+  fake.put('kubelet.service', texts.unit ?? '');
+  fake.put('kubelet.conf', texts.dropIn ?? '');
+  fake.put('flags.env', texts.environment ?? '');
+  fake.systemctl(`cat <<'END'
 FragmentPath=${at('kubelet.service')}
 DropInPaths=${at('kubelet.conf')} ${at('gone.conf')}
 EnvironmentFiles=${at('flags.env')} (ignore_errors=yes)
 EnvironmentFiles=${at('none.env')} (ignore_errors=no)
 END`);
 }
-const setting = (source: EndpointSource) =>
-  settingOf(paper.node, { endpoint: CONTAINERD, source }, 'unix:///ours.sock');
+const setting = (source: EndpointSource) => settingOf(fake.node, { endpoint: CONTAINERD, source }, 'unix:///ours.sock');
 
 test.each([
   ['unit', 'kubelet.service', true],
   ['dropIn', 'kubelet.conf', true],
   ['environment', 'flags.env', false],
-] as const)('a flag in its %s is found in %s', async (where, name, isOfUnit) => {
-  unit({ [where]: `X="${FLAG}"\n` });
+] as const)('a flag in the %s of kubelet’s unit is found in %s', async (place, name, isOfUnit) => {
+  unit({ [place]: `X="${FLAG}"\n` });
   const found = await setting({ kind: 'flag' });
-  expect(found).toMatchObject({ file: join(paper.folder, name), isOfUnit });
+  expect(found).toMatchObject({ file: join(fake.folder, name), isOfUnit });
   expect(found.edited(found.text, 'unix:///ours.sock')).toBe('X="--container-runtime-endpoint=unix:///ours.sock"\n');
   expect(found.endpointOf(found.text)).toBe(CONTAINERD);
 });
 
-test('in several files, in none, or with another value: refused, with the files and what to do', async () => {
+test('a flag in several files, in none, or with another value is rejected, with the files and a remedy', async () => {
   unit({ unit: FLAG, environment: FLAG });
   await expect(setting({ kind: 'flag' })).rejects.toMatchObject({
     message: expect.stringMatching(/several places of kubelet.service: .*kubelet\.service, .*flags\.env$/) as string,
@@ -52,7 +51,7 @@ test('in several files, in none, or with another value: refused, with the files 
   );
 });
 
-test('a default with neither flag nor file, or a relative file, is refused', async () => {
+test('a default endpoint without flag and file, and a relative file, are rejected', async () => {
   await expect(setting({ kind: 'default' })).rejects.toThrow('kubelet.service has neither --config nor');
   await expect(setting({ kind: 'config', file: 'kubelet.yaml' })).rejects.toThrow('has a relative path');
 });

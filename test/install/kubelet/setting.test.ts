@@ -7,7 +7,7 @@ const FLAG = '--container-runtime-endpoint';
 
 const config = (line: string): string => `# This node's own.
 apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration # as its API says
+kind: KubeletConfiguration # of kubelet
 ${line}clusterDNS:
 - 10.96.0.10   # not indented
 evictionHard: {memory.available:  100Mi}
@@ -24,12 +24,12 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(withEndpoint(config(before), OURS, 'f')).toBe(config(after));
   });
 
-  test('goes again, with its line', () => {
+  test('is removed with its line', () => {
     expect(withEndpoint(config(`containerRuntimeEndpoint: ${OURS}\n`), undefined, 'f')).toBe(config(''));
     expect(withEndpoint(config(''), undefined, 'f')).toBe(config(''));
   });
 
-  test('a file that ends without a line end, and one in JSON', () => {
+  test('is set in a file without final line feed, and in JSON', () => {
     expect(withEndpoint('kind: KubeletConfiguration', OURS, 'f')).toBe(
       `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${OURS}\n`,
     );
@@ -43,11 +43,11 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(() => withEndpoint(json, undefined, 'f')).toThrow('unsupported layout, expected lines');
   });
 
-  test('what would be read as something else is not written', () => {
+  test('is rejected if YAML would read another value', () => {
     expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('cannot be written without quotes');
   });
 
-  test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('%j is refused', (text) => {
+  test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('is rejected in %j', (text) => {
     expect(() => withEndpoint(text, OURS, 'f')).toThrow(/^f( |:)/);
   });
 });
@@ -61,13 +61,13 @@ describe('the flag in files of a unit', () => {
     `ExecStart=/usr/bin/kubelet \\\n  ${FLAG} \\\n  @ \\\n  --v=2\n`,
     `KUBELET_ARGS="--v=2 ${FLAG}=@"\n`,
     `# ${FLAG}=unix:///old.sock\n; ${FLAG}=unix:///older.sock\nKUBELET_ARGS=${FLAG}=@\n`,
-  ])('in %j only the endpoint changes', (form) => {
+  ])('is changed in %j, and nothing else', (form) => {
     const before = form.replace('@', CONTAINERD);
     expect(flagsIn(before).map(({ endpoint }) => endpoint)).toEqual([CONTAINERD]);
     expect(withFlag(before, OURS, 'f')).toBe(form.replace('@', OURS));
   });
 
-  test('none, or several, are refused', () => {
+  test('is rejected if it is missing or occurs more than once', () => {
     expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('is missing');
     const twice = `A=${FLAG}=${CONTAINERD}\nB=${FLAG}=${CONTAINERD}\n`;
     expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} occurs more than once`);

@@ -1,17 +1,16 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Finding, type Node, diagnose, worstOf } from '../../../src/install/node/index.ts';
-import { doctorText } from '../../../src/resizectl/commands/doctor.ts';
+import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
 import { FakeInstallNode } from '../../support/fake-install-node.ts';
 
-// A folder in the place of a node; what a real one says is in test/e2e/command-line/doctor.test.ts.
-let paper: FakeInstallNode;
-beforeEach(() => (paper = new FakeInstallNode()));
-afterEach(() => paper.remove());
+// Runs on a folder instead of a node. test/e2e/command-line/doctor.test.ts tests a real node.
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
+afterEach(() => fake.remove());
 
 async function found(check: string, change: Partial<Node> = {}): Promise<Finding> {
-  const all = await diagnose({ ...paper.node, ...change });
+  const all = await diagnose({ ...fake.node, ...change });
   return all.find((finding) => finding.check === check)!;
 }
 
@@ -33,40 +32,40 @@ test.each([
   ['kubelet', { systemdFolder: '/nowhere' }, 'warning', 'not checked: systemd is not the init system of this node'],
   ['state room', {}, 'ok', ' MiB free for '],
   ['state folder', {}, 'ok', 'is created at the first start'],
-] as const)('%s with %o: %s, %s', async (check, change, result, says) => {
+] as const)('check %s with %o is %s: %s', async (check, change, result, says) => {
   const finding = await found(check, change);
   expect(finding).toMatchObject({ check, result });
   expect(finding.found).toContain(says);
   expect(finding.remedy === '').toBe(result === 'ok');
 });
 
-test('kubelet goes to containerd, or through the shim', async () => {
-  paper.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
+test('check kubelet reports whether kubelet uses the shim', async () => {
+  fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
     found: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
-    remedy: `set --container-runtime-endpoint=unix://${paper.node.listen}`,
+    remedy: `set --container-runtime-endpoint=unix://${fake.node.listen}`,
   });
-  for (const address of [`unix://${paper.node.listen}`, `unix:${paper.node.listen}`, paper.node.listen]) {
-    paper.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
+  for (const address of [`unix://${fake.node.listen}`, `unix:${fake.node.listen}`, fake.node.listen]) {
+    fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
     expect(await found('kubelet')).toMatchObject({ result: 'ok', found: 'uses the shim (flag)' });
   }
-  paper.unit({ state: 'inactive' });
+  fake.unit({ state: 'inactive' });
   expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });
-  paper.unit(undefined);
+  fake.unit(undefined);
   expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'no unit kubelet.service' });
 });
 
-test('what is left of a shim on its socket does not answer', async () => {
-  writeFileSync(paper.node.listen, '');
+test('check shim reports a stale socket', async () => {
+  writeFileSync(fake.node.listen, '');
   expect(await found('shim')).toMatchObject({
     result: 'warning',
     found: expect.stringContaining('does not answer') as string,
   });
 });
 
-test('a state folder that others may write to, or of somebody else, is not the journal’s', async () => {
-  const folder = join(paper.folder, 'state');
+test('check state folder fails if other users may write to it or own it', async () => {
+  const folder = join(fake.folder, 'state');
   mkdirSync(folder);
   chmodSync(folder, 0o777);
   expect(await found('state folder')).toMatchObject({
@@ -74,25 +73,9 @@ test('a state folder that others may write to, or of somebody else, is not the j
     found: expect.stringContaining('mode 777') as string,
   });
   chmodSync(folder, 0o700);
-  // Whoever runs this test has made it.
+  // The user of this test owns the folder.
   const uid = process.geteuid?.();
   expect(await found('state folder')).toMatchObject(
     uid === 0 ? { result: 'ok' } : { result: 'failed', found: expect.stringContaining(`uid ${uid}`) as string },
   );
-});
-
-test('as a whole it is as well as the worst, and what to do comes last', () => {
-  const finding = (check: string, result: Finding['result'], remedy = ''): Finding => ({
-    check,
-    result,
-    found: 'x',
-    remedy,
-  });
-  expect(worstOf([])).toBe('ok');
-  expect(worstOf([finding('a', 'ok'), finding('b', 'warning', 'c')])).toBe('warning');
-  expect(worstOf([finding('a', 'failed', 'd'), finding('b', 'warning', 'c')])).toBe('failed');
-  expect(doctorText([finding('a', 'ok'), finding('b', 'failed', 'do this')])).toBe(
-    'CHECK   RESULT   FOUND\na       ok       x\nb       failed   x\n\nWhat to do:\n  b:   do this\n',
-  );
-  expect(doctorText([finding('a', 'ok')])).not.toContain('What to do');
 });

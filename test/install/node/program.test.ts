@@ -3,8 +3,8 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  readdirSync,
   readlinkSync,
+  readdirSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -12,8 +12,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Program } from '../../../src/install/host/programs.ts';
 import { isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
+import type { Program } from '../../../src/install/host/programs.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
@@ -23,7 +23,7 @@ const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
 
 const ofFolder = (from: string): Program => ({ kind: 'folder', folder: from, node: '/usr/bin/node', arch: 'x64' });
 
-/** All that a program has to have, in little. */
+/** Creates the files that a program has to have, all with this content. Returns their folder. */
 function program(name: string, content: string): string {
   const root = join(folder, name);
   const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
@@ -40,7 +40,7 @@ function program(name: string, content: string): string {
   return root;
 }
 
-test('the program: swapped in, back, and for good', async () => {
+test('placing a program replaces the previous one, and can be rolled back', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   const places = { program: ofFolder(from), to };
   expect(await isInPlace(places)).toBe(false);
@@ -61,7 +61,7 @@ test('the program: swapped in, back, and for good', async () => {
   expect(text('there/dist/resizectl.js')).toBe('two');
 });
 
-test('the program with a Node that its folder has elsewhere', async () => {
+test('placing a program also copies its Node from another place', async () => {
   const nodeFrom = join(program('new', 'two'), 'package.json');
   const to = join(folder, 'there');
   const places = { program: { ...ofFolder(join(folder, 'new')), node: join(to, 'bin/node'), nodeFrom }, to } as const;
@@ -70,7 +70,7 @@ test('the program with a Node that its folder has elsewhere', async () => {
   expect(await isInPlace(places)).toBe(true);
 });
 
-test('one that is not whole is not installed, and what is there stays', async () => {
+test('an incomplete program is not installed, and the previous one stays', async () => {
   const [from, to] = [program('new', 'two'), program('there', 'one')];
   rmSync(join(from, 'dist/cri-resize-shim.js'));
   const change = placing({ program: ofFolder(from), to });
@@ -80,7 +80,7 @@ test('one that is not whole is not installed, and what is there stays', async ()
   expect(readdirSync(folder).toSorted()).toEqual(['new', 'there']);
 });
 
-test('what an installation that was killed has set aside is the program', async () => {
+test('the backup of a killed installation counts as the previous program', async () => {
   const from = program('new', 'two');
   program('there.old', 'one');
   const change = placing({ program: ofFolder(from), to: join(folder, 'there') });
@@ -89,19 +89,19 @@ test('what an installation that was killed has set aside is the program', async 
   expect(text('there/dist/resizectl.js')).toBe('one');
 });
 
-test('the single executable takes the place of the folder, and the folder that of the executable', async () => {
+test('the single executable and the folder can replace each other', async () => {
   const [from, to] = [program('new', 'two'), join(folder, 'there')];
   const file = join(folder, 'downloaded');
-  // More than is compared at once.
+  // Larger than the blocks of the comparison.
   const content = Buffer.alloc(3_000_000, 'node');
   writeFileSync(file, content, { mode: 0o755 });
-  const [one, other] = [
+  const [executable, asFolder] = [
     { program: { kind: 'executable', file } as const, to },
     { program: ofFolder(from), to },
   ];
-  await placing(other).do();
-  expect(await isInPlace(one)).toBe(false);
-  const change = placing(one);
+  await placing(asFolder).do();
+  expect(await isInPlace(executable)).toBe(false);
+  const change = placing(executable);
   expect(change.description).toBe(`copy the program from ${file} to ${to}`);
   await change.do();
   expect(readdirSync(to, { recursive: true }).toSorted()).toEqual(['bin', 'bin/cri-resize-shim', 'bin/resizectl']);
@@ -110,13 +110,13 @@ test('the single executable takes the place of the folder, and the folder that o
     'cri-resize-shim',
     0o755,
   ]);
-  expect([await isInPlace(one), await isInPlace(other)]).toEqual([true, false]);
-  // As it is when it runs from there.
+  expect([await isInPlace(executable), await isInPlace(asFolder)]).toEqual([true, false]);
+  // The installed executable is in place for itself.
   const installed = { kind: 'executable', file: join(to, 'bin/cri-resize-shim') } as const;
   expect(await isInPlace({ program: installed, to })).toBe(true);
   content.write('deno', 2_500_000);
   writeFileSync(file, content);
-  expect(await isInPlace(one)).toBe(false);
+  expect(await isInPlace(executable)).toBe(false);
   await change.undo();
-  expect([await isInPlace(one), await isInPlace(other)]).toEqual([false, true]);
+  expect([await isInPlace(executable), await isInPlace(asFolder)]).toEqual([false, true]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isAtLeast, numbersOf } from '../../../src/install/node/release.ts';
 
-test('a release is the numbers that it begins with', () => {
+test('a release is compared by the numbers at its start', () => {
   expect(numbersOf('6.1.0-18-amd64')).toEqual([6, 1, 0]);
   expect(numbersOf('1.7.24~ds1')).toEqual([1, 7, 24]);
   expect(numbersOf('unknown')).toEqual([]);

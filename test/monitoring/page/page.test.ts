@@ -1,12 +1,9 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { html } from '../../../src/monitoring/page/html.ts';
 import { pageAnswer } from '../../../src/monitoring/page/page.ts';
-import { stepText } from '../../../src/monitoring/page/step.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';
-import type { Step } from '../../../src/resize/model/step.ts';
 
 const MiB = 1024 * 1024;
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
@@ -76,8 +73,8 @@ const overview: Overview = {
 const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}) =>
   pageAnswer({ version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts });
 
-describe('the page', () => {
-  test('shows pods with limits against use', () => {
+describe('the status page', () => {
+  test('shows usage and limits of pods', () => {
     const { status, type, body } = page();
     expect([status, type]).toEqual([200, 'text/html; charset=utf-8']);
     expect(body).toContain('<dt>pod</dt><dd>100 MiB of 200 MiB</dd>');
@@ -86,14 +83,14 @@ describe('the page', () => {
     expect(body).toMatch(/<dt>volume cache<\/dt><dd>25 MiB of 100 MiB<\/dd>.*?width="25"/s);
   });
 
-  test('shows the way of a resize: limits, use and sizes over the steps', () => {
+  test('shows limits, usage and volume sizes over the steps of a resize', () => {
     const { body } = page();
-    // Of 200 MiB, 96 of 100 high: the pod's limit goes from the middle to the top after a quarter of the time.
+    // The scale is 200 MiB in 96 of 100 units. The pod's limit goes from the middle to the top after a quarter of the time.
     expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4"/>');
-    // Without a limit there is no line.
+    // No line is drawn where no limit exists.
     expect(body).toContain('<path class="c0" d="M200 28L300 28L300 28L400 28"/>');
     expect(body).toContain('<path class="size" d="M0 76L100 76L100 76L200 76L200 76L300 76L300 52L400 52"/>');
-    // Where use could not be read, it is drawn as it was last.
+    // Usage that could not be read is drawn with its previous value.
     expect(body).toContain(
       '<path class="area" d="M0 88L100 88L100 88L200 88L200 88L300 88L300 88L400 88L400 100L0 100Z"/>',
     );
@@ -104,7 +101,7 @@ describe('the page', () => {
     expect(body).toMatch(/<li>pod memory\.max: 100 MiB → 200 MiB <span class="dim">5\.0 ms<\/span><\/li>/);
   });
 
-  test('says what is wrong', () => {
+  test('shows failed checks, unreadable pods and failed resizes', () => {
     const { body } = page({
       readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: EROFS' }] },
       overview: {
@@ -115,48 +112,51 @@ describe('the page', () => {
     expect(body).toContain('<p class="bad">journal: resizes are rejected: EROFS</p>');
     expect(body).toContain('CGROUP_UNAVAILABLE: no file');
     expect(body).toContain('<p class="bad">undone: EBUSY</p>');
-    // And in the end it is as it was.
+    // The rolled back limit ends at its initial value.
     expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4L400 52L400 52"/>');
     expect(body).toContain('limit of the pod: 100 MiB</li>');
     expect(page({ overview: { pods: [], recent: [] } }).body).toContain('none since the start of the shim');
   });
 
-  test('whatever pods, containers, volumes and errors are called, no markup comes of it', () => {
-    const evil = `"><script>alert('x')</script>&`;
-    const wild: Overview = {
+  test('escapes markup in names of pods, containers and volumes and in errors', () => {
+    const markup = `"><script>alert('x')</script>&`;
+    const malicious: Overview = {
       pods: [
-        { pod: { ...identity, namespace: evil, name: evil, sandboxId: evil }, view: { reason: evil, message: evil } },
+        {
+          pod: { ...identity, namespace: markup, name: markup, sandboxId: markup },
+          view: { reason: markup, message: markup },
+        },
         {
           pod: identity,
           view: {
             limits: limits(1, 1),
-            containers: [{ id: evil, name: evil, limits: limits(1, 1) }],
-            volumes: [{ name: evil, size: bytes(1), used: bytes(1), policy: { kind: 'fixed' } }],
+            containers: [{ id: markup, name: markup, limits: limits(1, 1) }],
+            volumes: [{ name: markup, size: bytes(1), used: bytes(1), policy: { kind: 'fixed' } }],
             outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
-            lastError: { reason: evil, message: evil },
+            lastError: { reason: markup, message: markup },
           },
         },
       ],
       recent: [
         {
           ...resize,
-          ...{ namespace: evil, name: evil, outcome: 'undone', message: evil, names: new Map([['c1', evil]]) },
-          before: { ...resize.before, volumes: [{ name: evil, size: bytes(1) }] },
+          ...{ namespace: markup, name: markup, outcome: 'undone', message: markup, names: new Map([['c1', markup]]) },
+          before: { ...resize.before, volumes: [{ name: markup, size: bytes(1) }] },
           steps: [
-            { step: { kind: 'pod-unified', key: evil, from: evil, to: evil }, doneAt: 1, ms: 1, used: undefined },
+            { step: { kind: 'pod-unified', key: markup, from: markup, to: markup }, doneAt: 1, ms: 1, used: undefined },
           ],
         },
       ],
     };
     const { body } = page({
-      version: evil,
-      overview: wild,
-      readiness: { ready: false, checks: [{ name: evil, ready: false, says: evil }] },
+      version: markup,
+      overview: malicious,
+      readiness: { ready: false, checks: [{ name: markup, ready: false, says: markup }] },
     });
     expect(body.split('&lt;script&gt;alert(&#39;x&#39;)').length).toBeGreaterThan(15);
     expect(body).not.toContain('<script');
     expect(body).not.toContain(`alert('x')`);
-    // Tags of ours alone, and each attribute whole.
+    // The page has no other tags than its own.
     const tags = new Set([...body.matchAll(/<\/?([a-z0-9]+)/g)].map(([, tag]) => tag));
     const ours =
       'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span'.split(
@@ -165,7 +165,7 @@ describe('the page', () => {
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);
   });
 
-  test('needs nothing from elsewhere, and the browser is told to take nothing', () => {
+  test('needs no external resource, and its policy forbids them', () => {
     const { body, headers = {} } = page();
     expect(body).not.toMatch(/https?:|src=|href=|url\(|@import|style=| on[a-z]+=/);
     const [, style = ''] = /<style>([^]*)<\/style>/.exec(body) ?? [];
@@ -176,27 +176,4 @@ describe('the page', () => {
     expect(style).toContain('prefers-color-scheme: dark');
     expect(body).toContain('<meta name="viewport" content="width=device-width, initial-scale=1">');
   });
-});
-
-test('a template escapes what is put in, and only that', () => {
-  expect(html`<p title="${`"'<&>`}">${html`<b>${'<i>'}</b>`}${[html`<br>`, html`<hr>`]}${5}</p>`.text).toBe(
-    '<p title="&quot;&#39;&lt;&amp;&gt;"><b>&lt;i&gt;</b><br><hr>5</p>',
-  );
-});
-
-const half = { quota: microseconds(50_000), period: microseconds(100_000) };
-test.each<[Step, string]>([
-  [{ kind: 'pod-cpu', from: cpu, to: half }, 'pod cpu.max: no limit → 500m'],
-  [{ kind: 'pod-weight', from: cpuWeight(39), to: cpuWeight(100) }, 'pod cpu.weight: 39 → 100'],
-  [{ kind: 'pod-unified', key: 'memory.low', from: '0', to: '4096' }, 'pod memory.low: 0 → 4096'],
-  [
-    { kind: 'container', id: 'c1', cpu: { from: half, to: cpu }, shares: { from: cpuShares(2), to: cpuShares(512) } },
-    'app cpu.max: 500m → no limit, cpu shares: 2 → 512',
-  ],
-  [
-    { kind: 'container', id: 'c0123456789abcdef', memory: { from: bytes(1), to: bytes(2) } },
-    'c0123456789ab memory.max: 1 B → 2 B',
-  ],
-])('a step for people: %j', (step, text) => {
-  expect(stepText(step, new Map([['c1', 'app']]))).toBe(text);
 });

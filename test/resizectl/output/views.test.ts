@@ -1,9 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { objectText } from '../../../src/resizectl/output/objects.ts';
-import { UsageError } from '../../../src/resizectl/output/failure.ts';
-import { chooseFrom } from '../../../src/resizectl/output/pods.ts';
 import { exitOf } from '../../../src/resizectl/commands/resize.ts';
-import { durationText, limitText, sizeText, table } from '../../../src/resizectl/output/text.ts';
 import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
 import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/api/wire/messages.ts';
 
@@ -29,71 +25,8 @@ const resize: WireResize = {
   ...{ reason: '', message: '', steps: [], created: span, changed: span, tries: 1 },
 };
 
-describe('text', () => {
-  test('columns are aligned, and a name cannot command the terminal', () => {
-    expect(
-      table([
-        ['A', 'LONGER', 'C'],
-        ['one', 'x', ''],
-        ['\u001b[2Jtwo', 'y\nz', 'c'],
-      ]),
-    ).toBe('A         LONGER   C\none       x\n?[2Jtwo   y?z      c\n');
-  });
-
-  test('amounts are in the largest unit that fits', () => {
-    expect([0, 1023, 1024, 1536, 2 ** 20 * 12.34, 2 ** 40].map(sizeText)).toEqual([
-      '0',
-      '1023',
-      '1Ki',
-      '1.5Ki',
-      '12.3Mi',
-      '1Ti',
-    ]);
-    expect(['max', '256Mi', '128974848', '500m', ''].map(limitText)).toEqual(['max', '256Mi', '123Mi', '500m', '']);
-    const durations = [
-      [0, 123_400],
-      [0, 45_600_000],
-      [3, 440_000_000],
-    ] as const;
-    expect(durations.map(([seconds, nanos]) => durationText({ seconds, nanos }))).toEqual(['0.1 ms', '46 ms', '3.4 s']);
-  });
-});
-
-describe('a pod that is named', () => {
-  const pods = [
-    { sandbox_id: ids[0]!, uid: 'uid-1', namespace: 'default', name: 'web' },
-    { sandbox_id: ids[1]!, uid: 'uid-2', namespace: 'other', name: 'web' },
-    { sandbox_id: ids[2]!, uid: 'uid-3', namespace: 'default', name: 'aaaa' },
-  ];
-  // Two sandboxes of one pod: the one has ended.
-  const again = [...pods, { sandbox_id: 'ffff', uid: 'uid-3', namespace: 'default', name: 'aaaa' }];
-
-  test('is found by name before id, by the beginning of an id or a uid', () => {
-    expect(chooseFrom(again, 'aaaa')).toEqual({ uid: 'uid-3' });
-    expect(chooseFrom(pods, 'aaaa1')).toEqual({ sandbox_id: ids[0] });
-    expect(chooseFrom(pods, 'dddd')).toEqual({ sandbox_id: ids[2] });
-    expect(chooseFrom(again, 'uid-3')).toEqual({ uid: 'uid-3' });
-  });
-
-  test('has to be one: else all that might be meant are listed', () => {
-    const message = (text: string): string => {
-      try {
-        return JSON.stringify(chooseFrom(pods, text));
-      } catch (error) {
-        if (error instanceof UsageError) return error.message;
-        throw error;
-      }
-    };
-    const both = '  default/web (aaaa1111bbbb2)\n  other/web (aaaa3333cccc4)';
-    expect(message('web')).toBe(`"web" matches several pods, specify one of:\n${both}`);
-    expect(message('aaa')).toBe(`"aaa" matches several pods, specify one of:\n${both}`);
-    expect(message('uid-')).toMatch(/^"uid-" matches several pods, specify one of:(?:\n {2}.*){3}$/);
-    expect(message('we')).toMatch(/^no pod on this node matches "we"/);
-  });
-});
-
-describe('views', () => {
-  test('pods are sorted; one that cannot be read hides no other', () => {
+describe('views of resizectl', () => {
+  test('the table of pods is sorted, and shows pods that cannot be read', () => {
     const web = {
       identity: resize.pod,
       values: podValues('128974848', 2 ** 20),
@@ -112,7 +45,7 @@ describe('views', () => {
     expect(podText(gone)).toBe('default/db: CGROUP_UNAVAILABLE: no file\n');
   });
 
-  test('of a resize only what has changed is told', () => {
+  test('the changes of a resize list changed values only', () => {
     expect(changesTable({ before: podValues('128Mi', 2 ** 20), after: podValues('256Mi', 2 ** 21) })).toBe(
       '               BEFORE   AFTER\npod memory     128Mi    256Mi\nvolume cache   1Mi      2Mi\n',
     );
@@ -120,7 +53,7 @@ describe('views', () => {
     expect(changesTable({})).toBe('');
   });
 
-  test('steps are told by names and in units, where these are exact', () => {
+  test('the text of a step has names, and units where they are exact', () => {
     const step = (kind: string, target: string, text: string): WireStep => ({
       kind,
       target,
@@ -145,7 +78,7 @@ describe('views', () => {
     );
   });
 
-  test('an end is a line, and an exit code', () => {
+  test('a finished resize is a line and an exit code', () => {
     expect(endText({ ...resize, steps: [{ kind: 'VOLUME', target: 'a', text: '', at: span, took: span }] })).toBe(
       'resize f00 of default/web: Completed: 1 step\n',
     );
@@ -163,23 +96,8 @@ describe('views', () => {
     const states = ['COMPLETED', 'INFEASIBLE', 'DEFERRED', 'CANCELED', 'IN_PROGRESS'] as const;
     expect(states.map((state) => exitOf({ state, reason: '' }))).toEqual([0, 3, 4, 5, 1]);
     expect(exitOf({ state: 'INFEASIBLE', reason: 'UNDO_FAILED' })).toBe(6);
-    // What does not fit yet was refused, where it was not to be tried again.
+    // A resize that does not fit yet was rejected if the request does not allow a retry.
     expect(exitOf({ state: 'CANCELED', reason: 'VOLUME_IN_USE' })).toBe(3);
     expect(exitOf({ state: 'CANCELED', reason: 'SUPERSEDED' })).toBe(5);
-  });
-
-  test('programs get names as in the .proto file, times as protobuf has them in JSON', () => {
-    const object = {
-      time: { seconds: 1_700_000_000, nanos: 123_456_000 },
-      step: { took: span, text: 'x' },
-      list: [{ size_bytes: 5 }],
-    };
-    expect(JSON.parse(objectText(object, 'json'))).toEqual({
-      time: '2023-11-14T22:13:20.123Z',
-      step: { took: '0.0012s', text: 'x' },
-      list: [{ size_bytes: 5 }],
-    });
-    expect(objectText(object, 'json', true).split('\n')).toHaveLength(2);
-    expect(objectText({ a: [1] }, 'yaml', true)).toBe('---\na:\n  - 1\n');
   });
 });

@@ -3,28 +3,28 @@ import { decodeUpdate } from '../../../src/server/handlers/decode.ts';
 import { withEntries } from '../../e2e/resize/bad-input/bytes.ts';
 import { FakeRuntime } from '../../support/fake-runtime.ts';
 
-const MOST = 512 * 1024;
-const name = 'UpdateContainerResourcesRequest';
+const LONGEST = 512 * 1024;
+const NAME = 'UpdateContainerResourcesRequest';
 
-test('rejects an update that is too long without decoding it, and leaves an undecodable one to the runtime', async () => {
+test('rejects a too long update without decoding it, and forwards one that cannot be decoded', async () => {
   const runtime = await FakeRuntime.start();
   const { context, failOpens } = runtime;
-  // No message at all: it is not looked at.
-  expect(() => decodeUpdate(context, name, Buffer.alloc(MOST + 1, 0xff))).toThrow(
-    `${name}: ${MOST + 1} bytes: an update has at most ${MOST} bytes`,
+  // These bytes are no message. The length is checked before they are decoded.
+  expect(() => decodeUpdate(context, NAME, Buffer.alloc(LONGEST + 1, 0xff))).toThrow(
+    `${NAME}: ${LONGEST + 1} bytes: an update has at most ${LONGEST} bytes`,
   );
   expect(failOpens).toEqual([]);
-  expect(decodeUpdate(context, name, Buffer.alloc(MOST, 0xff))).toBeUndefined();
+  expect(decodeUpdate(context, NAME, Buffer.alloc(LONGEST, 0xff))).toBeUndefined();
   expect(failOpens).toEqual(['undecodable']);
   await runtime.close();
 });
 
-test('decodes the longest accepted update, only map keys, in less than a second', async () => {
+test('decodes an update of almost the largest size that consists of map keys in less than a second', async () => {
   const runtime = await FakeRuntime.start();
   const longest = withEntries(44_000, 'id', [2, 9]);
-  expect(longest.length).toBeGreaterThan(MOST * 0.9);
+  expect(longest.length).toBeGreaterThan(LONGEST * 0.9);
   const start = performance.now();
-  const keys = Object.keys(decodeUpdate(runtime.context, name, longest)?.linux?.unified ?? {});
+  const keys = Object.keys(decodeUpdate(runtime.context, NAME, longest)?.linux?.unified ?? {});
   expect(performance.now() - start).toBeLessThan(1000);
   expect(keys).toHaveLength(44_000);
   await runtime.close();

@@ -37,9 +37,9 @@ let lines: Record<string, unknown>[];
 let counters = createCounters();
 const closing: (() => unknown)[] = [];
 
-/** What the test in hand wants the intercepted call and the backend's to do. */
+/** The handler of the intercepted call. Each test sets it. */
 let handle: RawUnaryHandler;
-// The fake backend's handler: only what the tests use of grpc-js's many types.
+/** The handler of the fake backend, with the part of grpc-js's types that the tests use. Each test sets it. */
 let answer: (call: AnswerCall, respond: (error: object | null, response?: Buffer) => void) => void;
 
 beforeAll(async () => {
@@ -116,7 +116,7 @@ const throwing =
 const forward: RawUnaryHandler = (served, trace) =>
   inBackend(trace, () => backend.call('/s/Call', served.request, onBehalfOf(served)));
 
-/** As any gRPC client would: with the .proto files and a library that reads them. */
+/** Decodes grpc-status-details-bin as any gRPC client does: with the .proto files and a protobuf library. */
 function decodeDetails(error: ServiceError | undefined): object {
   const proto = (name: string): string =>
     readFileSync(new URL(`../../../proto/google/rpc/${name}.proto`, import.meta.url), 'utf8').replace(
@@ -134,8 +134,8 @@ function decodeDetails(error: ServiceError | undefined): object {
     .toJSON();
 }
 
-describe('a response', () => {
-  test('is returned byte for byte, and the call is logged once with ids and times', async () => {
+describe('a response of a handler', () => {
+  test('is returned byte for byte; the call is logged once, with ids and times', async () => {
     handle = async (served, trace) => {
       trace.fields['pod'] = 'p1';
       const response = await inBackend(trace, async () => {
@@ -166,7 +166,7 @@ describe('a response', () => {
     expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/s/Call', code: 'OK', count: 1 }]);
   });
 
-  test('may have 16 MiB, as may the request', async () => {
+  test('may be 16 MiB large, and so may the request', async () => {
     handle = (served) => Promise.resolve(served.request);
     const bytes = Buffer.alloc(16 * 1024 * 1024 - 64, 7);
     expect((await call(bytes)).response?.equals(bytes)).toBe(true);
@@ -179,8 +179,8 @@ describe('a response', () => {
   });
 });
 
-describe("an error of the shim's own", () => {
-  test('has code, message, and an ErrorInfo with reason and context', async () => {
+describe('a ShimError', () => {
+  test('is answered with its code, its message, and an ErrorInfo with reason and context', async () => {
     handle = throwing(
       new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache: 10 bytes used – 5 asked', {
         pod: 'ns/p',
@@ -207,7 +207,7 @@ describe("an error of the shim's own", () => {
     expect(lines).toHaveLength(1);
   });
 
-  test('arrives with any text in it', async () => {
+  test('may have any text in its message; lone surrogates are replaced', async () => {
     handle = throwing(
       new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, 'a\nb %41 \ud800 ü', { found: '\udfff' }),
     );
@@ -216,7 +216,7 @@ describe("an error of the shim's own", () => {
     expect(decodeDetails(error)).toMatchObject({ message: 'a\nb %41 \ufffd ü' });
   });
 
-  test('without context has no metadata', async () => {
+  test('without context is answered with an ErrorInfo without metadata', async () => {
     handle = throwing(new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_VOLUME, 'no such volume'));
     expect(decodeDetails((await call()).error)).toEqual({
       code: 5,
@@ -231,10 +231,10 @@ describe("an error of the shim's own", () => {
 describe('an internal error', () => {
   test.each([
     ['an Error', new TypeError(`cannot read ${secret}`)],
-    ['a text', secret],
-    ['an error of the kernel', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
+    ['a thrown string', secret],
+    ['a system error', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
     ['undefined', undefined],
-  ])('%s is INTERNAL, and its content reaches neither client nor log', async (_, fault) => {
+  ])('%s is answered INTERNAL, and its content reaches neither client nor log', async (_, fault) => {
     handle = throwing(fault as Error);
     const { error } = await call();
     expect([error?.code, error?.details]).toEqual([13, 'internal error in cri-resize-shim; see its log']);
@@ -255,8 +255,8 @@ describe('an internal error', () => {
   });
 });
 
-describe("the backend's answer", () => {
-  test('with an error is forwarded: code, message, trailers', async () => {
+describe('the answer of the backend', () => {
+  test('is forwarded with code, message and trailers if it is an error', async () => {
     const details = Buffer.from([8, 9, 18, 0, 255]);
     answer = (_, respond) => {
       const metadata = new Metadata();
@@ -273,7 +273,7 @@ describe("the backend's answer", () => {
     expect([error?.code, error?.details]).toEqual([5, 'container "x": nöt found %']);
     expect(error?.metadata.get('grpc-status-details-bin')).toEqual([details]);
     expect(error?.metadata.get('x-one')).toEqual(['a']);
-    // grpc-js gets repeated keys of text joined.
+    // grpc-js receives repeated text keys joined.
     expect(error?.metadata.get('x-many').join(', ')).toBe('a, b');
     expect(error?.metadata.get('x-bytes-bin')).toEqual([Buffer.from([0, 1]), Buffer.from([2])]);
     expect(error?.metadata.get('content-type')).toEqual(['application/grpc+proto']);
@@ -287,7 +287,7 @@ describe("the backend's answer", () => {
     expect((await call()).error).toMatchObject({ code: 77, details: 'odd' });
   });
 
-  test('is requested with the metadata and the deadline of the call', async () => {
+  test('comes from a call with the metadata and the deadline of the client', async () => {
     const seen: { user: unknown; deadline: number }[] = [];
     answer = (served, respond) => {
       seen.push({ user: served.metadata.get('x-user'), deadline: Number(served.getDeadline()) });
@@ -303,7 +303,7 @@ describe("the backend's answer", () => {
   });
 });
 
-describe('a call that its client ends', () => {
+describe('a call that the client ends', () => {
   const hanging = (): { arrived: Promise<unknown>; cancelled: Promise<unknown> } => {
     const events = new EventEmitter();
     answer = (served) => {
@@ -314,7 +314,7 @@ describe('a call that its client ends', () => {
     return { arrived: once(events, 'arrived'), cancelled: once(events, 'cancelled') };
   };
 
-  test('by cancelling is cancelled at the backend and logged as cancelled', async () => {
+  test('is cancelled at the backend and logged as CANCELLED if the client cancels it', async () => {
     const { arrived, cancelled } = hanging();
     const outcome = new Promise<ServiceError | null>((resolve) => {
       const running = client.makeUnaryRequest('/s/Call', identity, identity, Buffer.from('q'), (error) =>
@@ -328,24 +328,24 @@ describe('a call that its client ends', () => {
     expect(lines).toHaveLength(1);
   });
 
-  test('by its deadline ends at the backend too and is logged with DEADLINE_EXCEEDED', async () => {
+  test('ends at the backend and is logged as DEADLINE_EXCEEDED if its deadline has passed', async () => {
     const { cancelled } = hanging();
     expect((await call(Buffer.from('q'), new Metadata(), Date.now() + 300)).error?.code).toBe(status.DEADLINE_EXCEEDED);
     await cancelled;
-    // Its deadline is counted from when the call came to us: on a busy machine the client, who counts too, is before us.
+    // The shim counts the deadline from the arrival of the call. On a busy machine the client cancels before that.
     expect(['DEADLINE_EXCEEDED', 'CANCELLED']).toContain((await logged())['code']);
   });
 
   test.each([
-    ['that is over', { cancelled: true, getDeadline: () => Date.now() - 1 }, status.DEADLINE_EXCEEDED],
-    ['that is not over', { cancelled: true, getDeadline: () => Date.now() + 60_000 }, status.CANCELLED],
-    ['and was answered', { cancelled: false, getDeadline: () => Date.now() - 1 }, status.NOT_FOUND],
-  ])('with a deadline %s', (_, ended, code) => {
+    ['cancelled after its deadline', { cancelled: true, getDeadline: () => Date.now() - 1 }, status.DEADLINE_EXCEEDED],
+    ['cancelled before its deadline', { cancelled: true, getDeadline: () => Date.now() + 60_000 }, status.CANCELLED],
+    ['answered after its deadline', { cancelled: false, getDeadline: () => Date.now() - 1 }, status.NOT_FOUND],
+  ])('is logged with the code for: %s', (_, ended, code) => {
     expect(codeFor(ended, status.NOT_FOUND)).toBe(code);
   });
 });
 
-test('a path without a handler is UNIMPLEMENTED', async () => {
+test('a call of a path without a handler is answered UNIMPLEMENTED', async () => {
   const error = await new Promise<ServiceError | null>((resolve) => {
     client.makeUnaryRequest('/s/Other', identity, identity, Buffer.alloc(0), (reason) => resolve(reason));
   });

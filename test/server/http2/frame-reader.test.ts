@@ -15,7 +15,7 @@ const anyFrame = fc.record({
   ),
 });
 
-/** Cuts bytes at these places, in any order and as often as they come. */
+/** Splits bytes at these places. Places may be in any order, and repeat. */
 function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const sorted = [...places.map((place) => place % (bytes.length + 1)), bytes.length].sort((a, b) => a - b);
   return sorted.map((end, index) => bytes.subarray(sorted[index - 1] ?? 0, end));
@@ -52,7 +52,7 @@ describe('frame reader', () => {
     );
   });
 
-  test('octet by octet', () => {
+  test('reads frames that arrive octet by octet', () => {
     const { reader, seen } = reading();
     for (const octet of Buffer.concat([frame(0, 1, 1, Buffer.from('abc')), frame(6, 0, 0, Buffer.alloc(8))]))
       reader.push(Buffer.of(octet));
@@ -86,7 +86,7 @@ describe('frame reader', () => {
     expect(seen[0]!.id).toBe(5);
   });
 
-  test('rejects a frame that is too long as soon as its header is complete', () => {
+  test('rejects a too long frame as soon as its header is complete', () => {
     for (const size of [4, 9, 12]) {
       const { reader } = reading();
       const bytes = frame(0, 0, 1, Buffer.alloc(16_385));

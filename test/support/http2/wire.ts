@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
+import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
 import { LIMITS, NO_OBSERVER, type ProxyObserver } from '../../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
@@ -71,6 +72,7 @@ export const SETTINGS_ACK = frame(SETTINGS, ACK, 0);
 export const data = (id: number, payload: Uint8Array, last = false): Buffer =>
   frame(DATA, last ? END_STREAM : 0, id, payload);
 export const windowUpdate = (id: number, bytes: number): Buffer => frame(WINDOW_UPDATE, 0, id, u32(bytes));
+export const goaway = (last: number, code: number): Buffer => frame(GOAWAY, 0, 0, u32(last, code));
 export const rst = (id: number, code: number): Buffer => frame(RST_STREAM, 0, id, u32(code));
 
 /** Returns a gRPC message with its prefix. */
@@ -164,7 +166,7 @@ export class FakeTransport implements Transport {
   }
 }
 
-export interface Table {
+export interface TestProxy {
   readonly core: ProxyConnection;
   readonly client: FakeTransport;
   readonly backend: FakeTransport;
@@ -175,7 +177,7 @@ export interface Table {
   clock: number;
 }
 
-export interface TableOptions extends Partial<Omit<ProxyConnectionOptions, 'interception' | 'observer'>> {
+export interface TestProxyOptions extends Partial<Omit<ProxyConnectionOptions, 'interception' | 'observer'>> {
   readonly route?: (path: string) => Route;
   readonly amend?: Interception['amend'];
 }
@@ -186,7 +188,7 @@ export function routeOf(path: string): Route {
   return path.startsWith('/amend') ? 'amend' : 'pass';
 }
 
-export function createTable(options: TableOptions = {}): Table {
+export function startProxy(options: TestProxyOptions = {}): TestProxy {
   const events: string[] = [];
   const observer: ProxyObserver = {
     ...NO_OBSERVER,
@@ -198,7 +200,7 @@ export function createTable(options: TableOptions = {}): Table {
   };
   const locals: FakeTransport[] = [];
   const ends = new Map<string, FakeTransport>();
-  const table = { clock: 0, locals, events };
+  const proxy = { clock: 0, locals, events };
   const core = new ProxyConnection(
     {
       ...LIMITS,
@@ -206,9 +208,9 @@ export function createTable(options: TableOptions = {}): Table {
       deferredWriteDelay: 0,
       // No read-ahead, so that the backend's windows equal the client's.
       readAhead: 0,
-      now: () => table.clock,
-      connectLocal: (told) => {
-        const local = new FakeTransport(told);
+      now: () => proxy.clock,
+      connectLocal: (events) => {
+        const local = new FakeTransport(events);
         locals.push(local);
         return local;
       },
@@ -220,24 +222,32 @@ export function createTable(options: TableOptions = {}): Table {
         amend: options.amend ?? (() => Promise.resolve(undefined)),
       },
     },
-    (side, told) => {
-      const end = new FakeTransport(told);
+    (side, events) => {
+      const end = new FakeTransport(events);
       ends.set(side, end);
       return end;
     },
   );
-  return Object.assign(table, { core, client: ends.get('client')!, backend: ends.get('backend')! });
+  return Object.assign(proxy, { core, client: ends.get('client')!, backend: ends.get('backend')! });
 }
 
-/** Returns a table whose connection is set up. The frames of the setup have been read. */
-export function openTable(options: TableOptions = {}, ...clientSettings: [id: number, value: number][]): Table {
-  const table = createTable(options);
-  table.client.send(PREFACE, settings(...clientSettings));
-  table.backend.send(settings(), SETTINGS_ACK);
-  table.client.send(SETTINGS_ACK);
-  table.client.take();
-  table.backend.take();
-  return table;
+/** Returns a proxy whose connection is set up. The frames of the setup have been read. */
+export function openProxy(options: TestProxyOptions = {}, ...clientSettings: [id: number, value: number][]): TestProxy {
+  const proxy = startProxy(options);
+  proxy.client.send(PREFACE, settings(...clientSettings));
+  proxy.backend.send(settings(), SETTINGS_ACK);
+  proxy.client.send(SETTINGS_ACK);
+  proxy.client.take();
+  proxy.backend.take();
+  return proxy;
+}
+
+/** Returns an open proxy connection whose client has sent the headers of stream 1. */
+export function withStream(path = '/pass/A', last = false): TestProxy {
+  const proxy = openProxy();
+  proxy.client.send(headers(1, request(path), last));
+  proxy.backend.take();
+  return proxy;
 }
 
 /** Waits for the next turn of the event loop: reactions of settled promises have run, and their output is written. */
@@ -248,3 +258,17 @@ export async function settled(): Promise<void> {
 export const typesOf = (frames: readonly SeenFrame[]): number[] => frames.map(({ type }) => type);
 export const dataOf = (frames: readonly SeenFrame[], id: number): Buffer =>
   Buffer.concat(frames.filter((seen) => seen.type === DATA && seen.id === id).map(({ payload }) => payload));
+
+/** Returns the fields of a HEADERS frame that uses no dynamic table. */
+export const fieldsOf = (seen: SeenFrame): Record<string, string> =>
+  Object.fromEntries(new HpackDecoder(0, 65_536).decode(seen.payload).map(({ name, value }) => [name, value]));
+
+/** Returns last stream id and error code of the first GOAWAY. */
+export function goawayOf(frames: readonly SeenFrame[]): { last: number; code: number } | undefined {
+  const seen = frames.find(({ type }) => type === GOAWAY);
+  return seen && { last: seen.payload.readUInt32BE(0), code: seen.payload.readUInt32BE(4) };
+}
+
+/** Returns stream id and error code of each RST_STREAM. */
+export const resetsOf = (frames: readonly SeenFrame[]): [id: number, code: number][] =>
+  frames.filter(({ type }) => type === RST_STREAM).map(({ id, payload }) => [id, payload.readUInt32BE(0)]);

@@ -23,7 +23,7 @@ const recipe = {
   },
 };
 
-test('a part is made once, also when two ask at the same time', async () => {
+test('a part is made once for two concurrent requests', async () => {
   const [first, second] = await Promise.all([obtain(cache, recipe, silent), obtain(cache, recipe, silent)]);
   expect(second).toEqual(first);
   expect(made).toBe(1);
@@ -31,7 +31,7 @@ test('a part is made once, also when two ask at the same time', async () => {
   expect(await readFile(join(first.folder, 'program'), 'utf8')).toBe('content');
 });
 
-test('a part that is no longer whole is made again', async () => {
+test('an incomplete part is made again', async () => {
   const { folder } = await obtain(cache, recipe, silent);
   await truncate(join(folder, 'program'), 3);
   expect(await present(cache, recipe)).toBeUndefined();
@@ -39,7 +39,7 @@ test('a part that is no longer whole is made again', async () => {
   expect(made).toBe(2);
 });
 
-test('a failed set-up leaves nothing that could be taken for a part', async () => {
+test('a part that cannot be made leaves nothing in the cache', async () => {
   const broken = {
     ...recipe,
     async make(folder: string): Promise<Record<string, string>> {

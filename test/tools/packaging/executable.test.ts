@@ -11,7 +11,7 @@ import { FakeBackend, RawClient } from '../../support/fake-backend.ts';
 import { Program } from '../../support/daemon-program.ts';
 import { madeExecutable } from './made.ts';
 
-/** The single executable by itself: every part that is loaded only when it is asked for. On a node: test/e2e/install/executable.test.ts. */
+/** Tests each part of the single executable that is loaded on demand. test/e2e/install/executable.test.ts tests it on a node. */
 
 let made: Awaited<ReturnType<typeof madeExecutable>>;
 let folder: string;
@@ -29,14 +29,14 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Without a Node to be found, away from the checkout. */
+/** Runs the executable outside of the checkout, with no Node in PATH. */
 async function run(name: string, ...args: readonly string[]): Promise<{ text: string; code: number | undefined }> {
   const options = { cwd: '/', env: { PATH: '' }, extendEnv: false, reject: false, all: true } as const;
   const { all, exitCode } = await execa(join(folder, name), args, options);
   return { text: all, code: exitCode };
 }
 
-describe('by its name, or its first word, it is known which program is meant', () => {
+describe('the program is selected by the name or the first argument', () => {
   test.each([
     ['cri-resize-shim', ['--version'], version],
     ['cri-resize-shim', ['--help'], '--container-runtime-endpoint'],
@@ -50,26 +50,26 @@ describe('by its name, or its first word, it is known which program is meant', (
     ['resizectl', ['install', '--help'], 'Usage: resizectl install '],
     ['cri-resize-shim', ['licenses'], 'Apache License'],
     ['cri-resize-shim', ['licenses'], 'Copyright Node.js contributors'],
-  ])('%s %j', async (name, args, expected) => {
+  ])('%s %j runs', async (name, args, expected) => {
     const { text, code } = await run(name, ...args);
     expect(text).toContain(expected);
     expect([code, text.includes('ExperimentalWarning')]).toEqual([0, false]);
   });
 
-  test('a flag that there is not is refused, by either', async () => {
+  test('both programs reject an unknown flag', async () => {
     for (const name of ['cri-resize-shim', 'resizectl']) {
       const { text, code } = await run(name, '--bogus');
       expect([text, code]).toEqual([expect.stringMatching(new RegExp(`^${name}: .*unknown option '--bogus'`)), 2]);
     }
   });
 
-  test('resizectl doctor looks at this machine', async () => {
+  test('resizectl doctor checks this machine', async () => {
     const { text } = await run('resizectl', 'doctor', '--container-runtime-endpoint', `unix://${folder}/none.sock`);
     expect(text).toMatch(/^node +ok +Node 26\./m);
     expect(text).toMatch(/^containerd +failed +.*none\.sock: connect ENOENT/m);
   });
 
-  test('resizectl get pods asks the API', async () => {
+  test('resizectl get pods calls the resize API', async () => {
     const { text, code } = await run('resizectl', 'get', 'pods', '--endpoint', `unix://${folder}/none.sock`);
     expect([text, code]).toEqual([expect.stringContaining('none.sock'), 1]);
   });
@@ -96,8 +96,8 @@ async function backend(): Promise<string> {
   return path;
 }
 
-describe('the daemon', () => {
-  test('serves with all that a configuration file can ask for: metrics, and annotations of the Kubernetes API', async () => {
+describe('the daemon of the single executable', () => {
+  test('serves metrics and watches annotations if its configuration file enables them', async () => {
     const server = await new ApiServer().start();
     open.push(() => server.stop());
     const socketPath = join(folder, 'shim/metrics.sock');
@@ -124,15 +124,15 @@ describe('the daemon', () => {
     expect(program.stderr).not.toContain('ExperimentalWarning');
   });
 
-  test('says where a configuration file is wrong', async () => {
+  test('reports the position of an error in its configuration file', async () => {
     const config = join(folder, 'config.yaml');
     writeFileSync(config, 'logLevel: loud\n');
     const { text, code } = await run('cri-resize-shim', '--config', config);
     expect([text, code]).toEqual([expect.stringContaining('config.yaml:1:1: logLevel: "loud" must be one of'), 1]);
   });
 
-  test('has its native part from a file without a name, and nothing else of its own', async () => {
-    // A lock of the kernel's, which Node has no call for, is taken before a socket that nobody listens on is removed.
+  test('loads its native part from an unnamed file, and no other file of its own', async () => {
+    // The native part locks a file before the daemon replaces a stale socket.
     mkdirSync(join(folder, 'shim'));
     await leaveStale(join(folder, 'shim/shim.sock'));
     const program = start('--container-runtime-endpoint', `unix://${await backend()}`);
@@ -143,28 +143,28 @@ describe('the daemon', () => {
     const own = [...files].filter((file) => !system.test(file));
     expect(own).toEqual(expect.arrayContaining([made.executable, expect.stringMatching(/^\/.*#\d+ \(deleted\)$/)]));
     expect(own).toHaveLength(2);
-    // Mapped, and closed.
+    // The file is mapped and closed.
     const { stdout } = await execa('ls', ['-l', `/proc/${program.process.pid ?? 0}/fd`]);
     expect(stdout).not.toMatch(/#\d+ \(deleted\)/);
   });
 });
 
-/** A socket that whoever listened on it has left: killed, so that it could not remove it. */
+/** Leaves a stale socket: kills the process that listens on it. */
 async function leaveStale(path: string): Promise<void> {
   const listening = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`;
   await execa(process.execPath, ['-e', listening], { reject: false });
 }
 
 async function get(socketPath: string, path: string): Promise<string> {
-  const asked = request({ socketPath, path, agent: false });
-  asked.end();
-  const [response] = (await once(asked, 'response')) as [AsyncIterable<Buffer>];
+  const sent = request({ socketPath, path, agent: false });
+  sent.end();
+  const [response] = (await once(sent, 'response')) as [AsyncIterable<Buffer>];
   const pieces: Buffer[] = [];
   for await (const piece of response) pieces.push(piece);
   return Buffer.concat(pieces).toString('utf8');
 }
 
-test('what it is made of: all that the folder is, and Node with its parts', () => {
+test('the bill of materials lists the packages of the folder, and Node with its parts', () => {
   interface Component {
     readonly name: string;
     readonly version?: string;

@@ -1,6 +1,6 @@
 import { execa } from 'execa';
 
-/** The single executable as `npm run package` makes it; one that is there and made of the same stays. Gives it, and what it is made of. */
+/** Builds the single executable as `npm run package` does, unless it is up to date. Returns it with its bill of materials. */
 export async function madeExecutable(): Promise<{ executable: string; sbom: string }> {
   const { stdout } = await execa(process.execPath, ['dist/tools/package.js', '--only', 'executable']);
   const [executable, sbom] = stdout.split('\n');

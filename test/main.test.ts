@@ -1,0 +1,55 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { version } from '../src/config/index.ts';
+import { TestDaemon } from './support/test-daemon.ts';
+
+const daemon = new TestDaemon();
+
+describe('the command line', () => {
+  test('--version and --help print to stdout and exit 0', async () => {
+    const printed = daemon.run({}, '--version');
+    expect(await printed.exited).toEqual({ code: 0, signal: null });
+    expect([printed.stdout, printed.stderr]).toEqual([`${version}\n`, '']);
+    const help = daemon.run({}, '--help');
+    expect(await help.exited).toEqual({ code: 0, signal: null });
+    expect(help.stdout).toContain('--container-runtime-endpoint <ADDRESS>');
+  });
+
+  test('with an invalid flag exits with code 2, names the problem and refers to --help', async () => {
+    const program = daemon.start('--log-level=loud');
+    expect(await program.exited).toEqual({ code: 2, signal: null });
+    expect(program.stderr).toBe(
+      'cri-resize-shim: --log-level: "loud" must be one of trace, debug, info, warn, error\ncri-resize-shim: --help lists the flags\n',
+    );
+  });
+
+  test('with an invalid configuration file exits with code 1 and a line for each problem', async () => {
+    const config = join(daemon.folder, 'config.yaml');
+    writeFileSync(config, 'intercept: true\nlogLevel: loud\nshutdownTimeout: 3\n');
+    const program = daemon.start('--config', config);
+    expect(await program.exited).toEqual({ code: 1, signal: null });
+    expect(program.stderr.split('\n')).toEqual([
+      `cri-resize-shim: ${config}:2:1: logLevel: "loud" must be one of trace, debug, info, warn, error`,
+      expect.stringContaining(
+        `cri-resize-shim: ${config}:3:1: shutdownTimeout: 3 must be a duration such as`,
+      ) as unknown,
+      '',
+    ]);
+  });
+
+  test('with a configuration file applies its settings', async () => {
+    await daemon.startBackend();
+    const config = join(daemon.folder, 'config.yaml');
+    writeFileSync(
+      config,
+      `listen: unix://${daemon.listen}\ncontainerRuntimeEndpoint: ${daemon.backendPath}\nlogLevel: warn\n`,
+    );
+    const program = daemon.run({}, '--config', config);
+    await vi.waitFor(() => expect(existsSync(daemon.listen)).toBe(true), { timeout: 10_000 });
+    expect(await daemon.connect().call('/s/Echo', 'x')).toBe('x');
+    program.kill('SIGTERM');
+    expect(await program.exited).toEqual({ code: 0, signal: null });
+    expect(program.stderr).toBe('');
+  });
+});

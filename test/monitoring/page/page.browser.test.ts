@@ -1,0 +1,172 @@
+import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { type Browser, type Page, chromium } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createCounters } from '../../../src/observe/counters.ts';
+import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
+import { prepareChromium } from '../../support/browser/chromium.ts';
+import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
+import { fakeOverview } from '../../support/fake-node-readings.ts';
+import type { Overview } from '../../../src/resize/report/overview.ts';
+
+/** Screenshots of the page, from Debian's Chromium. */
+const SCREENSHOTS = 'reports/page';
+
+const ready: ReadinessReport = { ready: true, checks: [] };
+const notReady: ReadinessReport = {
+  ready: false,
+  checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: /var/lib/cri-resize-shim/journal: ENOSPC' }],
+};
+
+let readiness: ReadinessReport;
+let overview: Overview;
+let server: MonitoringServer;
+let address: string;
+let browser: Browser;
+
+beforeAll(async () => {
+  const { program, env } = await prepareChromium((line) => void process.stderr.write(`chromium: ${line}\n`));
+  browser = await chromium.launch({
+    executablePath: program,
+    env: { ...(process.env as Record<string, string>), ...env },
+    // playwright's defaults add a new profile, no sandbox (root has none) and no first run.
+    args: [
+      '--disable-gpu',
+      '--disable-quic',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+  server = createMonitoringServer(
+    {
+      version: '1.2.3',
+      counted: createCounters().families,
+      readiness: () => Promise.resolve(readiness),
+      node: () => ({ pods: 5, volumes: { count: 3, size: 0, used: 0 }, unfinished: [], foresight: true }),
+      connections: () => 1,
+      overview: () => Promise.resolve(overview),
+      log: noLog,
+    },
+    true,
+  );
+  server.http.listen({ host: '127.0.0.1', port: 0 });
+  await once(server.http, 'listening');
+  address = `http://127.0.0.1:${(server.http.address() as AddressInfo).port}/`;
+  mkdirSync(SCREENSHOTS, { recursive: true });
+}, 600_000);
+afterAll(async () => {
+  await browser.close();
+  server.close();
+});
+
+interface Look {
+  readonly scheme: 'light' | 'dark';
+  readonly width: number;
+}
+
+/** The page with all requests of the browser and all messages of its console. */
+interface OpenedPage {
+  readonly page: Page;
+  readonly requested: readonly string[];
+  readonly messages: readonly string[];
+}
+
+async function open({ scheme, width }: Look, name: string): Promise<OpenedPage> {
+  const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 800 } });
+  const page = await context.newPage();
+  const requested: string[] = [];
+  const messages: string[] = [];
+  page.on('request', (request) => void requested.push(request.url()));
+  page.on('console', (message) => void messages.push(message.text()));
+  page.on('pageerror', (error) => void messages.push(error.message));
+  const answer = await page.goto(address, { waitUntil: 'networkidle' });
+  expect(answer?.status()).toBe(200);
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}-${scheme}-${width}.png`), fullPage: true });
+  return { page, requested, messages };
+}
+
+const looks: readonly Look[] = [
+  { scheme: 'light', width: 1280 },
+  { scheme: 'dark', width: 1280 },
+  { scheme: 'light', width: 320 },
+  { scheme: 'dark', width: 320 },
+];
+
+describe.each(looks)('the page in a window of $width pixels, $scheme', (look) => {
+  test('of a busy node has no overflow, enough contrast, no external request and no console message', async () => {
+    [readiness, overview] = [notReady, fakeOverview];
+    const { page, requested, messages } = await open(look, 'busy');
+    expect([requested, messages]).toEqual([[address], []]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
+    await page.context().close();
+  });
+
+  test('of an idle node has no overflow, enough contrast, no external request and no console message', async () => {
+    [readiness, overview] = [ready, { pods: [], recent: [] }];
+    const { page, requested, messages } = await open(look, 'idle');
+    expect([requested, messages]).toEqual([[address], []]);
+    expect(await page.evaluate(overflowing)).toEqual([]);
+    expect(await page.evaluate(lowContrast)).toEqual([]);
+    expect(await page.locator('main').innerText()).toMatch(/Pods\s+none on this node\s+Resizes\s+none since/);
+    await page.context().close();
+  });
+});
+
+describe('drawings of the page', () => {
+  let page: Page;
+  beforeAll(async () => {
+    [readiness, overview] = [ready, fakeOverview];
+    ({ page } = await open({ scheme: 'light', width: 1280 }, 'drawn'));
+  });
+
+  test('a bar is as long as the share of usage in the limit, and red if usage is close to the limit', async () => {
+    const bar = async (pod: string, row: string): Promise<{ share: number; colour: string }> => {
+      const card = page.locator('article', { has: page.getByRole('heading', { name: pod, exact: true }) });
+      const drawn = card.locator(`dt:text-is("${row}") + dd + dd`);
+      const [used, track] = [drawn.locator('.used'), drawn.locator('.track')];
+      return {
+        share: (await used.evaluate(widthOf)) / (await track.evaluate(widthOf)),
+        colour: await used.evaluate(colourOf),
+      };
+    };
+    const half = await bar('default/web', 'pod');
+    expect(half.share).toBeCloseTo(0.5, 2);
+    expect((await bar('default/web', 'volume cache')).share).toBeCloseTo(0.25, 2);
+    expect((await bar('kube-system/no-limits', 'pod')).share).toBe(0);
+    const full = await bar('batch/full', 'pod');
+    expect(full.share).toBeCloseTo(251 / 256, 2);
+    expect([half.colour, full.colour]).toEqual(['rgb(31, 95, 191)', 'rgb(180, 35, 24)']);
+  });
+
+  test('a timeline shows that the pod limit rises before the limits of containers, and the volume last', async () => {
+    const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
+    const picture = card.getByRole('img', { name: 'memory over the steps' });
+    const box = (await picture.boundingBox())!;
+    expect([box.width > 200, box.height > 100]).toEqual([true, true]);
+    const rise = (look: string): Promise<number> => picture.locator(`path.${look}`).evaluate(firstRise);
+    const rises = [await rise('pod'), await rise('c0'), await rise('c1'), await rise('size')];
+    expect(rises.map((share) => Math.round(share * 10) / 10)).toEqual([0.2, 0.4, 0.6, 0.8]);
+    expect(await card.locator('ul').innerText()).toContain('limit of the pod: 512 MiB → 1 GiB');
+  });
+
+  test('each line of a timeline has its own colour, which its legend repeats', async () => {
+    const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
+    const colours = (place: string): Promise<string[]> =>
+      card.locator(`${place} path:not(.area)`).evaluateAll(strokesOf);
+    const drawn = await colours('.timeline > svg');
+    expect(new Set(drawn).size).toBe(4);
+    expect(await colours('.timeline li')).toEqual(drawn);
+  });
+
+  test('the text of a failed resize is visible', async () => {
+    const bad = await page.locator('article p.bad').allInnerTexts();
+    expect(bad).toContain('undone: task update failed: EBUSY');
+    expect(bad.some((text) => text.startsWith('undo failed: '))).toBe(true);
+    expect(bad.some((text) => text.startsWith('UNDO_FAILED: '))).toBe(true);
+  });
+});

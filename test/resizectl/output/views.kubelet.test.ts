@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
+import type { WirePod, WireValues } from '../../../src/api/wire/messages.ts';
+
+const MiB = 1024 * 1024;
+
+const values = (memory: number): WireValues => ({
+  limits: { cpu: '', memory: String(memory * MiB) },
+  requests: { cpu: '', memory: '' },
+  cpu_max: '',
+  memory_max: String(memory * MiB),
+  cpu_shares: 0,
+  cpu_weight: 0,
+  memory_used_bytes: 0,
+});
+
+const pod: WirePod = {
+  identity: { sandbox_id: 'a'.repeat(64), uid: 'uid-web', namespace: 'shop', name: 'web' },
+  values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
+};
+
+test('a pod is described with the values that kubelet wants, and why they are deferred', () => {
+  const text = podDescription({
+    ...pod,
+    kubelet: {
+      values: { pod: values(64), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(64) }], volumes: [] },
+      state: 'DEFERRED',
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      message: 'container a of pod shop/web: 104857600 bytes are in use',
+    },
+  });
+  expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 104857600 bytes/m);
+  expect(text).toMatch(/kubelet wants:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
+  expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('kubelet wants'));
+});
+
+test('a pod is described without kubelet if kubelet wants no change', () => {
+  expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
+});
+
+test('the table of pods shows a deferred decrease until kubelet has applied it', () => {
+  const last = { id: 'r1', state: 'COMPLETED', reason: '', message: '' } as const;
+  const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): WirePod => ({
+    ...pod,
+    last_resize: last,
+    kubelet: { values: pod.values!, state, reason: '', message: '' },
+  });
+  expect(podsTable([decrease('DEFERRED')])).toMatch(/ Deferred\n$/);
+  expect(podsTable([decrease('STATE_UNSPECIFIED')])).toMatch(/ Completed\n$/);
+});

@@ -1,0 +1,39 @@
+import { describe, expect, test } from 'vitest';
+import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import {
+  PING,
+  PREFACE,
+  frame,
+  goawayOf,
+  openProxy,
+  request,
+  headers,
+  startProxy,
+  windowUpdate,
+} from '../../support/http2/wire.ts';
+
+const ping = frame(PING, 0, 0, Buffer.alloc(8));
+
+describe('the first frame has to be SETTINGS (RFC 9113 3.4)', () => {
+  test('from the client', () => {
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, windowUpdate(0, 1));
+    expect(proxy.client.ended).toBe(true);
+    expect(proxy.events).toEqual(['error client 1 the first frame is not SETTINGS']);
+  });
+
+  test('from the backend', () => {
+    const proxy = startProxy();
+    proxy.backend.send(ping);
+    expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.PROTOCOL_ERROR);
+    expect(proxy.backend.ended).toBe(true);
+  });
+
+  test('from the local server', () => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request('/handle/A')));
+    proxy.locals[0]!.send(ping);
+    expect(proxy.locals[0]!.destroyed).toBe(true);
+    expect(proxy.client.ended).toBe(false);
+  });
+});

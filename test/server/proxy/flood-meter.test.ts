@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import {
+  CONTINUATION,
+  HEADERS,
+  PING,
+  RESPONSE,
+  data,
+  frame,
+  goawayOf,
+  headers,
+  openProxy,
+  request,
+  rst,
+  settings,
+  withStream,
+} from '../../support/http2/wire.ts';
+
+describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
+  test.each([
+    ['empty CONTINUATION frames', frame(CONTINUATION, 0, 3), frame(HEADERS, 0, 3)],
+    ['PING', frame(PING, 0, 0, Buffer.alloc(8)), Buffer.alloc(0)],
+    ['SETTINGS', settings([4, 70_000]), Buffer.alloc(0)],
+  ])('%s', (_, repeated, first) => {
+    const proxy = withStream();
+    proxy.client.send(first);
+    for (let sent = 0; sent < 200 && !proxy.client.ended; sent += 1)
+      proxy.client.send(Buffer.concat(Array.from({ length: 100 }, () => repeated)));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test('streams that are opened and reset at once (CVE-2023-44487)', () => {
+    const proxy = openProxy();
+    for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
+      proxy.client.send(headers(id, request('/pass'), true), rst(id, ErrorCode.CANCEL));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test('a header block larger than the limit', () => {
+    const proxy = openProxy({ headerListLimit: 50_000 });
+    proxy.client.send(frame(HEADERS, 0, 1, Buffer.alloc(16_000)));
+    for (let sent = 0; sent < 4 && !proxy.client.ended; sent += 1)
+      proxy.client.send(frame(CONTINUATION, 0, 1, Buffer.alloc(16_000)));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test('the pings of a busy client are no flood: they come over time, or between responses', () => {
+    const ping = frame(PING, 0, 0, Buffer.alloc(8));
+    const proxy = withStream();
+    for (let sent = 0; sent < 30_000; sent += 1) {
+      proxy.clock += 0.2;
+      proxy.client.send(ping);
+    }
+    proxy.backend.send(headers(1, RESPONSE));
+    for (let sent = 0; sent < 30_000; sent += 1) {
+      proxy.backend.send(data(1, Buffer.of(1)));
+      proxy.client.send(ping);
+    }
+    expect(proxy.client.ended).toBe(false);
+    expect(proxy.client.take().filter(({ type }) => type === PING)).toHaveLength(60_000);
+  });
+});

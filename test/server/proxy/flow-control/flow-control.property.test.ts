@@ -1,0 +1,146 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Plan } from '../../../support/http2/model.ts';
+import { ModelClient, ModelServer, contents } from '../../../support/http2/model.ts';
+import type { TestProxy } from '../../../support/http2/wire.ts';
+import { PREFACE, startProxy, message, settled } from '../../../support/http2/wire.ts';
+
+const APPENDED = Buffer.alloc(70, 'z');
+
+const size = fc.oneof(fc.nat(60), fc.nat(3000), fc.nat(90_000));
+const plan: fc.Arbitrary<Plan> = fc.record({
+  route: fc.constantFrom('pass', 'handle', 'amend'),
+  up: fc.oneof(fc.nat(40), fc.nat(90_000)),
+  down: size,
+});
+const action = fc.oneof(
+  fc.record({ kind: fc.constant('start' as const), plan }),
+  fc.record({ kind: fc.constant('upload' as const), pick: fc.nat(), most: size }),
+  fc.record({ kind: fc.constant('answer' as const), server: fc.nat(1), pick: fc.nat(), most: size }),
+  fc.record({ kind: fc.constant('serve' as const), server: fc.nat(1), most: size }),
+  fc.record({ kind: fc.constant('read' as const), who: fc.nat(2), frames: fc.integer({ min: 1, max: 20 }) }),
+  fc.record({ kind: fc.constant('grant' as const), who: fc.nat(2), pick: fc.nat(), most: size }),
+  fc.record({ kind: fc.constant('initial' as const), who: fc.nat(2), size: fc.oneof(fc.nat(100), fc.nat(200_000)) }),
+  fc.record({ kind: fc.constant('cancel' as const), pick: fc.nat() }),
+  fc.record({ kind: fc.constant('wait' as const) }),
+);
+type Action = typeof action extends fc.Arbitrary<infer One> ? One : never;
+
+class World {
+  readonly proxy: TestProxy;
+  readonly client: ModelClient;
+  readonly backend: ModelServer;
+  local: ModelServer | undefined;
+
+  constructor(readAhead: number) {
+    this.proxy = startProxy({
+      readAhead,
+      amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
+      heldLimit: 2 ** 30,
+    });
+    this.client = new ModelClient(this.proxy.client);
+    this.backend = new ModelServer(this.proxy.backend);
+    this.client.sendSettings(PREFACE);
+    this.backend.sendSettings();
+    this.collect();
+  }
+
+  collect(): void {
+    this.client.collect();
+    this.backend.collect();
+    const [transport] = this.proxy.locals;
+    if (transport !== undefined && this.local === undefined) {
+      this.local = new ModelServer(transport);
+      this.local.sendSettings();
+    }
+    this.local?.collect();
+  }
+
+  async act(step: Action): Promise<void> {
+    const peers = [this.client, this.backend, this.local ?? this.backend] as const;
+    const pickOf = (ids: Iterable<number>, pick: number): number => {
+      const all = [...ids];
+      return all.length === 0 ? -1 : all[pick % all.length]!;
+    };
+    if (step.kind === 'start') this.client.start(step.plan);
+    if (step.kind === 'upload') this.client.sendSome(pickOf(this.client.streams.keys(), step.pick), step.most);
+    if (step.kind === 'answer') {
+      const server = step.server === 0 ? this.backend : (this.local ?? this.backend);
+      server.sendSome(pickOf(server.streams.keys(), step.pick), step.most);
+    }
+    if (step.kind === 'serve') {
+      for (const id of this.client.streams.keys()) this.client.sendSome(id, 100_000);
+      this.collect();
+      const server = step.server === 0 ? this.backend : (this.local ?? this.backend);
+      while (server.step());
+      for (const id of server.streams.keys()) server.sendSome(id, step.most);
+    }
+    if (step.kind === 'read') for (let read = 0; read < step.frames; read += 1) peers[step.who]!.step();
+    if (step.kind === 'grant') {
+      const peer = peers[step.who]!;
+      const id = step.pick % 2 === 0 ? 0 : pickOf(peer.streams.keys(), step.pick);
+      peer.grant(id, step.most);
+    }
+    if (step.kind === 'cancel') this.client.cancel(pickOf(this.client.streams.keys(), step.pick));
+    if (step.kind === 'initial') peers[step.who]!.changeInitial(step.size);
+    if (step.kind === 'wait') await settled();
+    this.collect();
+  }
+
+  /** Lets all peers read everything and return windows, until all streams have ended. */
+  async finish(clientWindow: number): Promise<void> {
+    for (let idle = 0, before = -1; idle < 10; ) {
+      await settled();
+      this.collect();
+      const peers = [this.client, this.backend, ...(this.local === undefined ? [] : [this.local])];
+      for (const peer of peers) while (peer.step());
+      for (const peer of peers) {
+        const window = peer === this.client ? clientWindow : 65_535;
+        if (peer.granted < window) peer.grant(0, window - peer.granted);
+        for (const [id, stream] of peer.streams) {
+          if (stream.granted < 30_000) peer.grant(id, 30_000 - stream.granted);
+          peer.sendSome(id, 1_000_000);
+        }
+      }
+      this.collect();
+      if ([...this.client.streams.values()].every(({ ended, rest }) => ended && rest.length === 0)) return;
+      const now = peers.reduce((sum, { read }) => sum + read, 0);
+      idle = now === before ? idle + 1 : 0;
+      before = now;
+    }
+    throw new Error('stuck');
+  }
+}
+
+describe('flow control', () => {
+  test('no window is ever exceeded and every byte arrives, for any traffic and window changes', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(action, { minLength: 5, maxLength: 120 }),
+        fc.integer({ min: 200, max: 9000 }),
+        fc.constantFrom(0, 3000, 1_048_576),
+        async (steps, window, readAhead) => {
+          const world = new World(readAhead);
+          for (const step of steps) await world.act(step);
+          await world.finish(window);
+          for (const [id, stream] of world.client.streams) {
+            const its = world.client.plans.get(id)!;
+            const { up, down } = contents(id, its);
+            const expected = its.route === 'amend' ? message(Buffer.concat([down.subarray(5), APPENDED])) : down;
+            expect(Buffer.concat(stream.received).equals(expected)).toBe(true);
+            const server = its.route === 'handle' ? world.local! : world.backend;
+            expect(Buffer.concat(server.uploads.get(id)!.received).equals(up)).toBe(true);
+          }
+          // When everything is delivered, the backend's window is the client's window plus the read-ahead.
+          await world.finish(500_000);
+          await world.finish(500_000);
+          expect(world.backend.window).toBe(world.client.granted + readAhead);
+          expect(world.proxy.core.streams.running).toBe(0);
+          expect(world.proxy.core.amender.heldBytes).toBe(0);
+          expect(world.proxy.events.filter((event) => !/ (answered|cancelled) /.test(event))).toEqual([]);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  }, 240_000);
+});

@@ -1,0 +1,80 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, unlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
+import { Program, type ProgramOptions, buildProgram } from './daemon-program.ts';
+import { FakeBackend, RawClient } from './fake-backend.ts';
+
+/**
+ * Starts daemons built from the source, with a fake backend and clients, and stops all of them after each test. Each test
+ * gets a new folder.
+ */
+export class TestDaemon {
+  /** The bundled daemon. */
+  file = '';
+  folder = '';
+  readonly #cleanUps: (() => unknown)[] = [];
+
+  constructor() {
+    beforeAll(async () => {
+      this.file = await buildProgram();
+    }, 60_000);
+    afterAll(() => unlinkSync(this.file));
+    beforeEach(() => {
+      this.folder = mkdtempSync(join(tmpdir(), 'daemon-'));
+      chmodSync(this.folder, 0o755);
+      mkdirSync(join(this.folder, 'containerd'));
+    });
+    afterEach(async () => {
+      for (const cleanUp of this.#cleanUps.splice(0).reverse()) await cleanUp();
+      rmSync(this.folder, { recursive: true });
+    });
+  }
+
+  /** Where {@link start} lets the daemon listen. */
+  get listen(): string {
+    return join(this.folder, 'shim/shim.sock');
+  }
+
+  get backendPath(): string {
+    return join(this.folder, 'containerd/containerd.sock');
+  }
+
+  /** Runs an action after the test. Later actions run first. */
+  cleanUp(action: () => unknown): void {
+    this.#cleanUps.push(action);
+  }
+
+  /** Starts a daemon with the sockets of this folder. */
+  start(...args: readonly string[]): Program {
+    return this.startWith({}, ...args);
+  }
+
+  /** Starts a daemon with the sockets of this folder, and with options of its process. */
+  startWith(options: ProgramOptions, ...args: readonly string[]): Program {
+    const sockets = ['--listen', `unix://${this.listen}`, '--container-runtime-endpoint', `unix://${this.backendPath}`];
+    return this.run(options, ...sockets, ...args);
+  }
+
+  /** Starts a daemon with these arguments only. */
+  run(options: ProgramOptions, ...args: readonly string[]): Program {
+    const program = new Program(this.file, args, options);
+    this.cleanUp(async () => {
+      program.kill('SIGKILL');
+      await program.exited;
+    });
+    return program;
+  }
+
+  async startBackend(): Promise<FakeBackend> {
+    const backend = await FakeBackend.listen(this.backendPath);
+    this.cleanUp(() => backend.close());
+    return backend;
+  }
+
+  connect(path = this.listen): RawClient {
+    const client = new RawClient(path);
+    this.cleanUp(() => client.close());
+    return client;
+  }
+}
