@@ -194,7 +194,7 @@ describe('an amended response', () => {
       seen.push(...more);
     }
     expect(dataOf(seen, 1).equals(message(Buffer.concat([long, APPENDED])))).toBe(true);
-    expect(table.core.amender.heldBytes).toBe(0);
+    expect(table.core.held.total).toBe(0);
   });
 });
 
@@ -220,7 +220,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(seen.at(-1)).toEqual(asItCame.at(-1));
     expect(table.asked).toEqual([]);
     expect(table.events).toContain(`skipped ${PATH} ${reason}`);
-    expect(table.core.amender.heldBytes).toBe(0);
+    expect(table.core.held.total).toBe(0);
   });
 
   test('an error without a message', () => {
@@ -297,7 +297,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     table.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     expect(dataOf(table.client.take(), 1)).toEqual(whole);
     expect(table.events).toContain(`skipped ${PATH} request`);
-    expect(table.core.amender.heldBytes).toBe(0);
+    expect(table.core.held.total).toBe(0);
   });
 
   test('the limit of held bytes is reached', async () => {
@@ -329,7 +329,7 @@ describe('while a response is held', () => {
     table.backend.send(headers(1, OK, true));
     expect(table.client.take()).toEqual([]);
     expect(table.events).toEqual([`${PATH} amend cancelled undefined`]);
-    expect(table.core.amender.heldBytes).toBe(0);
+    expect(table.core.held.total).toBe(0);
   });
 
   test('a backend lost before the trailers leads to UNAVAILABLE without a partial response', async () => {
