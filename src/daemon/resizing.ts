@@ -1,12 +1,12 @@
 import { type Config, version } from '../config/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
-import type { RawUnaryHandler } from '../grpc/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
 import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
 import { volumeTotals } from '../sandbox/index.ts';
 import {
   type Interceptors,
   type Listener,
+  type LocalHandlers,
   createInterceptors,
   listenOnInherited,
   localHandlers,
@@ -20,7 +20,7 @@ import { ResizeRequests } from './resize-requests.ts';
 export interface Resizing {
   readonly interceptors: Interceptors;
   /** The handlers of the local gRPC server. */
-  readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
+  readonly handlers: LocalHandlers;
   /**
    * Reads the state of the node and serves the resize API. Call it after the CRI socket is open: until then another shim may be
    * running. Never rejects: the shim serves the CRI also without the resize API.
@@ -40,7 +40,7 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
   let refusing: Listener | undefined;
   return {
     interceptors: noInterceptors,
-    handlers: new Map(),
+    handlers: { unary: new Map(), streams: new Map() },
     async begin() {
       if (passed !== undefined)
         refusing = await listenOnInherited({ ...passed, onConnection: (connection) => connection.destroy() });

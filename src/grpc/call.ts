@@ -1,4 +1,4 @@
-import type { ServerUnaryCall } from '@grpc/grpc-js';
+import type { ServerUnaryCall, ServerWritableStream } from '@grpc/grpc-js';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
@@ -19,6 +19,12 @@ export interface CallTrace {
  */
 export type RawUnaryHandler = (call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace) => Promise<Buffer>;
 
+/**
+ * Handles one call with a stream of responses: writes them to the call, and resolves at the end of the stream. A
+ * rejection becomes the call's status, as for {@link RawUnaryHandler}.
+ */
+export type RawStreamHandler = (call: ServerWritableStream<Buffer, Buffer>) => Promise<void>;
+
 /** Runs one call to the backend and adds its duration to the trace, even if it fails. */
 export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Result>): Promise<Result> {
   const start = performance.now();
@@ -30,7 +36,9 @@ export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Res
 }
 
 /** Returns the options of a call to the backend on behalf of another call: its metadata, deadline and cancellation. */
-export function onBehalfOf(call: ServerUnaryCall<Buffer, Buffer>): CallOptions {
+export function onBehalfOf(
+  call: ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>,
+): CallOptions & { readonly signal: AbortSignal } {
   const abort = new AbortController();
   if (call.cancelled) abort.abort();
   else call.once('cancelled', () => abort.abort());

@@ -1,10 +1,10 @@
 /** What the shim's gRPC servers share: serving unary calls, mapping errors to statuses, error details, log fields. */
 export { callFields } from './call-fields.ts';
 export { inBackend, onBehalfOf } from './call.ts';
-export type { CallTrace, RawUnaryHandler } from './call.ts';
+export type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
 export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';
 export { createRawServer, rawMessage } from './raw-server.ts';
-export { codeFor, failureOf, serveUnary } from './serve.ts';
+export { codeFor, failureOf, serveStream, serveUnary } from './serve.ts';
 export type { EndedCall } from './serve.ts';
 export { loggableError } from './status.ts';

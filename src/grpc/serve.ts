@@ -1,6 +1,6 @@
-import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
 import type { Log } from '../observe/index.ts';
-import type { CallTrace, RawUnaryHandler } from './call.ts';
+import type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
 import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
 
 /** A call that has ended, for its log line. */
@@ -35,6 +35,26 @@ export async function serveUnary(
     respond(failure);
   }
   ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
+}
+
+/** Serves one call with a stream of responses. Never rejects. Resolves with the status code that the client got. */
+export async function serveStream(
+  path: string,
+  handler: RawStreamHandler,
+  call: ServerWritableStream<Buffer, Buffer>,
+  log: Log,
+): Promise<number> {
+  try {
+    await handler(call);
+    call.end();
+    return codeFor(call, status.OK);
+  } catch (error) {
+    // The backend's stream ends with an error when the client has cancelled it: that is no failure.
+    if (call.cancelled) return codeFor(call, status.CANCELLED);
+    const failure = failureOf(error, path, log);
+    call.emit('error', failure);
+    return failure.code;
+  }
 }
 
 /** Returns the status for an error. Logs an internal error with its stack. */

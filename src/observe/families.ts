@@ -76,7 +76,7 @@ export const families = {
     'counter',
     'passed_calls_total',
     ['method', 'outcome'],
-    'Calls forwarded without changes, by method and outcome for the client: answered (with any gRPC code), cancelled, reset, unavailable.',
+    'Calls forwarded without changes or as a stream of events, by method and outcome for the client: answered (with any gRPC code), cancelled, reset, unavailable.',
   ),
   failOpen: shimMetric(
     'counter',

@@ -1,5 +1,5 @@
 import { isServiceError } from '../core/errors/index.ts';
-import { Client, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
+import { Client, type ClientReadableStream, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
 
@@ -85,6 +85,19 @@ export class Backend {
       if (signal?.aborted === true) cancel();
       else signal?.addEventListener('abort', cancel, { once: true });
     });
+  }
+
+  /**
+   * Makes a call with a stream of responses, with bytes as they are. Without a deadline in the options it has none: such
+   * calls last for as long as somebody listens. The stream fails with grpc-js's ServiceError.
+   */
+  stream(path: string, request: Buffer, options: CallOptions = {}): ClientReadableStream<Buffer> {
+    const { metadata = new Metadata(), deadline = Infinity, signal } = options;
+    const call = this.#client.makeServerStreamRequest(path, identity, identity, request, metadata, { deadline });
+    const cancel = (): void => call.cancel();
+    if (signal?.aborted === true) cancel();
+    else signal?.addEventListener('abort', cancel, { once: true });
+    return call;
   }
 
   /** A CRI call with decoded messages. Rejects as {@link call} does, or when the response is no such message. */

@@ -1,5 +1,5 @@
 /**
- * Reads and changes an encoded ContainerStatusResponse. kubelet asks for the status of every container all the time, and
+ * Reads and changes the container statuses in encoded messages. kubelet asks for the status of every container all the time, and
  * decoding the whole message, of which the shim reads seven fields, took longer than everything else the shim did for the call.
  */
 import {
@@ -10,7 +10,7 @@ import {
   readSubMessage,
   varintKey,
 } from '../core/protobuf/index.ts';
-import { spliceInto } from './splice.ts';
+import { type Place, placesOf, spliceInto, spliceIntoPlaces } from './splice.ts';
 
 /** The limits in a container's status, by their names on the wire. 0 means absent. Values above 2^53 are inexact. */
 export interface ReportedResources {
@@ -62,16 +62,45 @@ export function readContainerStatus(response: Uint8Array): ReportedStatus {
     readSubMessage(reader, (inner) => readStatusField(inner, reader, status));
     return true;
   });
-  const { id, state, resources } = status;
-  return { id, state, resources: resources && { ...noResources, ...resources } };
+  return reported(status);
 }
 
 /** Returns the response with these resources in place of its own, and all other bytes as they are. */
 export function withResources(response: Uint8Array, changes: Readonly<Fields>): Buffer {
+  return spliceInto(response, [STATUS, RESOURCES, LINUX], encodeFields(changes));
+}
+
+/** One of several container statuses in a message, and its position there. */
+export interface PlacedStatus extends ReportedStatus {
+  readonly place: Place;
+}
+
+/** Reads a message's repeated field of container statuses. Throws RangeError if the bytes are not a message. */
+export function readContainerStatuses(message: Uint8Array, field: number): readonly PlacedStatus[] {
+  return placesOf(message, field).map((place) => {
+    const status: MutableStatus = { id: '', state: 0, resources: undefined };
+    readFields(message.subarray(place.start, place.end), (key, reader) => readStatusField(key, reader, status));
+    return { ...reported(status), place };
+  });
+}
+
+/**
+ * Returns the message with these resources in place of those of the statuses at these positions, and all other bytes as
+ * they are. Positions are in the order of the message.
+ */
+export function withResourcesOfStatuses(
+  message: Uint8Array,
+  changes: readonly { readonly place: Place; readonly resources: Readonly<Fields> }[],
+): Buffer {
+  const additions = changes.map(({ place, resources }) => ({ place, addition: encodeFields(resources) }));
+  return spliceIntoPlaces(message, [RESOURCES, LINUX], additions);
+}
+
+function encodeFields(fields: Readonly<Fields>): Uint8Array {
   const writer = createWriter();
-  for (const [name, value] of Object.entries(changes) as [keyof ReportedResources, number][])
+  for (const [name, value] of Object.entries(fields) as [keyof ReportedResources, number][])
     writer.uint32(KEY_OF[name]).int64(value);
-  return spliceInto(response, [STATUS, RESOURCES, LINUX], writer.finish());
+  return writer.finish();
 }
 
 const noResources: ReportedResources = {
@@ -81,6 +110,12 @@ const noResources: ReportedResources = {
   memory_limit_in_bytes: 0,
   memory_swap_limit_in_bytes: 0,
 };
+
+const reported = ({ id, state, resources }: MutableStatus): ReportedStatus => ({
+  id,
+  state,
+  resources: resources && { ...noResources, ...resources },
+});
 
 function readStatusField(key: number, reader: FieldReader, status: MutableStatus): boolean {
   switch (key) {

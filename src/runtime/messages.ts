@@ -28,6 +28,16 @@ export interface Metadata {
 export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;
 export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
 
+export interface ContainerStatus {
+  id: string;
+  metadata: { name: string } | null;
+  state: number;
+  created_at: bigint;
+  finished_at: bigint;
+  exit_code: number;
+  resources: { linux: LinuxContainerResources | null } | null;
+}
+
 /** A sub-message that was not on the wire is null. */
 export interface Messages {
   LinuxContainerResources: LinuxContainerResources;
@@ -62,6 +72,7 @@ export interface Messages {
   PodSandboxStatusResponse: {
     status: { id: string; metadata: Metadata | null; state: number } | null;
     info: Record<string, string>;
+    containers_statuses: ContainerStatus[];
   };
   ListPodSandboxRequest: object;
   ListPodSandboxResponse: { items: { id: string; state: number }[] };
@@ -86,17 +97,10 @@ export interface Messages {
   };
   ContainerStatusRequest: { container_id: string; verbose: boolean };
   ContainerStatusResponse: {
-    status: {
-      id: string;
-      metadata: { name: string } | null;
-      state: number;
-      created_at: bigint;
-      finished_at: bigint;
-      exit_code: number;
-      resources: { linux: LinuxContainerResources | null } | null;
-    } | null;
+    status: ContainerStatus | null;
     info: Record<string, string>;
   };
+  ContainerEventResponse: { container_id: string; containers_statuses: ContainerStatus[] };
   VersionRequest: { version: string };
   VersionResponse: { runtime_name: string; runtime_version: string };
   StatusRequest: { verbose: boolean };

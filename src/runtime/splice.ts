@@ -15,31 +15,51 @@ import { createWriter, delimitedKey, readFields } from '../core/protobuf/index.t
 export function spliceInto(message: Uint8Array, path: readonly number[], addition: Uint8Array): Buffer {
   const [field, ...rest] = path;
   if (field === undefined) return Buffer.concat([message, addition]);
-  const last = findLast(message, field);
-  const inner = last === undefined ? new Uint8Array(0) : message.subarray(last.start, last.end);
-  const changed = spliceInto(inner, rest, addition);
-  const head = last === undefined ? message : message.subarray(0, last.keyStart);
-  const tail = last === undefined ? new Uint8Array(0) : message.subarray(last.end);
-  const header = createWriter().uint32(delimitedKey(field)).uint32(changed.length).finish();
-  return Buffer.concat([head, header, changed, tail]);
+  const place = placesOf(message, field).at(-1);
+  if (place !== undefined) return spliceIntoPlaces(message, rest, [{ place, addition }]);
+  const made = spliceInto(new Uint8Array(0), rest, addition);
+  const header = createWriter().uint32(delimitedKey(field)).uint32(made.length).finish();
+  return Buffer.concat([message, header, made]);
 }
 
-/** The position of a length-delimited field: its key, and its content. */
-interface Place {
-  readonly keyStart: number;
+/** The position of a length-delimited field in a message: its length, which follows its key, and its content. */
+export interface Place {
+  readonly lengthStart: number;
   readonly start: number;
   readonly end: number;
 }
 
-function findLast(message: Uint8Array, field: number): Place | undefined {
-  let found: Place | undefined;
+/** Returns the positions of all occurrences of a length-delimited field. Throws RangeError if the bytes are not a message. */
+export function placesOf(message: Uint8Array, field: number): readonly Place[] {
+  const places: Place[] = [];
   const wanted = delimitedKey(field);
-  readFields(message, (key, reader, keyStart) => {
+  readFields(message, (key, reader) => {
     if (key !== wanted) return false;
+    const lengthStart = reader.pos;
     const length = reader.uint32();
-    found = { keyStart, start: reader.pos, end: reader.pos + length };
+    places.push({ lengthStart, start: reader.pos, end: reader.pos + length });
     reader.skip(length);
     return true;
   });
-  return found;
+  return places;
+}
+
+/**
+ * Returns the message with each addition spliced into the sub-message at its position, as {@link spliceInto} does with `path`.
+ * Positions are in the order of the message.
+ */
+export function spliceIntoPlaces(
+  message: Uint8Array,
+  path: readonly number[],
+  additions: readonly { readonly place: Place; readonly addition: Uint8Array }[],
+): Buffer {
+  const parts: Uint8Array[] = [];
+  let copied = 0;
+  for (const { place, addition } of additions) {
+    const changed = spliceInto(message.subarray(place.start, place.end), path, addition);
+    const length = createWriter().uint32(changed.length).finish();
+    parts.push(message.subarray(copied, place.lengthStart), length, changed);
+    copied = place.end;
+  }
+  return Buffer.concat([...parts, message.subarray(copied)]);
 }

@@ -8,7 +8,7 @@ export {
   localHandlers,
   noInterceptors,
 } from './handlers/index.ts';
-export type { Interceptors } from './handlers/index.ts';
+export type { Interceptors, LocalHandlers } from './handlers/index.ts';
 export { listen, listenOnInherited } from './listener/index.ts';
 export type { Listener } from './listener/index.ts';
 export { proxyReport } from './proxy-report.ts';

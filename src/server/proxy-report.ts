@@ -38,7 +38,7 @@ export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyRep
         counters.interceptedCall(path, code, milliseconds, milliseconds);
         log.info({ method: path, code: status[code] ?? code, shimMs: 0, backendMs: ms }, 'intercepted call');
       }
-      if (route === 'pass') counters.passedCall(path, outcome);
+      if (route === 'pass' || route === 'amend-each') counters.passedCall(path, outcome);
       // The local server logs handled calls.
       if (!logPassedCalls || route === 'handle') return;
       log.info(

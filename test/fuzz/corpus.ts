@@ -136,6 +136,29 @@ function graceful(): Conversation {
   ];
 }
 
+function events(): Conversation {
+  const wire = Buffer.concat([
+    message(Buffer.alloc(300, 'a')),
+    message(Buffer.alloc(0)),
+    message(Buffer.alloc(30, 'c'), true),
+    message(Buffer.alloc(2500, 'd')),
+    message(Buffer.alloc(21_000, 'e')),
+    message(Buffer.alloc(40, 'f')),
+  ]);
+  return [
+    ...handshake,
+    client(settings([4, 900]), headers(1, request('/each/Watch')), data(1, message(Buffer.alloc(0)), true)),
+    client(headers(3, request('/each/Events'), true)),
+    backend(SETTINGS_ACK, headers(1, RESPONSE), data(1, wire.subarray(0, 200)), data(1, wire.subarray(200, 400))),
+    backend(headers(3, RESPONSE), data(3, wire.subarray(0, 900), true)),
+    client(windowUpdate(1, 30_000), windowUpdate(3, 500)),
+    backend(data(1, wire.subarray(400, 3000)), frame(DATA, PADDED, 1, Buffer.concat([Buffer.of(4), Buffer.alloc(4)]))),
+    backend(data(1, wire.subarray(3000, 19_000)), data(1, wire.subarray(19_000))),
+    client(windowUpdate(0, 40_000), rst(3, 8)),
+    backend(headers(1, OK, true)),
+  ];
+}
+
 function manyCalls(): Conversation {
   const open = busyClient();
   const ids = Array.from({ length: 12 }, (_, index) => 2 * index + 1);
@@ -151,4 +174,11 @@ function manyCalls(): Conversation {
   ];
 }
 
-export const CORPUS: readonly Conversation[] = [ordinary(), rareForms(), smallWindows(), graceful(), manyCalls()];
+export const CORPUS: readonly Conversation[] = [
+  ordinary(),
+  rareForms(),
+  smallWindows(),
+  graceful(),
+  events(),
+  manyCalls(),
+];

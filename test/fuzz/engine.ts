@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import type { ProxyObserver } from '../../src/server/proxy/index.ts';
-import type { Exchange } from '../../src/server/proxy/interception.ts';
 import { LIMITS, NO_OBSERVER } from '../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../src/server/proxy/connection.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../support/http2/wire.ts';
@@ -88,7 +87,11 @@ class Run {
         deferredWriteDelay: random.below(2),
         readAhead: random.below(2) * 100_000,
         observer,
-        interception: { route: routeOf, amend: (exchange) => this.#amend(exchange) },
+        interception: {
+          route: routeOf,
+          amend: ({ response }) => this.#amend(response),
+          amendMessage: (_, message) => this.#amendMessage(message),
+        },
         now: () => this.#clock,
         connectLocal: (events) => this.#end('local', events),
       },
@@ -124,10 +127,17 @@ class Run {
     this.#look();
     if (this.#core.state.kind !== 'closed') throw new Finding(`ended in the state ${this.#core.state.kind}`);
     if (this.#core.streams.running > 0) throw new Finding('streams are left');
-    if (this.#core.amender.heldBytes !== 0) throw new Finding(`${this.#core.amender.heldBytes} bytes are left`);
+    if (this.#core.held.total !== 0) throw new Finding(`${this.#core.held.total} bytes are left`);
   }
 
-  #amend({ response }: Exchange): Promise<Uint8Array | undefined> {
+  /** At once, or later. */
+  #amendMessage(message: Uint8Array): Promise<Uint8Array | undefined> | Uint8Array | undefined {
+    if (this.#random.chance(2)) return this.#amend(message);
+    this.#tally.amended += 1;
+    return this.#random.chance(2) ? undefined : Buffer.concat([message, Buffer.alloc(this.#random.below(200), '-')]);
+  }
+
+  #amend(response: Uint8Array): Promise<Uint8Array | undefined> {
     this.amendmentRequested = true;
     this.#tally.amended += 1;
     const kind = this.#random.below(8);

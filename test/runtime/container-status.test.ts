@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { decode, encode, readContainerStatus, withResources } from '../../src/runtime/index.ts';
+import { contentsOf, createWriter, delimitedKey } from '../../src/core/protobuf/index.ts';
+import {
+  decode,
+  encode,
+  readContainerStatus,
+  readContainerStatuses,
+  withResources,
+  withResourcesOfStatuses,
+} from '../../src/runtime/index.ts';
 
 const safe = fc.integer({ min: -(2 ** 53 - 1), max: 2 ** 53 - 1 });
 const fields = [
@@ -78,5 +86,85 @@ describe('a ContainerStatusResponse read in place', () => {
         }
       }),
     );
+  });
+});
+
+// ContainerEventResponse.containers_statuses and PodSandboxStatusResponse.containers_statuses.
+describe.each([
+  ['ContainerEventResponse', 5],
+  ['PodSandboxStatusResponse', 3],
+] as const)('A13: the container statuses of a %s', (name, field) => {
+  const status = fc.record({ id: fc.string(), state: fc.integer({ min: 0, max: 3 }), values: fc.option(resources) });
+  type Status = typeof status extends fc.Arbitrary<infer One> ? One : never;
+
+  /** Fields that this program does not know, at every level. */
+  const unknown = Buffer.from([0xf8, 0x3f, 0x2a, 0xfa, 0x3f, 3, 1, 2, 3]);
+  const wrap = (number: number, content: Uint8Array): Buffer =>
+    Buffer.from(createWriter().uint32(delimitedKey(number)).bytes(content).finish());
+
+  function statusBytes({ id, state, values }: Status): Buffer {
+    const bytes = encode('ContainerStatusResponse', { status: { id, state, metadata: { name: 'web' } } });
+    const [known] = contentsOf(bytes, 1);
+    const linux = encode('LinuxContainerResources', { ...wire(values ?? {}), cpuset_cpus: '0-3' });
+    const inner = wrap(16, Buffer.concat([unknown, wrap(1, Buffer.concat([linux, unknown])), unknown]));
+    return Buffer.concat([known!, unknown, ...(values === null ? [] : [inner]), unknown]);
+  }
+
+  /** Other fields stand between the statuses. */
+  const messageBytes = (statuses: readonly Buffer[]): Buffer =>
+    Buffer.concat([...statuses.flatMap((bytes) => [unknown, wrap(field, bytes)]), unknown]);
+
+  test('statuses are read in order, with the values that decoding the whole message gives', () => {
+    fc.assert(
+      fc.property(fc.array(status, { maxLength: 5 }), (statuses) => {
+        const read = readContainerStatuses(messageBytes(statuses.map(statusBytes)), field);
+        expect(read.map(({ id, state, resources: found }) => [id, state, found])).toEqual(
+          statuses.map(({ id, state, values }) => [id, state, values ?? undefined]),
+        );
+      }),
+    );
+  });
+
+  test('changed values go into each status, and every other byte stays, unknown fields included', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.record({ status, names: fc.subarray([...fields]), values: resources, isChanged: fc.boolean() }), {
+          maxLength: 5,
+        }),
+        (cases) => {
+          const before = messageBytes(cases.map((one) => statusBytes(one.status)));
+          const changesOf = (one: (typeof cases)[number]) =>
+            Object.fromEntries(one.names.map((name) => [name, one.values[name]]));
+          const placed = readContainerStatuses(before, field);
+          const changed = cases.flatMap((one, index) =>
+            one.isChanged ? [{ place: placed[index]!.place, resources: changesOf(one) }] : [],
+          );
+          const after = withResourcesOfStatuses(before, changed);
+          // Each element is what ContainerStatus would be for it.
+          const expected = cases.map((one) => {
+            const bytes = statusBytes(one.status);
+            if (!one.isChanged) return bytes;
+            return Buffer.from(contentsOf(withResources(wrap(1, bytes), changesOf(one)), 1)[0]!);
+          });
+          expect(after).toEqual(messageBytes(expected));
+          const decoded = decode(name, after).containers_statuses;
+          expect(decoded.map(({ id }) => id)).toEqual(cases.map((one) => one.status.id));
+          cases.forEach((one, index) => {
+            if (!one.isChanged) return;
+            const linux = decoded[index]!.resources?.linux;
+            expect(linux).toMatchObject(wire({ ...(one.status.values ?? {}), ...changesOf(one) }));
+            if (one.status.values !== null) expect(linux?.cpuset_cpus).toBe('0-3');
+          });
+        },
+      ),
+    );
+  });
+
+  test('bytes that are no message throw RangeError', () => {
+    const whole = wrap(field, statusBytes({ id: 'abc', state: 1, values: null }));
+    for (let length = 1; length < whole.length; length += 1)
+      expect(() => readContainerStatuses(whole.subarray(0, length), field), `${length} bytes`).toThrow(RangeError);
+    // A status that is longer than its field.
+    expect(() => readContainerStatuses(wrap(field, Buffer.from([0x0a, 5, 1])), field)).toThrow(RangeError);
   });
 });

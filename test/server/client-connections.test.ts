@@ -10,6 +10,7 @@ import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/i
 import {
   type AmendedCall,
   type Amendment,
+  type MessageAmendment,
   interceptionOf,
   noInterceptors,
 } from '../../src/server/handlers/interceptors.ts';
@@ -127,19 +128,26 @@ describe('interceptors', () => {
         ['/a/Amended', { amendment: reversed, logLevel: 'info' }],
         ['/a/Often', { amendment: reversed, logLevel: 'debug' }],
       ]),
+      streams: new Map<string, MessageAmendment>([['/a/Stream', (message) => Uint8Array.from(message).reverse()]]),
     },
     { log, counters: noCounters, debug: true },
   );
 
   test('route by path; all other paths are forwarded', () => {
     expect(
-      ['/a/Handled', '/a/Amended', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
+      ['/a/Handled', '/a/Amended', '/a/Stream', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
         interception.route(path),
       ),
-    ).toEqual(['handle', 'amend', 'pass', 'pass', 'pass', 'pass']);
+    ).toEqual(['handle', 'amend', 'amend-each', 'pass', 'pass', 'pass', 'pass']);
     expect(interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }).route('/a/Handled')).toBe(
       'pass',
     );
+  });
+
+  test('amends each message of a stream by path, and reports no call', () => {
+    expect(interception.amendMessage('/a/Stream', Uint8Array.of(1, 2))).toEqual(Uint8Array.of(2, 1));
+    expect(interception.amendMessage('/a/Other', Uint8Array.of(1, 2))).toBeUndefined();
+    expect(lines).toEqual([]);
   });
 
   test('amend by path, and log each amended call at its level', async () => {

@@ -34,10 +34,13 @@ export function decodeUpdate<Name extends keyof Messages>(
   throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { asked: String(bytes.length) });
 }
 
-/** Runs `read`. If that fails, counts it and returns undefined: the message is then forwarded unchanged. */
+/**
+ * Runs `read`. If that fails, counts it and returns undefined: the message is then forwarded unchanged.
+ * @param name of the CRI message
+ */
 export function orUndefined<Message>(
   context: { readonly failOpen: FailOpen },
-  name: keyof Messages,
+  name: string,
   read: () => Message,
 ): Message | undefined {
   try {

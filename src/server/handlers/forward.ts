@@ -1,7 +1,14 @@
+import { once } from 'node:events';
 import type { ServerUnaryCall } from '@grpc/grpc-js';
 import type { Backend } from '../../runtime/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { type CallTrace, type RawUnaryHandler, inBackend, onBehalfOf } from '../../grpc/index.ts';
+import type { Amendment, MessageAmendment } from './interceptors.ts';
+import {
+  type CallTrace,
+  type RawStreamHandler,
+  type RawUnaryHandler,
+  inBackend,
+  onBehalfOf,
+} from '../../grpc/index.ts';
 
 /**
  * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller
@@ -37,5 +44,17 @@ export function amendedHandler(backend: Backend, amendment: Amendment): RawUnary
     const response = await forward(backend, call, trace);
     const exchange = { path: call.getPath(), request: call.request, response, backendMs: trace.backendMs };
     return Buffer.from((await amendment(exchange, trace)) ?? response);
+  };
+}
+
+/** Handles a stream whose messages are amended but compressed, which the proxy cannot read. */
+export function amendedStreamHandler(backend: Backend, amendment: MessageAmendment): RawStreamHandler {
+  return async (call) => {
+    const options = onBehalfOf(call);
+    for await (const message of backend.stream(call.getPath(), call.request, options) as AsyncIterable<Buffer>) {
+      const isWritable = call.write(Buffer.from((await amendment(message)) ?? message));
+      // A client that does not read stops the backend: nothing gathers here.
+      if (!isWritable) await once(call, 'drain', { signal: options.signal });
+    }
   };
 }

@@ -1,15 +1,17 @@
 /** The CRI calls that the shim handles or amends: one file each, and this table. All other calls are forwarded. */
 import { type Backend, runtimePath } from '../../runtime/index.ts';
 import type { AmendedCall, Interceptors } from './interceptors.ts';
+import { containerEvents } from './container-events.ts';
 import { containerStatus } from './container-status.ts';
-import { amendedHandler } from './forward.ts';
+import { amendedHandler, amendedStreamHandler } from './forward.ts';
 import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
 import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
 import { runtimeConfig } from './runtime-config.ts';
 import { type Program, runtimeStatus } from './status.ts';
 import { type UpdateContainerResourcesParts, updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
-import type { RawUnaryHandler } from '../../grpc/index.ts';
+import type { LocalHandlers } from './local-server.ts';
+import type { RawStreamHandler, RawUnaryHandler } from '../../grpc/index.ts';
 
 /** What the interceptors need. */
 export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts {}
@@ -31,18 +33,24 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
       [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],
       [runtimePath('RemoveContainer'), { amendment: forgetContainer(context), logLevel: 'info' }],
     ]),
+    streams: new Map([[runtimePath('GetContainerEvents'), containerEvents(context)]]),
   };
 }
 
 /** Returns the local server's handlers: handled calls, and amended calls, which reach it with compressed messages. */
-export function localHandlers({ handlers, amendments }: Interceptors, backend: Backend): Map<string, RawUnaryHandler> {
+export function localHandlers({ handlers, amendments, streams }: Interceptors, backend: Backend): LocalHandlers {
   const amended = [...amendments].map(
     ([path, { amendment }]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],
   );
-  return new Map([...amended, ...handlers]);
+  const amendedStreams = [...streams].map(
+    ([path, amendment]) =>
+      [path, amendedStreamHandler(backend, amendment)] as const satisfies [string, RawStreamHandler],
+  );
+  return { unary: new Map([...amended, ...handlers]), streams: new Map(amendedStreams) };
 }
 
 export { interceptionOf, noInterceptors } from './interceptors.ts';
 export type { Interceptors } from './interceptors.ts';
+export type { LocalHandlers } from './local-server.ts';
 export { createLocalServer } from './local-server.ts';
 export { callFields } from '../../grpc/index.ts';

@@ -9,6 +9,11 @@ import type { Exchange, Interception, MaybePromise } from '../proxy/index.ts';
  */
 export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<Uint8Array | undefined>;
 
+/**
+ * Returns the amended message of a stream, or undefined to leave it unchanged. See {@link Interception.amendMessage}.
+ */
+export type MessageAmendment = (message: Uint8Array) => MaybePromise<Uint8Array | undefined>;
+
 /** A call that is forwarded and whose response may be amended. */
 export interface AmendedCall {
   readonly amendment: Amendment;
@@ -22,6 +27,8 @@ export interface Interceptors {
   readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
   /** Calls that are forwarded and whose response is amended. */
   readonly amendments: ReadonlyMap<string, AmendedCall>;
+  /** Calls with a stream of responses that are forwarded and whose messages are amended one by one. */
+  readonly streams: ReadonlyMap<string, MessageAmendment>;
 }
 
 /** Calls of containerd that stream events until the client cancels. Clients start them again when they end. */
@@ -32,7 +39,7 @@ const watches: ReadonlySet<string> = new Set([
 ]);
 
 /** An empty table: every call is forwarded. */
-export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map() };
+export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map(), streams: new Map() };
 
 export interface InterceptionReport {
   readonly log: Log;
@@ -42,11 +49,11 @@ export interface InterceptionReport {
 }
 
 /**
- * Returns a table of interceptors as the proxy's {@link Interception}. A path in both maps is handled. Each amended
- * call is counted and logged, as handled calls are.
+ * Returns a table of interceptors as the proxy's {@link Interception}. A path in several maps is handled. Each amended
+ * unary call is counted and logged, as handled calls are. Streams count as forwarded calls: they last for hours.
  */
 export function interceptionOf(
-  { handlers, amendments }: Interceptors,
+  { handlers, amendments, streams }: Interceptors,
   { log, counters, debug }: InterceptionReport,
 ): Interception {
   const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
@@ -56,7 +63,11 @@ export function interceptionOf(
       log[call.logLevel](callFields(trace, path, status.OK, shimMs), 'intercepted call');
   };
   return {
-    route: (path) => (handlers.has(path) ? 'handle' : amendments.has(path) ? 'amend' : 'pass'),
+    route(path) {
+      if (handlers.has(path)) return 'handle';
+      if (amendments.has(path)) return 'amend';
+      return streams.has(path) ? 'amend-each' : 'pass';
+    },
     isWatch: (path) => watches.has(path),
     amend(exchange) {
       const call = amendments.get(exchange.path);
@@ -68,5 +79,6 @@ export function interceptionOf(
       report(call, exchange, trace, start);
       return answer;
     },
+    amendMessage: (path, message) => streams.get(path)?.(message),
   };
 }

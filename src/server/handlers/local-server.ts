@@ -1,14 +1,24 @@
 import { type Duplex, duplexPair } from 'node:stream';
-import { ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
+import {
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type EndedCall,
+  type RawStreamHandler,
   type RawUnaryHandler,
   callFields,
   createRawServer,
   rawMessage,
+  serveStream,
   serveUnary,
 } from '../../grpc/index.ts';
+
+const CANCELLED: number = status.CANCELLED;
 
 /** The gRPC server in this process that handles intercepted calls. */
 export interface LocalServer {
@@ -23,13 +33,27 @@ export interface LocalServerOptions {
   readonly counters: Counters;
 }
 
-/** Serves these handlers, by path. Each call is counted and logged. */
+/** The handlers of the local server, by path. */
+export interface LocalHandlers {
+  readonly unary: ReadonlyMap<string, RawUnaryHandler>;
+  /** Calls with a stream of responses. */
+  readonly streams: ReadonlyMap<string, RawStreamHandler>;
+}
+
+/** Serves these handlers. Each unary call is counted and logged; streams count as forwarded calls. */
 export function createLocalServer(
-  handlers: ReadonlyMap<string, RawUnaryHandler>,
+  { unary, streams }: LocalHandlers,
   { log, counters }: LocalServerOptions,
 ): LocalServer {
   const server = createRawServer();
-  for (const [path, handler] of handlers) {
+  for (const [path, handler] of streams) {
+    const serve = (call: ServerWritableStream<Buffer, Buffer>): void =>
+      void serveStream(path, handler, call, log).then((code) =>
+        counters.passedCall(path, code === CANCELLED ? 'cancelled' : 'answered'),
+      );
+    server.register(path, serve, rawMessage, rawMessage, 'serverStream');
+  }
+  for (const [path, handler] of unary) {
     const ended = (call: EndedCall): void => {
       counters.interceptedCall(path, call.code, call.elapsedMs, call.trace.backendMs);
       log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');

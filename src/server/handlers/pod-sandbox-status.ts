@@ -1,41 +1,47 @@
 import { withInfo } from '../../runtime/index.ts';
+import type { MaybePromise } from '../proxy/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { decodeOrUndefined } from './decode.ts';
+import { withKernelValues } from './kernel-values.ts';
+import type { KernelChangesParts } from './kernel-changes.ts';
 import { type PodInfoParts, podInfo } from '../../resize/index.ts';
-import type { FailOpen } from '../../sandbox/index.ts';
 
-export interface PodSandboxStatusParts extends PodInfoParts {
-  /** Counts calls that are forwarded unchanged because of an error, and logs each id and reason once. */
-  readonly failOpen: FailOpen;
-}
+export interface PodSandboxStatusParts extends PodInfoParts, KernelChangesParts {}
 
 /** The key of the shim's part in the `info` of verbose responses. */
 export const INFO_KEY = 'cri-resize-shim';
 
+/** Field number of `containers_statuses` in PodSandboxStatusResponse (CRI v1). */
+const CONTAINERS_STATUSES = 3;
+
 /**
- * Amends verbose PodSandboxStatus: adds the outcome of the pod's resizes as JSON. Otherwise the response is unchanged.
+ * Amends PodSandboxStatus. The statuses of running containers, which runtimes with Evented PLEG add, get the kernel's
+ * values. A verbose response gets the outcome of the pod's resizes as JSON. Otherwise the response is unchanged.
  */
 export function podSandboxStatus(context: PodSandboxStatusParts): Amendment {
   return ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'PodSandboxStatusRequest', request);
-    if (asked?.verbose !== true) return undefined;
+    const live = withKernelValues(context, 'PodSandboxStatusResponse', response, CONTAINERS_STATUSES);
+    if (asked?.verbose !== true) return live;
     const sandboxId = decodeOrUndefined(context, 'PodSandboxStatusResponse', response)?.status?.id;
-    if (sandboxId === undefined) return undefined;
+    if (sandboxId === undefined) return live;
     trace.fields.pod = sandboxId;
-    return amended(context, sandboxId, response);
+    return withPodInfo(context, sandboxId, response, live);
   };
 }
 
-async function amended(
+async function withPodInfo(
   context: PodSandboxStatusParts,
   sandboxId: string,
   response: Uint8Array,
+  live: MaybePromise<Uint8Array | undefined>,
 ): Promise<Uint8Array | undefined> {
+  const amended = await live;
   try {
-    return withInfo(response, INFO_KEY, JSON.stringify(await podInfo(context, sandboxId)));
+    return withInfo(amended ?? response, INFO_KEY, JSON.stringify(await podInfo(context, sandboxId)));
   } catch (error) {
-    // The pod may have just been removed. The runtime's own response is sent.
+    // The pod may have just been removed. The response is sent without its resizes.
     context.failOpen('unreadable_state', sandboxId, error);
-    return undefined;
+    return amended;
   }
 }

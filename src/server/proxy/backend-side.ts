@@ -15,13 +15,19 @@ import {
   settingsForClient,
   windowUpdate,
 } from '../http2/index.ts';
-import type { AmendedStream, Amender } from './amending/index.ts';
+import type { AmendedStream, Amender, MessageAmender, MessageStream } from './amending/index.ts';
 import { frameReader } from './dispatch.ts';
 import { BackendFlow, type FlowControl } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { type AmendStream, type PassStream, type Streams, serverEnded } from './streams/index.ts';
+import {
+  type AmendStream,
+  type MessageAmendStream,
+  type PassStream,
+  type Streams,
+  serverEnded,
+} from './streams/index.ts';
 import type { Outbox } from './transport/index.ts';
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
@@ -37,6 +43,7 @@ export interface BackendSidePorts {
   readonly flowControl: FlowControl;
   readonly streams: Streams;
   readonly amender: Amender;
+  readonly messageAmender: MessageAmender;
   readonly client: {
     readonly reader: FrameReader;
     readonly lastStreamId: number;
@@ -49,7 +56,7 @@ export interface BackendSidePorts {
   asClient(action: () => void): void;
 }
 
-type BackendStream = PassStream | AmendStream;
+type BackendStream = PassStream | AmendStream | MessageAmendStream;
 
 /** Reads what the backend sends. Forwards it to the client unchanged, except for responses that are amended. */
 export class BackendSide {
@@ -111,7 +118,7 @@ export class BackendSide {
   }
 
   /** Grants the backend the window of an amended stream that the client's allows. */
-  grantStream(stream: AmendedStream): void {
+  grantStream(stream: AmendedStream | MessageStream): void {
     const { amendment, down } = stream;
     const limit = Math.min(down.window + this.#ports.options.readAhead, LARGEST_WINDOW);
     const increment = limit - down.charged - amendment.charged - amendment.allowance;
@@ -160,12 +167,14 @@ export class BackendSide {
     if (stream === undefined) return;
     if (frame.has(Flag.PADDED)) frame.content();
     if (frame.has(Flag.END_STREAM)) serverEnded(stream);
-    if (stream.kind === 'amend') {
-      stream.amendment.allowance -= size;
-      if (stream.amendment.state.kind !== 'passing') {
-        this.#ports.amender.response(stream, frame);
-        return;
-      }
+    if (stream.kind !== 'pass') stream.amendment.allowance -= size;
+    if (stream.kind === 'amend-each') {
+      this.#ports.messageAmender.response(stream, frame);
+      return;
+    }
+    if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing') {
+      this.#ports.amender.response(stream, frame);
+      return;
     }
     const { flowControl } = this.#ports;
     if (flowControl.pass(stream.down, frame)) {
@@ -184,7 +193,7 @@ export class BackendSide {
     if (headers.endStream) serverEnded(stream);
     if (headers.endStream && (ports.options.observer.wantsStatus || stream.kind === 'amend'))
       stream.status = statusOf(headers.block);
-    if (headers.endStream && stream.kind === 'amend') this.#ports.amender.responseEnds(stream);
+    if (headers.endStream) this.#responseEnds(stream);
     if (stream.kind === 'amend' && !headers.endStream) {
       if (ports.amender.head(stream, headers.buffer.subarray(headers.start, headers.end))) return;
     }
@@ -194,14 +203,19 @@ export class BackendSide {
 
   #reset(frame: Frame): void {
     const stream = this.#stream(frame);
-    if (stream?.kind === 'amend') this.#ports.amender.responseEnds(stream);
     if (stream !== undefined) {
+      this.#responseEnds(stream);
       this.#ports.streams.resetByServer(stream, frame);
       return;
     }
     // After its last frame the backend may still ask the client to stop sending (RFC 9113 8.1).
     const ended = this.#ports.streams.get(frame.streamId);
     if (ended !== undefined && !ended.reset) this.#ports.streams.resetByServer(ended, frame);
+  }
+
+  #responseEnds(stream: BackendStream): void {
+    if (stream.kind === 'amend') this.#ports.amender.responseEnds(stream);
+    if (stream.kind === 'amend-each') this.#ports.messageAmender.responseEnds(stream);
   }
 
   #settings(frame: Frame): void {

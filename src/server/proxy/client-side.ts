@@ -291,7 +291,7 @@ export class ClientSide {
     stream.down.window += increment;
     if (!stream.down.idle) ports.flowControl.drain(stream.down);
     if (stream.kind === 'pass') this.#widen(stream, increment, frame);
-    else if (stream.kind === 'amend') ports.backend.grantStream(stream);
+    else if (stream.kind !== 'handle') ports.backend.grantStream(stream);
   }
 
   /**

@@ -1,6 +1,13 @@
 import { messageOf } from '../../core/errors/index.ts';
 import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../http2/index.ts';
-import { Amender, type AmenderPorts } from './amending/index.ts';
+import {
+  Amender,
+  type AmenderPorts,
+  HeldBytes,
+  MessageAmender,
+  type MessageAmenderPorts,
+  Results,
+} from './amending/index.ts';
 import { BackendSide, type BackendSidePorts } from './backend-side.ts';
 import { ClientSide, type ClientSidePorts } from './client-side.ts';
 import { FlowControl } from './flow-control/index.ts';
@@ -18,6 +25,7 @@ type AllPorts = AmenderPorts &
   ClientSidePorts &
   GracefulShutdownPorts &
   LocalConnectionsPorts &
+  MessageAmenderPorts &
   StreamsPorts;
 
 /**
@@ -33,7 +41,11 @@ export class ProxyConnection implements AllPorts {
   /** Towards the client. */
   readonly flowControl: FlowControl;
   readonly streams: Streams;
+  /** The requests and responses that are held for amendments. */
+  readonly held: HeldBytes;
+  readonly results = new Results((action) => this.run('backend', action));
   readonly amender: Amender;
+  readonly messageAmender: MessageAmender;
   readonly client: ClientSide;
   readonly backend: BackendSide;
   readonly locals: LocalConnections;
@@ -56,7 +68,9 @@ export class ProxyConnection implements AllPorts {
     this.toBackend = new Outbox(defersWrites);
     this.flowControl = new FlowControl(this.toClient);
     this.streams = new Streams(this);
+    this.held = new HeldBytes(options.heldLimit);
     this.amender = new Amender(this);
+    this.messageAmender = new MessageAmender(this);
     this.client = new ClientSide(this);
     this.backend = new BackendSide(this);
     this.locals = new LocalConnections(this);
@@ -237,6 +251,7 @@ export class ProxyConnection implements AllPorts {
   #endTurn(): void {
     if (this.lifecycle.isOver) return;
     this.client.returnWindow();
+    this.messageAmender.resume();
     this.backend.grantConnection();
     this.locals.flush();
     const { state } = this.lifecycle;
@@ -257,7 +272,7 @@ export class ProxyConnection implements AllPorts {
   }
 
   #write(): void {
-    if (this.amender.resultsAreDue) this.toClient.coalesce();
+    if (this.results.due) this.toClient.coalesce();
     else this.toClient.flush();
     this.toBackend.flush();
     this.balance();

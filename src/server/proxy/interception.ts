@@ -8,8 +8,10 @@
  * - `handle`: the stream ends in the local gRPC server, which may call the backend.
  * - `amend`: the request is forwarded and copied; the message of a successful unary response is held until
  *   {@link Interception.amend} has answered.
+ * - `amend-each`: the request is forwarded; each message of the response is held until
+ *   {@link Interception.amendMessage} has answered. For streams, which may stay open for hours.
  */
-export type Route = 'pass' | 'handle' | 'amend';
+export type Route = 'pass' | 'handle' | 'amend' | 'amend-each';
 
 export type MaybePromise<Result> = Result | Promise<Result>;
 
@@ -34,4 +36,9 @@ export interface Interception {
    * the event loop.
    */
   amend(exchange: Exchange): MaybePromise<Uint8Array | undefined>;
+  /**
+   * Returns a message of a stream for the client, without its gRPC prefix. Undefined and rejections are as for
+   * {@link amend}. The messages of one stream are amended one after the other.
+   */
+  amendMessage(path: string, message: Uint8Array): MaybePromise<Uint8Array | undefined>;
 }

@@ -48,11 +48,14 @@ beforeAll(async () => {
     level: 'debug',
     destination: { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
   });
-  const handlers = new Map<string, RawUnaryHandler>([['/s/Call', (call, trace) => handle(call, trace)]]);
-  local = createLocalServer(handlers, {
-    log,
-    counters: { ...counters, interceptedCall: (...of) => counters.interceptedCall(...of) },
-  });
+  const unary = new Map<string, RawUnaryHandler>([['/s/Call', (call, trace) => handle(call, trace)]]);
+  local = createLocalServer(
+    { unary, streams: new Map() },
+    {
+      log,
+      counters: { ...counters, interceptedCall: (...of) => counters.interceptedCall(...of) },
+    },
+  );
   const bridge = createServer((socket) => {
     const connection = local.connect();
     socket.pipe(connection).pipe(socket);

@@ -41,7 +41,11 @@ async function front(local: http2.Http2Server): Promise<void> {
           local.emit('connection', theirs);
           return ours;
         },
-        interception: { route: routeOf, amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])) },
+        interception: {
+          route: routeOf,
+          amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
+          amendMessage: () => undefined,
+        },
       }),
     );
   });

@@ -93,6 +93,17 @@ export class CriClient {
     });
   }
 
+  /** Decodes a response. */
+  decode(method: string, response: Buffer): object {
+    return methodOf(method).responseDeserialize(response);
+  }
+
+  /** Opens a server stream of encoded messages. */
+  rawStream(method: string): ClientReadableStream<Buffer> {
+    const same = (value: Buffer): Buffer => value;
+    return this.#client.makeServerStreamRequest(methodOf(method).path, same, same, Buffer.alloc(0));
+  }
+
   /** Opens a server stream. */
   stream<Response extends object>(method: string, request: object): ClientReadableStream<Response> {
     const { path, requestSerialize, responseDeserialize } = methodOf(method);

@@ -36,9 +36,16 @@ export interface Plan {
   readonly down: number;
 }
 
-/** Returns the request and response of a plan: one gRPC message each. */
+/** Returns the messages of a plan's response. Those of `each` are a stream of several. */
+export function responses(id: number, { route, down }: Plan): Buffer[] {
+  const lengths = route === 'each' ? [down, 0, down % 97, down >> 2, down >> 1] : [down];
+  return lengths.map((length, index) => pattern(id + 1 + index, length));
+}
+
+/** Returns the request and response of a plan: one gRPC message each, or several for the response of `each`. */
 export function contents(id: number, plan: Plan): { up: Buffer; down: Buffer } {
-  return { up: message(pattern(id, plan.up)), down: message(pattern(id + 1, plan.down)) };
+  const down = Buffer.concat(responses(id, plan).map((bytes) => message(bytes)));
+  return { up: message(pattern(id, plan.up)), down };
 }
 
 interface Half {

@@ -47,7 +47,7 @@ export class Scene {
 
   constructor(methods: Handlers, interception: Partial<Interception> = {}) {
     this.#methods = methods;
-    this.#interception = { route: routeOf, amend: () => Promise.resolve(undefined), ...interception };
+    this.#interception = { route: routeOf, amend: () => undefined, amendMessage: () => undefined, ...interception };
     this.#local = serverOf(Object.fromEntries(Object.entries(methods).filter(([path]) => path.startsWith('/handle'))));
     const injector = this.#local.createConnectionInjector(grpc.ServerCredentials.createInsecure());
     this.#front = net.createServer((socket) => {

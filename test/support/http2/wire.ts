@@ -180,11 +180,13 @@ export interface TestProxy {
 export interface TestProxyOptions extends Partial<Omit<ProxyConnectionOptions, 'interception' | 'observer'>> {
   readonly route?: (path: string) => Route;
   readonly amend?: Interception['amend'];
+  readonly amendMessage?: Interception['amendMessage'];
 }
 
 /** Returns the route that a path begins with. */
 export function routeOf(path: string): Route {
   if (path.startsWith('/handle')) return 'handle';
+  if (path.startsWith('/each')) return 'amend-each';
   return path.startsWith('/amend') ? 'amend' : 'pass';
 }
 
@@ -220,6 +222,7 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
         route: options.route ?? routeOf,
         isWatch: (path) => path.endsWith('/Watch'),
         amend: options.amend ?? (() => Promise.resolve(undefined)),
+        amendMessage: options.amendMessage ?? (() => undefined),
       },
     },
     (side, events) => {

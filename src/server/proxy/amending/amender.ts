@@ -1,11 +1,13 @@
 import { type Frame, windowUpdate } from '../../http2/index.ts';
 import type { BackendFlow, FlowControl, Lane } from '../flow-control/index.ts';
-import type { Side, SkipReason } from '../observer.ts';
+import type { SkipReason } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
 import type { Amendment } from './amendment.ts';
+import type { HeldBytes } from './held-bytes.ts';
+import type { Results } from './results.ts';
 
-/** A stream whose response is amended. */
+/** A unary call whose response is amended. */
 export interface AmendedStream {
   readonly id: number;
   readonly path: string;
@@ -27,24 +29,17 @@ export interface AmenderPorts {
     /** Widens the backend's window of the stream to what the client's allows. */
     grantStream(stream: AmendedStream): void;
   };
-  run(side: Side, action: () => void): void;
+  /** The requests and responses of all streams. */
+  readonly held: HeldBytes;
+  readonly results: Results;
 }
 
 /** Copies requests, holds responses until they are complete, has them amended and sends them to the client. */
 export class Amender {
-  /** Bytes of requests and responses held for all streams. */
-  #heldBytes = 0;
-  /** Results of amendments that wait for the next tick. */
-  #results: (() => void)[] = [];
-  #resultsAreDue = false;
   readonly #ports: AmenderPorts;
 
   constructor(ports: AmenderPorts) {
     this.#ports = ports;
-  }
-
-  get heldBytes(): number {
-    return this.#heldBytes;
   }
 
   /** Copies a part of the request, which is forwarded meanwhile. */
@@ -53,8 +48,9 @@ export class Amender {
     if (state.kind === 'passing') return;
     const before = request.size;
     const collected = request.add(Buffer.from(part));
-    if (collected === 'unusable' || this.#heldBytes + request.size > this.#ports.options.heldLimit) request.clear();
-    this.#heldBytes += request.size - before;
+    const { held } = this.#ports;
+    if (collected === 'unusable' || held.wouldExceed(request.size)) request.clear();
+    held.add(request.size - before);
   }
 
   /** Holds the response's first HEADERS. Returns false if they are to be forwarded instead. */
@@ -77,11 +73,11 @@ export class Amender {
     const { response } = amendment;
     const before = response.size;
     const collected = response.add(Buffer.from(frame.content()));
-    this.#heldBytes += response.size - before;
+    ports.held.add(response.size - before);
     if (collected === 'unusable') this.#skip(stream, 'response', undefined);
     else if (collected === 'complete') this.#amend(stream);
     else if (amendment.last) this.#skip(stream, 'response', undefined);
-    else if (this.#heldBytes + response.missing > ports.options.heldLimit) this.#skip(stream, 'memory', undefined);
+    else if (ports.held.wouldExceed(response.missing)) this.#skip(stream, 'memory', undefined);
     else this.#creditBackend(stream);
   }
 
@@ -98,15 +94,10 @@ export class Amender {
   finish(stream: AmendedStream): boolean {
     const { amendment } = stream;
     const { holding, charged } = amendment;
-    this.#heldBytes -= amendment.request.size + amendment.response.size;
+    this.#ports.held.add(-amendment.request.size - amendment.response.size);
     amendment.finish();
     this.#ports.backend.flow.released(stream.down, charged);
     return holding;
-  }
-
-  /** Whether results run in this turn of the event loop: output for the client is worth holding back until then. */
-  get resultsAreDue(): boolean {
-    return this.#resultsAreDue;
   }
 
   #hold(stream: AmendedStream): void {
@@ -137,11 +128,8 @@ export class Amender {
       return;
     }
     const { interception, amendTimeout, now } = this.#ports.options;
-    const later = (action: () => void): void => {
-      this.#results.push(action);
-      this.#runResultsSoon();
-    };
-    const skip = (reason: SkipReason, error: unknown): void => later(() => this.#skip(stream, reason, error));
+    const { results } = this.#ports;
+    const skip = (reason: SkipReason, error: unknown): void => results.add(() => this.#skip(stream, reason, error));
     const exchange = {
       path,
       request: amendment.request.message(),
@@ -155,33 +143,14 @@ export class Amender {
         return;
       }
       amendment.state = { kind: 'waiting', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
-      this.#runResultsSoon();
+      results.runSoon();
       answer.then(
-        (amended) => later(() => this.#release(stream, amended)),
+        (amended) => results.add(() => this.#release(stream, amended)),
         (error: unknown) => skip('failed', error),
       );
     } catch (error) {
       this.#skip(stream, 'failed', error);
     }
-  }
-
-  /**
-   * Runs all results together once the promises that are already settled have run. Amendments that take no longer than
-   * that, for all responses that came in one read, leave in one write.
-   */
-  #runResultsSoon(): void {
-    if (this.#resultsAreDue) return;
-    this.#resultsAreDue = true;
-    // A tick requested from a microtask runs after all microtasks; a tick requested here would run before them.
-    queueMicrotask(() =>
-      process.nextTick(() => {
-        this.#resultsAreDue = false;
-        const results = this.#results.splice(0);
-        this.#ports.run('backend', () => {
-          for (const result of results) result();
-        });
-      }),
-    );
   }
 
   /** Sends the response as received. */

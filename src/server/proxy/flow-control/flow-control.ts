@@ -87,6 +87,16 @@ export class FlowControl {
     this.drain(lane);
   }
 
+  /** Sends data in front of a lane's hold, which stays. */
+  insert(lane: Lane, parts: Buffer[], charged: number): void {
+    const size = parts.reduce((sum, part) => sum + part.length, 0);
+    const at = lane.queue.findLastIndex((item) => item.kind === 'held');
+    if (at === -1) return;
+    lane.queue.splice(at, 0, { kind: 'data', parts, size, charged, last: false, block: undefined });
+    lane.charged += charged;
+    this.drain(lane);
+  }
+
   /** Sends what the windows allow. Lanes take turns, one frame each, so that none starves the others. */
   pump(): void {
     let moved = true;

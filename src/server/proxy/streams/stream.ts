@@ -1,5 +1,5 @@
 import type { HeaderField, Frame } from '../../http2/index.ts';
-import type { Amendment } from '../amending/index.ts';
+import type { Amendment, MessageAmendment } from '../amending/index.ts';
 import type { FlowControl, Lane, LaneSource } from '../flow-control/index.ts';
 import type { Outcome } from '../observer.ts';
 import type { Outbox } from '../transport/index.ts';
@@ -77,6 +77,17 @@ export class AmendStream extends StreamBase {
   }
 }
 
+/** A stream that is forwarded to the backend; each message of its response is held until it is amended. */
+export class MessageAmendStream extends StreamBase {
+  readonly kind = 'amend-each';
+  readonly amendment: MessageAmendment;
+
+  constructor(path: string, openedAt: number, down: Lane, amendment: MessageAmendment) {
+    super(path, openedAt, down);
+    this.amendment = amendment;
+  }
+}
+
 /** A stream that the local server handles. */
 export class LocalStream extends StreamBase {
   readonly kind = 'handle';
@@ -92,7 +103,7 @@ export class LocalStream extends StreamBase {
 }
 
 /** A stream that the client opened and that has not ended. */
-export type Stream = PassStream | AmendStream | LocalStream;
+export type Stream = PassStream | AmendStream | MessageAmendStream | LocalStream;
 
 /** Records that the server's last frame has been received. */
 export function serverEnded(stream: Stream): void {

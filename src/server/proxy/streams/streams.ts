@@ -1,10 +1,10 @@
 import { ErrorCode, type Frame, LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
-import { Amendment } from '../amending/index.ts';
+import { Amendment, MessageAmendment } from '../amending/index.ts';
 import { type BackendFlow, type FlowControl, Lane } from '../flow-control/index.ts';
 import { UNAVAILABLE, unavailableBlock } from '../grpc.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
-import { AmendStream, type LocalPeer, LocalStream, PassStream, type Stream } from './stream.ts';
+import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
 
 /** What {@link Streams} uses of the connection. */
 export interface StreamsPorts {
@@ -19,6 +19,12 @@ export interface StreamsPorts {
   readonly amender: {
     /** Frees what is held for a stream. Returns whether that includes any of the response. */
     finish(stream: AmendStream): boolean;
+  };
+  readonly messageAmender: {
+    /** The response ends: what follows goes to the client after what is held. */
+    responseEnds(stream: MessageAmendStream): void;
+    /** Frees what is held for a stream. */
+    finish(stream: MessageAmendStream): void;
   };
   readonly locals: {
     /** Returns the connection to the local server that takes new streams. */
@@ -74,6 +80,9 @@ export class Streams {
       const { requestLimit, responseLimit } = ports.options;
       const amendment = new Amendment(requestLimit, responseLimit, window + ahead);
       stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+    } else if (route === 'amend-each' && !compressed) {
+      const amendment = new MessageAmendment(ports.options.responseLimit, window + ahead);
+      stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {
       const peer = ports.locals.current();
       const up = new Lane(id, peer.initialWindow, peer.requests);
@@ -101,6 +110,7 @@ export class Streams {
     if (!this.#open.delete(stream.id)) return;
     const ports = this.#ports;
     if (stream.kind === 'amend') ports.amender.finish(stream);
+    if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
     if (stream.kind === 'handle') stream.peer.flowControl.discard(stream.up);
     ports.flowControl.discard(stream.down);
     const { observer, now } = ports.options;
@@ -182,7 +192,7 @@ export class Streams {
   shiftWindows(change: number): void {
     for (const stream of this.#open.values()) {
       stream.down.shift(change);
-      if (stream.kind === 'amend') stream.amendment.allowance += change;
+      if (stream.kind === 'amend' || stream.kind === 'amend-each') stream.amendment.allowance += change;
     }
   }
 
@@ -197,12 +207,13 @@ export class Streams {
 
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
   #endUnavailable(stream: Stream, message: string): void {
-    const { amender, flowControl } = this.#ports;
+    const { amender, flowControl, messageAmender } = this.#ports;
     stream.outcome = 'unavailable';
     stream.status = UNAVAILABLE;
     stream.serverEnded = true;
     stream.reset = true;
     if (stream.kind === 'amend' && amender.finish(stream)) flowControl.discard(stream.down);
+    if (stream.kind === 'amend-each') messageAmender.responseEnds(stream);
     const block = unavailableBlock(message, stream.answered);
     const frames = headersFrames(stream.id, block, true, flowControl.maxFrameSize);
     flowControl.frames(stream.down, frames, 0, frames.length, true);

@@ -133,7 +133,7 @@ describe('an amended response', () => {
       seen.push(...more);
     }
     expect(dataOf(seen, 1).equals(message(Buffer.concat([long, APPENDED])))).toBe(true);
-    expect(proxy.core.amender.heldBytes).toBe(0);
+    expect(proxy.core.held.total).toBe(0);
   });
 });
 
@@ -150,7 +150,7 @@ describe('while a response is held', () => {
     proxy.backend.send(headers(1, OK, true));
     expect(proxy.client.take()).toEqual([]);
     expect(proxy.events).toEqual([`${PATH} amend cancelled undefined`]);
-    expect(proxy.core.amender.heldBytes).toBe(0);
+    expect(proxy.core.held.total).toBe(0);
   });
 
   test('a backend lost before the trailers causes UNAVAILABLE without a partial response', async () => {

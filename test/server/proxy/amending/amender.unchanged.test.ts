@@ -37,7 +37,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(seen.at(-1)).toEqual(asItCame.at(-1));
     expect(proxy.exchanges).toEqual([]);
     expect(proxy.events).toContain(`skipped ${PATH} ${reason}`);
-    expect(proxy.core.amender.heldBytes).toBe(0);
+    expect(proxy.core.held.total).toBe(0);
   });
 
   test('it is an error without a message', () => {
@@ -114,7 +114,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     expect(dataOf(proxy.client.take(), 1)).toEqual(whole);
     expect(proxy.events).toContain(`skipped ${PATH} request`);
-    expect(proxy.core.amender.heldBytes).toBe(0);
+    expect(proxy.core.held.total).toBe(0);
   });
 
   test('the limit of held bytes is reached', async () => {

@@ -1,0 +1,14 @@
+import type { MessageAmendment } from './interceptors.ts';
+import type { KernelChangesParts } from './kernel-changes.ts';
+import { withKernelValues } from './kernel-values.ts';
+
+/** Field number of `containers_statuses` in ContainerEventResponse (CRI v1). */
+const CONTAINERS_STATUSES = 5;
+
+/**
+ * Amends the events of GetContainerEvents. Each event has the statuses of its pod's containers: running ones get the
+ * kernel's values. kubelet with Evented PLEG takes its pods' status from there, and does not call ContainerStatus.
+ */
+export function containerEvents(context: KernelChangesParts): MessageAmendment {
+  return (event) => withKernelValues(context, 'ContainerEventResponse', event, CONTAINERS_STATUSES);
+}
