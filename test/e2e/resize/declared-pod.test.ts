@@ -94,6 +94,10 @@ async function inKubernetes(running: RunningPod, spec: object): Promise<void> {
   server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {}, spec });
   while ((await declared(running)).source !== 'spec') await new Promise((resolve) => setImmediate(resolve));
 }
+function inKubelet(running: RunningPod, memoryLimits: Parameters<Kubelet['runs']>[1]): Promise<void> {
+  kubelet.runs(running, memoryLimits);
+  return Promise.resolve();
+}
 const limited = (name: string, size: number, more: object = {}) => ({
   ...{ name, resources: { limits: { memory: `${size}Mi` } } },
   ...more,
@@ -148,7 +152,7 @@ describe('a pod with an ephemeral container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 100 } })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { containers: { web: 100 } })],
     [
       "the pod's spec",
       (running: RunningPod) =>
@@ -180,7 +184,7 @@ describe('a pod with an init container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => kubelet.runs(running, { containers: { web: 190, log: 100 } })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { containers: { web: 190, log: 100 } })],
     [
       "the pod's spec",
       (running: RunningPod) =>

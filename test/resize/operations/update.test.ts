@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Metadata } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
 import { decode, encode, readContainerStatus } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 import { findCgroup } from '../../../src/sandbox/container-cgroups.ts';
@@ -166,6 +167,20 @@ describe('around the call to the runtime', () => {
 
   test('one that takes nothing back either: the pod stays raised', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline');
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('A4: so it does for a container that waits to be created, though those that run would fit', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB]);
+    const limits = { 'cpu.max': '10000 100000', 'cpu.weight': '4' };
+    runtime.writeCgroup('/kubepods/pod1', { ...limits, 'memory.max': String(300 * MiB) });
+    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    const containers = new Map([
+      ['c0', { memory: bytes(100 * MiB) }],
+      ['c1', { memory: bytes(200 * MiB) }],
+    ]);
+    runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
     await expect(update(150 * MiB, halfDone)).rejects.toThrow('deadline');
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });

@@ -30,9 +30,7 @@ const apps = fc.array(
   fc.record({
     kind: fc.constant('app' as const),
     limit: size,
-    state: fc.constantFrom('running', 'running', 'ended', 'failed', 'created', 'declared') as fc.Arbitrary<
-      Known['state']
-    >,
+    state: fc.constantFrom<Known['state'][]>('running', 'running', 'ended', 'failed', 'created', 'declared'),
   }),
   { minLength: 1, maxLength: 4 },
 );

@@ -65,20 +65,22 @@ export const declaration: fc.Arbitrary<Declaration> = fc.record({
  * to kubelet, and its first limit makes the pod need more: those that run have limits.
  */
 export function declaredPod(running: readonly LiveContainer[], { kinds, idle, level }: Declaration): DeclaredPod {
-  const live = running.map(({ id, memory, cpu }, at): DeclaredContainer & { place: number } => {
-    const wanted = at === 0 ? 'app' : kinds[at]!;
+  const live = running.map(({ id, memory, cpu }, place) => {
+    const wanted = place === 0 ? 'app' : kinds[place]!;
     const isLimited = memory !== 'max' && cpu.quota !== 'max';
-    const is = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
+    const kindOf = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
     // The kernel's limits of a running container count, not those that it declares.
-    return { name: id, id, kind: is, state: 'running', limits: {}, place: at };
+    const one: DeclaredContainer = { name: id, id, kind: kindOf, state: 'running', limits: {} };
+    return { place, one };
   });
-  const others = idle.map(({ state, ...one }, at) => {
+  const others = idle.map(({ place, ...idleOne }, at) => {
     const name = `idle${at}`;
-    return { ...one, name, state, ...(state !== 'declared' && { id: name }) };
+    const one: DeclaredContainer = { ...idleOne, name, ...(idleOne.state !== 'declared' && { id: name }) };
+    return { place, one };
   });
-  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place);
+  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place).map(({ one }) => one);
   const of = (...wanted: readonly ContainerKind[]): DeclaredContainer[] =>
-    inOrder.filter((one) => wanted.includes(one.kind)).map(({ place: _, ...one }) => one);
+    inOrder.filter((one) => wanted.includes(one.kind));
   return {
     source: 'spec',
     containers: [...of('init', 'sidecar'), ...of('app'), ...of('ephemeral')],
