@@ -7,7 +7,7 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
-import { readPod } from '../../sandbox/index.ts';
+import { type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
 import { fitsPreviousLimit, hasRaisedContainer, reversed } from '../plan/index.ts';
 
@@ -29,6 +29,8 @@ export interface StepActionsParts {
   readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** The updates of containers that go with the pod's own steps, including the caller's. */
   readonly updates: readonly ContainerStep[];
+  /** The pod as it is declared: containers that do not run need their limits too. */
+  readonly declared?: DeclaredPod | undefined;
   readonly log?: Log;
   readonly counters?: Counters;
 }
@@ -94,9 +96,10 @@ async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> 
  * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also during a rollback. Returns whether the pod's old
  * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
  */
-async function canRestorePodLimit({ tree, pod, cgroup, updates }: StepActionsParts, step: Step): Promise<boolean> {
+async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<boolean> {
+  const { tree, pod, cgroup, updates, declared } = parts;
   if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
-  const now = await readPod(tree, pod, []);
+  const now: PodState = { ...(await readPod(tree, pod, [])), ...(declared && { declared }) };
   // A pod limit that was below the sum from the start is restored anyway.
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
   if (step.kind === 'pod-cpu') return true;

@@ -111,7 +111,8 @@ export async function perform(
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
-    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, until, onHigh });
+    const { declared } = state;
+    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, declared, until, onHigh });
     return countRollback(parts, recording, () =>
       runTransaction(steps, {
         ...withinDeadline(actions, pod, deadline, refuse),

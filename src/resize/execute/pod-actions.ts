@@ -4,7 +4,7 @@ import { type ContainerStepParts, applyContainerStep, rollBackContainerStep } fr
 import { type OnHigh, lowerMemory, reclaimBy } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { podCgroup, podSubject } from '../../sandbox/index.ts';
+import { type DeclaredPod, podCgroup, podSubject } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 
 export interface PodActionsParts extends ContainerStepParts {
@@ -16,6 +16,7 @@ export interface PodActionsParts extends ContainerStepParts {
 export interface ActionOptions {
   readonly call?: () => Promise<void>;
   readonly updates: readonly ContainerStep[];
+  readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
   readonly until?: number | undefined;
@@ -25,11 +26,12 @@ export interface ActionOptions {
  * Returns the actions that apply and roll back this pod's steps.
  *
  * @param updates the updates of containers that go with the pod's own steps, including the caller's
+ * @param declared the pod as it is declared; without it, only running containers count in a rollback
  */
 export function actionsFor(
   parts: PodActionsParts,
   pod: PodDescription,
-  { call = () => Promise.resolve(), updates, until = reclaimBy(parts), onHigh }: ActionOptions,
+  { call = () => Promise.resolve(), updates, declared, until = reclaimBy(parts), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
     tree: parts.tree,
@@ -44,6 +46,7 @@ export function actionsFor(
     rollBackContainer: (step, by) =>
       parts.calls.run(step.id, () => rollBackContainerStep(parts, pod, step, by, onHigh)),
     updates,
+    declared,
     log: parts.log,
     counters: parts.counters,
   });

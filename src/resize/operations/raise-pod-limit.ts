@@ -73,7 +73,10 @@ function stateWithContainer(
     ...(declared && {
       declared: {
         ...declared,
-        containers: declared.containers.map((one) => (one.name === name ? { ...one, id: containerId } : one)),
+        // It is about to run: it counts, also if the one before it has ended well.
+        containers: declared.containers.map((one) =>
+          one.name === name ? { ...one, id: containerId, isUncounted: false } : one,
+        ),
       },
     }),
   };

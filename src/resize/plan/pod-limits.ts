@@ -129,17 +129,21 @@ export function isMemoryTight(state: PodState): boolean {
   return slack >= 0 && slack <= memoryTolerance(sum).over;
 }
 
-/** Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). */
+/**
+ * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). How containers of unknown
+ * kind count follows from the present limit: that held them all.
+ */
 export function fitsPreviousLimit(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
   if (step.from === 'max') return true;
   if (step.kind === 'pod-memory') {
-    const sum = presentSum(state, memoryOf(state), step.from + PAGE);
+    const sum = presentSum(state, memoryOf(state), numberOf(state.memory) + PAGE);
     return sum.sum <= step.from + memoryTolerance(sum).over;
   }
   const { quota, period } = step.from;
   if (quota === 'max') return true;
   const extra = MIN_CPU_QUOTA + 1 + percentOf(state, period);
-  const { sum, count } = presentSum(state, cpuOf(state, period), quota + state.containers.length * extra);
+  const limit = quotaIn(state.cpu, period) + state.containers.length * extra;
+  const { sum, count } = presentSum(state, cpuOf(state, period), limit);
   return wholeMicroseconds(sum) <= quota + count * extra;
 }
 

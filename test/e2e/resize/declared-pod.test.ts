@@ -89,16 +89,15 @@ async function declared(running: RunningPod): Promise<Declared> {
   return (JSON.parse(info['cri-resize-shim']!) as { declared: Declared }).declared;
 }
 
-/** The pod's containers in kubelet's state, with their limits in MiB. */
-function inKubelet(running: RunningPod, containers: Readonly<Record<string, number>>): Promise<void> {
-  kubelet.runs(running, { containers });
-  return Promise.resolve();
-}
-
 /** The pod's object in the API server: the shim knows it when its status says so. */
 async function inKubernetes(running: RunningPod, spec: object): Promise<void> {
   server.set({ uid: running.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {}, spec });
   while ((await declared(running)).source !== 'spec') await new Promise((resolve) => setImmediate(resolve));
+}
+/** The pod's containers in kubelet's state, with their limits in MiB. */
+function inKubelet(running: RunningPod, memoryLimits: Parameters<Kubelet['runs']>[1]): Promise<void> {
+  kubelet.runs(running, memoryLimits);
+  return Promise.resolve();
 }
 const limited = (name: string, size: number, more: object = {}) => ({
   ...{ name, resources: { limits: { memory: `${size}Mi` } } },
@@ -154,7 +153,7 @@ describe('a pod with an ephemeral container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => inKubelet(running, { web: 100 })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { containers: { web: 100 } })],
     [
       "the pod's spec",
       (running: RunningPod) =>
@@ -186,7 +185,7 @@ describe('a pod with an init container', () => {
   afterAll(stop);
 
   test.each([
-    ["kubelet's state", (running: RunningPod) => inKubelet(running, { web: 190, log: 100 })],
+    ["kubelet's state", (running: RunningPod) => inKubelet(running, { containers: { web: 190, log: 100 } })],
     [
       "the pod's spec",
       (running: RunningPod) =>

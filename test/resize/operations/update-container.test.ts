@@ -1,5 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -67,6 +68,20 @@ describe('UpdateContainerResources', () => {
 
   test('leaves the pod raised when the runtime fails to restore the container', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('A4: leaves the pod raised for a declared container that is not created yet', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB]);
+    const limits = { 'cpu.max': '10000 100000', 'cpu.weight': '4' };
+    runtime.writeCgroup('/kubepods/pod1', { ...limits, 'memory.max': String(300 * MiB) });
+    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    const containers = new Map([
+      ['c0', { memory: bytes(100 * MiB) }],
+      ['c1', { memory: bytes(200 * MiB) }],
+    ]);
+    runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
     await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });

@@ -72,7 +72,7 @@ describe('containers that do not run count', () => {
   });
 
   test('not those whose limits nothing tells', () => {
-    const unknown: DeclaredContainer = { name: 'b', id: 'b', kind: 'app', ...ended };
+    const unknown: DeclaredContainer = { name: 'b', id: 'b', kind: 'app', state: 'ended' };
     expect(podLimitAfter(pod(100, [one('a', 'app', 100), unknown]), 'a', 250)).toBe(250);
   });
 

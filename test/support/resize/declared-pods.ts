@@ -60,29 +60,25 @@ export const declaration: fc.Arbitrary<Declaration> = fc.record({
   level: fc.option(amounts, { nil: undefined, freq: 8 }),
 });
 
-/** A container at its place in the order of the spec. */
-interface PlacedContainer {
-  readonly place: number;
-  readonly container: DeclaredContainer;
-}
-
 /**
  * The pod of a spec: init containers and sidecars in any order, then app containers, then ephemeral ones. A sidecar without a limit is 0
  * to kubelet, and its first limit makes the pod need more: those that run have limits.
  */
 export function declaredPod(running: readonly LiveContainer[], { kinds, idle, level }: Declaration): DeclaredPod {
-  const live = running.map(({ id, memory, cpu }, at): PlacedContainer => {
-    const wanted = at === 0 ? 'app' : kinds[at]!;
+  const live = running.map(({ id, memory, cpu }, place) => {
+    const wanted = place === 0 ? 'app' : kinds[place]!;
     const isLimited = memory !== 'max' && cpu.quota !== 'max';
-    const is = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
+    const kindOf = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
     // The kernel's limits of a running container count, not those that it declares.
-    return { place: at, container: { name: id, id, kind: is, state: 'running', limits: {} } };
+    const one: DeclaredContainer = { name: id, id, kind: kindOf, state: 'running', limits: {} };
+    return { place, one };
   });
-  const others = idle.map(({ state, place, ...one }, at): PlacedContainer => {
+  const others = idle.map(({ place, ...idleOne }, at) => {
     const name = `idle${at}`;
-    return { place, container: { ...one, name, state, ...(state !== 'declared' && { id: name }) } };
+    const one: DeclaredContainer = { ...idleOne, name, ...(idleOne.state !== 'declared' && { id: name }) };
+    return { place, one };
   });
-  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place).map(({ container }) => container);
+  const inOrder = [...live, ...others].sort((a, b) => a.place - b.place).map(({ one }) => one);
   const of = (...wanted: readonly ContainerKind[]): DeclaredContainer[] =>
     inOrder.filter((one) => wanted.includes(one.kind));
   return {

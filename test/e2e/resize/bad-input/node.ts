@@ -21,8 +21,11 @@ export const limits = (mebibytes: number, quota = 10_000): Resources => ({
   cpu_shares: 102,
 });
 
-/** The running containers with their initial limits. The pod limit is their sum. */
+/** The running containers with their initial limits. */
 export const RUNNING: Readonly<Record<string, Resources>> = { a: limits(64), held: limits(96), paused: limits(64) };
+
+/** The pod limit in mebibytes: the sum of the running containers, of the one that has ended and of the one that never started. */
+const POD_MIB = 64 + 96 + 64 + 48 + 48;
 
 /** The files of a cgroup that the kernel enforces, without those that this kernel does not have. */
 const FILES = [
@@ -66,7 +69,8 @@ export async function startNode(): Promise<BadInputNode> {
   const containers = [...pod.containers.values()];
   const extra: string[] = [];
   while (shared(containers) === undefined) {
-    extra.push(await makeContainer(cri, pod.sandboxId, `more${extra.length}`));
+    // Not in the pod, whose limit would have to hold them.
+    extra.push(await makeContainer(cri, sandboxes[1] ?? '', `more${extra.length}`));
     containers.push(...extra.slice(-1));
   }
   return {
@@ -108,8 +112,8 @@ export async function removePods({ direct, pod, bareSandboxes }: BadInputNode): 
 async function makePod(cri: CriClient): Promise<RunningPod> {
   const pod = await runPod(cri, {
     name: 'web',
-    podMemory: 224 * MiB,
-    podCpu: '30000 100000',
+    podMemory: POD_MIB * MiB,
+    podCpu: '50000 100000',
     containers: [
       { name: 'init', command: ['true'], resources: limits(32), init: true },
       ...Object.entries(RUNNING).map(([name, resources]) => ({
@@ -121,7 +125,7 @@ async function makePod(cri: CriClient): Promise<RunningPod> {
       { name: 'ended', command: SLEEP, resources: limits(48) },
       { name: 'made', command: SLEEP, resources: limits(48), starts: false as const },
     ],
-    volumes: [{ name: VOLUME, size: 224 * MiB }],
+    volumes: [{ name: VOLUME, size: POD_MIB * MiB }],
   });
   await cri.call('StopContainer', { container_id: pod.id('ended'), timeout: 0 });
   await cri.exec(pod.id('held'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=40');

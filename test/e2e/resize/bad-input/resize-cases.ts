@@ -76,7 +76,7 @@ export const resizeCases: readonly BadCase[] = [
   of(
     'a request of the pod above its limit',
     { resources: { requests: { memory: '1Gi' } } },
-    invalid('resources.requests.memory', '1Gi', 'limit', '224Mi'),
+    invalid('resources.requests.memory', '1Gi', 'limit', '320Mi'),
   ),
   of(
     'more memory than the node has',
