@@ -44,10 +44,19 @@ async function isApplied(
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':
-      return isSameUnified(step.to, await parts.tree.readFile(podCgroup(pod), step.key));
+      return isUnifiedWritten(parts.tree, pod, step);
     case 'runtime':
       return true;
   }
+}
+
+async function isUnifiedWritten(
+  tree: CgroupTree,
+  pod: PodDescription,
+  { key, to }: Extract<Step, { kind: 'pod-unified' }>,
+): Promise<boolean> {
+  const found = await tree.readFile(podCgroup(pod), key);
+  return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
 }
 
 async function containerProgress(

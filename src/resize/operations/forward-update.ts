@@ -1,6 +1,6 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
+import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import {
   type ContainerLimits,
@@ -11,16 +11,18 @@ import {
   readPod,
 } from '../../sandbox/index.ts';
 import { type OnHigh, type PerformParts, type RestoreLimitsParts, perform, verifyUpdate } from '../execute/index.ts';
+import { onlyAsked } from './callers-values.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
-import { restoreAndLog } from './pass-through-update.ts';
+import { restoreAndLog } from './restore-and-log.ts';
 
 /** A caller's update of a running container. */
 export interface CallersUpdate {
   readonly cgroup: CgroupPath;
   /** The values to restore when the update fails; undefined where none were read. */
   readonly before: LiveContainer | undefined;
-  /** The changes of the update; undefined without any. */
+  /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
   readonly asked: ContainerStep | undefined;
+  readonly request: LinuxContainerResources | null;
 }
 
 export interface Forwarded {
@@ -36,18 +38,17 @@ export interface Forwarded {
 export async function forwardUpdate(
   parts: RestoreLimitsParts,
   pod: PodDescription,
-  { cgroup, before, asked }: CallersUpdate,
+  { cgroup, before, asked, request }: CallersUpdate,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Forwarded> {
   try {
     const response = await forward();
-    const found = asked === undefined ? undefined : verifyUpdate(parts, pod, cgroup, asked);
-    if (found === undefined) return { response };
-    const { memory, cpu } = found;
-    const fields = { pod: pod.sandboxId, container: asked?.id, memory, cpu: `${cpu.quota} ${cpu.period}` };
-    parts.log.warn(fields, 'runtime applied other limits than requested');
-    return { response, found };
+    if (asked === undefined) return { response };
+    const { files, limits } = verifyUpdate(parts, pod, cgroup, onlyAsked(asked, request));
+    const fields = { pod: pod.sandboxId, container: asked.id, files: files.join(', ') };
+    if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
+    return { response, ...(limits && { found: limits }) };
   } catch (error) {
     if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
     throw error;
