@@ -127,6 +127,19 @@ export class ContainerValues {
     return Object.fromEntries(Object.entries(settings).map(([file, to]) => [file, { from: now?.[file] ?? to, to }]));
   }
 
+  /** Whether a value that goes along with a step is lost, because the runtime has written what it has stored. */
+  #isOverwritten(file: string, { from, to }: { readonly from: string; readonly to: string }): boolean {
+    const stored = this.store?.settings[file];
+    if (from !== to || stored === undefined || this.kernel === undefined) return false;
+    return this.kernel.holds(file, stored) === true && this.kernel.holds(file, from) === false;
+  }
+
+  #isSwapOverwritten({ swap }: ContainerStep): boolean {
+    const [stored, found] = [this.store?.swap, this.kernel?.swap];
+    if (swap === undefined || swap.from !== swap.to || stored === undefined || found === undefined) return false;
+    return sameMemory(found, stored) && !sameMemory(found, swap.from);
+  }
+
   /** Returns the part of a step that at least one place has. Undefined when there is none. */
   written(step: ContainerStep): ContainerStep | undefined {
     const { from, to } = beforeAndAfter(step);
@@ -141,8 +154,12 @@ export class ContainerValues {
     );
     if (found === undefined) return undefined;
     const { kind, id, settings, ...changes } = step;
-    const parts = Object.entries(changes).filter(([field]) => field in found);
-    const files = Object.entries(settings ?? {}).filter(([file]) => found.settings?.[file] !== undefined);
+    const parts = Object.entries(changes).filter(
+      ([field]) => field in found || (field === 'swap' && this.#isSwapOverwritten(step)),
+    );
+    const files = Object.entries(settings ?? {}).filter(
+      ([file, change]) => found.settings?.[file] !== undefined || this.#isOverwritten(file, change),
+    );
     return {
       kind,
       id,
@@ -150,6 +167,16 @@ export class ContainerValues {
       ...(files.length > 0 && { settings: Object.fromEntries(files) }),
     };
   }
+}
+
+/** Returns a step without the values that only go along with it. */
+export function withoutUnchanged({ settings = {}, swap, ...step }: ContainerStep): ContainerStep {
+  const changed = Object.entries(settings).filter(([, { from, to }]) => from !== to);
+  return {
+    ...step,
+    ...(swap && swap.from !== swap.to && { swap }),
+    ...(changed.length > 0 && { settings: Object.fromEntries(changed) }),
+  };
 }
 
 /** Returns the values of a step before and after it. */

@@ -1,7 +1,7 @@
 import { type CgroupTree, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import { ContainerValues, beforeAndAfter } from './container-values.ts';
+import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
 import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 
@@ -65,5 +65,6 @@ async function containerProgress(
   step: ContainerStep,
 ): Promise<Progress> {
   const values = await ContainerValues.of(parts, pod, step.id);
-  return { written: values.written(step), isComplete: values.hasAll(beforeAndAfter(step).to) };
+  const { to } = beforeAndAfter(withoutUnchanged(step));
+  return { written: values.written(step), isComplete: values.hasAll(to) };
 }

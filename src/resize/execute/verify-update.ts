@@ -31,8 +31,7 @@ export function verifyUpdate(
     const limits = limitsIn(tree, cgroup);
     const found = [...limitsFound(tree, cgroup, asked, limits), ...settingsFound(tree, cgroup, asked)];
     for (const { file, kind, to, has } of found) {
-      // runc does not apply hugepage limits to a running container.
-      if (kind === 'old' && !isHugePages(file)) throw unchanged(pod, asked.id, `${cgroup}/${file}`, to, has);
+      if (kind === 'old' && !isIgnored(file, asked)) throw unchanged(pod, asked.id, `${cgroup}/${file}`, to, has);
     }
     const files = found.flatMap(({ file, kind }) => (kind === 'new' ? [] : [file]));
     const deviates = files.includes('memory.max') || files.includes('cpu.max');
@@ -42,6 +41,13 @@ export function verifyUpdate(
     throw error;
   }
 }
+
+/**
+ * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and containerd the field
+ * for swap, where the cgroup that it runs in itself has no swap controller.
+ */
+const isIgnored = (file: string, { swap }: ContainerStep): boolean =>
+  isHugePages(file) || (file === SWAP_MAX && swap !== undefined);
 
 interface Finding {
   readonly file: string;

@@ -8,11 +8,13 @@ import {
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { type Limits, SWAP_MAX, readSettings, settingsIn, swapIn } from '../../sandbox/index.ts';
-import type { ContainerStep } from '../model/index.ts';
 
 type Others = Pick<Limits, 'swap' | 'settings'>;
 
-/** Swap and settings of a container before and after a caller's update, as far as the runtime changes them. */
+/**
+ * Swap and settings of a container before and after a caller's update, as far as the runtime changes them. A value that nobody has
+ * requested, and that the runtime overwrites with what it has stored, has two equal ends: the runtime may also not do so.
+ */
 export interface OtherValues {
   /** What restores the present values. */
   readonly before: Others;
@@ -34,10 +36,12 @@ export function otherValues(
 ): OtherValues {
   const written = { ...settingsIn(stored), ...settingsIn(asked) };
   const found = readSettings(tree, cgroup, Object.keys(written));
-  const changes = Object.entries(written).flatMap(([file, to]) => {
+  const requested = settingsIn(asked);
+  const changes = Object.entries(written).flatMap(([file, value]) => {
     const present = found[file];
-    if (present === undefined || tree.holdsSetting(file, to, present) === true) return [];
-    return [{ file, to, from: restoringSetting(file, to, present) }];
+    if (present === undefined || tree.holdsSetting(file, value, present) === true) return [];
+    const from = restoringSetting(file, value, present);
+    return [{ file, from, to: file in requested ? value : from }];
   });
   const swap = SWAP_MAX in written ? undefined : tree.readSwapMax(cgroup);
   const swapThen = swap === undefined ? undefined : swapAfter(stored, asked, memory);
@@ -48,7 +52,7 @@ export function otherValues(
       settings: Object.fromEntries(changes.map(({ file, from }) => [file, from])),
     },
     after: {
-      ...(isChanged && { swap: swapThen }),
+      ...(isChanged && { swap: asksSwap(asked) ? swapThen : swap }),
       settings: Object.fromEntries(changes.map(({ file, to }) => [file, to])),
     },
   };
@@ -59,7 +63,7 @@ function swapAfter(
   asked: LinuxContainerResources | null,
   memory: Limit<Bytes>,
 ): Limit<Bytes> | undefined {
-  if (asked !== null && asked.memory_swap_limit_in_bytes !== 0n) {
+  if (asked !== null && asksSwap(asked)) {
     try {
       return swapMaxOfCri(asked.memory_swap_limit_in_bytes, memory);
     } catch {
@@ -72,14 +76,6 @@ function swapAfter(
   return memory === 'max' ? 'max' : bytes(0);
 }
 
-/** Returns the part of a step that the caller has asked for. The rest is what the runtime has stored. */
-export function onlyAsked(step: ContainerStep, asked: LinuxContainerResources | null): ContainerStep {
-  const { swap, settings = {}, ...others } = step;
-  const files = settingsIn(asked);
-  const kept = Object.entries(settings).filter(([file]) => file in files);
-  return {
-    ...others,
-    ...(swap && asked !== null && asked.memory_swap_limit_in_bytes !== 0n && { swap }),
-    ...(kept.length > 0 && { settings: Object.fromEntries(kept) }),
-  };
-}
+/** Whether a request sets swap by its own field. */
+export const asksSwap = (request: LinuxContainerResources | null): boolean =>
+  request !== null && request.memory_swap_limit_in_bytes !== 0n;

@@ -1,6 +1,6 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
-import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import {
   type ContainerLimits,
@@ -10,8 +10,14 @@ import {
   type PodState,
   readPod,
 } from '../../sandbox/index.ts';
-import { type OnHigh, type PerformParts, type RestoreLimitsParts, perform, verifyUpdate } from '../execute/index.ts';
-import { onlyAsked } from './callers-values.ts';
+import {
+  type OnHigh,
+  type PerformParts,
+  type RestoreLimitsParts,
+  perform,
+  verifyUpdate,
+  withoutUnchanged,
+} from '../execute/index.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import { restoreAndLog } from './restore-and-log.ts';
 
@@ -22,7 +28,6 @@ export interface CallersUpdate {
   readonly before: LiveContainer | undefined;
   /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
   readonly asked: ContainerStep | undefined;
-  readonly request: LinuxContainerResources | null;
 }
 
 export interface Forwarded {
@@ -38,14 +43,14 @@ export interface Forwarded {
 export async function forwardUpdate(
   parts: RestoreLimitsParts,
   pod: PodDescription,
-  { cgroup, before, asked, request }: CallersUpdate,
+  { cgroup, before, asked }: CallersUpdate,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Forwarded> {
   try {
     const response = await forward();
     if (asked === undefined) return { response };
-    const { files, limits } = verifyUpdate(parts, pod, cgroup, onlyAsked(asked, request));
+    const { files, limits } = verifyUpdate(parts, pod, cgroup, withoutUnchanged(asked));
     const fields = { pod: pod.sandboxId, container: asked.id, files: files.join(', ') };
     if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
     return { response, ...(limits && { found: limits }) };

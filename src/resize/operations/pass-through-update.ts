@@ -1,8 +1,4 @@
-import {
-  ContainerState,
-  type LinuxContainerResources,
-  type PodDescription,
-} from '../../runtime/index.ts';
+import { ContainerState, type LinuxContainerResources, type PodDescription } from '../../runtime/index.ts';
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { cpuShares } from '../../core/quantities/index.ts';
 import type { ContainerStepParts } from '../execute/index.ts';
@@ -16,7 +12,7 @@ import {
 } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
-import { otherValues } from './callers-values.ts';
+import { asksSwap, otherValues } from './callers-values.ts';
 import { forwardUpdate } from './forward-update.ts';
 import { restoreAndLog } from './restore-and-log.ts';
 
@@ -41,7 +37,7 @@ export async function passThroughUpdate(
   return parts.calls.run(containerId, async () => {
     const known = await valuesNow(parts, containerId, pod, request);
     if (known === undefined) return forward();
-    const { response } = await forwardUpdate(parts, pod, { ...known, request }, forward, undefined);
+    const { response } = await forwardUpdate(parts, pod, known, forward, undefined);
     await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
     return response;
   });
@@ -52,8 +48,13 @@ function unasked(before: LiveContainer, request: LinuxContainerResources | null)
   const { settings = {}, swap, id, memory, cpu } = before;
   const files = settingsIn(request);
   const left = Object.entries(settings).filter(([file]) => !(file in files));
-  const asksSwap = request !== null && request.memory_swap_limit_in_bytes !== 0n;
-  return { id, memory, cpu, ...(swap !== undefined && !asksSwap && { swap }), settings: Object.fromEntries(left) };
+  return {
+    id,
+    memory,
+    cpu,
+    ...(swap !== undefined && !asksSwap(request) && { swap }),
+    settings: Object.fromEntries(left),
+  };
 }
 
 /** Reads the container's values from the kernel. Undefined when it does not run, or they cannot be read. */

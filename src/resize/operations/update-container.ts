@@ -76,7 +76,7 @@ export async function updateContainer(
   const { containerId, name } = known;
   parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request));
   // Without a limit in the request, the runtime writes the limits again that it has stored.
-  if (resources === null || !touchesLimits(resources)) 
+  if (resources === null || !touchesLimits(resources))
     return passThroughUpdate(parts, containerId, pod, resources, forward);
   const slot = { name: containerId, sets: fieldsSet(request) };
   const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
@@ -220,7 +220,7 @@ async function resize(
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
       forwarded = await parts.calls.run(container.containerId, () =>
-        forwardUpdate(parts, pod, { cgroup, before, asked, request: prepared.resources }, forward, onHigh),
+        forwardUpdate(parts, pod, { cgroup, before, asked }, forward, onHigh),
       );
     };
     return lowerMemory(parts, { ...containerSubject(container, pod), cgroup, memory }, until, update, onHigh);

@@ -67,7 +67,7 @@ describe('a temporary memory.high', () => {
     }
   });
 
-  test('is told from whole MiB, from no limit and from the next page', () => {
+  test('is distinguished from whole MiB, from no limit and from the next page', () => {
     for (const found of ['max', mi(0), mi(56), bytes(markedHigh(mi(56)) + 4096)] as const)
       expect(isMarkedHigh(found)).toBe(false);
   });

@@ -14,7 +14,7 @@ const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 
-/** Files that a container has beside those of makePod. */
+/** Files that a container has in addition to those of makePod. */
 const files = { 'memory.low': '0', 'cpuset.cpus': '', 'cpuset.cpus.effective': '0-3', 'hugetlb.2MB.max': 'max' };
 const all = ['memory.max', 'memory.swap.max', 'memory.high', 'memory.low', 'cpuset.cpus', 'hugetlb.2MB.max', 'cpu.max'];
 const read = (): string[] => all.map((file) => runtime.read(`${containerId(0)}/${file}`));
@@ -137,7 +137,6 @@ describe('A8: every field of an update', () => {
   });
 
   test.each([
-    ['memory.swap.max', text(64)],
     ['memory.high', 'max'],
     ['memory.low', '0'],
     ['cpuset.cpus', '0-3'],
@@ -152,13 +151,14 @@ describe('A8: every field of an update', () => {
     expect(runtime.read('memory.max')).toBe(text(300));
   });
 
-  test('hugepage limits that runc ignores: a warning', async () => {
+  test('hugepage limits, which runc ignores, and swap, which containerd ignores without its controller: a warning', async () => {
     await update(everything, async () => {
       await apply(everything);
       runtime.writeFile(CGROUP, 'hugetlb.2MB.max', 'max');
+      runtime.writeFile(CGROUP, 'memory.swap.max', text(64));
       return ANSWER;
     });
-    expect(runtime.warnings).toContainEqual(expect.objectContaining({ files: 'hugetlb.2MB.max' }));
+    expect(runtime.warnings).toContainEqual(expect.objectContaining({ files: 'memory.swap.max, hugetlb.2MB.max' }));
   });
 
   test('without limits that fails midway is undone, though it does not wait for the pod', async () => {
@@ -228,6 +228,27 @@ describe('A7, A8: an update of every field that was cut off', () => {
     store.update(containerId(0), containerUpdate(containerId(0), { unified: { 'memory.low': text(50) } }).linux);
     await recover(runtime.context);
     expect(read()).toEqual([text(100), text(64), 'max', text(50), '0-3', 'max', '10000 100000']);
+  });
+
+  test('that has revoked swap is done: nobody has requested the swap limit', async () => {
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const step: Step = {
+      kind: 'container',
+      id: containerId(0),
+      memory: { from: bytes(100 * MiB), to: bytes(200 * MiB) },
+      swap: { from: bytes(64 * MiB), to: bytes(64 * MiB) },
+    };
+    const podStep: Step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) };
+    await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
+    await apply({ memory_limit_in_bytes: mi(200) });
+    await recover(runtime.context);
+    // The pod limit was not raised: it is rolled back, and the swap limit with it.
+    expect(read().slice(0, 2)).toEqual([text(100), text(64)]);
+    await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
+    await apply({ memory_limit_in_bytes: mi(200) });
+    runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));
+    await recover(runtime.context);
+    expect(read().slice(0, 2)).toEqual([text(200), '0']);
   });
 
   test('before the runtime was called changes nothing', async () => {

@@ -66,7 +66,7 @@ describe('A11: a quota that systemd has rounded', () => {
     expect([asked, quota()]).toEqual([[], '12500 100000']);
   });
 
-  test('is told from another quota, which the runtime has not stored: that one is restored', async () => {
+  test('differs from another quota, which the runtime has not stored: that one is restored', async () => {
     writeQuota(14_000);
     await cpuset(12_500);
     expect([asked, quota()]).toEqual([[14_000n], '14000 100000']);
