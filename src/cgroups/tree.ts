@@ -14,6 +14,7 @@ import {
   parseSize,
   unreclaimableOf,
 } from './memory.ts';
+import { holdsSetting } from './settings.ts';
 import { assertUnifiedKey } from './unified.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
 import type { CgroupWrite } from './write.ts';
@@ -113,6 +114,21 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** Reads memory.swap.max. Undefined if the kernel has no swap accounting. */
   readSwapMax(cgroup: CgroupPath): Limit<Bytes> | undefined {
     return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
+  }
+
+  /**
+   * Reads a setting as the kernel prints it. Undefined if the kernel or the cgroup does not have the file. A cpuset that is not set is
+   * that of the cgroup above, which the kernel prints as effective.
+   */
+  readSetting(cgroup: CgroupPath, key: string): string | undefined {
+    const text = this.#optional(cgroup, key, (content) => content);
+    if (text?.trim() !== '' || (key !== 'cpuset.cpus' && key !== 'cpuset.mems')) return text;
+    return this.#optional(cgroup, `${key}.effective`, (content) => content) ?? text;
+  }
+
+  /** Whether a setting's content `found` results from writing `asked`; see {@link holdsSetting}. */
+  holdsSetting(key: string, asked: string, found: string): boolean | undefined {
+    return holdsSetting(key, asked, found, this.#files.pageSize);
   }
 
   /** Reads memory.oom.group, `0` or `1`. Undefined if the kernel or the cgroup does not have the file. */

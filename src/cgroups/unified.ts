@@ -31,11 +31,14 @@ export function assertUnified(key: string, value: string): void {
 
 /** Throws INVALID_VALUE for an invalid key. For rollbacks, whose value may be empty: the kernel prints unset settings so. */
 export function assertUnifiedKey(key: string, value: string): void {
+  if (!isUnifiedKey(key)) throw refused(key, value, 'not a setting of a cgroup controller');
+}
+
+/** Whether a key is a setting of a known controller. */
+export function isUnifiedKey(key: string): boolean {
   const controller = key.slice(0, key.indexOf('.'));
   const lastPart = key.slice(key.lastIndexOf('.') + 1);
-  const isSetting = CONTROLLERS.has(controller) && !NO_SETTINGS.has(lastPart);
-  if (isSetting && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key)) return;
-  throw refused(key, value, 'not a setting of a cgroup controller');
+  return CONTROLLERS.has(controller) && !NO_SETTINGS.has(lastPart) && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key);
 }
 
 /**

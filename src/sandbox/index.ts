@@ -22,7 +22,8 @@ export type {
 } from './declared/index.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
-export type { ContainerLimits, EffectiveLimits, Limits } from './limits.ts';
+export { SWAP_MAX, readSettings, settingsIn, swapIn } from './container-settings.ts';
+export type { ContainerLimits, EffectiveLimits, Limits, Settings } from './limits.ts';
 export { containerSubject, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { identityOf } from './pod-identity.ts';

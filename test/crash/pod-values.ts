@@ -5,7 +5,7 @@ import type { RunningPod } from '../support/cri/pod.ts';
 import type { Values } from './scenario.ts';
 
 const POD_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.min'];
-const CONTAINER_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high'];
+const CONTAINER_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.swap.max'];
 
 /** Returns all values that a resize may change. */
 export function valuesOf(pod: RunningPod): Values {

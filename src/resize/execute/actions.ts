@@ -1,5 +1,5 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
-import { Reason, ShimError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
@@ -71,12 +71,24 @@ async function applyStep(parts: StepActionsParts, step: Step, deadline: number):
     case 'pod-weight':
       return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
     case 'pod-unified':
-      return tree.write(cgroup, { file: 'unified', key: step.key, value: step.to });
+      return writeUnified(parts, step);
     case 'container':
       return parts.updateContainer(step, deadline);
     case 'runtime':
       return parts.call();
   }
+}
+
+/** Throws CGROUP_WRITE_FAILED when the kernel has accepted the value, and still has another one. */
+async function writeUnified(
+  { tree, cgroup, pod }: StepActionsParts,
+  { key, to }: Extract<Step, { kind: 'pod-unified' }>,
+): Promise<void> {
+  const { found } = await tree.write(cgroup, { file: 'unified', key, value: to });
+  if (tree.holdsSetting(key, to, found) !== false) return;
+  const message = `${cgroup}/${key}: the file contains ${JSON.stringify(found)} after ${JSON.stringify(to)} was written`;
+  const context = { pod: pod.sandboxId, file: `${cgroup}/${key}`, asked: to, found };
+  throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }
 
 async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> {

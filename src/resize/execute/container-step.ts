@@ -1,24 +1,15 @@
-import {
-  type CgroupPath,
-  type CgroupTree,
-  criOfCpuMax,
-  criOfMemoryMax,
-  isCgroupVanished,
-} from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import {
-  type Backend,
-  ContainerState,
-  type LinuxContainerResources,
-  type PodDescription,
-} from '../../runtime/index.ts';
+import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, lowerMemory } from './lower-memory.ts';
+import { criResources } from './stored-values.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type CgroupLookup,
   type ContainerLimits,
   NO_CPU_LIMIT,
+  SWAP_MAX,
   containerSubject,
   locateCgroup,
   podCgroup,
@@ -125,6 +116,9 @@ export async function restoreLimits(
   return step;
 }
 
+/** Whether a file has a limit on huge pages. runc 1.1 to 1.3 ignores those in an update (update.go). */
+export const isHugePages = (file: string): boolean => file.startsWith('hugetlb.');
+
 interface Difference {
   readonly file: string;
   readonly asked: string;
@@ -160,7 +154,7 @@ function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, 
 function differenceIn(
   { tree }: { readonly tree: CgroupTree },
   cgroup: CgroupPath,
-  { memory, cpu }: ContainerStep,
+  { memory, cpu, swap, settings = {} }: ContainerStep,
 ): Difference | undefined {
   const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
   if (memory !== undefined && !tree.holds(memory.to, memoryMax))
@@ -169,15 +163,14 @@ function differenceIn(
   // The runtime may choose another period.
   if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
     return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
+  const swapMax = swap === undefined ? undefined : tree.readSwapMax(cgroup);
+  if (swap !== undefined && swapMax !== undefined && !tree.holds(swap.to, swapMax))
+    return { file: `${cgroup}/${SWAP_MAX}`, asked: String(swap.to), has: String(swapMax) };
+  for (const [file, { to }] of Object.entries(settings)) {
+    const found = tree.readSetting(cgroup, file);
+    // A kernel without the controller has no such file.
+    if (found === undefined || tree.holdsSetting(file, to, found) !== false || isHugePages(file)) continue;
+    return { file: `${cgroup}/${file}`, asked: to, has: found };
+  }
   return undefined;
-}
-
-/** Converts a step to a CRI message: an absent field keeps the value, -1 removes the limit. */
-function criResources({ memory, cpu, shares }: ContainerStep): Partial<LinuxContainerResources> {
-  const max = cpu === undefined ? undefined : criOfCpuMax(cpu.to);
-  return {
-    ...(memory && { memory_limit_in_bytes: BigInt(criOfMemoryMax(memory.to)) }),
-    ...(max && { cpu_quota: BigInt(max.quota), cpu_period: BigInt(max.period) }),
-    ...(shares && { cpu_shares: BigInt(shares.to) }),
-  };
 }

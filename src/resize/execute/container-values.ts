@@ -12,16 +12,25 @@ import {
   type EffectiveLimits,
   NO_CPU_LIMIT,
   type Registry,
+  type Settings,
   containerCgroup,
+  readSettings,
+  settingsIn,
   storedLimits,
+  swapIn,
 } from '../../sandbox/index.ts';
 import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
+import { goingAlong, withPinned } from './stored-values.ts';
 
 /** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
-type Place = EffectiveLimits;
+interface Place extends EffectiveLimits {
+  /** Whether it has this content of a file. Undefined where the file's format is not known. */
+  readonly holds: (file: string, text: string) => boolean | undefined;
+}
 
 interface InStore extends Place {
   readonly shares: CpuShares;
+  readonly settings: Settings;
 }
 
 interface InKernel extends Place {
@@ -30,12 +39,19 @@ interface InKernel extends Place {
   readonly weight: CpuWeight | undefined;
 }
 
-const fields = ['memory', 'cpu', 'shares'] as const;
+const fields = ['memory', 'cpu', 'shares', 'swap'] as const;
 type Field = (typeof fields)[number];
+
+interface ValuesParts {
+  readonly registry: Registry;
+  readonly tree: CgroupTree;
+  readonly procRoot?: string;
+}
 
 /** The values of a container in the kernel and in the runtime's store. In neither when the container is gone. */
 export class ContainerValues {
   private constructor(
+    readonly tree: CgroupTree,
     readonly container: ContainerDescription | undefined,
     /** Undefined when it does not run. */
     readonly kernel: InKernel | undefined,
@@ -44,18 +60,16 @@ export class ContainerValues {
   ) {}
 
   /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
-  static async of(
-    parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
-    pod: PodDescription,
-    id: string,
-  ): Promise<ContainerValues> {
+  static async of(parts: ValuesParts, pod: PodDescription, id: string): Promise<ContainerValues> {
+    const { tree } = parts;
     const container = await parts.registry.describeContainer(id);
+    const store = inStore(tree, container);
     try {
-      return new ContainerValues(container, await inKernel(parts, pod, container), inStore(container));
+      return new ContainerValues(tree, container, await inKernel(parts, pod, container), store);
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
       // The container has just ended.
-      return new ContainerValues({ ...container, state: ContainerState.EXITED }, undefined, inStore(container));
+      return new ContainerValues(tree, { ...container, state: ContainerState.EXITED }, undefined, store);
     }
   }
 
@@ -65,44 +79,108 @@ export class ContainerValues {
 
   /** Returns the wanted values that the kernel or the store lacks. Undefined when both have all of them. */
   missing(wanted: ContainerLimits): ContainerLimits | undefined {
-    return pick(wanted, (field) => this.#all.some((place) => !has(place, field, wanted)));
+    return pick(
+      wanted,
+      (field) => this.#all.some((place) => !has(place, field, wanted)),
+      (file, text) => this.#all.some((place) => place.holds(file, text) !== true),
+    );
   }
 
   /** Whether both places have all of these values. A value that systemd has rounded since counts. */
   hasAll(values: ContainerLimits): boolean {
     const lacks = (field: Field): boolean =>
       this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
-    return pick(values, lacks) === undefined;
+    const lacksFile = (file: string, text: string): boolean =>
+      this.#all.some((place) => place.holds(file, text) === false);
+    return pick(values, lacks, lacksFile) === undefined;
   }
 
-  /** Returns the step from the container's present values to these. */
-  stepTo({ id, memory, cpu, shares }: ContainerLimits): ContainerStep {
+  /** Returns the step from the container's present values to these, with what has to go along. */
+  stepTo(limits: ContainerLimits): ContainerStep {
     const now = this.kernel ?? this.store;
+    const { id, memory: wanted, cpu, shares, swap, settings } = this.#withStored(limits);
+    // The runtime stores swap as the sum with memory.
+    const memory = wanted ?? (swap === undefined ? undefined : now?.memory);
+    const swapNow = memory === undefined ? undefined : (swap ?? this.kernel?.swap);
     return {
       kind: 'container',
       id,
       ...(memory !== undefined && { memory: { from: now?.memory ?? memory, to: memory } }),
       ...(cpu !== undefined && { cpu: { from: now?.cpu ?? cpu, to: cpu } }),
       ...(shares !== undefined && { shares: { from: this.store?.shares ?? shares, to: shares } }),
+      ...(swapNow !== undefined && { swap: { from: now?.swap ?? swapNow, to: swapNow } }),
+      ...(settings && { settings: this.#settingChanges(settings) }),
     };
+  }
+
+  /** Adds what goes along with any update, since the runtime writes all that it has stored. */
+  #withStored(limits: ContainerLimits): ContainerLimits {
+    const { kernel, store } = this;
+    if (store === undefined) return limits;
+    const along = kernel === undefined ? {} : goingAlong(this.tree, kernel.cgroup, store.settings);
+    return withPinned(store.settings, { ...limits, settings: { ...along, ...limits.settings } });
+  }
+
+  #settingChanges(settings: Settings): NonNullable<ContainerStep['settings']> {
+    const files = Object.keys(settings);
+    const now = this.kernel === undefined ? this.store?.settings : readSettings(this.tree, this.kernel.cgroup, files);
+    return Object.fromEntries(Object.entries(settings).map(([file, to]) => [file, { from: now?.[file] ?? to, to }]));
+  }
+
+  /** Whether a value that goes along with a step is lost, because the runtime has written what it has stored. */
+  #isOverwritten(file: string, { from, to }: { readonly from: string; readonly to: string }): boolean {
+    const stored = this.store?.settings[file];
+    if (from !== to || stored === undefined || this.kernel === undefined) return false;
+    return this.kernel.holds(file, stored) === true && this.kernel.holds(file, from) === false;
+  }
+
+  #isSwapOverwritten({ swap }: ContainerStep): boolean {
+    const [stored, found] = [this.store?.swap, this.kernel?.swap];
+    if (swap === undefined || swap.from !== swap.to || stored === undefined || found === undefined) return false;
+    return sameMemory(found, stored) && !sameMemory(found, swap.from);
   }
 
   /** Returns the part of a step that at least one place has. Undefined when there is none. */
   written(step: ContainerStep): ContainerStep | undefined {
     const { from, to } = beforeAndAfter(step);
     // A value that matches both the old and the new one shows nothing.
-    const found = pick(to, (field) =>
-      this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
+    const found = pick(
+      to,
+      (field) => this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
+      (file, text) =>
+        this.#all.some(
+          (place) => place.holds(file, text) === true && place.holds(file, from.settings?.[file] ?? '') !== true,
+        ),
     );
     if (found === undefined) return undefined;
-    const { kind, id, ...changes } = step;
-    const parts = Object.entries(changes).filter(([field]) => field in found);
-    return { kind, id, ...(Object.fromEntries(parts) as Omit<ContainerStep, 'kind' | 'id'>) };
+    const { kind, id, settings, ...changes } = step;
+    const parts = Object.entries(changes).filter(
+      ([field]) => field in found || (field === 'swap' && this.#isSwapOverwritten(step)),
+    );
+    const files = Object.entries(settings ?? {}).filter(
+      ([file, change]) => found.settings?.[file] !== undefined || this.#isOverwritten(file, change),
+    );
+    return {
+      kind,
+      id,
+      ...(Object.fromEntries(parts) as Omit<ContainerStep, 'kind' | 'id'>),
+      ...(files.length > 0 && { settings: Object.fromEntries(files) }),
+    };
   }
 }
 
+/** Returns a step without the values that only go along with it. */
+export function withoutUnchanged({ settings = {}, swap, ...step }: ContainerStep): ContainerStep {
+  const changed = Object.entries(settings).filter(([, { from, to }]) => from !== to);
+  return {
+    ...step,
+    ...(swap && swap.from !== swap.to && { swap }),
+    ...(changed.length > 0 && { settings: Object.fromEntries(changed) }),
+  };
+}
+
 /** Returns the values of a step before and after it. */
-export function beforeAndAfter({ id, memory, cpu, shares }: ContainerStep): {
+export function beforeAndAfter({ id, memory, cpu, shares, swap, settings }: ContainerStep): {
   from: ContainerLimits;
   to: ContainerLimits;
 } {
@@ -111,18 +189,31 @@ export function beforeAndAfter({ id, memory, cpu, shares }: ContainerStep): {
     ...(memory && { memory: memory[side] }),
     ...(cpu && { cpu: cpu[side] }),
     ...(shares && { shares: shares[side] }),
+    ...(swap && { swap: swap[side] }),
+    ...(settings && {
+      settings: Object.fromEntries(Object.entries(settings).map(([file, change]) => [file, change[side]])),
+    }),
   });
   return { from: end('from'), to: end('to') };
 }
 
-function pick(values: ContainerLimits, isWanted: (field: Field) => boolean): ContainerLimits | undefined {
+function pick(
+  values: ContainerLimits,
+  isWanted: (field: Field) => boolean,
+  isWantedFile: (file: string, text: string) => boolean,
+): ContainerLimits | undefined {
   const left = fields.filter((field) => values[field] !== undefined && isWanted(field));
-  if (left.length === 0) return undefined;
-  return { id: values.id, ...Object.fromEntries(left.map((field) => [field, values[field]])) };
+  const files = Object.entries(values.settings ?? {}).filter(([file, text]) => isWantedFile(file, text));
+  if (left.length + files.length === 0) return undefined;
+  return {
+    id: values.id,
+    ...Object.fromEntries(left.map((field) => [field, values[field]])),
+    ...(files.length > 0 && { settings: Object.fromEntries(files) }),
+  };
 }
 
 /** Whether a place has the value of this field. An absent value counts. */
-function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: ContainerLimits): boolean {
+function has(place: InKernel | InStore, field: Field, { memory, cpu, shares, swap }: ContainerLimits): boolean {
   switch (field) {
     case 'memory':
       // Either of the two may be the kernel's, which is rounded to pages.
@@ -131,6 +222,8 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares }: C
       return cpu === undefined || sameCpu(place.cpu, cpu);
     case 'shares':
       return shares === undefined || hasShares(place, shares);
+    case 'swap':
+      return swap === undefined || place.swap === undefined || sameMemory(place.swap, swap);
   }
 }
 
@@ -143,24 +236,50 @@ const isAt = (place: InKernel | InStore, field: Field, value: ContainerLimits, o
   has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 
 function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
-  if ('shares' in place) return place.shares === wanted;
+  if (!('cgroup' in place)) return place.shares === wanted;
   // 0: the runtime got no shares and has chosen a weight.
   return place.weight === undefined || wanted === 0 || weightMatchesShares(place.weight, wanted);
 }
 
 async function inKernel(
-  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: ValuesParts,
   pod: PodDescription,
   container: ContainerDescription | undefined,
 ): Promise<InKernel | undefined> {
   if (container?.state !== ContainerState.RUNNING) return undefined;
   const cgroup = await containerCgroup(container, pod, parts.procRoot);
   if (cgroup === undefined) return undefined;
-  const { memoryMax, cpuMax, cpuWeight } = await parts.tree.readLimits(cgroup);
-  return { cgroup, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, weight: cpuWeight };
+  const { tree } = parts;
+  const { memoryMax, cpuMax, cpuWeight } = await tree.readLimits(cgroup);
+  const swap = tree.readSwapMax(cgroup);
+  return {
+    cgroup,
+    memory: memoryMax,
+    cpu: cpuMax ?? NO_CPU_LIMIT,
+    weight: cpuWeight,
+    ...(swap !== undefined && { swap }),
+    holds(file, text) {
+      const found = tree.readSetting(cgroup, file);
+      // A file that the kernel does not have has nothing to restore.
+      return found === undefined || tree.holdsSetting(file, text, found);
+    },
+  };
 }
 
-function inStore(container: ContainerDescription | undefined): InStore | undefined {
+function inStore(tree: CgroupTree, container: ContainerDescription | undefined): InStore | undefined {
   const stored = storedLimits(container?.resources);
-  return stored && { ...stored, shares: cpuShares(Number(container?.resources?.cpu_shares ?? 0n)) };
+  if (stored === undefined) return undefined;
+  const settings = settingsIn(container?.resources);
+  const swap = swapIn(container?.resources);
+  return {
+    ...stored,
+    shares: cpuShares(Number(container?.resources?.cpu_shares ?? 0n)),
+    ...(swap !== undefined && { swap }),
+    settings,
+    holds(file, text) {
+      const found = settings[file];
+      // The runtime does not write what it has not stored.
+      return found === undefined || tree.holdsSetting(file, text, found);
+    },
+  };
 }

@@ -10,4 +10,6 @@ export type { PerformParts } from './perform.ts';
 export { recoverPod, tryRecoverPod, recover } from './recover.ts';
 export type { RecoverParts, RecoverPodParts } from './recover.ts';
 export { Recovery } from './recovery.ts';
+export { withoutUnchanged } from './container-values.ts';
+export { goingAlong, withPinned } from './stored-values.ts';
 export { verifyUpdate } from './verify-update.ts';

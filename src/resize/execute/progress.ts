@@ -1,7 +1,7 @@
 import { type CgroupTree, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import { ContainerValues, beforeAndAfter } from './container-values.ts';
+import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
 import { type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 
@@ -44,10 +44,19 @@ async function isApplied(
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':
-      return isSameUnified(step.to, await parts.tree.readFile(podCgroup(pod), step.key));
+      return isUnifiedWritten(parts.tree, pod, step);
     case 'runtime':
       return true;
   }
+}
+
+async function isUnifiedWritten(
+  tree: CgroupTree,
+  pod: PodDescription,
+  { key, to }: Extract<Step, { kind: 'pod-unified' }>,
+): Promise<boolean> {
+  const found = await tree.readFile(podCgroup(pod), key);
+  return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
 }
 
 async function containerProgress(
@@ -56,5 +65,6 @@ async function containerProgress(
   step: ContainerStep,
 ): Promise<Progress> {
   const values = await ContainerValues.of(parts, pod, step.id);
-  return { written: values.written(step), isComplete: values.hasAll(beforeAndAfter(step).to) };
+  const { to } = beforeAndAfter(withoutUnchanged(step));
+  return { written: values.written(step), isComplete: values.hasAll(to) };
 }

@@ -114,7 +114,7 @@ async function finishOrRollBack(
   { steps, highs, undoing, failed }: JournalledTransaction,
   onHigh: OnHigh,
 ): Promise<Exclude<Outcome, 'gone'>> {
-  for (const high of highs) await restoreHigh(parts, high);
+  for (const high of highs) if (!isAtStep(parts.tree, high, steps)) await restoreHigh(parts, high);
   const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
   const progress: Progress[] = [];
   for (const step of steps) progress.push(await progressOf(parts, pod, state, step));
@@ -134,6 +134,18 @@ async function rollBackStep(actions: StepActions, step: Step, failures: string[]
     await actions.rollBack(step);
   } catch (error) {
     failures.push(`${describeStep(step)}: ${messageOf(error)}`);
+  }
+}
+
+/** Whether the cgroup's memory.high is one that a step of the transaction has set, which may have the mark by chance. */
+function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly Step[]): boolean {
+  const asked = steps.flatMap((step) => (step.kind === 'container' ? (step.settings?.['memory.high']?.to ?? []) : []));
+  try {
+    const found = String(tree.readHigh(cgroup));
+    return asked.some((to) => tree.holdsSetting('memory.high', to, found) === true);
+  } catch (error) {
+    if (isCgroupVanished(error)) return false;
+    throw error;
   }
 }
 

@@ -1,45 +1,107 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type EffectiveLimits, NO_CPU_LIMIT } from '../../sandbox/index.ts';
-import { type ContainerStep, sameCpu } from '../model/index.ts';
+import { type EffectiveLimits, NO_CPU_LIMIT, SWAP_MAX } from '../../sandbox/index.ts';
+import { type Change, type ContainerStep, sameCpu } from '../model/index.ts';
+import { isHugePages } from './container-step.ts';
+
+/** What the kernel has after a caller's update, where that differs from the request. */
+export interface Deviation {
+  /** The container's limits, if one of them differs. */
+  readonly limits?: EffectiveLimits;
+  /** The other files that differ. */
+  readonly files: readonly string[];
+}
+
+/** A value of the update in the kernel: as requested, as it was, or chosen by a plugin of the runtime (NRI). */
+type Found = 'new' | 'old' | 'other';
 
 /**
- * Compares the kernel with a caller's update that the runtime reports as done. Returns the container's limits where a plugin of the
- * runtime (NRI) has chosen others than the requested ones; undefined when the kernel has the requested ones, or the container has just
- * ended. Throws CGROUP_WRITE_FAILED when the kernel still has the old value of a limit: the pod limit must not follow such an update.
+ * Compares the kernel with a caller's update that the runtime reports as done. Returns what a plugin of the runtime has chosen
+ * otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still has an old value: the
+ * pod limit must not follow such an update.
  */
 export function verifyUpdate(
   { tree }: { readonly tree: CgroupTree },
   pod: PodDescription,
   cgroup: CgroupPath,
   asked: ContainerStep,
-): EffectiveLimits | undefined {
+): Deviation {
   try {
-    const { memoryMax: memory, cpuMax: cpu = NO_CPU_LIMIT } = tree.readLimitsNow(cgroup);
-    const hasMemory = asked.memory === undefined || tree.holds(asked.memory.to, memory);
-    // The runtime may choose another period.
-    const hasCpu =
-      asked.cpu === undefined || cpu.quota === asked.cpu.to.quota || tree.holdsCpu(cgroup, asked.cpu.to, cpu);
-    if (!hasMemory && tree.holds(asked.memory.from, memory))
-      throw unchanged(pod, asked.id, `${cgroup}/memory.max`, asked.memory.to, memory);
-    if (!hasCpu && sameCpu(asked.cpu.from, cpu))
-      throw unchanged(pod, asked.id, `${cgroup}/cpu.max`, asked.cpu.to.quota, cpu.quota);
-    return hasMemory && hasCpu ? undefined : { memory, cpu };
+    const limits = limitsIn(tree, cgroup);
+    const found = [...limitsFound(tree, cgroup, asked, limits), ...settingsFound(tree, cgroup, asked)];
+    for (const { file, kind, to, has } of found) {
+      if (kind === 'old' && !isIgnored(file, asked)) throw unchanged(pod, asked.id, `${cgroup}/${file}`, to, has);
+    }
+    const files = found.flatMap(({ file, kind }) => (kind === 'new' ? [] : [file]));
+    const deviates = files.includes('memory.max') || files.includes('cpu.max');
+    return { files, ...(deviates && { limits }) };
   } catch (error) {
-    if (isCgroupVanished(error)) return undefined;
+    if (isCgroupVanished(error)) return { files: [] };
     throw error;
   }
 }
 
-function unchanged(
-  pod: PodDescription,
-  container: string,
-  file: string,
-  asked: string | number,
-  found: string | number,
-): ShimError {
+/**
+ * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and containerd the field
+ * for swap, where the cgroup that it runs in itself has no swap controller.
+ */
+const isIgnored = (file: string, { swap }: ContainerStep): boolean =>
+  isHugePages(file) || (file === SWAP_MAX && swap !== undefined);
+
+interface Finding {
+  readonly file: string;
+  readonly kind: Found;
+  readonly to: string;
+  readonly has: string;
+}
+
+function limitsIn(tree: CgroupTree, cgroup: CgroupPath): EffectiveLimits {
+  const { memoryMax: memory, cpuMax: cpu = NO_CPU_LIMIT } = tree.readLimitsNow(cgroup);
+  return { memory, cpu };
+}
+
+function* limitsFound(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  { memory, cpu, swap }: ContainerStep,
+  found: EffectiveLimits,
+): Generator<Finding> {
+  if (memory !== undefined) {
+    const kind = kindOf(memory, (value) => tree.holds(value, found.memory));
+    yield { file: 'memory.max', kind, to: String(memory.to), has: String(found.memory) };
+  }
+  if (cpu !== undefined) {
+    const { quota } = found.cpu;
+    // The runtime may choose another period.
+    const isNew = quota === cpu.to.quota || tree.holdsCpu(cgroup, cpu.to, found.cpu);
+    const kind = isNew ? 'new' : sameCpu(cpu.from, found.cpu) ? 'old' : 'other';
+    yield { file: 'cpu.max', kind, to: String(cpu.to.quota), has: String(quota) };
+  }
+  const swapMax = swap === undefined ? undefined : tree.readSwapMax(cgroup);
+  if (swap !== undefined && swapMax !== undefined) {
+    const kind = kindOf(swap, (value) => tree.holds(value, swapMax));
+    yield { file: SWAP_MAX, kind, to: String(swap.to), has: String(swapMax) };
+  }
+}
+
+function* settingsFound(tree: CgroupTree, cgroup: CgroupPath, { settings = {} }: ContainerStep): Generator<Finding> {
+  for (const [file, change] of Object.entries(settings)) {
+    const found = tree.readSetting(cgroup, file);
+    if (found === undefined) continue;
+    const kind = kindOf(change, (value) => tree.holdsSetting(file, value, found));
+    yield { file, kind, to: change.to, has: found };
+  }
+}
+
+/** @param holds whether the kernel has a value; undefined where that cannot be known */
+function kindOf<Value>({ from, to }: Change<Value>, holds: (value: Value) => boolean | undefined): Found {
+  if (holds(to) !== false) return 'new';
+  return holds(from) === true ? 'old' : 'other';
+}
+
+function unchanged(pod: PodDescription, container: string, file: string, asked: string, found: string): ShimError {
   const message = `${file}: the runtime accepted ${asked}, but the kernel still has ${found}`;
-  const context = { pod: pod.sandboxId, container, file, asked: String(asked), found: String(found) };
+  const context = { pod: pod.sandboxId, container, file, asked, found };
   return new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }

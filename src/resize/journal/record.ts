@@ -83,6 +83,9 @@ const memoryLimit = z.union([z.literal('max'), inBytes]);
 const cpuMax = z.strictObject({ quota: z.union([z.literal('max'), inMicroseconds]), period: inMicroseconds });
 const changeOf = <Value extends z.ZodMiniType>(value: Value) => z.strictObject({ from: value, to: value });
 
+/** The name of a cgroup file: no path, and no name that an object has already. */
+const settingName = z.string().check(z.regex(/^[a-z_]+\.[a-z0-9_.]+$/i));
+
 const steps = {
   volume: z.strictObject({ kind: z.literal('volume'), volume: z.string(), from: inBytes, to: inBytes }),
   'pod-memory': z.strictObject({ kind: z.literal('pod-memory'), from: memoryLimit, to: memoryLimit }),
@@ -99,6 +102,8 @@ const steps = {
     memory: z.exactOptional(changeOf(memoryLimit)),
     cpu: z.exactOptional(changeOf(cpuMax)),
     shares: z.exactOptional(changeOf(amountAs(cpuShares))),
+    swap: z.exactOptional(changeOf(memoryLimit)),
+    settings: z.exactOptional(z.record(settingName, changeOf(z.string()))),
   }),
   runtime: z.strictObject({ kind: z.literal('runtime') }),
 } satisfies { [Kind in Step['kind']]: z.ZodMiniType<Extract<Step, { kind: Kind }>> };

@@ -27,12 +27,17 @@ export function describeStep(step: Step): string {
   }
 }
 
-export function changesOf({ memory, cpu, shares }: ContainerStep): string[] {
+/** Returns the changes of a container's step, without the values that only go along with them. */
+export function changesOf({ memory, cpu, shares, swap, settings = {} }: ContainerStep): string[] {
   const text = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
+  const change = (name: string, from: string | number, to: string | number): string[] =>
+    from === to ? [] : [`${name} ${from} -> ${to}`];
   return [
-    ...(memory === undefined ? [] : [`memory.max ${memory.from} -> ${memory.to}`]),
-    ...(cpu === undefined ? [] : [`cpu.max ${text(cpu.from)} -> ${text(cpu.to)}`]),
-    ...(shares === undefined ? [] : [`cpu shares ${shares.from} -> ${shares.to}`]),
+    ...(memory === undefined ? [] : change('memory.max', memory.from, memory.to)),
+    ...(swap === undefined ? [] : change('memory.swap.max', swap.from, swap.to)),
+    ...(cpu === undefined ? [] : change('cpu.max', text(cpu.from), text(cpu.to))),
+    ...(shares === undefined ? [] : change('cpu shares', shares.from, shares.to)),
+    ...Object.entries(settings).flatMap(([file, { from, to }]) => change(file, from, to)),
   ];
 }
 
@@ -41,13 +46,19 @@ export interface Change<Value> {
   readonly to: Value;
 }
 
-/** One update of one container by the runtime. If it has memory and CPU, both go the same way. */
+/**
+ * One update of one container by the runtime. If it has memory and CPU, both go the same way. A value with equal ends goes along: the
+ * runtime writes the values that it has stored with each update, and they may be older than the kernel's.
+ */
 export interface ContainerStep {
   readonly kind: 'container';
   readonly id: string;
   readonly memory?: Change<Limit<Bytes>>;
   readonly cpu?: Change<CpuMax>;
   readonly shares?: Change<CpuShares>;
+  readonly swap?: Change<Limit<Bytes>>;
+  /** Other files of the container's cgroup by name, with what is written to them. */
+  readonly settings?: Readonly<Record<string, Change<string>>>;
 }
 
 /** One write: a plan is an ordered list of steps. */

@@ -10,16 +10,23 @@ import {
   type PodState,
   readPod,
 } from '../../sandbox/index.ts';
-import { type OnHigh, type PerformParts, type RestoreLimitsParts, perform, verifyUpdate } from '../execute/index.ts';
+import {
+  type OnHigh,
+  type PerformParts,
+  type RestoreLimitsParts,
+  perform,
+  verifyUpdate,
+  withoutUnchanged,
+} from '../execute/index.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
-import { restoreAndLog } from './pass-through-update.ts';
+import { restoreAndLog } from './restore-and-log.ts';
 
 /** A caller's update of a running container. */
 export interface CallersUpdate {
   readonly cgroup: CgroupPath;
   /** The values to restore when the update fails; undefined where none were read. */
   readonly before: LiveContainer | undefined;
-  /** The changes of the update; undefined without any. */
+  /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
   readonly asked: ContainerStep | undefined;
 }
 
@@ -42,12 +49,11 @@ export async function forwardUpdate(
 ): Promise<Forwarded> {
   try {
     const response = await forward();
-    const found = asked === undefined ? undefined : verifyUpdate(parts, pod, cgroup, asked);
-    if (found === undefined) return { response };
-    const { memory, cpu } = found;
-    const fields = { pod: pod.sandboxId, container: asked?.id, memory, cpu: `${cpu.quota} ${cpu.period}` };
-    parts.log.warn(fields, 'runtime applied other limits than requested');
-    return { response, found };
+    if (asked === undefined) return { response };
+    const { files, limits } = verifyUpdate(parts, pod, cgroup, withoutUnchanged(asked));
+    const fields = { pod: pod.sandboxId, container: asked.id, files: files.join(', ') };
+    if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
+    return { response, ...(limits && { found: limits }) };
   } catch (error) {
     if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
     throw error;

@@ -1,20 +1,20 @@
-import { ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
-import {
-  type ContainerStepParts,
-  type OnHigh,
-  ROLLBACK_MS,
-  type RestoreLimitsParts,
-  restoreLimits,
-} from '../execute/index.ts';
+import { ContainerState, type LinuxContainerResources, type PodDescription } from '../../runtime/index.ts';
+import type { CgroupPath } from '../../cgroups/index.ts';
+import { cpuShares } from '../../core/quantities/index.ts';
+import type { ContainerStepParts } from '../execute/index.ts';
 import {
   type FailOpen,
   type LiveContainer,
   containerCgroup,
   readContainer,
+  settingsIn,
   withExactQuota,
 } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
+import { containerChanges } from '../plan/index.ts';
+import { asksSwap, otherValues } from './callers-values.ts';
+import { forwardUpdate } from './forward-update.ts';
+import { restoreAndLog } from './restore-and-log.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
@@ -24,66 +24,62 @@ export interface PassThroughUpdateParts extends ContainerStepParts {
 /**
  * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of its pod,
  * but not during another update of the same container. The runtime writes all its stored values with the update, and they may be
- * older than the kernel's: then the kernel's values are restored (kubernetes/kubernetes#138732).
+ * older than the kernel's: then the kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and
+ * rolled back when it fails midway; see {@link forwardUpdate}.
  */
 export async function passThroughUpdate(
   parts: PassThroughUpdateParts,
   containerId: string,
   pod: PodDescription,
+  request: LinuxContainerResources | null,
   forward: () => Promise<Buffer>,
 ): Promise<Buffer> {
   return parts.calls.run(containerId, async () => {
-    const before = await limitsNow(parts, containerId, pod);
-    const response = await forward();
-    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime wrote stored limits');
+    const known = await valuesNow(parts, containerId, pod, request);
+    if (known === undefined) return forward();
+    const { response } = await forwardUpdate(parts, pod, known, forward, undefined);
+    await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
     return response;
   });
 }
 
-/**
- * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next request reads
- * the limits again. The caller holds the container's `calls` lock.
- */
-export async function restoreAndLog(
-  parts: RestoreLimitsParts,
-  pod: PodDescription,
-  before: LiveContainer,
-  why: string,
-  onHigh?: OnHigh,
-): Promise<void> {
-  const { id } = before;
-  try {
-    const changed = await restoreLimits(parts, pod, before, Date.now() + ROLLBACK_MS, onHigh);
-    if (changed !== undefined)
-      parts.log.warn(
-        { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },
-        'container limits restored',
-      );
-  } catch (error) {
-    parts.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
-  }
+/** Returns the values that the caller does not ask to change. */
+function unasked(before: LiveContainer, request: LinuxContainerResources | null): LiveContainer {
+  const { settings = {}, swap, id, memory, cpu } = before;
+  const files = settingsIn(request);
+  const left = Object.entries(settings).filter(([file]) => !(file in files));
+  return {
+    id,
+    memory,
+    cpu,
+    ...(swap !== undefined && !asksSwap(request) && { swap }),
+    settings: Object.fromEntries(left),
+  };
 }
 
-/** Reads the container's limits from the kernel. Undefined when it does not run, or they cannot be read. */
-async function limitsNow(
+/** Reads the container's values from the kernel. Undefined when it does not run, or they cannot be read. */
+async function valuesNow(
   parts: PassThroughUpdateParts,
   containerId: string,
   pod: PodDescription,
-): Promise<LiveContainer | undefined> {
+  request: LinuxContainerResources | null,
+): Promise<{ cgroup: CgroupPath; before: LiveContainer; asked: ContainerStep | undefined } | undefined> {
   try {
     const container = await parts.registry.describeContainer(containerId);
     if (container?.state !== ContainerState.RUNNING) return undefined;
     const cgroup = await containerCgroup(container, pod, parts.procRoot);
     if (cgroup === undefined) return undefined;
     const found = await readContainer(parts.tree, cgroup, containerId);
-    return withExactQuota(found, cgroup, container.resources);
+    const now = withExactQuota(found, cgroup, container.resources);
+    if (now === undefined) return undefined;
+    const others = otherValues(parts.tree, cgroup, container.resources, request, now.memory);
+    const [stored, asked] = [container.resources?.cpu_shares ?? 0n, request?.cpu_shares ?? 0n];
+    const shares = stored > 0n && asked > 0n && { before: cpuShares(Number(stored)), after: cpuShares(Number(asked)) };
+    const before = { ...now, ...others.before, ...(shares && { shares: shares.before }) };
+    const after = { id: now.id, ...others.after, ...(shares && { shares: shares.after }) };
+    return { cgroup, before, asked: containerChanges(before, after) };
   } catch (error) {
     parts.failOpen('unreadable_state', containerId, error);
     return undefined;
   }
 }
-
-const foundForLog = ({ memory, cpu, shares }: ContainerStep): string =>
-  [memory?.from, cpu && `${cpu.from.quota} ${cpu.from.period}`, shares && `${shares.from} shares`]
-    .filter((found) => found !== undefined)
-    .join(', ');

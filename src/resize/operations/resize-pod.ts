@@ -2,6 +2,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
+import { storedStep, withStoredValues } from './stored-container-values.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import { derivedPodShares } from './derived-pod-shares.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
@@ -21,7 +22,6 @@ import {
   compareLimits,
   directionOf,
   knownOf,
-  sameCpu,
   stateAfter,
 } from '../model/index.ts';
 import {
@@ -43,7 +43,6 @@ import {
   readDeclaredPod,
   readPod,
   readVolumes,
-  storedLimits,
   withExactQuota,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
@@ -121,8 +120,9 @@ async function prepare(
   const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
   if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
   observeVolumes(parts, pod, volumes, read.memory);
-  const state = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
-  const { targets, stored } = containerTargets(pod, containers, state, desired.containers);
+  const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
+  const split = containerTargets(pod, containers, exact, desired.containers);
+  const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
   assertNodeHas(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
@@ -139,7 +139,8 @@ async function prepare(
     limitsByName(parts, pod, after),
     desired.volumes,
   );
-  return { state, target: { ...limits, containers: targets, call: 'none', volumes: sizes }, stored, shares };
+  const target: PodTarget = { ...limits, containers: targets, call: 'none', volumes: sizes };
+  return { state, target, stored: split.stored, shares };
 }
 
 async function describeContainers(
@@ -247,20 +248,6 @@ function containerTargets(
     else stored.push(...storedStep(container, limits));
   }
   return { targets, stored };
-}
-
-function storedStep(container: ContainerDescription, { memory, cpu, shares }: Limits): ContainerStep[] {
-  const now = storedLimits(container.resources);
-  if (now === undefined) return [];
-  const nowShares = cpuShares(Number(container.resources?.cpu_shares ?? 0n));
-  const step: ContainerStep = {
-    kind: 'container',
-    id: container.containerId,
-    ...(memory !== undefined && memory !== now.memory && { memory: { from: now.memory, to: memory } }),
-    ...(cpu !== undefined && !sameCpu(cpu, now.cpu) && { cpu: { from: now.cpu, to: cpu } }),
-    ...(shares !== undefined && shares !== nowShares && { shares: { from: nowShares, to: shares } }),
-  };
-  return step.memory || step.cpu || step.shares ? [step] : [];
 }
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */

@@ -5,8 +5,9 @@ import {
   type Messages,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { type CgroupPath, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
+import { otherValues } from './callers-values.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
@@ -25,7 +26,7 @@ import {
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, type Step, directionOf, stateAfter } from '../model/index.ts';
+import { type ContainerStep, type PodTarget, type Step, directionOf, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -75,7 +76,8 @@ export async function updateContainer(
   const { containerId, name } = known;
   parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request));
   // Without a limit in the request, the runtime writes the limits again that it has stored.
-  if (resources === null || !touchesLimits(resources)) return passThroughUpdate(parts, containerId, pod, forward);
+  if (resources === null || !touchesLimits(resources))
+    return passThroughUpdate(parts, containerId, pod, resources, forward);
   const slot = { name: containerId, sets: fieldsSet(request) };
   const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
   const update = async (): Promise<Buffer> => {
@@ -160,6 +162,7 @@ interface Prepared {
   readonly container: ContainerDescription;
   readonly pod: PodDescription;
   readonly wanted: Limits;
+  readonly resources: LinuxContainerResources;
   /** No ordering rule uses shares, but a rollback restores them too. */
   readonly shares: { readonly shares?: CpuShares };
   /** The container's cgroup, and its present memory limit. */
@@ -195,11 +198,12 @@ async function prepare(
   const memory = limits.memoryMax;
   // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
-  if (!hasPodCgroup(pod)) return { container, pod, wanted, shares, cgroup, memory, state: undefined };
+  const prepared = { container, pod, wanted, resources, shares, cgroup, memory };
+  if (!hasPodCgroup(pod)) return { ...prepared, state: undefined };
   const volumes = readVolumes(parts.volumes, pod);
   const state = await readDeclaredPod(parts, pod, volumes);
   observeVolumes(parts, pod, volumes, state.memory);
-  return { container, pod, wanted, shares, cgroup, memory, state };
+  return { ...prepared, state };
 }
 
 async function resize(
@@ -208,10 +212,9 @@ async function resize(
   forward: () => Promise<Buffer>,
   deadline: number | undefined,
 ): Promise<Buffer> {
-  const { container, pod, wanted, shares, cgroup, state } = prepared;
+  const { container, pod, wanted, cgroup, state } = prepared;
   const until = reclaimBy(parts, deadline);
-  const before = withShares(state, prepared);
-  const asked = before && containerChanges(before, { ...before, ...wanted, ...shares });
+  const { before, asked } = changesOf(parts, prepared);
   let forwarded: Forwarded = { response: Buffer.alloc(0) };
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
@@ -244,6 +247,19 @@ async function resize(
 function refusalFor({ kind }: Step, { found }: Forwarded): Error | undefined {
   const isPodLimit = kind === 'pod-memory' || kind === 'pod-cpu';
   return isPodLimit && found !== undefined ? new Error('the runtime applied other limits than requested') : undefined;
+}
+
+/** Returns the container's values to roll back to, and the update as a step; nothing when the pod was not read. */
+function changesOf(
+  { tree }: { readonly tree: CgroupTree },
+  prepared: Prepared,
+): { readonly before?: LiveContainer; readonly asked?: ContainerStep | undefined } {
+  const { container, wanted, shares, cgroup, resources } = prepared;
+  const now = withShares(prepared.state, prepared);
+  if (now === undefined) return {};
+  const others = otherValues(tree, cgroup, container.resources, resources, wanted.memory ?? prepared.memory);
+  const before = { ...now, ...others.before };
+  return { before, asked: containerChanges(before, { ...now, ...wanted, ...shares, ...others.after }) };
 }
 
 /** Returns the container's values to roll back to, with its stored shares if the request sets shares too. */

@@ -3,6 +3,7 @@ import {
   type CgroupTree,
   cpuSharesOfCri,
   isFileMissing,
+  restoringSetting,
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
@@ -246,7 +247,9 @@ async function unifiedChanges(
   const changes: UnifiedChange[] = [];
   for (const [key, to] of Object.entries(resources?.unified ?? {})) {
     if (OWN_STEPS.has(key)) continue;
-    changes.push({ key, from: await readSetting(parts, pod, cgroup, key, to), to });
+    const found = await readSetting(parts, pod, cgroup, key, to);
+    const isThere = parts.tree.holdsSetting(key, to, found) === true;
+    changes.push({ key, from: isThere ? to : restoringSetting(key, to, found), to });
   }
   return changes;
 }

@@ -10,13 +10,17 @@ export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
 }
 
 /** Returns the update that rolls this one back. */
-export function reversedContainer({ id, memory, cpu, shares }: ContainerStep): ContainerStep {
+export function reversedContainer({ id, memory, cpu, shares, swap, settings }: ContainerStep): ContainerStep {
   return {
     kind: 'container',
     id,
     ...(memory && { memory: swapped(memory) }),
     ...(cpu && { cpu: swapped(cpu) }),
     ...(shares && { shares: swapped(shares) }),
+    ...(swap && { swap: swapped(swap) }),
+    ...(settings && {
+      settings: Object.fromEntries(Object.entries(settings).map(([file, change]) => [file, swapped(change)])),
+    }),
   };
 }
 

@@ -9,7 +9,7 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
-import type { ContainerLimits, LiveContainer, PodState } from '../../sandbox/index.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 
 /**
  * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod limit, grow
@@ -85,42 +85,72 @@ interface Updates {
 
 function containerUpdates(containers: readonly LiveContainer[], target: ContainerLimits): Updates {
   const now = containers.find(({ id }) => id === target.id);
-  if (now === undefined) return {};
-  const memory = changeOf(now.memory, target.memory, sameMemory);
-  const cpu = changeOf(now.cpu, target.cpu, sameCpu);
-  const shares = now.shares === undefined ? undefined : changeOf(now.shares, target.shares, (a, b) => a === b);
+  const step = now && containerChanges(now, target);
+  if (step === undefined) return {};
+  const { memory, cpu } = step;
   const byMemory = memory === undefined ? 0 : compareLimits(memory.to, memory.from);
-  const byCpu = cpu === undefined ? 0 : compareCpu(cpu.to, cpu.from);
-  const step = (parts: Omit<ContainerStep, 'kind' | 'id'>): ContainerStep => ({
-    kind: 'container',
-    id: target.id,
-    ...parts,
-  });
-  // No rule applies to shares, or to another period for the same rate: they go with any update.
-  const all = { ...(memory && { memory }), ...(cpu && { cpu }), ...(shares && { shares }) };
-  if (byMemory < 0 && byCpu > 0) {
-    return {
-      lower: step({ ...(memory && { memory }) }),
-      raise: step({ ...(cpu && { cpu }), ...(shares && { shares }) }),
-    };
-  }
+  const byCpu = cpu === undefined || sameCpu(cpu.from, cpu.to) ? 0 : compareCpu(cpu.to, cpu.from);
+  if (byMemory < 0 && byCpu > 0) return { lower: memoryPart(step), raise: cpuPart(step) };
   if (byCpu < 0 && byMemory > 0) {
-    return {
-      lower: step({ ...(cpu && { cpu }) }),
-      raise: step({ ...(memory && { memory }), ...(shares && { shares }) }),
-    };
+    const { shares, ...lower } = cpuPart(step);
+    return { lower, raise: { ...memoryPart(step), ...(shares && { shares }) } };
   }
-  if (Object.keys(all).length === 0) return {};
-  return byMemory < 0 || byCpu < 0 ? { lower: step(all) } : { raise: step(all) };
+  return byMemory < 0 || byCpu < 0 ? { lower: step } : { raise: step };
 }
 
-/** Returns one update from one set of a container's limits to another, in any direction. Undefined when nothing changes. */
-export function containerChanges(from: LiveContainer, to: LiveContainer): ContainerStep | undefined {
+/** Memory with what belongs to it: memory.high goes along with its limit. */
+function memoryPart({ kind, id, memory, swap, settings }: ContainerStep): ContainerStep {
+  return { kind, id, ...(memory && { memory }), ...(swap && { swap }), ...settingsWhere(settings, isOfMemory) };
+}
+
+/** No rule applies to shares, to another period for the same rate, or to other settings: they go with CPU. */
+function cpuPart({ kind, id, cpu, shares, settings }: ContainerStep): ContainerStep {
+  const others = settingsWhere(settings, (file) => !isOfMemory(file));
+  return { kind, id, ...(cpu && { cpu }), ...(shares && { shares }), ...others };
+}
+
+const isOfMemory = (file: string): boolean => file.startsWith('memory.');
+
+/** Returns these settings, and those that go along with each update. */
+function settingsWhere(
+  settings: ContainerStep['settings'] = {},
+  isWanted: (file: string) => boolean,
+): Pick<ContainerStep, 'settings'> {
+  const found = Object.entries(settings).filter(([file, { from, to }]) => from === to || isWanted(file));
+  return found.length === 0 ? {} : { settings: Object.fromEntries(found) };
+}
+
+/**
+ * Returns one update from a container's values to others, in any direction. Undefined when nothing changes. Swap and settings that
+ * `to` names go along unchanged: the runtime would write what it has stored. Swap goes with memory only, with which the runtime stores
+ * it as a sum.
+ */
+export function containerChanges(from: LiveContainer, to: ContainerLimits): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
   const cpu = changeOf(from.cpu, to.cpu, sameCpu);
   const shares = from.shares === undefined ? undefined : changeOf(from.shares, to.shares, (a, b) => a === b);
-  if (memory === undefined && cpu === undefined && shares === undefined) return undefined;
-  return { kind: 'container', id: to.id, ...(memory && { memory }), ...(cpu && { cpu }), ...(shares && { shares }) };
+  const swap = from.swap === undefined || to.swap === undefined ? undefined : { from: from.swap, to: to.swap };
+  const changesSwap = swap !== undefined && !sameMemory(swap.from, swap.to);
+  const settings = settingChanges(from, to);
+  const changesSettings = settings.some(([, change]) => change.from !== change.to);
+  if (!memory && !cpu && !shares && !changesSwap && !changesSettings) return undefined;
+  const unchanged = { from: from.memory, to: from.memory };
+  return {
+    kind: 'container',
+    id: to.id,
+    ...((memory ?? changesSwap) && { memory: memory ?? unchanged }),
+    ...(cpu && { cpu }),
+    ...(shares && { shares }),
+    ...(swap && (memory ?? changesSwap) && { swap }),
+    ...(settings.length > 0 && { settings: Object.fromEntries(settings) }),
+  };
+}
+
+function settingChanges({ settings: now = {} }: Limits, { settings: then = {} }: Limits): [string, Change<string>][] {
+  return Object.entries(then).flatMap(([file, to]): [string, Change<string>][] => {
+    const from = now[file];
+    return from === undefined ? [] : [[file, { from, to }]];
+  });
 }
 
 function changeOf<Value>(

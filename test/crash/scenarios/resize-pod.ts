@@ -76,6 +76,22 @@ export const wholePod: readonly Scenario[] = [
     },
   },
   {
+    name: 'ResizePod up, with a setting and swap that are newer in the kernel than in the runtime',
+    pod: {
+      containers: withoutVolume.containers.map((container) => ({
+        ...container,
+        resources: { ...container.resources, unified: { 'memory.low': mebibytes(4), 'memory.swap.max': mebibytes(8) } },
+      })),
+    },
+    setUp({ pod }) {
+      for (const file of ['memory.low', 'memory.swap.max'])
+        writeFileSync(join(pod.containerCgroup('a'), file), mebibytes(12));
+      return Promise.resolve(undefined);
+    },
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),
+    target: { 'pod memory.max': mebibytes(256), 'a memory.max': mebibytes(128) },
+  },
+  {
     name: 'ResizePod memory up, CPU down',
     pod: withoutVolume,
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '50m') } }),

@@ -12,6 +12,18 @@ import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 const raised = { 'a memory.max': mebibytes(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
 const lowered = { 'a memory.max': mebibytes(48), 'a cpu.max': '5000 100000', 'a cpu.weight': '2' };
 
+const unifiedKeys = (swap: number, high: number, low: number) => ({
+  'memory.swap.max': mebibytes(swap),
+  'memory.high': mebibytes(high),
+  'memory.low': mebibytes(low),
+});
+
+/** Two containers, the first of which has these settings. */
+const withUnified = (unified: Readonly<Record<string, string>>) => {
+  const [first, ...others] = withoutVolume.containers;
+  return { containers: [{ ...first!, resources: { ...first!.resources, unified } }, ...others] };
+};
+
 const calls: readonly Scenario[] = [
   {
     name: 'UpdateContainerResources up, pod limit tight, with a volume that follows',
@@ -78,6 +90,39 @@ const calls: readonly Scenario[] = [
     prepare: holdPageCache(48),
     act: (stage) => updateContainer(stage, 'a', { memory_limit_in_bytes: 32 * MiB }),
     target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
+  },
+  {
+    name: 'UpdateContainerResources up, with swap and memory.high by keys of unified',
+    everyRecovery: true,
+    pod: withUnified(unifiedKeys(16, 60, 0)),
+    act: (stage) => updateContainer(stage, 'a', { ...resources(128, 200, 150), unified: unifiedKeys(32, 120, 8) }),
+    // A ResizePod, which gets the limits back, keeps the settings of others.
+    reset: (stage) =>
+      stage.direct.updateContainer(stage.pod.id('a'), { unified: unifiedKeys(16, 60, 0) }).then(() => undefined),
+    target: {
+      ...raised,
+      'a memory.swap.max': mebibytes(32),
+      'a memory.high': mebibytes(120),
+      'a memory.low': mebibytes(8),
+      'pod memory.max': mebibytes(256),
+      'pod cpu.max': '40000 100000',
+    },
+  },
+  {
+    name: 'UpdateContainerResources down, with a memory.high by a key of unified',
+    pod: withUnified({ 'memory.high': mebibytes(60) }),
+    act: (stage) =>
+      updateContainer(stage, 'a', { ...resources(48, 50, 50), unified: { 'memory.high': mebibytes(44) } }),
+    reset: (stage) =>
+      stage.direct
+        .updateContainer(stage.pod.id('a'), { unified: { 'memory.high': mebibytes(60) } })
+        .then(() => undefined),
+    target: {
+      ...lowered,
+      'a memory.high': mebibytes(44),
+      'pod memory.max': mebibytes(176),
+      'pod cpu.max': '25000 100000',
+    },
   },
   {
     name: 'UpdateContainerResources, the runtime fails halfway',

@@ -63,7 +63,7 @@ describe("A13: the runtime's own update is verified in the kernel before the pod
       expect(await update(memory(asked), { memory: chosen })).toBe(ANSWER);
       expect(found()).toEqual([pod, chosen]);
       expect(runtime.warnings).toContainEqual(
-        expect.objectContaining({ container: containerId(0), memory: chosen * MiB }),
+        expect.objectContaining({ container: containerId(0), files: 'memory.max' }),
       );
     },
   );

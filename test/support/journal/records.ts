@@ -30,6 +30,11 @@ const steps: { [Kind in Step['kind']]: fc.Arbitrary<Extract<Step, { kind: Kind }
       memory: change(limit),
       cpu: change(cpu),
       shares: change(amount.map(cpuShares)),
+      swap: change(limit),
+      settings: fc.dictionary(fc.stringMatching(/^[a-z_]{1,9}\.[a-z0-9_.]{1,9}$/), change(text), {
+        maxKeys: 3,
+        noNullPrototype: true,
+      }),
     },
     { ...plain, requiredKeys: ['kind', 'id'] },
   ),

@@ -269,10 +269,17 @@ const same = (state: PodState): PodState => state;
 /** Returns a container's values after an update. */
 export const updated = (
   entry: LiveContainer,
-  { memory, cpu, shares: wanted }: Omit<ContainerStep, 'kind' | 'id'>,
+  { memory, cpu, shares: wanted, swap, settings = {} }: Omit<ContainerStep, 'kind' | 'id'>,
 ): LiveContainer => ({
   ...entry,
   ...(memory && { memory: inPages(memory.to) }),
   ...(cpu && { cpu: cpu.to }),
   ...(wanted && { shares: wanted.to }),
+  ...(swap && { swap: inPages(swap.to) }),
+  ...(entry.settings && {
+    settings: {
+      ...entry.settings,
+      ...Object.fromEntries(Object.entries(settings).map(([file, { to }]) => [file, to])),
+    },
+  }),
 });

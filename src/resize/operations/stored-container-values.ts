@@ -1,0 +1,84 @@
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { bytes, cpuShares } from '../../core/quantities/index.ts';
+import {
+  type ContainerLimits,
+  type Limits,
+  type LiveContainer,
+  type PodState,
+  SWAP_MAX,
+  type Settings,
+  containerCgroup,
+  readSettings,
+  settingsIn,
+  storedLimits,
+  swapIn,
+} from '../../sandbox/index.ts';
+import type { ContainerStep } from '../model/index.ts';
+import { containerChanges } from '../plan/index.ts';
+import { goingAlong, withPinned } from '../execute/index.ts';
+
+/**
+ * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime writes what it
+ * has stored with each update, and sets swap to none when it gets memory without swap.
+ */
+export async function withStoredValues(
+  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
+  pod: PodDescription,
+  state: PodState,
+  targets: readonly ContainerLimits[],
+  all: readonly ContainerDescription[],
+): Promise<{ readonly state: PodState; readonly targets: readonly ContainerLimits[] }> {
+  const described = new Map(all.map((container) => [container.containerId, container]));
+  const containers = new Map<string, LiveContainer>(state.containers.map((container) => [container.id, container]));
+  const complete: ContainerLimits[] = [];
+  for (const target of targets) {
+    const container = described.get(target.id);
+    const now = containers.get(target.id);
+    const cgroup = container && (await containerCgroup(container, pod, parts.procRoot));
+    if (now === undefined || cgroup === undefined) complete.push(target);
+    else {
+      const along = alongWith(parts.tree, cgroup, settingsIn(container?.resources), target);
+      containers.set(target.id, { ...now, ...along.now });
+      complete.push(along.target);
+    }
+  }
+  return { state: { ...state, containers: [...containers.values()] }, targets: complete };
+}
+
+function alongWith(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  stored: Settings,
+  target: ContainerLimits,
+): { readonly now: Pick<Limits, 'swap' | 'settings'>; readonly target: ContainerLimits } {
+  const swap = tree.readSwapMax(cgroup);
+  const kept = goingAlong(tree, cgroup, stored);
+  // A finite memory limit without swap means no swap already.
+  const hasSwap = swap !== undefined && target.memory !== undefined && !(swap === 0 && target.memory !== 'max');
+  const wanted = withPinned(stored, {
+    ...target,
+    ...(hasSwap && { swap }),
+    settings: { ...kept, ...target.settings },
+  });
+  const found = readSettings(tree, cgroup, Object.keys(wanted.settings));
+  return {
+    now: { ...(swap !== undefined && !(SWAP_MAX in stored) && { swap }), settings: found },
+    target: wanted,
+  };
+}
+
+/** Returns the update of a container that does not run: the runtime stores the values. */
+export function storedStep(container: ContainerDescription, desired: Limits): ContainerStep[] {
+  const { resources, containerId: id } = container;
+  const limits = storedLimits(resources);
+  if (limits === undefined) return [];
+  const settings = settingsIn(resources);
+  const swap = swapIn(resources);
+  const shares = cpuShares(Number(resources?.cpu_shares ?? 0n));
+  const now = { id, ...limits, shares, ...(swap !== undefined && { swap }), settings };
+  const keepsSwap = swap !== undefined && !(swap === bytes(0) && desired.memory !== 'max');
+  const target = withPinned(settings, { id, ...desired, ...(keepsSwap && { swap }) });
+  const step = containerChanges(now, target);
+  return step === undefined ? [] : [step];
+}

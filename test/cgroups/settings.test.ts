@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest';
+import { holdsSetting, restoringSetting } from '../../src/cgroups/settings.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
+
+const holds = (key: string, asked: string, found: string) => holdsSetting(key, asked, found, bytes(4096));
+
+describe('whether a file has a setting', () => {
+  test.each([
+    ['memory.high', '1M', '1048576', true],
+    ['memory.high', '1000000', '999424', true],
+    ['memory.high', '1000000', '1000000', true],
+    ['memory.high', '1000000', '995328', false],
+    ['memory.low', '0', '4096', false],
+    ['memory.high', 'max', 'max', true],
+    ['memory.high', '9223372036854771712', 'max', true],
+    ['memory.high', 'max', '4096', false],
+    ['memory.swap.max', '0', '0', true],
+    ['memory.min', 'strange', '0', undefined],
+    ['hugetlb.2MB.max', '4194304', '4194304', true],
+    ['hugetlb.2MB.max', '5000000', '4194304', true],
+    ['hugetlb.2MB.max', '1', '0', true],
+    ['hugetlb.1GB.max', '2147483648', '1073741824', false],
+    ['hugetlb.2MB.max', '18446744073709551615', 'max', true],
+    ['memory.oom.group', '1', '1\n', true],
+    ['memory.oom.group', '1', '0', false],
+    ['pids.max', '100', 'max', false],
+    ['cpuset.cpus', '0,1,2,5', '0-2,5', true],
+    ['cpuset.cpus', '2,0-1', '0-2', true],
+    ['cpuset.cpus', '0-1', '0-2', false],
+    ['cpuset.mems', 'all', '0', undefined],
+    ['cpuset.cpus', '0-99999', '0', undefined],
+    ['cpu.max', '20000', '20000 50000', true],
+    ['cpu.max', 'max 100000', 'max 50000', true],
+    ['cpu.max', '20000 100000', '20000 50000', false],
+    ['io.max', '8:16 rbps=2097152', '8:0 rbps=1 wbps=max\n8:16 rbps=2097152 wbps=max riops=max wiops=max', true],
+    ['io.max', '8:16 rbps=2097152', '8:16 rbps=max wbps=5 riops=max wiops=max', false],
+    ['io.max', '8:16 rbps=2097152', '', false],
+    ['io.max', '8:16 rbps=max', '', true],
+    ['io.weight', '200', 'default 200', true],
+    ['io.weight', 'default 200', 'default 100\n8:16 200', false],
+    ['io.weight', '8:16 default', 'default 100', true],
+    ['io.latency', '8:16 target=1000', '8:16 target=1000', true],
+    ['rdma.max', 'mlx4_0 hca_handle=2', 'mlx4_0 hca_handle=2 hca_object=max', true],
+    ['cpu.weight.nice', '5', '4', undefined],
+  ])('%s=%j, found %j: %s', (key, asked, found, expected) => {
+    expect(holds(key, asked, found)).toBe(expected);
+  });
+});
+
+describe('what restores a file', () => {
+  test.each([
+    ['memory.high', '1M', 'max\n', 'max'],
+    ['cpuset.cpus', '0-1', '0-3', '0-3'],
+    ['io.max', '8:16 rbps=1', '8:0 rbps=5', '8:16 rbps=max wbps=max riops=max wiops=max'],
+    ['io.max', '8:16 rbps=1', '8:0 rbps=5\n8:16 rbps=7 wbps=max', '8:16 rbps=7 wbps=max'],
+    ['io.weight', '200', 'default 100\n8:16 300', 'default 100'],
+    ['io.weight', '8:16 200', 'default 100', '8:16 default'],
+    ['io.latency', '8:16 target=1000', '', '8:16 target=0'],
+    ['misc.max', 'res_a 3', 'res_a 5\nres_b 7', 'res_a 5'],
+    ['dmem.low', 'drm/card0 1', '', 'drm/card0 0'],
+  ])('%s: %j over %j is taken back by %j', (key, asked, before, restoring) => {
+    expect(restoringSetting(key, asked, before)).toBe(restoring);
+    // It is found again once it is written.
+    expect(holds(key, restoring, before)).toBe(true);
+  });
+});

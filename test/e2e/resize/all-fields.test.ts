@@ -1,0 +1,86 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import type { ResizeClient } from '../../support/resize-api-client.ts';
+import { Served } from '../../support/e2e/served.ts';
+
+/**
+ * Swap and unified keys of a container, with the runtime and the kernel of the node. The node has no cpuset and no hugetlb controller,
+ * and its containerd, which runs in the root cgroup, ignores CRI's own field for swap.
+ */
+
+const MiB = 1024 * 1024;
+const text = (mebibytes: number): string => String(mebibytes * MiB);
+
+let served: Served;
+let cri: CriClient;
+let api: ResizeClient;
+const direct = new CriClient('unix:///run/containerd/containerd.sock');
+let running: RunningPod;
+
+beforeAll(async () => {
+  served = await Served.start({ name: 'all-fields', listen: 'unix:///run/all-fields-test/cri.sock', args: [] });
+  ({ cri, api } = served);
+});
+afterEach(() => running.remove());
+afterAll(async () => {
+  direct.close();
+  await served.stop();
+});
+
+async function pod(resources: object): Promise<void> {
+  running = await runPod(cri, {
+    name: 'fields',
+    containers: [{ name: 'app', command: ['sleep', '1000000'], resources }],
+  });
+}
+
+const FILES = ['memory.max', 'memory.swap.max', 'memory.high', 'memory.low', 'memory.oom.group'];
+const found = (): string[] => FILES.map((file) => running.read(file, 'app'));
+const resize = (memory: string) =>
+  api.call('ResizePod', { pod: { uid: running.uid }, containers: { app: { limits: { memory } } } });
+
+describe('A8: a ResizePod', () => {
+  test('keeps the swap that kubelet has set by a key of unified', async () => {
+    await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(16), 'memory.oom.group': '1' } });
+    await resize('128Mi');
+    expect(found()).toEqual([text(128), text(16), 'max', '0', '1']);
+    await resize('48Mi');
+    expect(found()).toEqual([text(48), text(16), 'max', '0', '1']);
+  });
+
+  test('keeps what another program has written to a file for which the runtime has stored something older', async () => {
+    await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.low': text(8) } });
+    writeFileSync(join(running.containerCgroup('app'), 'memory.low'), text(12));
+    await resize('128Mi');
+    expect(running.read('memory.low', 'app')).toBe(text(12));
+  });
+});
+
+describe('A8: an update by a caller', () => {
+  test('that the runtime refuses midway is undone in every field', async () => {
+    await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(32) } });
+    const before = found();
+    const update = cri.updateContainer(running.id('app'), {
+      memory_limit_in_bytes: 128 * MiB,
+      unified: { 'memory.high': text(100), 'memory.low': '16M', 'memory.nonsense': '1' },
+    });
+    await expect(update).rejects.toMatchObject({ details: expect.stringContaining('memory.nonsense') as string });
+    expect(found()).toEqual(before);
+    expect(running.read('memory.max')).toBe(text(64));
+  });
+
+  test('that sets all of them is in the kernel, and kept by the next ResizePod', async () => {
+    await pod({ memory_limit_in_bytes: 64 * MiB });
+    await cri.updateContainer(running.id('app'), {
+      memory_limit_in_bytes: 96 * MiB,
+      unified: { 'memory.swap.max': text(32), 'memory.high': text(80), 'memory.low': '16M', 'memory.oom.group': '1' },
+    });
+    expect(found()).toEqual([text(96), text(32), text(80), text(16), '1']);
+    expect(running.read('memory.max')).toBe(text(96));
+    await resize('112Mi');
+    expect(found()).toEqual([text(112), text(32), text(80), text(16), '1']);
+  });
+});
