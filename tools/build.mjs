@@ -26,6 +26,7 @@ const entries = {
   'tools/matrix': 'test/matrix/main.ts',
   'tools/image': 'test/image/main.ts',
   'tools/kubelet': 'test/real-kubelet/main.ts',
+  'tools/kubelet-inside': 'test/real-kubelet/table/inside.ts',
   'tools/crash': 'test/crash/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/watch': 'test/watch/main.ts',

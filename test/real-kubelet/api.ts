@@ -1,4 +1,29 @@
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
+import { createInterface } from 'node:readline';
+
+/** An error response of the API server. */
+export class ApiError extends Error {
+  constructor(
+    call: string,
+    readonly status: number,
+    readonly body: string,
+  ) {
+    super(`${call}: ${status} ${body}`);
+  }
+
+  /** The message of the response. */
+  get reason(): string {
+    return this.body.startsWith('{') ? (JSON.parse(this.body) as { message: string }).message : this.body;
+  }
+}
+
+/** One change of an object. A watch starts with an ADDED event for each existing object. */
+export interface WatchEvent<Watched> {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly object: Watched;
+}
 
 /** A client of the test's API server, with JSON requests and responses. */
 export class Api {
@@ -16,12 +41,24 @@ export class Api {
   }
 
   /** A JSON merge patch that finds containers by name, as `kubectl patch` does. */
-  patch(path: string, body: object): Promise<unknown> {
+  patch<Answer = unknown>(path: string, body: object): Promise<Answer> {
     return this.#call('PATCH', path, body, 'application/strategic-merge-patch+json');
   }
 
   delete(path: string): Promise<unknown> {
     return this.#call('DELETE', path);
+  }
+
+  /** Yields each change of the objects of a list until the signal aborts. */
+  async *watch<Watched>(path: string, signal: AbortSignal): AsyncGenerator<WatchEvent<Watched>, void> {
+    const call = request(`${this.server}${path}?watch=true`, {
+      headers: { authorization: `Bearer ${this.token}` },
+      rejectUnauthorized: false,
+      signal,
+    });
+    call.end();
+    const [response] = (await once(call, 'response')) as [IncomingMessage];
+    for await (const line of createInterface({ input: response })) yield JSON.parse(line) as WatchEvent<Watched>;
   }
 
   #call<Answer>(method: string, path: string, body?: object, type = 'application/json'): Promise<Answer> {
@@ -34,8 +71,8 @@ export class Api {
         response.on('error', reject);
         response.on('end', () => {
           const text = Buffer.concat(chunks).toString();
-          if ((response.statusCode ?? 500) >= 300)
-            reject(new Error(`${method} ${path}: ${response.statusCode} ${text}`));
+          const status = response.statusCode ?? 500;
+          if (status >= 300) reject(new ApiError(`${method} ${path}`, status, text));
           else resolve((text.startsWith('{') ? JSON.parse(text) : text) as Answer);
         });
       });

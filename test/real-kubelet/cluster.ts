@@ -26,6 +26,7 @@ const logs = process.env['NODE_OUT'] ?? '/tmp';
 export class Cluster {
   readonly api = new Api(SERVER, TOKEN);
   readonly #processes: ChildProcess[] = [];
+  #kubelet: ChildProcess | undefined;
 
   private constructor(readonly folder: string) {}
 
@@ -106,12 +107,20 @@ export class Cluster {
     return cluster;
   }
 
-  /** @param endpoint of the runtime: `unix:///...` */
-  async startKubelet(endpoint: string): Promise<void> {
+  /**
+   * @param endpoint of the runtime: `unix:///...`
+   * @param settings fields of KubeletConfiguration, in addition to those of every test
+   */
+  async startKubelet(endpoint: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const file = join(this.folder, 'kubelet.yaml');
-    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs'));
-    this.#run('kubelet', this.#kubeletFlags(file));
+    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs', settings));
+    this.#kubelet = this.#run('kubelet', this.#kubeletFlags(file), ownCgroup());
     await until(() => this.isNodeReady(), 'the node to be ready', 120);
+  }
+
+  /** Stops kubelet. Pods keep running, and the API server still reports the node as ready. */
+  async stopKubelet(): Promise<void> {
+    if (this.#kubelet !== undefined) await killed(this.#kubelet);
   }
 
   /** Starts kubelet as a systemd unit, with its configuration where most distributions have it. */
@@ -142,11 +151,7 @@ export class Cluster {
   }
 
   async stop(): Promise<void> {
-    for (const child of this.#processes.toReversed()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      child.kill('SIGKILL');
-      await once(child, 'exit');
-    }
+    for (const child of this.#processes.toReversed()) await killed(child);
   }
 
   #writeFiles(): void {
@@ -170,13 +175,37 @@ export class Cluster {
     return file;
   }
 
-  #run(name: string, args: readonly string[]): void {
+  /** @param before a command that runs the program, if any */
+  #run(name: string, args: readonly string[], before: readonly string[] = []): ChildProcess {
     const log = openSync(join(logs, `${name}.log`), 'a');
-    this.#processes.push(spawn(join(programs, name), args, { cwd: this.folder, stdio: ['ignore', log, log] }));
+    const [command = '', ...rest] = [...before, join(programs, name), ...args];
+    const child = spawn(command, rest, { cwd: this.folder, stdio: ['ignore', log, log] });
+    this.#processes.push(child);
+    return child;
   }
 }
 
-const kubeletConfig = (endpoint: string, cgroupDriver: 'cgroupfs' | 'systemd'): string =>
+/**
+ * Returns a command that runs another one in a cgroup. kubelet looks for memory.swap.max in its own cgroup to find out
+ * whether it can limit swap, and the root cgroup has no such file.
+ */
+function ownCgroup(): readonly string[] {
+  const folder = '/sys/fs/cgroup/kubelet';
+  mkdirSync(folder, { recursive: true });
+  return ['sh', '-c', 'echo $$ >"$0/cgroup.procs" && exec "$@"', folder];
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+const kubeletConfig = (
+  endpoint: string,
+  cgroupDriver: 'cgroupfs' | 'systemd',
+  settings: Readonly<Record<string, unknown>> = {},
+): string =>
   stringify({
     apiVersion: 'kubelet.config.k8s.io/v1beta1',
     kind: 'KubeletConfiguration',
@@ -190,6 +219,7 @@ const kubeletConfig = (endpoint: string, cgroupDriver: 'cgroupfs' | 'systemd'): 
     makeIPTablesUtilChains: false,
     resolvConf: '',
     syncFrequency: '5s',
+    ...settings,
   });
 
 /** Creates what a machine has and User Mode Linux lacks: a clock speed, an address, a default route. */

@@ -1,71 +1,114 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { prepareKubectl } from '../deploy/kubectl.ts';
 import { type ContainerdRelease, NodeError, containerdReleases } from '../support/node/index.ts';
-import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
+import {
+  type NodeRun,
+  type Outcome,
+  endingSignal,
+  inPairs,
+  progressOf,
+  report,
+  testsInNode,
+} from '../runner/vitest-run.ts';
 import { kubeletVersion, obtainKubernetes } from './programs.ts';
+import { compareSides } from './table/host.ts';
 
 /**
- * npm run kubelet: a real kubelet with a real API server resizes pods through the shim in a test node. The last line of
- * output has the numbers of passed and failed tests.
+ * npm run kubelet: a real kubelet with a real API server resizes pods in test nodes. The last line of output has the
+ * numbers of passed and failed tests.
  */
 
 const say = progressOf('kubelet');
+const parts = ['table', 'pods', 'installer'] as const;
+type Part = (typeof parts)[number];
 
-const { containerd } = new Command('kubelet')
-  .description('Resizes pods with a real kubelet and API server through the shim, in a test node.')
+interface Flags {
+  readonly containerd: readonly ContainerdRelease[];
+  readonly only: readonly Part[];
+  readonly title: string;
+  readonly logs?: string;
+}
+
+const flags = new Command('kubelet')
+  .description('Resizes pods with a real kubelet and API server, directly and through the shim, in test nodes.')
   .addOption(
     new Option('--containerd <release...>', 'containerd releases, one or more')
       .choices(containerdReleases)
       .default(['2.1']),
   )
+  .addOption(
+    new Option(
+      '--only <part...>',
+      'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume; ' +
+        'installer: the DaemonSet under systemd',
+    )
+      .choices(parts)
+      .default([...parts]),
+  )
+  .option('--title <text>', 'of the table, only rows with this text in "configuration: title"', '')
+  .option('--logs <folder>', 'where the logs and observations of the nodes are left')
   .parse()
-  .opts<{ readonly containerd: readonly ContainerdRelease[] }>();
+  .opts<Flags>();
+
+interface Run {
+  readonly folder: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+}
+
+/** Runs one release after the other, because the table has two nodes at a time. */
+async function table({ folder, env, signal }: Run): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const containerd of flags.containerd) {
+    const own = { containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
+    outcomes.push(...(await compareSides({ ...own, timeoutMs: 15 * 60_000, say, signal })));
+  }
+  return outcomes;
+}
+
+function others({ folder, env, signal }: Run): Promise<Outcome[]> {
+  const node = { project: 'kubelet', runtime: 'runc', env, timeoutMs: 20 * 60_000, say, signal } as const;
+  const pods = flags.containerd.map((containerd) => ({
+    ...node,
+    what: `kubelet ${kubeletVersion}, containerd ${containerd}`,
+    containerd,
+    outDir: join(folder, containerd),
+    only: ['test/real-kubelet/kubelet.test.ts'],
+  }));
+  const installer = {
+    ...node,
+    what: `kubelet ${kubeletVersion} under systemd, and the installer`,
+    containerd: '2.1',
+    init: 'systemd',
+    outDir: join(folder, 'systemd'),
+    only: ['test/real-kubelet/installer.test.ts'],
+  } as const;
+  const runs: readonly NodeRun[] = [
+    ...(flags.only.includes('installer') ? [installer] : []),
+    ...(flags.only.includes('pods') ? pods : []),
+  ];
+  return inPairs(runs, testsInNode);
+}
 
 async function main(): Promise<number> {
   const signal = endingSignal();
-  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-kubelet-'));
+  const temporary = await mkdtemp(join(tmpdir(), 'cri-resize-shim-kubelet-'));
+  const folder = flags.logs === undefined ? temporary : resolve(flags.logs);
   try {
     const programs = await obtainKubernetes(say);
     const kubectl = await prepareKubectl(say);
-    const node = {
-      project: 'kubelet',
-      runtime: 'runc',
-      env: { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl },
-      timeoutMs: 20 * 60_000,
-      say,
-      signal,
-    } as const;
-    const outcomes = [];
-    for (const release of containerd)
-      outcomes.push(
-        await testsInNode({
-          ...node,
-          what: `kubelet ${kubeletVersion}, containerd ${release}`,
-          containerd: release,
-          outDir: join(folder, release),
-          only: ['test/real-kubelet/kubelet.test.ts'],
-        }),
-      );
-    outcomes.push(
-      await testsInNode({
-        ...node,
-        what: `kubelet ${kubeletVersion} under systemd, and the installer`,
-        containerd: '2.1',
-        init: 'systemd',
-        outDir: join(folder, 'systemd'),
-        only: ['test/real-kubelet/installer.test.ts'],
-      }),
-    );
-    return report('kubelet', outcomes, say);
+    const run = { folder, env: { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl }, signal };
+    const compared = flags.only.includes('table') ? await table(run) : [];
+    return report('kubelet', [...compared, ...(await others(run))], say);
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     say(error.message);
     return 70;
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    await rm(temporary, { recursive: true, force: true });
   }
 }
 

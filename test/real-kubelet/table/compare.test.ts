@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest';
+import { faultsOf } from './compare.ts';
+import { configurations } from './configurations.ts';
+import type { Observation, Row } from './row.ts';
+
+const row = (more: Partial<Row> = {}): Row => ({
+  title: 'a row',
+  pod: { containers: [] },
+  steps: [],
+  expected: { 'up: pod memory.max': '2' },
+  ...more,
+});
+const up = (more: Observation = {}): Observation => ({ 'up: reached': 'yes', 'up: pod memory.max': '2', ...more });
+
+describe('a row of the table', () => {
+  test('has no fault if all fields are equal and as expected', () => {
+    expect(faultsOf(row(), up(), up())).toEqual([]);
+  });
+
+  test('fails where a field differs, or is on one side only', () => {
+    expect(faultsOf(row(), up({ 'up: app cpu.weight': '4' }), up({ 'up: app restarts': '1' }))).toEqual([
+      'up: app cpu.weight: 4 direct, (absent) through the shim',
+      'up: app restarts: (absent) direct, 1 through the shim',
+    ]);
+  });
+
+  test('fails where both sides are equal and not as expected', () => {
+    const wrong = up({ 'up: pod memory.max': '1' });
+    expect(faultsOf(row(), wrong, wrong)).toEqual([
+      'up: pod memory.max: 1 direct, expected 2',
+      'up: pod memory.max: 1 through the shim, expected 2',
+    ]);
+  });
+
+  test('fails where both sides have timed out', () => {
+    const waited = up({ 'up: reached': 'timed out' });
+    expect(faultsOf(row(), waited, waited)).toEqual(['up: reached: timed out on both sides']);
+  });
+
+  test('fails where one side has timed out, and ignores what the other side did later', () => {
+    const waited: Observation = { 'up: reached': 'timed out', 'up: pod memory.max': '2' };
+    const faults = faultsOf(row(), up({ 'down: reached': 'yes', 'down: pod memory.max': '1' }), waited);
+    expect(faults).toEqual(['up: reached: yes direct, timed out through the shim']);
+  });
+
+  test('fails where either side does not have the value of a wanted difference', () => {
+    const wanted = [{ field: 'up: volume', direct: '1Mi', shim: '2Mi', reason: 'it grows' }];
+    expect(faultsOf(row({ wanted }), up({ 'up: volume': '1Mi' }), up({ 'up: volume': '2Mi' }))).toEqual([]);
+    expect(faultsOf(row({ wanted }), up({ 'up: volume': '2Mi' }), up())).toEqual([
+      'up: volume: 2Mi direct, expected 1Mi (it grows)',
+      'up: volume: (absent) through the shim, expected 2Mi (it grows)',
+    ]);
+  });
+
+  test('does not compare what it ignores', () => {
+    const ignored = { 'up: app restarts': 'a matter of time' };
+    expect(faultsOf(row({ ignored }), up({ 'up: app restarts': '1' }), up())).toEqual([]);
+    const all = { 'up: app *': 'a matter of time' };
+    expect(faultsOf(row({ ignored: all }), up({ 'up: app restarts': '1' }), up())).toEqual([]);
+    expect(faultsOf(row({ ignored: all }), up({ 'up: apple restarts': '1' }), up())).toHaveLength(1);
+  });
+
+  test('fails where a side has an error instead of an observation', () => {
+    const lost = { error: 'the node has left no observation' };
+    expect(faultsOf(row(), up(), lost)).toEqual(['through the shim: the node has left no observation']);
+    expect(faultsOf(row(), lost, lost)).toHaveLength(2);
+  });
+});
+
+test('each row has a unique title and states values that both sides have to reach', () => {
+  for (const { name, rows } of configurations) {
+    expect(new Set(rows.map(({ title }) => title)).size, name).toBe(rows.length);
+    for (const { title, steps, expected, wanted = [], ignored = {} } of rows) {
+      expect(Object.keys(expected), title).not.toEqual([]);
+      // The observation after a wait reports whether it timed out.
+      expect(steps.at(-1)?.kind, title).toBe('observe');
+      const labels = steps.flatMap((step) => (step.kind === 'observe' ? [step.label] : []));
+      const fields = [expected, ignored].flatMap(Object.keys).concat(wanted.map(({ field }) => field));
+      for (const field of fields) expect(labels, `${title}: ${field}`).toContain(field.split(':', 1)[0]);
+    }
+  }
+});

@@ -1,0 +1,55 @@
+import type { Observation, Row, Side } from './row.ts';
+
+const sides: readonly (readonly [Side, string])[] = [
+  ['direct', 'direct'],
+  ['shim', 'through the shim'],
+];
+
+/** Returns the faults of a row, a line for each field; empty if the row passes. */
+export function faultsOf(row: Row, direct: Observation, shim: Observation): readonly string[] {
+  const bySide = { direct, shim };
+  const errors = sides.flatMap(([side, where]) => {
+    const { error } = bySide[side];
+    return error === undefined ? [] : [`${where}: ${error}`];
+  });
+  if (errors.length > 0) return errors;
+  return [...differences(row, direct, shim), ...timedOut(direct, shim), ...unexpected(row, bySide)];
+}
+
+function differences({ wanted = [], ignored = {} }: Row, direct: Observation, shim: Observation): readonly string[] {
+  const isExcepted = (field: string): boolean =>
+    Object.keys(ignored).some((each) => (each.endsWith('*') ? field.startsWith(each.slice(0, -1)) : field === each)) ||
+    wanted.some((difference) => difference.field === field);
+  return (
+    [...new Set([...Object.keys(direct), ...Object.keys(shim)])]
+      .filter((field) => !isExcepted(field) && direct[field] !== shim[field])
+      // After a wait that timed out, a side has no more observations.
+      .filter((field) => reached(labelOf(field)) in direct && reached(labelOf(field)) in shim)
+      .map((field) => `${field}: ${shown(direct[field])} direct, ${shown(shim[field])} through the shim`)
+  );
+}
+
+const timedOut = (direct: Observation, shim: Observation): readonly string[] =>
+  Object.entries(direct)
+    .filter(([field, value]) => field === reached(labelOf(field)) && value !== 'yes' && shim[field] === value)
+    .map(([field, value]) => `${field}: ${value} on both sides`);
+
+/** Returns the fields that do not have the value that the row states, on each side that was observed at that moment. */
+function unexpected({ expected, wanted = [] }: Row, bySide: Readonly<Record<Side, Observation>>): readonly string[] {
+  const stated = [
+    ...Object.entries(expected).map(([field, value]) => ({ field, direct: value, shim: value, reason: undefined })),
+    ...wanted,
+  ];
+  return stated.flatMap((one) =>
+    sides
+      .filter(([side]) => reached(labelOf(one.field)) in bySide[side] && bySide[side][one.field] !== one[side])
+      .map(([side, where]) => {
+        const reason = one.reason === undefined ? '' : ` (${one.reason})`;
+        return `${one.field}: ${shown(bySide[side][one.field])} ${where}, expected ${shown(one[side])}${reason}`;
+      }),
+  );
+}
+
+const labelOf = (field: string): string => field.slice(0, field.indexOf(':'));
+const reached = (label: string): string => `${label}: reached`;
+const shown = (value: string | undefined): string => value ?? '(absent)';

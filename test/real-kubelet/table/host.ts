@@ -1,0 +1,75 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { LineFollower } from '../../runner/line-follower.ts';
+import type { Failure } from '../../runner/results-reporter.ts';
+import type { Outcome } from '../../runner/vitest-run.ts';
+import { type ContainerdRelease, runInNode } from '../../support/node/index.ts';
+import { faultsOf } from './compare.ts';
+import { configurations } from './configurations.ts';
+import type { Observation, Side } from './row.ts';
+import { tableText } from './table-text.ts';
+
+/** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
+
+export interface TableRun {
+  readonly containerd: ContainerdRelease;
+  readonly env: Readonly<Record<string, string>>;
+  /** Destination of the logs and observations of both nodes. */
+  readonly folder: string;
+  /** Only rows with this text in `CONFIGURATION: TITLE`. */
+  readonly title: string;
+  readonly timeoutMs: number;
+  readonly say: (text: string) => void;
+  readonly signal: AbortSignal;
+}
+
+type Observations = Readonly<Record<string, Readonly<Record<string, Observation>>>>;
+
+/** Returns an outcome for each configuration. Each row is a test. */
+export async function compareSides(run: TableRun): Promise<Outcome[]> {
+  const [direct, shim] = await Promise.all([observeSide(run, 'direct'), observeSide(run, 'shim')]);
+  return configurations.flatMap(({ name, rows }) => {
+    const chosen = rows.filter((row) => `${name}: ${row.title}`.includes(run.title));
+    if (chosen.length === 0) return [];
+    const results = chosen.map((row) => {
+      const [one, other] = [direct[name]?.[row.title] ?? lost, shim[name]?.[row.title] ?? lost];
+      return { row, direct: one, shim: other, faults: faultsOf(row, one, other) };
+    });
+    process.stdout.write(tableText(name, results));
+    const failures: Failure[] = results
+      .filter(({ faults }) => faults.length > 0)
+      .map(({ row, faults }) => ({ name: row.title, what: faults.join('\n') }));
+    return [{ what: `kubelet ${name}`, passed: results.length - failures.length, failures }];
+  });
+}
+
+const lost: Observation = { error: 'the node has left no observation' };
+
+async function observeSide(run: TableRun, side: Side): Promise<Observations> {
+  const { containerd, env, title, timeoutMs, say, signal } = run;
+  const outDir = join(run.folder, side);
+  const what = side === 'direct' ? 'without the shim' : 'through the shim';
+  await mkdir(outDir, { recursive: true });
+  const follower = new LineFollower(join(outDir, 'progress'), (line) => say(`${what}: ${line}`));
+  const program = join(dirname(fileURLToPath(import.meta.url)), 'kubelet-inside.js');
+  say(`${what}: booting a node`);
+  try {
+    await runInNode({
+      containerd,
+      runtime: 'runc',
+      command: [process.execPath, program, side, title],
+      env,
+      outDir,
+      progress: say,
+      timeoutMs,
+      signal,
+    });
+  } catch (error) {
+    say(`${what}: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    follower.close();
+  }
+  const text = await readFile(join(outDir, 'observations.json'), 'utf8').catch(() => '{}');
+  return JSON.parse(text) as Observations;
+}

@@ -1,0 +1,112 @@
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { manifestsOf } from '../../deploy/manifests.ts';
+import { ShimProcess } from '../../support/cri/shim.ts';
+import { Cluster } from '../cluster.ts';
+import { configurations } from './configurations.ts';
+import { OVERHEAD, OVERHEAD_CLASS, type Pod } from './pod.ts';
+import { Registry } from './registry.ts';
+import type { Configuration, Observation, Row, Side } from './row.ts';
+import { EVENTS, type KubernetesEvent, PODS, type Stage, runRow } from './run-row.ts';
+import { ApiWatch } from './watch.ts';
+
+/**
+ * Runs in the test node as `kubelet-inside SIDE [TITLE]`. Runs the rows of one side, one configuration after the other.
+ * Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
+ */
+
+const [side, title = ''] = process.argv.slice(2) as [Side, string?];
+const out = process.env['NODE_OUT'] ?? '/tmp';
+const STATE = '/var/lib/cri-resize-shim';
+/** Rows at the same time. The node has one processor, so more rows are not faster. */
+const AT_ONCE = 8;
+
+const started = Date.now();
+const say = (text: string): void =>
+  appendFileSync(join(out, 'progress'), `${((Date.now() - started) / 1000).toFixed(0)} s: ${text}\n`);
+
+/** By configuration and title. A row that failed to run has the error as its only field. */
+const observations: Record<string, Record<string, Observation>> = {};
+
+async function main(): Promise<void> {
+  const cluster = await Cluster.start('/run/kubernetes');
+  try {
+    for (const manifest of manifestsOf(readFileSync('deploy/rbac.yaml', 'utf8'))) await cluster.apply(manifest);
+    await cluster.api.create('/apis/node.k8s.io/v1/runtimeclasses', {
+      metadata: { name: OVERHEAD_CLASS },
+      handler: 'runc',
+      overhead: { podFixed: OVERHEAD },
+    });
+    say('the API server is ready');
+    for (const configuration of configurations) {
+      const rows = configuration.rows.filter((row) => `${configuration.name}: ${row.title}`.includes(title));
+      if (rows.length > 0) await runConfiguration(cluster, configuration, rows);
+    }
+  } finally {
+    await cluster.stop();
+  }
+}
+
+async function runConfiguration(cluster: Cluster, configuration: Configuration, rows: readonly Row[]): Promise<void> {
+  const { name, kubelet, swap, usesApi } = configuration;
+  if (swap) addSwap();
+  const shim = side === 'shim' ? await startShim(cluster, usesApi) : undefined;
+  const registry = await Registry.start();
+  const pods = new ApiWatch<Pod>(cluster.api, PODS);
+  const events = new ApiWatch<KubernetesEvent>(cluster.api, EVENTS);
+  try {
+    await cluster.startKubelet(shim?.address ?? 'unix:///run/containerd/containerd.sock', kubelet);
+    say(`${name}: kubelet is ready`);
+    const folder = join('/run/gates', name.replaceAll(' ', '-'));
+    const stage = { side, api: cluster.api, pods, events, registry, shim, folder };
+    observations[name] = await runRows(stage, name, rows);
+    writeFileSync(join(out, 'observations.json'), JSON.stringify(observations));
+    if (!(await pods.until(() => pods.all.length === 0, 60_000)))
+      throw new Error('deleted pods still exist after 60 s');
+    say(`${name}: all pods are gone`);
+  } finally {
+    await cluster.stopKubelet();
+    pods.end();
+    events.end();
+    await registry.stop();
+    await shim?.stop();
+    writeFileSync(join(out, 'shim.log'), (shim?.log ?? []).map((line) => `${JSON.stringify(line)}\n`).join(''), {
+      flag: 'a',
+    });
+    rmSync(STATE, { recursive: true, force: true });
+  }
+}
+
+async function startShim(cluster: Cluster, usesApi: boolean): Promise<ShimProcess> {
+  // With the rights that deploy/rbac.yaml gives, and no others.
+  const api = usesApi ? ['--kubeconfig', await cluster.kubeconfigOf('kube-system', 'cri-resize-shim')] : [];
+  return ShimProcess.start({ args: ['--state-folder', STATE, ...api] });
+}
+
+async function runRows(stage: Stage, name: string, rows: readonly Row[]): Promise<Record<string, Observation>> {
+  const results: Record<string, Observation> = {};
+  const queue = rows.entries();
+  const worker = async (): Promise<void> => {
+    for (const [index, row] of queue) {
+      const pod = `row-${index}`;
+      const begun = Date.now();
+      results[row.title] = await runRow(stage, row, pod).catch((error: unknown) => ({ error: String(error) }));
+      await stage.api.delete(`${PODS}/${pod}`).catch(() => undefined);
+      const seconds = ((Date.now() - begun) / 1000).toFixed(1);
+      say(`${name}: ${row.title} (${seconds} s)`);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return results;
+}
+
+/** Adds swap in compressed memory: the node has no disk. */
+function addSwap(): void {
+  execFileSync('modprobe', ['zram']);
+  writeFileSync('/sys/block/zram0/disksize', '1G');
+  execFileSync('mkswap', ['/dev/zram0']);
+  execFileSync('swapon', ['/dev/zram0']);
+}
+
+await main();

@@ -1,0 +1,161 @@
+import type { Amounts, Container, Pod, PodSpec, Reported, Resources } from './pod.ts';
+
+/** The rows of the table: a pod, what happens to it, and what kubelet and the kernel have to report of it. */
+
+/** Whether kubelet calls containerd directly, or the shim in front of it. */
+export type Side = 'direct' | 'shim';
+
+/**
+ * What was read of a pod. A field has the label of the moment, the part of the pod and the name of the value:
+ * `grown: pod memory.max`. Values that do not exist are absent.
+ */
+export type Observation = Readonly<Record<string, string>>;
+
+export type Step =
+  | {
+      readonly kind: 'until';
+      readonly what: string;
+      /** @param before the pod at the last resize request, or at its creation */
+      readonly holds: (pod: Pod, before: Pod) => boolean;
+      /** Only this side waits; both sides if absent. */
+      readonly side?: Side;
+    }
+  /** Waits for an event of the pod. kubelet updates no condition while it pulls an image. */
+  | { readonly kind: 'event'; readonly reason: string }
+  | { readonly kind: 'resize'; readonly spec: object }
+  /** Adds an ephemeral container, like `kubectl debug`. */
+  | { readonly kind: 'debug'; readonly container: object }
+  /** Opens a gate that a container waits for (`waitAt`, `failUntil` of pod.ts). */
+  | { readonly kind: 'open'; readonly gate: string }
+  /** `none yet` waits until the runtime has requested the slow image; the others answer the request. */
+  | { readonly kind: 'pull'; readonly answer: 'none yet' | 'not found' | 'image' }
+  /** Waits until a volume has this size. Only the shim resizes volumes: nothing happens without it. */
+  | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
+  | { readonly kind: 'observe'; readonly label: string };
+
+/** An intended difference of the shim. The row fails if either side has another value. */
+export interface WantedDifference {
+  readonly field: string;
+  /** `undefined`: the field is absent. */
+  readonly direct: string | undefined;
+  readonly shim: string | undefined;
+  readonly reason: string;
+}
+
+export interface Row {
+  /** Starts with the number of a finding (A1) if it covers one. */
+  readonly title: string;
+  readonly pod: PodSpec;
+  readonly steps: readonly Step[];
+  /** Values that both sides have to reach. Without them, two sides that fail in the same way would pass. */
+  readonly expected: Observation;
+  readonly wanted?: readonly WantedDifference[];
+  /** Fields that depend on timing, with the reason. They are not compared. `up: app *` is all fields of app. */
+  readonly ignored?: Readonly<Record<string, string>>;
+}
+
+/** A configuration of kubelet and its rows. kubelet starts once with it on each side. */
+export interface Configuration {
+  readonly name: string;
+  /** Fields of KubeletConfiguration. */
+  readonly kubelet: Readonly<Record<string, unknown>>;
+  /** Adds swap to the node, which it keeps for later configurations. */
+  readonly swap?: true;
+  /** Whether the shim has a connection to the API server (`--kubeconfig`). */
+  readonly usesApi: boolean;
+  readonly rows: readonly Row[];
+}
+
+/** New resources of containers and of the pod. */
+export interface Change {
+  readonly containers?: Readonly<Record<string, Resources>>;
+  readonly initContainers?: Readonly<Record<string, Resources>>;
+  readonly pod?: Resources;
+}
+
+const byName = (parts: Readonly<Record<string, Resources>>): readonly Partial<Container>[] =>
+  Object.entries(parts).map(([name, resources]) => ({ name, resources }));
+
+/** Requests a resize of the API server. Its response is a field of the next observation. */
+export const resize = ({ containers, initContainers, pod }: Change): Step => ({
+  kind: 'resize',
+  spec: {
+    ...(containers && { containers: byName(containers) }),
+    ...(initContainers && { initContainers: byName(initContainers) }),
+    ...(pod && { resources: pod }),
+  },
+});
+
+export const observe = (label: string): Step => ({ kind: 'observe', label });
+
+/** Requests a resize, waits until kubelet has completed it, and observes the pod. */
+export const resized = (label: string, change: Change): readonly Step[] => [resize(change), ...settled(label)];
+
+/** Waits until kubelet has completed the last resize, and observes the pod. */
+export const settled = (label: string): readonly Step[] => [
+  { kind: 'until', what: 'the resize is complete', holds: isResized },
+  observe(label),
+];
+
+/** Requests a resize that the API server rejects, and observes the pod. */
+export const rejected = (label: string, change: Change): readonly Step[] => [resize(change), observe(label)];
+
+export const running = (...names: readonly string[]): Step => ({
+  kind: 'until',
+  what: `${names.join(' and ')} to run`,
+  holds: (pod) => names.every((name) => statusOf(pod, name)?.state.running !== undefined),
+});
+
+/** Waits until a container of `failUntil` is up: it runs for a moment before each failure, too. */
+export const ready = (name: string, side?: Side): Step => ({
+  kind: 'until',
+  ...(side && { side }),
+  what: `${name} to be ready`,
+  holds: (pod) => statusOf(pod, name)?.ready === true,
+});
+
+/** Waits until kubelet lets a failed container wait for its next start. */
+export const backingOff = (name: string): Step => ({
+  kind: 'until',
+  what: `${name} to be in CrashLoopBackOff`,
+  holds: (pod) => statusOf(pod, name)?.state.waiting?.reason === 'CrashLoopBackOff',
+});
+
+export const statusOf = (pod: Pod, name: string) => allStatuses(pod).find((status) => status.name === name);
+
+export const allStatuses = ({ status }: Pod) => [
+  ...(status.initContainerStatuses ?? []),
+  ...(status.containerStatuses ?? []),
+  ...(status.ephemeralContainerStatuses ?? []),
+];
+
+/** Whether kubelet has seen the newest spec, reports no pending or running resize, and reports the resources of the spec. */
+export function isResized(pod: Pod): boolean {
+  const { spec, status, metadata } = pod;
+  if (status.observedGeneration !== metadata.generation) return false;
+  if (status.conditions?.some(({ type }) => type.startsWith('PodResize'))) return false;
+  if (spec.resources && !reports(status, spec.resources, spec.overhead)) return false;
+  return [...(spec.initContainers ?? []), ...spec.containers].every(({ name, resources }) => {
+    const container = statusOf(pod, name);
+    return container?.state.running === undefined || reports(container, resources ?? {});
+  });
+}
+
+/** Uses allocated instead of reported requests: kubelet derives the reported CPU request of a pod from its cpu.weight, which is coarse. */
+const reports = (
+  { resources, allocatedResources }: Reported,
+  { limits, requests }: Resources,
+  overhead: Amounts = {},
+): boolean => {
+  const includes = (reported: Amounts | undefined, asked: Amounts = {}): boolean =>
+    Object.entries(asked).every(
+      ([name, value]) => thousandths(reported?.[name]) === thousandths(value) + thousandths(overhead[name]),
+    );
+  return includes(resources?.limits, limits) && includes(allocatedResources, requests);
+};
+
+/** Parses the few forms of quantities that the rows use. */
+function thousandths(text = '0'): number {
+  const [, digits, unit = ''] = /^(\d+)(m|Mi|Gi)?$/.exec(text) ?? [];
+  return Number(digits) * ({ m: 1, Mi: 1000 * 2 ** 20, Gi: 1000 * 2 ** 30 }[unit] ?? 1000);
+}

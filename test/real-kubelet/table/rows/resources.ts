@@ -1,0 +1,166 @@
+import { amounts, sized, container, limits, requests } from '../pod.ts';
+import { type Row, observe, rejected, resize, resized, running } from '../row.ts';
+
+/** Pods with each combination of requests and limits, at the level of containers and of the pod. */
+
+const MiB = 2 ** 20;
+const memory = (mebibytes: number): string => String(mebibytes * MiB);
+const restartFor = (resourceName: string) => ({
+  resizePolicy: [{ resourceName, restartPolicy: 'RestartContainer' }],
+});
+
+export const resourceRows: readonly Row[] = [
+  {
+    title: 'RestartContainer for memory: CPU in place, memory by a restart',
+    pod: {
+      containers: [container('app', sized(200, '64Mi'), restartFor('memory')), container('b', sized(200, '64Mi'))],
+    },
+    steps: [
+      running('app', 'b'),
+      ...resized('CPU', { containers: { app: sized(400, '64Mi') } }),
+      ...resized('memory up', { containers: { app: sized(400, '128Mi') } }),
+      ...resized('memory down', { containers: { app: sized(400, '64Mi') } }),
+    ],
+    expected: {
+      'CPU: app restarts': '0',
+      'memory up: app restarts': '1',
+      'memory up: app memory.max': memory(128),
+      'memory up: pod memory.max': memory(192),
+      'memory down: app restarts': '2',
+      'memory down: pod memory.max': memory(128),
+      'memory down: b restarts': '0',
+    },
+  },
+  {
+    title: 'RestartContainer for CPU: memory in place, CPU by a restart',
+    pod: {
+      containers: [container('app', sized(200, '64Mi'), restartFor('cpu')), container('b', sized(200, '64Mi'))],
+    },
+    steps: [
+      running('app', 'b'),
+      ...resized('memory', { containers: { app: sized(200, '128Mi') } }),
+      ...resized('CPU up', { containers: { app: sized(600, '128Mi') } }),
+      ...resized('CPU and memory down', { containers: { app: sized(200, '64Mi') } }),
+    ],
+    expected: {
+      'memory: app restarts': '0',
+      'CPU up: app restarts': '1',
+      'CPU up: pod cpu.max': '80000 100000',
+      'CPU and memory down: app restarts': '2',
+      'CPU and memory down: pod memory.max': memory(128),
+    },
+  },
+  {
+    title: 'pod-level resources alone: raised and lowered',
+    pod: {
+      resources: { requests: amounts('40m', '64Mi'), limits: amounts('100m', '128Mi') },
+      containers: [container('a', {}), container('b', {})],
+    },
+    steps: [
+      running('a', 'b'),
+      observe('at first'),
+      ...resized('memory up', { pod: limits(undefined, '256Mi') }),
+      ...resized('CPU up', { pod: limits('200m') }),
+      ...resized('requests up', { pod: requests('60m', '128Mi') }),
+      ...resized('down', { pod: { limits: amounts('100m', '128Mi'), requests: amounts('40m', '64Mi') } }),
+      ...resized('memory down alone', { pod: { limits: amounts(undefined, '96Mi') } }),
+    ],
+    expected: {
+      'at first: pod memory.max': memory(128),
+      'memory up: pod memory.max': memory(256),
+      'memory up: b memory.max': memory(256),
+      'CPU up: pod cpu.max': '20000 100000',
+      'down: pod memory.max': memory(128),
+      'down: pod cpu.max': '10000 100000',
+      'memory down alone: pod memory.max': memory(96),
+    },
+  },
+  {
+    title: 'pod-level resources and resources of one container: each raised and lowered',
+    pod: {
+      resources: { requests: amounts('60m', '128Mi'), limits: amounts('200m', '256Mi') },
+      containers: [
+        container('a', { requests: amounts('20m', '32Mi'), limits: amounts('100m', '64Mi') }),
+        container('b', {}),
+      ],
+    },
+    steps: [
+      running('a', 'b'),
+      observe('at first'),
+      ...resized('container up', { containers: { a: limits('150m', '128Mi') } }),
+      ...resized('pod up', { pod: limits('300m', '384Mi') }),
+      ...resized('container down, pod down', {
+        containers: { a: limits('50m', '48Mi') },
+        pod: limits('100m', '192Mi'),
+      }),
+    ],
+    expected: {
+      'at first: pod memory.max': memory(256),
+      'container up: a memory.max': memory(128),
+      'container up: pod memory.max': memory(256),
+      'pod up: pod memory.max': memory(384),
+      'container down, pod down: a memory.max': memory(48),
+      'container down, pod down: pod memory.max': memory(192),
+    },
+  },
+  {
+    title: 'BestEffort: the API server rejects resources, and nothing changes',
+    pod: { containers: [container('app', {})] },
+    steps: [
+      running('app'),
+      observe('at first'),
+      ...rejected('requests', { containers: { app: requests('20m', '32Mi') } }),
+      ...rejected('limits', { containers: { app: limits('20m', '32Mi') } }),
+    ],
+    expected: { 'at first: pod memory.max': 'max', 'limits: pod memory.max': 'max', 'limits: pod cpu.weight': '1' },
+  },
+  {
+    title: 'requests only: raised and lowered, with a BestEffort-like sibling',
+    pod: { containers: [container('app', requests('20m', '32Mi')), container('b', {})] },
+    steps: [
+      running('app', 'b'),
+      observe('at first'),
+      ...resized('up', { containers: { app: requests('100m', '64Mi') } }),
+      ...resized('down', { containers: { app: requests('10m', '16Mi') } }),
+    ],
+    expected: { 'up: pod memory.max': 'max', 'up: pod cpu.max': 'max 100000', 'down: app cpu.max': 'max 100000' },
+  },
+  {
+    title: 'limits added to one container and then to all; the API server rejects their removal',
+    pod: { containers: [container('a', requests('20m', '32Mi')), container('b', requests('20m', '32Mi'))] },
+    steps: [
+      running('a', 'b'),
+      ...resized('a has limits', { containers: { a: limits('100m', '64Mi') } }),
+      ...resized('both have limits', { containers: { b: limits('100m', '96Mi') } }),
+      resize({ containers: { b: { limits: { cpu: null, memory: null } as unknown as Record<string, string> } } }),
+      observe('removal'),
+      ...resized('raised', { containers: { a: limits('150m', '128Mi'), b: limits('50m', '64Mi') } }),
+    ],
+    expected: {
+      'a has limits: a memory.max': memory(64),
+      'a has limits: pod memory.max': 'max',
+      'both have limits: pod memory.max': memory(160),
+      'both have limits: pod cpu.max': '20000 100000',
+      'removal: pod memory.max': memory(160),
+      'raised: pod memory.max': memory(192),
+    },
+  },
+  {
+    title: 'A5: more than the node has: the API server rejects such requests, and limits are allowed',
+    pod: { containers: [container('app', sized(200, '64Mi'))] },
+    steps: [
+      running('app'),
+      ...rejected('refused', {
+        containers: { app: { limits: amounts('200m', '1000Gi'), requests: amounts('20m', '1000Gi') } },
+      }),
+      ...resized('fits', { containers: { app: sized(400, '96Mi') } }),
+      ...resized('limit above the node', { containers: { app: limits('4', '1000Gi') } }),
+    ],
+    expected: {
+      'refused: app memory.max': memory(64),
+      'fits: pod memory.max': memory(96),
+      'limit above the node: pod memory.max': memory(1000 * 1024),
+      'limit above the node: pod cpu.max': '400000 100000',
+    },
+  },
+];

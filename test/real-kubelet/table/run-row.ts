@@ -1,0 +1,174 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ShimProcess } from '../../support/cri/shim.ts';
+import { type Api, ApiError } from '../api.ts';
+import { NODE } from '../cluster.ts';
+import { observePod, volumeSize } from './observe.ts';
+import { type Pod, manifestOf } from './pod.ts';
+import type { Registry } from './registry.ts';
+import type { Observation, Row, Side, Step } from './row.ts';
+import type { ApiWatch } from './watch.ts';
+
+export const PODS = '/api/v1/namespaces/default/pods';
+export const EVENTS = '/api/v1/namespaces/default/events';
+
+export interface KubernetesEvent {
+  readonly metadata: { readonly name: string };
+  readonly involvedObject: { readonly uid?: string };
+  readonly reason: string;
+}
+/** Limit of one wait. kubelet retries a failed resize within 10 to 15 s. */
+const LIMIT_MS = 75_000;
+const MiB = 2 ** 20;
+
+/** What the rows of a configuration share. */
+export interface Stage {
+  readonly side: Side;
+  readonly api: Api;
+  readonly pods: ApiWatch<Pod>;
+  readonly events: ApiWatch<KubernetesEvent>;
+  readonly registry: Registry;
+  readonly shim: ShimProcess | undefined;
+  /** A folder on the node, for the gates of all pods. */
+  readonly folder: string;
+}
+
+/** Creates a row's pod, runs the steps and returns the observations. Ends with the first observation after a wait that timed out. */
+export async function runRow(stage: Stage, row: Row, name: string): Promise<Observation> {
+  const run = new RowRun(stage, name, join(stage.folder, name));
+  return run.all(row);
+}
+
+class RowRun {
+  readonly #fields: Record<string, string> = {};
+  #before: Pod | undefined;
+  #missed = '';
+  #answer = '';
+  readonly #fifos: FileHandle[] = [];
+
+  constructor(
+    readonly stage: Stage,
+    readonly name: string,
+    readonly gates: string,
+  ) {}
+
+  async all({ pod, steps }: Row): Promise<Observation> {
+    const { api, pods } = this.stage;
+    mkdirSync(this.gates, { recursive: true });
+    for (const gate of fifosOf(steps)) execFileSync('mkfifo', [join(this.gates, `${gate}.fifo`)]);
+    await api.create(`${PODS}?fieldValidation=Strict`, manifestOf(this.name, pod, NODE, this.gates));
+    await pods.until(() => pods.get(this.name) !== undefined, LIMIT_MS);
+    this.#before = this.#pod();
+    for (const step of steps) {
+      await this.#run(step);
+      if (this.#missed !== '' && step.kind === 'observe') break;
+    }
+    for (const fifo of this.#fifos) await fifo.close();
+    return this.#fields;
+  }
+
+  #pod(): Pod {
+    const pod = this.stage.pods.get(this.name);
+    if (pod === undefined) throw new Error(`the API server has no pod ${this.name}`);
+    return pod;
+  }
+
+  async #run(step: Step): Promise<void> {
+    if (this.#missed !== '' && step.kind !== 'observe') return;
+    switch (step.kind) {
+      case 'until':
+        if (step.side === undefined || step.side === this.stage.side) await this.#until(step);
+        break;
+      case 'event':
+        await this.#event(step.reason);
+        break;
+      case 'resize':
+        this.#before = this.#pod();
+        this.#answer = await this.#patch('resize', step.spec);
+        break;
+      case 'debug':
+        this.#answer = await this.#patch('ephemeralcontainers', { ephemeralContainers: [step.container] });
+        break;
+      case 'open':
+        await this.#open(step.gate);
+        break;
+      case 'pull':
+        if (step.answer === 'none yet') await this.stage.registry.asked();
+        else this.stage.registry.release(step.answer);
+        break;
+      case 'volume':
+        await this.#volume(step.name, step.mebibytes * MiB);
+        break;
+      case 'observe':
+        this.#observe(step.label);
+    }
+  }
+
+  async #until({ what, holds }: Extract<Step, { kind: 'until' }>): Promise<void> {
+    const { pods } = this.stage;
+    const isSo = (): boolean => holds(this.#pod(), this.#before!);
+    if (!(await pods.until(isSo, LIMIT_MS))) this.#missed = `timed out after ${LIMIT_MS / 1000} s: ${what}`;
+  }
+
+  async #event(reason: string): Promise<void> {
+    const { events } = this.stage;
+    const { uid } = this.#pod().metadata;
+    const isThere = (): boolean =>
+      events.all.some((event) => event.reason === reason && event.involvedObject.uid === uid);
+    if (!(await events.until(isThere, LIMIT_MS)))
+      this.#missed = `timed out after ${LIMIT_MS / 1000} s: event ${reason}`;
+  }
+
+  /** Returns once the watch has the new generation, so that the next wait does not see the pod as it was before. */
+  async #patch(subresource: string, spec: object): Promise<string> {
+    const { api, pods } = this.stage;
+    try {
+      const { metadata } = await api.patch<Pod>(`${PODS}/${this.name}/${subresource}`, { spec });
+      await pods.until(() => this.#pod().metadata.generation >= metadata.generation, LIMIT_MS);
+      return 'accepted';
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return `${error.status} ${error.reason}`;
+    }
+  }
+
+  /** Keeps the FIFO open, so that a container that opens it later finds the line. */
+  async #open(gate: string): Promise<void> {
+    writeFileSync(join(this.gates, gate), '');
+    const fifo = await open(join(this.gates, `${gate}.fifo`), 'r+');
+    this.#fifos.push(fifo);
+    await fifo.write('open\n');
+  }
+
+  async #volume(name: string, bytes: number): Promise<void> {
+    const { shim } = this.stage;
+    if (shim === undefined) return;
+    const deadline = Date.now() + LIMIT_MS;
+    // The shim logs each remount after it.
+    while (volumeSize(this.#pod(), name) !== bytes) {
+      const lines = shim.log.length;
+      try {
+        await shim.waitForLog(() => true, lines + 1, Math.max(deadline - Date.now(), 1));
+      } catch {
+        this.#missed = `timed out after ${LIMIT_MS / 1000} s: volume ${name} of ${bytes / MiB}Mi`;
+        return;
+      }
+    }
+  }
+
+  #observe(label: string): void {
+    const fields = {
+      ...(this.#answer !== '' && { answer: this.#answer.replaceAll(this.name, '(name)') }),
+      reached: this.#missed === '' ? 'yes' : this.#missed,
+      ...observePod(this.#pod()),
+    };
+    for (const [field, value] of Object.entries(fields)) this.#fields[`${label}: ${field}`] = value;
+    this.#answer = '';
+  }
+}
+
+/** Returns the gates that the steps open. */
+const fifosOf = (steps: readonly Step[]): readonly string[] =>
+  steps.flatMap((step) => (step.kind === 'open' ? [step.gate] : []));
