@@ -94,10 +94,12 @@ export function createResizing(
     },
     async close(graceMs) {
       kubelet?.close();
-      context.decreaseReclaimer.close();
+      const released = context.decreaseReclaimer.close();
       recovery.close();
       requests.closeWatch();
       await requests.close(graceMs);
+      // A hold must not outlive the process.
+      await released;
       backend.close();
       await core.closeJournal();
     },
