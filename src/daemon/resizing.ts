@@ -94,12 +94,9 @@ export function createResizing(
     },
     async close(graceMs) {
       kubelet?.close();
-      const released = context.decreaseReclaimer.close();
       recovery.close();
       requests.closeWatch();
-      await requests.close(graceMs);
-      // A hold must not outlive the process.
-      await released;
+      await Promise.all([requests.close(graceMs), context.decreaseReclaimer.close()]);
       backend.close();
       await core.closeJournal();
     },

@@ -25,6 +25,8 @@ export class FakeKubeletNode {
   readonly unfinished = new Set<string>();
   /** Makes the journal unavailable. */
   journalFault: Error | undefined;
+  /** Awaited before the journal has a hold. */
+  beforeJournal: Promise<void> = Promise.resolve();
   readonly reclaimer: DecreaseReclaimer;
   #idle = new Map<string, () => void>();
 
@@ -49,11 +51,12 @@ export class FakeKubeletNode {
         holds: (asked, found) => asked === found,
       },
       holds: {
-        begin: (uid, cgroups) => {
-          if (this.journalFault !== undefined) return Promise.reject(this.journalFault);
-          if (this.unfinished.has(uid)) return Promise.resolve(false);
+        begin: async (uid, cgroups) => {
+          if (this.journalFault !== undefined) throw this.journalFault;
+          if (this.unfinished.has(uid)) return false;
+          await this.beforeJournal;
           this.journal.set(uid, new Map(cgroups.map((cgroup) => [cgroup, memoryOf(cgroup).readHigh()])));
-          return Promise.resolve(true);
+          return true;
         },
         lowers: (uid, { cgroup, memoryHigh }) => {
           this.journal.get(uid)?.set(cgroup, memoryHigh);

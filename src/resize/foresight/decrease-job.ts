@@ -30,6 +30,8 @@ interface Progress {
   /** Earliest time of the next attempt. */
   notBefore: number;
   isStuck: boolean;
+  /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
+  isInterrupted: boolean;
   isOver: boolean;
   readonly reported: Set<Reason>;
 }
@@ -132,7 +134,8 @@ export class DecreaseJob {
       this.#defer(progress, Reason.MEMORY_NOT_RECLAIMABLE, stuckMessage(stuck));
       return wait > 0 ? wait : this.#tryAgain(progress);
     }
-    const blocked = assessed.find(({ assessment }) => assessment === 'blocked');
+    const blocked =
+      assessed.find(({ assessment }) => assessment === 'blocked') ?? (progress.isInterrupted ? assessed[0] : undefined);
     if (blocked === undefined) {
       this.#inProgress(progress, 'memory usage is below the new limit: waiting for kubelet to apply it');
       return CHECK_INTERVAL_MS;
@@ -167,6 +170,7 @@ export class DecreaseJob {
 
   async #afterHold(progress: Progress, end: HoldEnd): Promise<number> {
     if (hasVanished(end)) throw (end as { readonly error: unknown }).error;
+    progress.isInterrupted = end === 'changed' || end === 'released' || end === 'lost';
     switch (end) {
       case 'changed':
       case 'released':
@@ -179,6 +183,8 @@ export class DecreaseJob {
         // The next check defers the decrease, if it is still so.
         this.#tryAgain(progress);
         return 0;
+      case 'climbed':
+      case 'expired':
       default:
         await this.#deferAfter(progress, end);
         return this.#tryAgain(progress);
@@ -206,6 +212,7 @@ export class DecreaseJob {
       times: 0,
       notBefore: 0,
       isStuck: false,
+      isInterrupted: false,
       isOver: false,
       reported: new Set(),
     });

@@ -47,7 +47,7 @@ export class DecreaseReclaimer {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const uid of [...this.#jobs.keys()]) this.podRemoved(uid);
-    await Promise.all([...this.#running].map((job) => job.release()));
+    for (const job of this.#running) await job.release();
   }
 
   /** Returns the state of a pod's decreases; undefined when none is blocked. */
