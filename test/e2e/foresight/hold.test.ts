@@ -2,6 +2,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmSync, truncateSync } fro
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
@@ -20,6 +21,8 @@ const STATE = '/run/hold-test-state';
 const LAG_MS = 15_000;
 
 let served: Served;
+/** Outlives a restart of the shim. */
+let cri: CriClient;
 let kubelet: Kubelet;
 const pods: RunningPod[] = [];
 const tenants: Tenant[] = [];
@@ -28,6 +31,8 @@ const files: string[] = [];
 beforeEach(async () => {
   mkdirSync(KUBELET_ROOT, { recursive: true });
   await start();
+  cri = new CriClient(served.shim.address);
+  kubelet = new Kubelet(cri);
 });
 
 afterEach(async () => {
@@ -37,6 +42,7 @@ afterEach(async () => {
     await pod.remove();
   }
   for (const file of files.splice(0)) rmSync(file, { force: true });
+  cri.close();
   await served.stop();
   removeFiles();
 });
@@ -45,9 +51,13 @@ async function start(): Promise<void> {
   served = await Served.start({ name: 'hold-test', args: ['--state-folder', STATE] });
 }
 
+/** Starts the shim again, and waits until clients have connected again. */
+async function startAgain(): Promise<void> {
+  await start();
+  await cri.ready(30_000);
+}
+
 async function makePod(memory: PodMemory['containers']): Promise<RunningPod> {
-  const { cri } = served;
-  kubelet = new Kubelet(cri);
   const pod = await runPod(cri, {
     name: 'web',
     containers: Object.entries(memory).map(([name, limit = 0]) => ({
@@ -134,7 +144,7 @@ describe('hot page cache', () => {
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
     await held(pod, 2);
-    await served.cri.updateContainer(pod.id('a'), { cpu_quota: 50_000, cpu_period: 100_000 });
+    await cri.updateContainer(pod.id('a'), { cpu_quota: 50_000, cpu_period: 100_000 });
     await served.shim.waitForLog(({ msg, end }) => msg === 'hold of memory usage ended' && end === 'released');
     await held(pod, 2);
     expect(limitOf(pod, 'a')).toBe(192);
@@ -152,7 +162,7 @@ describe('the shim ends while it holds', () => {
     await held(pod, 2);
     await served.stop();
     expect([highsOf(pod), records()]).toEqual([['max', 'max'], []]);
-    await start();
+    await startAgain();
   });
 
   test('killed: memory.high is as it was once it has started again', async () => {
@@ -166,7 +176,7 @@ describe('the shim ends while it holds', () => {
     expect(records()).toHaveLength(1);
     // Nothing to hold any more.
     kubelet.admit(pod, { containers: { a: 192 } });
-    await start();
+    await startAgain();
     await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);
     await expect.poll(records).toEqual([]);
     expect(limitOf(pod, 'a')).toBe(192);
@@ -179,9 +189,7 @@ describe('the shim ends while it holds', () => {
     await held(pod, 2);
     served.shim.process.kill('SIGKILL');
     await served.shim.exited;
-    await start();
-    kubelet = new Kubelet(served.cri);
-    kubelet.runs(pod, { containers: { a: 192 } });
+    await startAgain();
     const { ms, tries } = await kubelet.resize(pod, { containers: { a: 64 } }, 20_000, 1000);
     console.log(`after a crash: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
     expect([limitOf(pod), limitOf(pod, 'a'), highsOf(pod), pod.oomKills()]).toEqual([64, 64, ['max', 'max'], 0]);
