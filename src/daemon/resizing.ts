@@ -94,10 +94,9 @@ export function createResizing(
     },
     async close(graceMs) {
       kubelet?.close();
-      context.decreaseReclaimer.close();
       recovery.close();
       requests.closeWatch();
-      await requests.close(graceMs);
+      await Promise.all([requests.close(graceMs), context.decreaseReclaimer.close()]);
       backend.close();
       await core.closeJournal();
     },

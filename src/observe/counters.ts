@@ -61,6 +61,7 @@ const journalFaultKinds = fromStart<JournalFault>({ bad_record: true, unavailabl
 const foresightEvents = fromStart<ForesightEvent>({
   unreadable: true,
   stuck: true,
+  held: true,
   unstuck: true,
   deferred: true,
   given_up: true,

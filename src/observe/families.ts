@@ -156,7 +156,7 @@ export const families = {
     'counter',
     'foresight_events_total',
     ['event'],
-    'Events of memory decreases admitted by kubelet, by event: unreadable (a kubelet state file or a part of it), stuck (usage keeps kubelet from lowering the limit), unstuck (kubelet has lowered it), deferred (memory cannot be reclaimed), given_up (after ten minutes).',
+    'Events of memory decreases admitted by kubelet, by event: unreadable (a kubelet state file or a part of it), stuck (usage keeps kubelet from lowering the limit), held (usage is held below the limit until kubelet lowers it), unstuck (kubelet has lowered it), deferred (memory cannot be reclaimed), given_up (after ten minutes).',
   ),
   foresightReclaimed: shimMetric(
     'counter',

@@ -63,6 +63,8 @@ export type ForesightEvent =
   | 'unreadable'
   /** kubelet has admitted a lower memory limit, but does not apply it because usage is above it. */
   | 'stuck'
+  /** Usage is held below a stuck limit until kubelet applies it. */
+  | 'held'
   /** kubelet has applied a stuck limit. */
   | 'unstuck'
   /** The memory in use cannot be reclaimed, so the decrease waits. */

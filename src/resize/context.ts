@@ -98,7 +98,8 @@ export function createResizeContext({
     policies: new VolumePolicies({ follow: volumesFollow, declared: declaredVolumes(registry, specs) }),
     outcomes: new PodOutcomes(counters),
     newest: new NewestValues(),
-    lock: new KeyedLock(),
+    // A section under the lock must not find memory.high as a hold has lowered it.
+    lock: new KeyedLock((sandboxId) => releaseHold(context, sandboxId)),
     calls: new KeyedLock(),
     growthTimers: new Map(),
     cgroups: new Map(),
@@ -116,6 +117,12 @@ export function createResizeContext({
   // Also for pods that are added while the journal is read.
   void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
   return context;
+}
+
+/** Ends the hold of a pod's usage. Undefined when there is none. */
+function releaseHold({ registry, decreaseReclaimer }: ResizeContext, sandboxId: string): Promise<void> | undefined {
+  const pod = registry.pods.find((known) => known.sandboxId === sandboxId);
+  return pod && decreaseReclaimer.release(pod.metadata.uid);
 }
 
 /** Returns the memory-backed volumes in the spec of a pod, by its sandbox id. */

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../support/cri/client.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
@@ -191,6 +192,31 @@ test('a decrease that files in the volume block changes nothing, and is applied 
 
 describe('a decrease that page cache blocks', () => {
   const big = join(process.env['NODE_OUT'] ?? '', 'big');
+
+  test('hot page cache is held below the new limit until kubelet applies it, and nothing is killed', async () => {
+    await resize('a', '256Mi', '200m');
+    await done('a', '256Mi', '200m');
+    writeFileSync(big, '');
+    truncateSync(big, 200 * MiB);
+    const tenant = await Tenant.in(join(folder(), await idOf('a')));
+    await tenant.run('reread', big);
+    expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(200 * MiB);
+    // kubelet's own figure has to be as high, so that its first try fails.
+    await delay(15_000);
+    await waitsForNothing();
+    const before = await statusOf('a');
+    const begun = performance.now();
+    await resize('a', '128Mi', '200m');
+    await done('a', '128Mi', '200m');
+    console.log(`hot page cache of 200 MiB: 256 to 128 Mi in place in ${Math.round(performance.now() - begun)} ms`);
+    const after = await statusOf('a');
+    expect([after?.containerID, after?.restartCount]).toEqual([before?.containerID, before?.restartCount]);
+    expect([await sizes(), kills()]).toEqual([[256, 128, 128, 256], 0]);
+    const highs = [read('memory.high'), read(await idOf('a'), 'memory.high')];
+    expect([highs, tenant.isAlive]).toEqual([['max', 'max'], true]);
+    await tenant.end();
+    rmSync(big);
+  });
 
   test('without foresight kubelet waits, and with foresight the decrease is applied and nothing is killed', async () => {
     await resize('a', '256Mi', '200m');

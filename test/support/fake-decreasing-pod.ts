@@ -1,4 +1,4 @@
-import type { MemoryUse } from '../../src/cgroups/index.ts';
+import type { CgroupPath, PreviousHigh } from '../../src/cgroups/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
@@ -19,6 +19,14 @@ export class FakeKubeletNode {
   readonly limits = new Map<string, number>();
   readonly busy = new Set<string>();
   readonly deferred: [string, DecreaseReport][] = [];
+  /** What the journal has of holds, by pod and cgroup. */
+  readonly journal = new Map<string, Map<CgroupPath, PreviousHigh['memoryHigh']>>();
+  /** Pods with an unfinished transaction. */
+  readonly unfinished = new Set<string>();
+  /** Makes the journal unavailable. */
+  journalFault: Error | undefined;
+  /** Awaited before the journal has a hold. */
+  beforeJournal: Promise<void> = Promise.resolve();
   readonly reclaimer: DecreaseReclaimer;
   #idle = new Map<string, () => void>();
 
@@ -30,9 +38,34 @@ export class FakeKubeletNode {
     };
     this.reclaimer = new DecreaseReclaimer({
       tree: {
-        readMemoryUse: (cgroup): Promise<MemoryUse> => memoryOf(cgroup).readMemoryUse(),
+        sampleMemory: (cgroup) => memoryOf(cgroup).sampleMemory(),
+        readMemoryUse: (cgroup) => memoryOf(cgroup).readMemoryUse(),
         readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
+        readHigh: (cgroup) => memoryOf(cgroup).readHigh(),
+        write: (cgroup, step) => {
+          const isJournalled = [...this.journal.values()].some((highs) => highs.has(cgroup));
+          if (!isJournalled) throw new Error(`memory.high of ${cgroup} is not in the journal`);
+          return memoryOf(cgroup).write(cgroup, step);
+        },
         reclaim: (cgroup, amount) => memoryOf(cgroup).reclaim(cgroup, amount),
+        holds: (asked, found) => asked === found,
+      },
+      holds: {
+        begin: async (uid, cgroups) => {
+          if (this.journalFault !== undefined) throw this.journalFault;
+          if (this.unfinished.has(uid)) return false;
+          await this.beforeJournal;
+          this.journal.set(uid, new Map(cgroups.map((cgroup) => [cgroup, memoryOf(cgroup).readHigh()])));
+          return true;
+        },
+        lowers: (uid, { cgroup, memoryHigh }) => {
+          this.journal.get(uid)?.set(cgroup, memoryHigh);
+          return Promise.resolve();
+        },
+        end: (uid) => {
+          this.journal.delete(uid);
+          return Promise.resolve();
+        },
       },
       pods: () => [...this.admitted.keys()],
       decreases: (uid) => {
@@ -67,7 +100,12 @@ export class FakeKubeletNode {
 
   /** kubelet admits a limit for the pod, in MiB. */
   admit(uid: string, limit: number): void {
-    this.admitted.set(uid, { [uid]: limit });
+    this.admitAll(uid, { [uid]: limit });
+  }
+
+  /** kubelet admits limits for cgroups of the pod, in MiB. */
+  admitAll(uid: string, limits: Readonly<Record<string, number>>): void {
+    this.admitted.set(uid, limits);
     this.reclaimer.check();
   }
 
@@ -77,6 +115,12 @@ export class FakeKubeletNode {
     if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MiB) return false;
     this.limits.set(uid, wanted);
     return true;
+  }
+
+  /** A request takes the pod's lock. Resolves when its section begins. */
+  async take(uid: string): Promise<void> {
+    this.busy.add(uid);
+    await this.reclaimer.release(uid);
   }
 
   release(uid: string): void {

@@ -1,6 +1,5 @@
 /** Memory reclaim before a limit is lowered. */
-export { ReclaimAhead } from './reclaim-ahead.ts';
-export type { AheadTree, StepAhead } from './reclaim-ahead.ts';
 export { lowerUsage } from './lower-usage.ts';
-export type { LowerUsageResult, LowerUsageOptions, LowerUsageTree } from './lower-usage.ts';
-export { isMarkedHigh, markedHigh } from './memory-high.ts';
+export type { HeldUsage, LowerUsageResult, LowerUsageOptions, LowerUsageTree } from './lower-usage.ts';
+export { isMarkedHigh, markedHigh, restoreMarkedHigh } from './memory-high.ts';
+export type { PreviousHigh } from './memory-high.ts';

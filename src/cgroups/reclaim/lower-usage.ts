@@ -6,7 +6,7 @@ import { type CgroupPath, isCgroupVanished } from '../file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
 import { LEAST_AMOUNT, reclaiming } from './reclaim-slots.ts';
-import { TimeLimit } from '../../core/concurrency/index.ts';
+import { type Clock, TimeLimit, systemClock } from '../../core/concurrency/index.ts';
 
 export interface LowerUsageOptions {
   /** The new limit of the cgroup, in bytes. */
@@ -23,7 +23,26 @@ export interface LowerUsageOptions {
    * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process that
    * allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
    */
-  readonly lower?: () => Promise<void>;
+  readonly lower?: (held: HeldUsage) => Promise<void>;
+  /** Called with the bytes that each write has freed. Must not throw. */
+  readonly onReclaimed?: (freed: Bytes) => void;
+  /** The clock of `deadline`. */
+  readonly clock?: Clock;
+}
+
+/** Usage that memory.high holds below the target while {@link LowerUsageOptions.lower} runs. */
+export interface HeldUsage {
+  /**
+   * Reads the usage. Raises memory.high when unreclaimable memory has grown: below that it would only delay the processes. Throws
+   * the errors of reading and writing.
+   */
+  look(): Promise<HeldLook>;
+}
+
+export interface HeldLook {
+  readonly use: MemoryUse;
+  /** Whether memory.high is still below the target: systemd or another program may have raised it. */
+  readonly isHeld: boolean;
 }
 
 /** The result once usage is below the target. */
@@ -60,14 +79,16 @@ export async function lowerUsage(
   cgroup: CgroupPath,
   options: LowerUsageOptions,
 ): Promise<LowerUsageResult> {
-  const time = new TimeLimit(options.deadline, options.signal);
+  const { clock = systemClock, target } = options;
+  const time = new TimeLimit(options.deadline, options.signal, clock);
   const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
-  const reclaim = new Reclaim(tree, cgroup, options.target, time, high);
+  const onReclaimed = options.onReclaimed ?? (() => undefined);
+  const reclaim = new Reclaim(tree, cgroup, target, { time, clock, onReclaimed }, high);
   try {
     time.throwIfAborted();
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
-    await options.lower?.();
+    await options.lower?.({ look: () => lookAt(tree, cgroup, target, high) });
     await high.restore();
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
@@ -77,6 +98,25 @@ export async function lowerUsage(
   } finally {
     time.close();
   }
+}
+
+async function lookAt(
+  tree: LowerUsageTree,
+  cgroup: CgroupPath,
+  target: Bytes,
+  high: TemporaryMemoryHigh,
+): Promise<HeldLook> {
+  const use = await tree.readMemoryUse(cgroup);
+  const found = tree.readHigh(cgroup);
+  const isHeld = found !== 'max' && found < target;
+  if (isHeld && use.unreclaimable < target) await high.raiseTo(goalOf(target, use.unreclaimable));
+  return { use, isHeld };
+}
+
+interface ReclaimParts {
+  readonly time: TimeLimit;
+  readonly clock: Clock;
+  readonly onReclaimed: (freed: Bytes) => void;
 }
 
 class Reclaim {
@@ -91,14 +131,17 @@ class Reclaim {
   /** Whether to reclaim by lowering memory.high: kernels before 5.19 have no memory.reclaim, and reclaim before that write returns. */
   #isByHigh = false;
   readonly #growth = new Growth();
+  readonly time: TimeLimit;
 
   constructor(
     readonly tree: LowerUsageTree,
     readonly cgroup: CgroupPath,
     readonly target: Bytes,
-    readonly time: TimeLimit,
+    readonly parts: ReclaimParts,
     readonly high: TemporaryMemoryHigh,
-  ) {}
+  ) {
+    this.time = parts.time;
+  }
 
   /** Runs until usage is below the target. Returns that usage. */
   async run(first: Bytes): Promise<Pick<MemorySample, 'current'>> {
@@ -143,7 +186,7 @@ class Reclaim {
     const use = await this.tree.readMemoryUse(this.cgroup);
     this.time.throwIfAborted();
     if (hasEnoughMargin(this.target, use.unreclaimable)) return true;
-    if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, performance.now())) return true;
+    if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, this.parts.clock.now())) return true;
     if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
     return false;
   }
@@ -171,6 +214,8 @@ class Reclaim {
     const got = await this.#timed(() => this.tree.reclaim(this.cgroup, amount));
     if (got === 'unsupported') this.#isByHigh = true;
     else this.count += 1;
+    if (got === 'all') this.parts.onReclaimed(amount);
+    else this.#reclaimedSince(current);
     return got;
   }
 
@@ -179,6 +224,12 @@ class Reclaim {
     const next = Math.min(Math.max(goal, current - this.#chunk), this.#held - LEAST_AMOUNT);
     const limit = bytes(Math.max(0, next));
     await this.#timed(() => this.#hold(limit));
+    this.#reclaimedSince(current);
+  }
+
+  #reclaimedSince(before: Bytes): void {
+    const freed = before - this.tree.readMemoryCurrent(this.cgroup);
+    if (freed > 0) this.parts.onReclaimed(bytes(freed));
   }
 
   async #hold(limit: Bytes): Promise<void> {

@@ -21,6 +21,34 @@ export const markedHigh = (limit: Bytes): Bytes =>
 /** Whether memory.high has a value that {@link TemporaryMemoryHigh} may have written. */
 export const isMarkedHigh = (found: Limit<Bytes>): boolean => found !== 'max' && found % MARK_EVERY === MARK;
 
+/** The memory.high that a cgroup had before the shim lowered it. */
+export interface PreviousHigh {
+  readonly cgroup: CgroupPath;
+  readonly memoryHigh: Limit<Bytes>;
+  /** Written by a shim whose temporary values have no mark: any lower value may be temporary. */
+  readonly isUnmarked?: true;
+}
+
+/**
+ * Restores the memory.high that an earlier process has lowered temporarily. A value that the shim has not written stays: the runtime,
+ * kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer exists. Throws the other errors of
+ * reading and writing.
+ */
+export async function restoreMarkedHigh(
+  tree: Pick<MemoryHighTree, 'readHigh' | 'write'>,
+  { cgroup, memoryHigh, isUnmarked }: PreviousHigh,
+): Promise<void> {
+  try {
+    const found = tree.readHigh(cgroup);
+    // The shim only lowers memory.high.
+    const isLower = found !== 'max' && (memoryHigh === 'max' || found < memoryHigh);
+    if (!isLower || !(isUnmarked === true || isMarkedHigh(found))) return;
+    await tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
+  } catch (error) {
+    if (!isCgroupVanished(error)) throw error;
+  }
+}
+
 /**
  * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in between
  * (kubelet's memory QoS, an update by the runtime).
@@ -56,12 +84,30 @@ export class TemporaryMemoryHigh {
       this.#previous = found;
     }
     if (this.#hasEnded()) return found;
+    await this.#set(limit);
+    return limit;
+  }
+
+  /**
+   * Raises memory.high to at most `most` (see {@link markedHigh}), if it has a value of ours, and not above the value to restore.
+   * Never lowers it. Throws the errors of reading and writing.
+   */
+  async raiseTo(most: Bytes): Promise<void> {
+    const previous = this.#previous;
+    if (previous === undefined || this.#hasEnded()) return;
+    const found = this.#tree.readHigh(this.#cgroup);
+    const limit = markedHigh(previous === 'max' ? most : bytes(Math.min(most, previous)));
+    if (found === 'max' || limit <= found || !this.#isOurs(found)) return;
+    await this.#set(limit);
+  }
+
+  /** If {@link restore} was called during the write, restores memory.high again. */
+  async #set(limit: Bytes): Promise<void> {
     this.#pending = limit;
     await this.#tree.write(this.#cgroup, { file: 'memory.high', value: limit });
     this.#written = limit;
     // If this fails too, the caller's record from `onChange` has the value to restore.
     if (this.#hasEnded()) await this.restore();
-    return limit;
   }
 
   /**

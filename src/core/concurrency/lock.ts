@@ -17,6 +17,15 @@ interface Waiting {
 export class KeyedLock {
   /** The waiting actions of each held key. */
   readonly #queues = new Map<string, Waiting[]>();
+  readonly #before: (key: string) => Promise<void> | undefined;
+
+  /**
+   * @param before called with the key when a lock is taken that was free; its actions wait for the promise, which must not
+   *   reject. Undefined: nothing to wait for.
+   */
+  constructor(before: (key: string) => Promise<void> | undefined = () => undefined) {
+    this.#before = before;
+  }
 
   /**
    * Runs `action` after all earlier actions for `key` have ended, with or without success. Returns its result.
@@ -56,6 +65,9 @@ export class KeyedLock {
   }
 
   async #runQueue(key: string, first: Waiting): Promise<void> {
+    // Without anything to wait for, the first action starts before `run` returns.
+    const before = this.#before(key);
+    if (before !== undefined) await before;
     for (let next: Waiting | undefined = first; next !== undefined; next = this.#queues.get(key)?.shift())
       await next.start();
     this.#queues.delete(key);

@@ -1,12 +1,13 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { type Clock, systemClock } from './clock.ts';
 
-/** The maximum delay of setTimeout: 24 days. A longer one fires immediately. */
+/** The maximum delay of a timer: 24 days. A longer one fires immediately. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 /** Limits the time of an operation: it ends at a deadline or when its caller cancels it. */
 export class TimeLimit {
   readonly #ended = new AbortController();
-  readonly #timer: NodeJS.Timeout;
+  readonly #clock: Clock;
+  readonly #stopTimer: () => void;
   readonly #caller: AbortSignal | undefined;
   readonly #end = (): void => this.#ended.abort(new Error('the time is up'));
 
@@ -14,9 +15,10 @@ export class TimeLimit {
    * @param deadline milliseconds since the epoch
    * @param caller aborts when the caller cancels the operation
    */
-  constructor(deadline: number, caller?: AbortSignal) {
-    const left = deadline - Date.now();
-    this.#timer = setTimeout(this.#end, Math.min(Math.max(left, 0), LONGEST_MS));
+  constructor(deadline: number, caller?: AbortSignal, clock: Clock = systemClock) {
+    const left = deadline - clock.now();
+    this.#clock = clock;
+    this.#stopTimer = clock.after(Math.min(Math.max(left, 0), LONGEST_MS), this.#end);
     this.#caller = caller;
     caller?.addEventListener('abort', this.#end, { once: true });
     if (left <= 0 || caller?.aborted === true) this.#end();
@@ -57,14 +59,14 @@ export class TimeLimit {
 
   /** Waits for some milliseconds, or until the end of the time limit if that is earlier. */
   async pause(milliseconds: number): Promise<void> {
-    const waiting = new AbortController();
-    await this.orOver(delay(milliseconds, undefined, { signal: waiting.signal }).catch(() => undefined));
-    waiting.abort();
+    let stop = (): void => undefined;
+    await this.orOver(new Promise<void>((resolve) => (stop = this.#clock.after(milliseconds, resolve))));
+    stop();
   }
 
   /** Removes timer and listener. */
   close(): void {
-    clearTimeout(this.#timer);
+    this.#stopTimer();
     this.#caller?.removeEventListener('abort', this.#end);
   }
 }

@@ -57,8 +57,8 @@ function checkKernel({ kernel }: Node): Promise<Finding> {
   const { ok, warning } = findingsOf('kernel');
   if (isAtLeast(kernel, '5.19')) return Promise.resolve(ok(`Linux ${kernel}`));
   const lacks = isAtLeast(kernel, '5.2')
-    ? 'has no memory.reclaim: the shim cannot reclaim in advance for kubelet, and lowers memory limits with memory.high only'
-    : 'has neither memory.reclaim nor fspick: the shim cannot reclaim in advance for kubelet, and remounts volumes with mount(8)';
+    ? 'has no memory.reclaim: the shim lowers memory limits with memory.high only'
+    : 'has neither memory.reclaim nor fspick: the shim lowers memory limits with memory.high only, and remounts volumes with mount(8)';
   return Promise.resolve(warning(`Linux ${kernel} ${lacks}`, 'use Linux 5.19 or later'));
 }
 

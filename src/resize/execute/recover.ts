@@ -1,4 +1,4 @@
-import { type CgroupTree, isCgroupVanished, isMarkedHigh } from '../../cgroups/index.ts';
+import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
@@ -14,8 +14,8 @@ import {
   observeVolumes,
   recordRemounts,
 } from '../volumes/index.ts';
-import { type Step, compareLimits, describeStep } from '../model/index.ts';
-import type { JournalledTransaction, OpenTransaction, PreviousHigh } from '../journal/index.ts';
+import { type Step, describeStep } from '../model/index.ts';
+import type { JournalledTransaction, OpenTransaction } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts {}
 
@@ -29,9 +29,11 @@ type Outcome = 'finished' | 'undone' | 'gone';
  * only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither the old nor the new
  * one was written by somebody else since (kubelet, for example) and stays.
  *
- * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked.
+ * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Ends an unfinished
+ * hold of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
  */
 export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
+  await endHold(parts, pod);
   const transaction = parts.journal.transactionOf(pod);
   if (transaction === undefined) return;
   const open = parts.journal.reopen(pod);
@@ -53,6 +55,17 @@ export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): P
     const message = `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`;
     throw new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { pod: pod.metadata.uid }, { cause: error });
   }
+}
+
+/** Restores the memory.high of a hold that a crash has left. A transaction that has begun since knows the newer value. */
+async function endHold({ journal, tree, log }: RecoverPodParts, pod: PodDescription): Promise<void> {
+  const holds = journal.holdsOf(pod);
+  if (holds.length === 0) return;
+  const newer = journal.transactionOf(pod)?.highs ?? [];
+  for (const high of holds)
+    if (!newer.some(({ cgroup }) => cgroup === high.cgroup)) await restoreMarkedHigh(tree, high);
+  await journal.setHolds(pod, []);
+  log.info({ pod: pod.sandboxId, uid: pod.metadata.uid }, 'memory.high of an unfinished hold restored');
 }
 
 async function endRecovery(
@@ -114,7 +127,7 @@ async function finishOrRollBack(
   { steps, highs, undoing, failed }: JournalledTransaction,
   onHigh: OnHigh,
 ): Promise<Exclude<Outcome, 'gone'>> {
-  for (const high of highs) if (!isAtStep(parts.tree, high, steps)) await restoreHigh(parts, high);
+  for (const high of highs) if (!isAtStep(parts.tree, high, steps)) await restoreMarkedHigh(parts.tree, high);
   const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
   const progress: Progress[] = [];
   for (const step of steps) progress.push(await progressOf(parts, pod, state, step));
@@ -146,23 +159,5 @@ function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly St
   } catch (error) {
     if (isCgroupVanished(error)) return false;
     throw error;
-  }
-}
-
-/**
- * Restores the memory.high of a cgroup that was lowered to reclaim memory. A value that the shim has not written stays: the runtime,
- * kubelet (memory QoS) or another program has set it since.
- */
-async function restoreHigh(
-  parts: { readonly tree: CgroupTree },
-  { cgroup, memoryHigh, isUnmarked }: PreviousHigh,
-): Promise<void> {
-  try {
-    const found = parts.tree.readHigh(cgroup);
-    // The shim only lowers memory.high.
-    if (compareLimits(found, memoryHigh) >= 0 || !(isUnmarked === true || isMarkedHigh(found))) return;
-    await parts.tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
-  } catch (error) {
-    if (!isCgroupVanished(error)) throw error;
   }
 }

@@ -1,9 +1,9 @@
-import { type CgroupPath, type CgroupTree, containerIdOf } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } from '../../cgroups/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { pendingResizeOf } from './pending-kubelet-resize.ts';
-import type { Decrease, PendingDecreases } from './decrease.ts';
+import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
 import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
 import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
@@ -18,10 +18,12 @@ import {
 } from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
+import type { PodJournal } from '../journal/index.ts';
 
 export interface CreateDecreaseReclaimerParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
+  readonly journal: PodJournal;
   /** Serializes the transactions of a pod, by sandbox id. */
   readonly lock: KeyedLock;
   /** kubelet's checkpoints: a hint at the calls it is about to make. */
@@ -39,14 +41,13 @@ export function createDecreaseReclaimer(
     context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
   return new DecreaseReclaimer({
     ...parts,
-    tree: {
-      readMemoryUse: (cgroup) => context().tree.readMemoryUse(cgroup),
-      readMemoryCurrent: (cgroup) => context().tree.readMemoryCurrent(cgroup),
-      reclaim: (cgroup, amount) => context().tree.reclaim(cgroup, amount),
+    get tree() {
+      return context().tree;
     },
+    // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
+    holds: holdJournal(context, (uid) => sandboxes(uid).at(-1)),
     pods: () => podsWithPendingMemory(context()),
     decreases: async (uid) => {
-      // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
       const pod = sandboxes(uid).at(-1);
       return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod);
     },
@@ -57,6 +58,37 @@ export function createDecreaseReclaimer(
         if (lock.isHeld(sandboxId)) await lock.run(sandboxId, () => Promise.resolve());
     },
   });
+}
+
+function holdJournal(
+  context: () => Pick<CreateDecreaseReclaimerParts, 'tree' | 'journal'>,
+  podOf: (uid: string) => PodDescription | undefined,
+): HoldJournal {
+  return {
+    async begin(uid, cgroups) {
+      const { tree, journal } = context();
+      await journal.restored();
+      const pod = podOf(uid);
+      if (pod === undefined || journal.transactionOf(pod) !== undefined) return false;
+      for (const high of journal.holdsOf(pod)) await restoreMarkedHigh(tree, high);
+      const highs = cgroups.map((cgroup) => ({ cgroup, memoryHigh: tree.readHigh(cgroup) }));
+      await journal.setHolds(pod, highs);
+      return true;
+    },
+    async lowers(uid, high) {
+      const { journal } = context();
+      const pod = podOf(uid);
+      if (pod === undefined) return;
+      const known = journal.holdsOf(pod);
+      if (known.some(({ cgroup, memoryHigh }) => cgroup === high.cgroup && memoryHigh === high.memoryHigh)) return;
+      await journal.setHolds(pod, [...known.filter(({ cgroup }) => cgroup !== high.cgroup), high]);
+    },
+    async end(uid) {
+      const pod = podOf(uid);
+      // The record of a removed pod is removed with it.
+      if (pod !== undefined) await context().journal.setHolds(pod, []);
+    },
+  };
 }
 
 function podsWithPendingMemory({

@@ -1,85 +1,104 @@
-import { type MemoryUse, ReclaimAhead, isCgroupVanished } from '../../cgroups/index.ts';
-import { Reason, messageOf } from '../../core/errors/index.ts';
-import { bytes } from '../../core/quantities/index.ts';
-import type { Decrease, DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
+import { type MemoryUse, isCgroupVanished } from '../../cgroups/index.ts';
+import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import type {
+  Decrease,
+  DecreaseReclaimerParts,
+  DecreaseReport,
+  DeferredListener,
+  PendingDecreases,
+} from './decrease.ts';
 import {
   type Assessment,
-  RECLAIM_PERIOD_MS,
   CHECK_INTERVAL_MS,
-  MAX_IDLE_STEPS,
+  HOLD_MS,
+  RECLAIM_PERIOD_MS,
   assessDecrease,
   backoffMs,
-  idleMs,
-  marginOf,
-  restMs,
+  stuckFrom,
 } from './decrease-policy.ts';
-import type { ReclaimPacer } from './reclaim-pacer.ts';
+import { Sleep } from './sleep.ts';
+import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
 
 /** The state of one admitted set of decreases. */
 interface Progress {
   readonly admitted: string;
   readonly since: number;
   reclaimed: number;
-  /** Number of rounds of reclaim, successful or not. */
+  /** Number of attempts, successful or not. */
   times: number;
-  /** Earliest time of the next round. */
+  /** Earliest time of the next attempt. */
   notBefore: number;
   isStuck: boolean;
+  /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
+  isInterrupted: boolean;
   isOver: boolean;
   readonly reported: Set<Reason>;
 }
 
 type Assessed = Decrease & { readonly use: MemoryUse; readonly assessment: Assessment };
 
-/** Reclaims memory for the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
+/** Helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
   #progress: Progress | undefined;
-  #wake: () => void = () => undefined;
-  #isAwake = false;
-  readonly #ended = new AbortController();
+  #hold: UsageHold | undefined;
+  readonly #sleep: Sleep;
+  #hasEnded = false;
 
   constructor(
     readonly uid: string,
     readonly parts: DecreaseReclaimerParts,
-    readonly pacer: ReclaimPacer,
     readonly listeners: readonly DeferredListener[],
-  ) {}
+  ) {
+    this.#sleep = new Sleep(parts.clock);
+  }
 
   /** Triggers a check: kubelet's state or the pod may have changed. */
   wake(): void {
-    this.#isAwake = true;
-    this.#wake();
+    this.#sleep.wake();
+    this.#hold?.wake();
+  }
+
+  /** Ends the present hold. Resolves once memory.high is restored; undefined when there is no hold. */
+  release(): Promise<void> | undefined {
+    return this.#hold?.release();
   }
 
   end(): void {
-    this.#ended.abort(new Error('the pod is gone'));
+    this.#hasEnded = true;
+    void this.#hold?.release();
     this.wake();
   }
 
-  /** Runs until nothing is pending or the pod ends. Never rejects. */
+  /** Runs until nothing is pending or the pod ends, with memory.high restored. Never rejects. */
   async run(): Promise<void> {
     const { log } = this.parts;
     try {
-      while (!this.#ended.signal.aborted) {
+      while (!this.#isOver()) {
         const waitMs = await this.#check();
         // A wake-up during the check requires another one.
-        if (waitMs === undefined && !this.#isAwake) return;
-        await this.#sleep(waitMs ?? 0);
+        if (waitMs === undefined && !this.#sleep.isAwake) return;
+        await this.#sleep.for(waitMs ?? 0);
       }
     } catch (error) {
-      // A pod that has ended needs no reclaim. After any other error kubelet's next write starts a new job.
-      if (!isCgroupVanished(error) && !this.#ended.signal.aborted)
+      // A pod that has ended needs no help. After any other error kubelet's next write starts a new job.
+      if (!isCgroupVanished(error) && !this.#isOver())
         log.warn({ uid: this.uid, error: messageOf(error) }, 'reclaim for a pending kubelet memory decrease failed');
     }
+  }
+
+  /** Whether {@link end} was called, possibly during an await. */
+  #isOver(): boolean {
+    return this.#hasEnded;
   }
 
   /** Returns how long to wait until the next check, in milliseconds; undefined when nothing is left to do. */
   async #check(): Promise<number | undefined> {
     // A resize in progress reclaims for itself, and may be kubelet's own.
     await this.parts.idle(this.uid);
-    this.#isAwake = false;
-    const { clock, counters, tree } = this.parts;
+    this.#sleep.reset();
+    const { clock, counters } = this.parts;
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
       if (this.#progress?.isStuck === true && decreases?.admitted === this.#progress.admitted)
@@ -88,77 +107,99 @@ export class DecreaseJob {
     }
     const progress = this.#progressOf(decreases.admitted);
     if (progress.isOver) return Infinity;
-    const assessed = await Promise.all(
-      decreases.list.map(async (each): Promise<Assessed> => {
-        const use = await tree.readMemoryUse(each.cgroup);
-        return { ...each, use, assessment: assessDecrease(each.to, use) };
-      }),
-    );
-    if (!progress.isStuck && assessed.some(({ assessment }) => assessment.kind !== 'fits')) {
+    const assessed = await this.#assess(decreases);
+    if (!progress.isStuck && assessed.some(({ assessment }) => assessment !== 'fits')) {
       progress.isStuck = true;
       counters.foresight('stuck');
     }
-    return clock.now() - progress.since >= RECLAIM_PERIOD_MS ? this.#giveUp(progress) : this.#act(progress, assessed);
+    if (clock.now() - progress.since >= RECLAIM_PERIOD_MS) return this.#giveUp(progress);
+    return this.#act(progress, decreases, assessed);
   }
 
-  /** Reclaims or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
-  async #act(progress: Progress, assessed: readonly Assessed[]): Promise<number> {
+  #assess({ list }: PendingDecreases): Promise<readonly Assessed[]> {
+    return Promise.all(
+      list.map(async (each): Promise<Assessed> => {
+        const use = await this.parts.tree.readMemoryUse(each.cgroup);
+        return { ...each, use, assessment: assessDecrease(each.to, use) };
+      }),
+    );
+  }
+
+  /** Holds or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
+  async #act(progress: Progress, decreases: PendingDecreases, assessed: readonly Assessed[]): Promise<number> {
     const wait = progress.notBefore - this.parts.clock.now();
-    const stuck = assessed.find(({ assessment }) => assessment.kind === 'stuck');
-    // kubelet applies all decreases or none: while one is stuck, reclaiming for the others is useless.
+    const stuck = assessed.find(({ assessment }) => assessment === 'stuck');
+    // kubelet applies all decreases or none: while one is stuck, holding the others is useless.
     if (stuck !== undefined) {
       this.#defer(progress, Reason.MEMORY_NOT_RECLAIMABLE, stuckMessage(stuck));
       return wait > 0 ? wait : this.#tryAgain(progress);
     }
-    if (assessed.every(({ assessment }) => assessment.kind === 'fits')) {
+    const blocked =
+      assessed.find(({ assessment }) => assessment === 'blocked') ?? (progress.isInterrupted ? assessed[0] : undefined);
+    if (blocked === undefined) {
       this.#inProgress(progress, 'memory usage is below the new limit: waiting for kubelet to apply it');
       return CHECK_INTERVAL_MS;
     }
     if (wait > 0) return wait;
-    for (const each of assessed) {
-      const end = await this.#reclaim(progress, each);
-      if (end === 'interrupted') return 0;
-      if (end === 'done') continue;
-      const reason = end === 'none' ? Reason.MEMORY_NOT_RECLAIMABLE : Reason.RECLAIM_TIMEOUT;
-      this.#defer(progress, reason, failureMessage(each, end));
-      return this.#tryAgain(progress);
-    }
-    this.#tryAgain(progress);
-    this.#inProgress(progress, 'memory was reclaimed below the new limit: waiting for kubelet to apply it');
-    return CHECK_INTERVAL_MS;
+    // From here to the creation of the hold nothing is awaited: no section under the lock can begin.
+    if (this.#isOver() || this.parts.isBusy(this.uid)) return 0;
+    this.#inProgress(progress, `${blocked.text}: reclaiming memory to bring usage below ${blocked.to} bytes`);
+    return this.#afterHold(progress, await this.#holdUsage(progress, decreases));
   }
 
-  /** Reclaims in steps with pauses, until the goal is reached, the pod changes, or nothing more is freed. */
-  async #reclaim(progress: Progress, { cgroup, to, text, assessment }: Assessed): Promise<ReclaimEnd> {
-    if (assessment.kind !== 'reclaim') return 'done';
-    const { tree, counters, log } = this.parts;
-    this.#inProgress(progress, `${text}: reclaiming memory to bring usage below ${to} bytes`);
-    const ahead = new ReclaimAhead(tree, cgroup, assessment.goal);
-    const { signal } = this.#ended;
-    const before = progress.reclaimed;
-    for (let idle = 0; ; ) {
-      if (this.#isAwake || this.parts.isBusy(this.uid)) return 'interrupted';
-      const step = await this.pacer.run(async () => {
-        const result = await ahead.step(signal);
-        return { result, restMs: result === undefined ? 0 : restMs(result.freed, result.ms) };
-      }, signal);
-      if (step === undefined) break;
-      if (step.got === 'unsupported') return 'none';
-      progress.reclaimed += step.freed;
-      counters.foresightReclaimed(step.freed);
-      idle = step.freed > 0 ? 0 : idle + 1;
-      if (idle < MAX_IDLE_STEPS) {
-        if (idle > 0) await this.#sleep(idleMs(idle));
-        continue;
-      }
-      if (step.after < to) break;
-      return 'stalled';
+  async #holdUsage(progress: Progress, decreases: PendingDecreases): Promise<HoldEnd> {
+    const { clock, counters, log } = this.parts;
+    const start = clock.now();
+    this.#hold = new UsageHold(this.uid, this.parts, decreases, {
+      until: progress.since + RECLAIM_PERIOD_MS,
+      onReclaimed: (freed) => {
+        progress.reclaimed += freed;
+        counters.foresightReclaimed(freed);
+      },
+      onHeld: () => {
+        counters.foresight('held');
+        this.#inProgress(progress, 'memory usage is held below the new limit: waiting for kubelet to apply it');
+      },
+    });
+    const end = await this.#hold.done;
+    this.#hold = undefined;
+    const why = typeof end === 'object' ? messageOf(end.error) : end;
+    log.info({ uid: this.uid, end: why, ms: clock.now() - start }, 'hold of memory usage ended');
+    return end;
+  }
+
+  async #afterHold(progress: Progress, end: HoldEnd): Promise<number> {
+    if (hasVanished(end)) throw (end as { readonly error: unknown }).error;
+    progress.isInterrupted = end === 'changed' || end === 'released' || end === 'lost';
+    switch (end) {
+      case 'changed':
+      case 'released':
+        return 0;
+      case 'unfinished':
+        return CHECK_INTERVAL_MS;
+      case 'lost':
+        return this.#tryAgain(progress);
+      case 'stuck':
+        // The next check defers the decrease, if it is still so.
+        this.#tryAgain(progress);
+        return 0;
+      case 'climbed':
+      case 'expired':
+      default:
+        await this.#deferAfter(progress, end);
+        return this.#tryAgain(progress);
     }
-    log.info(
-      { uid: this.uid, cgroup, target: to, reclaimed: progress.reclaimed - before },
-      'memory reclaimed for kubelet',
-    );
-    return 'done';
+  }
+
+  /** Defers the decreases with figures from now. */
+  async #deferAfter(progress: Progress, end: 'climbed' | 'expired' | { readonly error: unknown }): Promise<void> {
+    const decreases = await this.parts.decreases(this.uid);
+    if (decreases === undefined || decreases.admitted !== progress.admitted) return;
+    const assessed = await this.#assess(decreases);
+    const blocked = assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
+    if (blocked === undefined) return;
+    const known = typeof end === 'object' && end.error instanceof ShimError ? end.error.reason : undefined;
+    this.#defer(progress, known ?? Reason.RECLAIM_TIMEOUT, failureMessage(blocked, end));
   }
 
   #progressOf(admitted: string): Progress {
@@ -171,6 +212,7 @@ export class DecreaseJob {
       times: 0,
       notBefore: 0,
       isStuck: false,
+      isInterrupted: false,
       isOver: false,
       reported: new Set(),
     });
@@ -178,8 +220,9 @@ export class DecreaseJob {
 
   #tryAgain(progress: Progress): number {
     progress.times += 1;
-    const wait = backoffMs(progress.times);
-    progress.notBefore = this.parts.clock.now() + wait;
+    const now = this.parts.clock.now();
+    const wait = backoffMs(progress.times, now - progress.since);
+    progress.notBefore = now + wait;
     return wait;
   }
 
@@ -222,30 +265,35 @@ export class DecreaseJob {
   #setReport(progress: Progress, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
     this.report = { state, reason, message, since: progress.since, reclaimed: bytes(progress.reclaimed) };
   }
-
-  /** Waits for this many milliseconds, or until {@link wake} is called. */
-  async #sleep(ms: number): Promise<void> {
-    if (this.#isAwake || ms === 0) return;
-    let stop = (): void => undefined;
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      if (Number.isFinite(ms)) stop = this.parts.clock.after(ms, resolve);
-    });
-    stop();
-    this.#wake = () => undefined;
-  }
 }
 
-/** `stalled`: nothing more is freed; `none`: the kernel has no memory.reclaim. */
-type ReclaimEnd = 'done' | 'interrupted' | 'stalled' | 'none';
+const toLower = ({ text, from, to }: Assessed): string =>
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}`;
 
-const stuckMessage = ({ text, from, to, use }: Assessed): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.unreclaimable} bytes are in use that cannot ` +
-  `be reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}; memory.current ${use.current}): expected less than ` +
-  `${to - marginOf(to)}`;
+const unreclaimableText = ({ anon, shmem, unevictable, current }: MemoryUse): string =>
+  `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}; memory.current ${current}`;
 
-const failureMessage = ({ text, from, to, use }: Assessed, end: 'stalled' | 'none'): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}, but ${use.current} bytes are in use: ` +
-  (end === 'none'
-    ? 'this kernel has no memory.reclaim (expected Linux 5.19 or later)'
-    : `reclaim frees no more of the ${use.current - use.unreclaimable} reclaimable bytes`);
+const stuckMessage = (assessed: Assessed): string => {
+  const { to, use } = assessed;
+  const most: Bytes = stuckFrom(to);
+  return (
+    `${toLower(assessed)}, but ${use.unreclaimable} bytes are in use that cannot be reclaimed ` +
+    `(${unreclaimableText(use)}): expected less than ${most}`
+  );
+};
+
+function failureMessage(assessed: Assessed, end: 'climbed' | 'expired' | { readonly error: unknown }): string {
+  const { use } = assessed;
+  const figures = `${use.unreclaimable} bytes in use cannot be reclaimed (${unreclaimableText(use)})`;
+  if (end === 'expired')
+    return `${toLower(assessed)}, but has not done so while usage was held below it for ${HOLD_MS / 1000} s: ${figures}`;
+  if (end === 'climbed')
+    return `${toLower(assessed)}, but usage climbs back as fast as memory is reclaimed: ${figures}`;
+  const { error } = end;
+  if (error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT)
+    return (
+      `${toLower(assessed)}, but ${use.current} bytes are in use: ` +
+      `reclaim frees no more of the ${use.current - use.unreclaimable} reclaimable bytes`
+    );
+  return `${toLower(assessed)}, but usage cannot be held below it: ${messageOf(error)}`;
+}

@@ -1,23 +1,24 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 
-/** Whether kubelet would apply a memory decrease, and the timing of reclaim. Pure: no clock, no file. */
+/** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */
 
 const MI = 1024 * 1024;
+const MINUTE = 60_000;
 
 export type Assessment =
   /** kubelet applies the decrease: usage is below the new limit. */
-  | { readonly kind: 'fits' }
-  /** kubelet rejects the decrease until usage is reclaimed down to `goal`. */
-  | { readonly kind: 'reclaim'; readonly goal: Bytes }
+  | 'fits'
+  /** kubelet rejects the decrease until usage is reclaimed and held below the limit. */
+  | 'blocked'
   /** kubelet rejects the decrease, and too much memory is unreclaimable. */
-  | { readonly kind: 'stuck' };
+  | 'stuck';
 
 /**
- * Returns how far below the limit to reclaim, in bytes: the larger of 5 % of the limit and 8 MiB. It leaves space for
- * allocations until kubelet checks again, which may take a minute.
+ * Returns the unreclaimable memory, in bytes, from which on usage cannot be held below a limit: the limit less the larger of 1/64 of it
+ * and 2 MiB. With less space the processes could hardly run, and kubelet would see usage above the limit now and then.
  */
-export const marginOf = (limit: Bytes): Bytes => bytes(Math.max(Math.ceil(limit / 20), 8 * MI));
+export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math.max(Math.ceil(limit / 64), 2 * MI)));
 
 /**
  * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory limit (...)
@@ -27,13 +28,21 @@ export function assessDecrease(
   limit: Bytes,
   { current, unreclaimable }: Pick<MemoryUse, 'current' | 'unreclaimable'>,
 ): Assessment {
-  if (current < limit) return { kind: 'fits' };
-  const goal = limit - marginOf(limit);
-  return unreclaimable >= goal ? { kind: 'stuck' } : { kind: 'reclaim', goal: bytes(goal) };
+  if (current < limit) return 'fits';
+  return unreclaimable >= stuckFrom(limit) ? 'stuck' : 'blocked';
 }
 
-/** How long memory is reclaimed for one admitted decrease, in milliseconds. */
-export const RECLAIM_PERIOD_MS = 600_000;
+/** How long the shim helps with one admitted decrease, in milliseconds. */
+export const RECLAIM_PERIOD_MS = 10 * MINUTE;
+
+/** Maximum time to bring usage below the limits, in milliseconds: dirty pages have to be written to a disk first. */
+export const REACH_MS = 30_000;
+
+/**
+ * Maximum time to hold usage below the limits, in milliseconds. kubelet retries every 10 to 15 s, with a figure that cAdvisor has
+ * measured up to 15 s before.
+ */
+export const HOLD_MS = MINUTE;
 
 /**
  * Interval of the checks whether usage is still below the new limit, in milliseconds. Polled, because the kernel has no
@@ -41,17 +50,12 @@ export const RECLAIM_PERIOD_MS = 600_000;
  */
 export const CHECK_INTERVAL_MS = 1000;
 
-/** Returns how long to wait after so many rounds of reclaim, successful or not, in milliseconds. */
-export const backoffMs = (times: number): number => Math.min(30_000, 1000 * 2 ** Math.max(0, times - 1));
+/** Checks in a row that find usage at or above a limit, although memory.high is below it, before a hold is given up. */
+export const MAX_CLIMBS = 5;
 
-/** Maximum rate of reclaim on the node, in bytes per second. Reclaim also takes at most a quarter of the time. */
-const MAX_BYTES_PER_SECOND = 512 * MI;
-
-/** Returns how long reclaim pauses on the node after a step, in milliseconds, given its freed bytes and its duration. */
-export const restMs = (freed: number, ms: number): number =>
-  Math.ceil(Math.max(3 * ms, (freed / MAX_BYTES_PER_SECOND) * 1000));
-
-/** Consecutive steps that free nothing before a round ends: the remaining pages are not reclaimable now, e.g. dirty. */
-export const MAX_IDLE_STEPS = 8;
-/** Returns how long to wait after so many idle steps, in milliseconds: pages under writeback become reclaimable soon. */
-export const idleMs = (steps: number): number => Math.min(800, 50 * 2 ** Math.max(0, steps - 1));
+/**
+ * Returns how long to wait after so many attempts, in milliseconds. In the first minute after the admission, at most 5 s: the
+ * Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
+ */
+export const backoffMs = (times: number, sinceMs: number): number =>
+  Math.min(sinceMs < MINUTE ? 5000 : 30_000, 1000 * 2 ** Math.max(0, times - 1));

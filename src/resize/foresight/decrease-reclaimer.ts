@@ -1,23 +1,22 @@
 import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
 import { DecreaseJob } from './decrease-job.ts';
-import { ReclaimPacer } from './reclaim-pacer.ts';
 
 /**
- * Reclaims memory so that kubelet applies the memory decreases it has admitted. kubelet 1.34 and later reject a decrease below
- * usage, page cache included, and make no CRI call for it. Reclaim goes on until kubelet has applied the decrease or has
- * admitted another one, or until {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and it pauses while a resize of
- * the pod is in progress.
+ * Brings usage below the memory decreases that kubelet has admitted, and holds it there until kubelet has applied them. kubelet
+ * 1.34 and later reject a decrease below usage, page cache included, and make no CRI call for it. Ends when kubelet has admitted
+ * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and it never holds while a request for the pod
+ * is carried out.
  */
 export class DecreaseReclaimer {
   readonly #parts: DecreaseReclaimerParts;
   readonly #jobs = new Map<string, DecreaseJob>();
-  readonly #pacer: ReclaimPacer;
+  /** All jobs that have not ended, including those of removed pods. */
+  readonly #running = new Set<DecreaseJob>();
   readonly #listeners: DeferredListener[] = [];
   #isClosed = false;
 
   constructor(parts: DecreaseReclaimerParts) {
     this.#parts = parts;
-    this.#pacer = new ReclaimPacer(parts.clock);
   }
 
   /** Checks all pods. To be called when kubelet's state files have changed, or pods have been added. */
@@ -31,14 +30,24 @@ export class DecreaseReclaimer {
     this.#listeners.push(listener);
   }
 
+  /**
+   * Ends the hold of a pod's usage. Resolves once memory.high is restored; undefined when there is no hold. Never rejects. To be
+   * called with the pod's lock held: no other hold begins then.
+   */
+  release(uid: string): Promise<void> | undefined {
+    return this.#jobs.get(uid)?.release();
+  }
+
   podRemoved(uid: string): void {
     this.#jobs.get(uid)?.end();
     this.#jobs.delete(uid);
   }
 
-  close(): void {
+  /** Resolves once every memory.high is restored. */
+  async close(): Promise<void> {
     this.#isClosed = true;
     for (const uid of [...this.#jobs.keys()]) this.podRemoved(uid);
+    for (const job of this.#running) await job.release();
   }
 
   /** Returns the state of a pod's decreases; undefined when none is blocked. */
@@ -47,10 +56,12 @@ export class DecreaseReclaimer {
   }
 
   #begin(uid: string): void {
-    const job = new DecreaseJob(uid, this.#parts, this.#pacer, this.#listeners);
+    const job = new DecreaseJob(uid, this.#parts, this.#listeners);
     this.#jobs.set(uid, job);
+    this.#running.add(job);
     void job.run().then(() => {
       if (this.#jobs.get(uid) === job) this.#jobs.delete(uid);
+      this.#running.delete(job);
     });
   }
 }

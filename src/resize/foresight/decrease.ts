@@ -1,4 +1,4 @@
-import type { AheadTree, CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import type { CgroupPath, LowerUsageTree, PreviousHigh } from '../../cgroups/index.ts';
 import type { Reason } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -33,8 +33,22 @@ export interface DecreaseReport {
   readonly reclaimed: Bytes;
 }
 
+/** The journal of holds: what restores memory.high after a crash. */
+export interface HoldJournal {
+  /**
+   * Restores what an earlier hold has left, and records memory.high of these cgroups of a pod. Returns false, and does nothing, while
+   * a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and with the errors of reading and writing.
+   */
+  begin(podUid: string, cgroups: readonly CgroupPath[]): Promise<boolean>;
+  /** Records a value to restore, unless it is recorded already. Rejects with JOURNAL_UNAVAILABLE. */
+  lowers(podUid: string, high: PreviousHigh): Promise<void>;
+  /** Removes the record. Rejects with JOURNAL_UNAVAILABLE. */
+  end(podUid: string): Promise<void>;
+}
+
 export interface DecreaseReclaimerParts {
-  readonly tree: AheadTree & Pick<CgroupTree, 'readMemoryUse'>;
+  readonly tree: LowerUsageTree;
+  readonly holds: HoldJournal;
   /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */
   readonly pods: () => readonly string[];
   /** Returns undefined when there is no such pod. */

@@ -22,7 +22,8 @@ export interface BeginOptions {
 
 /**
  * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a transaction, set
- * volumes, set deferred requests. Callers hold the pod's lock, except for deferred requests.
+ * volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for deferred requests and for holds,
+ * which never overlap with a section under that lock.
  */
 export class PodJournal {
   readonly #journal: Promise<Journal>;
@@ -51,9 +52,11 @@ export class PodJournal {
     for (const record of await journal.load()) this.#records.set(record.podUid, record);
   }
 
-  /** Returns the pods with a transaction that has not ended. */
+  /** Returns the pods with a transaction or a hold that has not ended. */
   unfinished(): readonly Identity[] {
-    return [...this.#records.values()].filter(({ transaction }) => transaction !== undefined);
+    return [...this.#records.values()].filter(
+      ({ transaction, holds }) => transaction !== undefined || holds !== undefined,
+    );
   }
 
   /** Returns every pod that has a record. */
@@ -63,6 +66,23 @@ export class PodJournal {
 
   transactionOf(pod: PodDescription): JournalledTransaction | undefined {
     return this.#records.get(identityOf(pod).podUid)?.transaction;
+  }
+
+  /** Returns the cgroups of a hold that has not ended, with the memory.high to restore. */
+  holdsOf(pod: PodDescription): readonly PreviousHigh[] {
+    return this.#records.get(identityOf(pod).podUid)?.holds ?? [];
+  }
+
+  /**
+   * Records the memory.high to restore, before a hold lowers it; an empty list after it is restored. Rejects with
+   * JOURNAL_UNAVAILABLE.
+   */
+  async setHolds(pod: PodDescription, holds: readonly PreviousHigh[]): Promise<void> {
+    await this.#change(identityOf(pod), (record) => {
+      const { holds: known, ...others } = record;
+      if (holds.length === 0) return known === undefined ? record : others;
+      return { ...others, holds };
+    });
   }
 
   /** Returns the recorded size policies of a pod's volumes. */
@@ -112,11 +132,12 @@ export class PodJournal {
 
   /** Replaces the deferred requests of a pod, which are JSON values. Rejects with JOURNAL_UNAVAILABLE. */
   async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
-    await this.#change({ podUid }, ({ sandboxId, volumes, transaction }) => ({
+    await this.#change({ podUid }, ({ sandboxId, volumes, transaction, holds }) => ({
       podUid,
       sandboxId,
       volumes,
       ...(transaction && { transaction }),
+      ...(holds && { holds }),
       ...(resizes.length > 0 && { resizes }),
     }));
   }
@@ -146,7 +167,7 @@ export class PodJournal {
     const changed = change(base);
     if (changed === base && base.sandboxId === sandboxId) return;
     const record = { ...changed, sandboxId };
-    const empty = record.transaction === undefined && record.volumes.size === 0 && record.resizes === undefined;
+    const empty = isEmpty(record);
     if (empty) this.#records.delete(podUid);
     else this.#records.set(podUid, record);
     try {
@@ -196,9 +217,10 @@ export class OpenTransaction {
    * @param volumes the current records of the pod's volumes
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
-    return this.#change(({ podUid, sandboxId, resizes }) => ({
+    return this.#change(({ podUid, sandboxId, holds, resizes }) => ({
       podUid,
       sandboxId,
+      ...(holds && { holds }),
       ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
       volumes,
       ...(resizes && { resizes }),
@@ -221,6 +243,9 @@ export class OpenTransaction {
 /** Adds a cgroup's memory.high unless one is recorded: the first is the value before anything lowered it. */
 const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
   known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
+
+const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
+  transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;
 
 /** Whether the record has anything that is still valid after a reboot. */
 const outlivesBoot = (record: PodRecord | undefined): boolean =>

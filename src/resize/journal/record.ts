@@ -5,7 +5,8 @@
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
-import { type Bytes, type Limit, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
+import type { PreviousHigh } from '../../cgroups/index.ts';
+import { cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
 import {
   type RequestedVolume,
   type VolumeRecord,
@@ -18,7 +19,7 @@ import type { Step } from '../model/index.ts';
 
 /**
  * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is still read: it has
- * the fields of version 4 without those of memory.high's mark and of the other settings of containers.
+ * the fields of version 4 without those of memory.high's mark, of the other settings of containers and of holds.
  */
 export const RECORD_VERSION = 4;
 const OLDEST_VERSION = 3;
@@ -26,13 +27,8 @@ const OLDEST_VERSION = 3;
 /** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
 export const MAX_RECORD_BYTES = 1024 * 1024;
 
-/** The memory.high that a cgroup had before the shim lowered it. */
-export interface PreviousHigh {
-  readonly cgroup: string;
-  readonly memoryHigh: Limit<Bytes>;
-  /** Written by 0.1.0, whose temporary values have no mark: any lower value may be temporary. */
-  readonly isUnmarked?: true;
-}
+/** isUnmarked: written by 0.1.0. */
+export type { PreviousHigh } from '../../cgroups/index.ts';
 
 /** A transaction that has not ended. */
 export interface JournalledTransaction {
@@ -57,6 +53,11 @@ export interface PodRecord {
   /** The pod's sandbox at the time of writing. */
   readonly sandboxId: string;
   readonly transaction?: JournalledTransaction;
+  /**
+   * The cgroups whose memory.high holds the usage below a limit that kubelet is about to lower, each once, with the value to restore.
+   * Never empty.
+   */
+  readonly holds?: readonly PreviousHigh[];
   /** The volumes whose size the annotations that the pod was created with do not set, by volume name. */
   readonly volumes: ReadonlyMap<string, VolumeRecord>;
   /** Deferred requests: opaque JSON values, stored as they are. */
@@ -140,6 +141,7 @@ const record = z.strictObject({
   podUid: z.string(),
   sandboxId: z.string(),
   transaction: z.exactOptional(transaction),
+  holds: z.exactOptional(z.array(high).check(z.minLength(1))),
   volumes: z.pipe(
     z.record(label, volumeRecord),
     z.transform((volumes: Readonly<Record<string, VolumeRecord>>) => new Map(Object.entries(volumes))),
@@ -152,13 +154,14 @@ const record = z.strictObject({
  * cannot be read back: such a record would be useless after a crash.
  */
 export function encodeRecord(given: PodRecord, bootId: string): Buffer {
-  const { podUid, sandboxId, transaction: open, volumes, resizes } = given;
+  const { podUid, sandboxId, transaction: open, holds, volumes, resizes } = given;
   const form = {
     version: RECORD_VERSION,
     bootId,
     podUid,
     sandboxId,
     transaction: open,
+    holds,
     volumes: Object.fromEntries(volumes),
     resizes,
   };

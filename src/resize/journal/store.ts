@@ -257,7 +257,7 @@ export class Journal {
   async #loadRecord(name: string, thisBoot: string): Promise<LoadedRecord | undefined> {
     const written = await this.#reader.read(name);
     if (written === undefined) return undefined;
-    const { bootId, podUid, sandboxId, transaction, volumes, resizes } = written;
+    const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = written;
     const earlierBoot = bootId !== thisBoot;
     // The cgroups and mounts that the steps name do not exist after a reboot.
     if (earlierBoot && volumes.size === 0 && resizes === undefined) {
@@ -268,6 +268,7 @@ export class Journal {
       podUid,
       sandboxId,
       ...(transaction !== undefined && !earlierBoot && { transaction }),
+      ...(holds !== undefined && !earlierBoot && { holds }),
       volumes: earlierBoot ? withoutMounts(volumes) : volumes,
       ...(resizes !== undefined && { resizes }),
       earlierBoot,

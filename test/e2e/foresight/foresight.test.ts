@@ -138,7 +138,7 @@ const CASES: {
   {
     what: 'a mixture that does not fit',
     fill: async (tenant) => {
-      await tenant.run('hold', 40 * MiB);
+      await tenant.run('hold', 52 * MiB);
       await tenant.run('dirty', newFile('/tmp'), 16 * MiB);
       await tenant.run('read', bigFile(60));
     },
@@ -271,7 +271,7 @@ describe('with foresight', () => {
         const found = Number(
           /(\d+) bytes are in use that cannot be reclaimed/.exec(status.lastError?.message ?? '')?.[1],
         );
-        expect(found).toBeGreaterThan(56 * MiB);
+        expect(found).toBeGreaterThan(62 * MiB);
         const { pod: reported } = await api.call('GetPod', { pod: { uid: pod.uid } });
         expect((reported as Answer)['kubelet']).toMatchObject({
           state: 'DEFERRED',

@@ -13,7 +13,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
 });
 afterEach(async () => {
-  runtime.context.decreaseReclaimer.close();
+  await runtime.context.decreaseReclaimer.close();
   await runtime.close();
 });
 

@@ -92,6 +92,7 @@ export const anyRecord: fc.Arbitrary<PodRecord> = fc.record(
     podUid: fc.oneof(fc.uuid(), text),
     sandboxId: text,
     transaction,
+    holds: fc.array(high, { minLength: 1, maxLength: 3 }),
     volumes: fc.array(fc.tuple(volumeName, volume), { maxLength: 5 }).map((pairs) => new Map(pairs)),
     resizes: fc.array(json, { maxLength: 3 }),
   },

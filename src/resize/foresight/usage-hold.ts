@@ -1,0 +1,210 @@
+import { type HeldUsage, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
+import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
+import { CHECK_INTERVAL_MS, HOLD_MS, MAX_CLIMBS, REACH_MS, stuckFrom } from './decrease-policy.ts';
+import { Sleep } from './sleep.ts';
+
+/** Why a hold has ended. */
+export type HoldEnd =
+  /** kubelet has applied one of the decreases, or has admitted other limits. */
+  | 'changed'
+  /** A request for the pod has arrived, or the pod is gone. */
+  | 'released'
+  /** The pod has an unfinished transaction, which may have lowered memory.high. */
+  | 'unfinished'
+  /** Another program has raised memory.high. */
+  | 'lost'
+  /** What cannot be reclaimed has come close to the limit. */
+  | 'stuck'
+  /** Usage has climbed back to the limit, although memory.high is below it. */
+  | 'climbed'
+  /** kubelet has not applied the decrease in time. */
+  | 'expired'
+  | { readonly error: unknown };
+
+export interface UsageHoldOptions {
+  /** End of the hold at the latest, in milliseconds since the epoch. */
+  readonly until: number;
+  /** Called with bytes that reclaim has freed. Must not throw. */
+  readonly onReclaimed: (freed: Bytes) => void;
+  /** Called when all usage is below its limit. Must not throw. */
+  readonly onHeld: () => void;
+}
+
+/** A cgroup whose usage is held, with the number of checks in a row that found it at the limit or above. */
+interface Level {
+  readonly decrease: Decrease;
+  readonly held: HeldUsage;
+  climbs: number;
+}
+
+/**
+ * Lowers the usage of one pod below its pending limits and holds it there through memory.high, so that kubelet sees it: hot page
+ * cache climbs back at once, and kubelet compares with a figure that is up to 15 s old. Containers come first and the pod last, each
+ * held while the next is lowered. Begins when created. The caller makes sure that no section under the pod's lock runs meanwhile.
+ */
+export class UsageHold {
+  /** Resolves once memory.high is restored. Never rejects. */
+  readonly done: Promise<HoldEnd>;
+  readonly #uid: string;
+  readonly #parts: DecreaseReclaimerParts;
+  readonly #pending: PendingDecreases;
+  readonly #options: UsageHoldOptions;
+  readonly #levels: Level[] = [];
+  readonly #over = new AbortController();
+  /** Resolves when the hold is over. */
+  readonly #whenOver: Promise<void>;
+  readonly #sleep: Sleep;
+  readonly #watching: Promise<HoldEnd>;
+  #heldUntil = Infinity;
+
+  constructor(uid: string, parts: DecreaseReclaimerParts, pending: PendingDecreases, options: UsageHoldOptions) {
+    this.#uid = uid;
+    this.#parts = parts;
+    this.#pending = pending;
+    this.#options = options;
+    this.#sleep = new Sleep(parts.clock);
+    const { signal } = this.#over;
+    this.#whenOver = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    this.#watching = this.#watch();
+    this.done = this.#run();
+  }
+
+  /** Triggers a check: kubelet's state or the pod may have changed. */
+  wake(): void {
+    this.#sleep.wake();
+  }
+
+  /** Ends the hold. Resolves once memory.high is restored. Never rejects. */
+  async release(): Promise<void> {
+    this.#end();
+    await this.done;
+  }
+
+  #end(): void {
+    this.#over.abort(new Error('the hold is over'));
+    this.#sleep.wake();
+  }
+
+  async #run(): Promise<HoldEnd> {
+    const end = await this.#holdAll();
+    this.#end();
+    await this.#watching;
+    const hasRestored = typeof end !== 'object' || !isUndoFailure(end.error);
+    // Otherwise the record is still needed.
+    if (end !== 'unfinished' && hasRestored) await this.#endInJournal();
+    return end;
+  }
+
+  async #holdAll(): Promise<HoldEnd> {
+    try {
+      const cgroups = this.#pending.list.map(({ cgroup }) => cgroup);
+      if (!(await this.#parts.holds.begin(this.#uid, cgroups))) return 'unfinished';
+      await this.#lower(this.#pending.list);
+      return await this.#watching;
+    } catch (error) {
+      return error === this.#over.signal.reason ? await this.#watching : { error };
+    }
+  }
+
+  /** A failed write is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
+  async #endInJournal(): Promise<void> {
+    try {
+      await this.#parts.holds.end(this.#uid);
+    } catch (error) {
+      this.#parts.log.warn({ uid: this.#uid, error: messageOf(error) }, 'end of a hold not journalled');
+    }
+  }
+
+  /** Lowers the usage of each cgroup and holds it, until the watch ends. */
+  async #lower([first, ...rest]: readonly Decrease[]): Promise<void> {
+    if (first === undefined) {
+      this.#heldUntil = Math.min(this.#parts.clock.now() + HOLD_MS, this.#options.until);
+      this.#options.onHeld();
+      await this.#watching;
+      return;
+    }
+    const { tree, clock, holds, log } = this.#parts;
+    const { cgroup, to } = first;
+    let reclaimed = 0;
+    await lowerUsage(tree, cgroup, {
+      target: to,
+      deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
+      clock,
+      signal: this.#over.signal,
+      onHigh: (memoryHigh) => holds.lowers(this.#uid, { cgroup, memoryHigh }),
+      onReclaimed: (freed) => {
+        reclaimed += freed;
+        this.#options.onReclaimed(freed);
+      },
+      lower: async (held) => {
+        if (reclaimed > 0)
+          log.info({ uid: this.#uid, cgroup, target: to, reclaimed: bytes(reclaimed) }, 'memory reclaimed for kubelet');
+        this.#levels.push({ decrease: first, held, climbs: 0 });
+        try {
+          await this.#lower(rest);
+        } finally {
+          // memory.high is restored next: no check may run meanwhile.
+          this.#end();
+          await this.#watching;
+        }
+      },
+    });
+  }
+
+  /** Checks every second, and when kubelet's state may have changed, until the hold has to end. Never rejects. */
+  async #watch(): Promise<HoldEnd> {
+    try {
+      for (;;) {
+        await this.#sleep.for(CHECK_INTERVAL_MS);
+        this.#sleep.reset();
+        const end = await this.#check();
+        if (end !== undefined) return end;
+      }
+    } catch (error) {
+      return { error };
+    } finally {
+      this.#end();
+    }
+  }
+
+  async #check(): Promise<HoldEnd | undefined> {
+    if (this.#over.signal.aborted) return 'released';
+    // This may ask the backend: a request that ends the hold does not wait for the answer.
+    const pending = await Promise.race([this.#parts.decreases(this.#uid), this.#whenOver]);
+    if (this.#isOver()) return 'released';
+    if (pending === undefined || !isSame(pending, this.#pending)) return 'changed';
+    for (const level of this.#levels) {
+      const end = await checkLevel(level);
+      if (end !== undefined) return end;
+      if (this.#isOver()) return 'released';
+    }
+    return this.#parts.clock.now() >= this.#heldUntil ? 'expired' : undefined;
+  }
+
+  /** Whether the hold is over, possibly since an await. */
+  #isOver(): boolean {
+    return this.#over.signal.aborted;
+  }
+}
+
+async function checkLevel(level: Level): Promise<HoldEnd | undefined> {
+  const { to } = level.decrease;
+  const { use, isHeld } = await level.held.look();
+  if (!isHeld) return 'lost';
+  if (use.unreclaimable >= stuckFrom(to)) return 'stuck';
+  level.climbs = use.current < to ? 0 : level.climbs + 1;
+  return level.climbs >= MAX_CLIMBS ? 'climbed' : undefined;
+}
+
+/** Whether nothing has been applied, and nothing else has been admitted. */
+const isSame = (one: PendingDecreases, other: PendingDecreases): boolean =>
+  one.admitted === other.admitted &&
+  one.list.length === other.list.length &&
+  one.list.every(({ cgroup, to }, at) => cgroup === other.list[at]?.cgroup && to === other.list[at].to);
+
+const isUndoFailure = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+
+/** Whether a hold has ended because its cgroup has. */
+export const hasVanished = (end: HoldEnd): boolean => typeof end === 'object' && isCgroupVanished(end.error);

@@ -1,0 +1,197 @@
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CriClient } from '../../support/cri/client.ts';
+import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
+import { Served } from '../../support/e2e/served.ts';
+import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+
+/**
+ * Memory limits that kubelet has admitted, below hot page cache: usage has to stay below the limit until kubelet tries,
+ * which takes 10 to 15 s with a real kubelet.
+ */
+
+const MiB = 1024 * 1024;
+// A folder of the machine outside, so its pages are page cache.
+const outside = process.env['NODE_OUT'] ?? '';
+const STATE = '/run/hold-test-state';
+/** How long kubelet does not try. */
+const LAG_MS = 15_000;
+
+let served: Served;
+/** Outlives a restart of the shim. */
+let cri: CriClient;
+let kubelet: Kubelet;
+const pods: RunningPod[] = [];
+const tenants: Tenant[] = [];
+const files: string[] = [];
+
+beforeEach(async () => {
+  mkdirSync(KUBELET_ROOT, { recursive: true });
+  await start();
+  cri = new CriClient(served.shim.address);
+  kubelet = new Kubelet(cri);
+});
+
+afterEach(async () => {
+  for (const tenant of tenants.splice(0)) await tenant.end();
+  for (const pod of pods.splice(0)) {
+    kubelet.forget(pod);
+    await pod.remove();
+  }
+  for (const file of files.splice(0)) rmSync(file, { force: true });
+  cri.close();
+  await served.stop();
+  removeFiles();
+});
+
+async function start(): Promise<void> {
+  served = await Served.start({ name: 'hold-test', args: ['--state-folder', STATE] });
+}
+
+/** Starts the shim again, and waits until clients have connected again. */
+async function startAgain(): Promise<void> {
+  await start();
+  await cri.ready(30_000);
+}
+
+async function makePod(memory: PodMemory['containers']): Promise<RunningPod> {
+  const pod = await runPod(cri, {
+    name: 'web',
+    containers: Object.entries(memory).map(([name, limit = 0]) => ({
+      name,
+      command: ['sleep', '1000000'],
+      resources: { memory_limit_in_bytes: limit * MiB },
+    })),
+  });
+  pods.push(pod);
+  kubelet.runs(pod, { containers: memory });
+  return pod;
+}
+
+/** A process in the container that reads a file of this size ten times per second, once it has read it. */
+async function hotCache(pod: RunningPod, container: string, mebibytes: number): Promise<Tenant> {
+  const file = join(outside, `hold-${files.length}`);
+  closeSync(openSync(file, 'w'));
+  truncateSync(file, mebibytes * MiB);
+  files.push(file);
+  const tenant = await Tenant.in(cgroupOf(pod.cgroup, pod.id(container)));
+  tenants.push(tenant);
+  await tenant.run('reread', file);
+  return tenant;
+}
+
+const useOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.current', container)) / MiB;
+const limitOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.max', container)) / MiB;
+const highsOf = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
+const records = (): string[] => readdirSync(STATE).filter((name) => name.endsWith('.json'));
+
+const held = (pod: RunningPod, number = 1) =>
+  expect.poll(() => highsOf(pod).filter((high) => high !== 'max').length, { timeout: 20_000 }).toBe(number);
+
+/** Returns the highest usage of the pod and of container `a` in this time, in MiB. */
+async function highestIn(pod: RunningPod, ms: number): Promise<[number, number]> {
+  const highest: [number, number] = [0, 0];
+  for (const end = performance.now() + ms; performance.now() < end; ) {
+    highest[0] = Math.max(highest[0], useOf(pod));
+    highest[1] = Math.max(highest[1], useOf(pod, 'a'));
+    await delay(100);
+  }
+  return highest;
+}
+
+describe('hot page cache', () => {
+  test('usage of container and pod stays below the limits until kubelet tries, and nothing is killed', async () => {
+    const pod = await makePod({ a: 192 });
+    const tenant = await hotCache(pod, 'a', 120);
+    expect(useOf(pod, 'a')).toBeGreaterThan(110);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    const begun = performance.now();
+    await expect.poll(() => Math.max(useOf(pod), useOf(pod, 'a')), { timeout: 20_000, interval: 50 }).toBeLessThan(64);
+    await held(pod, 2);
+    console.log(`hot cache of 120 MiB: held below 64 MiB after ${Math.round(performance.now() - begun)} ms`);
+    const [ofPod, ofContainer] = await highestIn(pod, LAG_MS);
+    console.log(
+      `in ${LAG_MS} ms: at most ${ofPod.toFixed(1)} MiB in the pod, ${ofContainer.toFixed(1)} in the container`,
+    );
+    expect([ofPod < 64, ofContainer < 64]).toEqual([true, true]);
+    expect([limitOf(pod, 'a'), records().length]).toEqual([192, 1]);
+    await kubelet.sync(pod);
+    expect([limitOf(pod), limitOf(pod, 'a'), highsOf(pod), pod.oomKills()]).toEqual([64, 64, ['max', 'max'], 0]);
+    await served.shim.waitForLog(({ msg }) => msg === 'memory decrease applied by kubelet after reclaim');
+    expect([highsOf(pod), records(), tenant.isAlive]).toEqual([['max', 'max'], [], true]);
+  });
+
+  test('usage of the pod stays below its limit while a container that is not lowered uses all of its own', async () => {
+    const pod = await makePod({ a: 192, b: 96 });
+    await hotCache(pod, 'a', 120);
+    await hotCache(pod, 'b', 120);
+    expect(useOf(pod)).toBeGreaterThan(190);
+    kubelet.admit(pod, { containers: { a: 64, b: 96 } });
+    await held(pod, 2);
+    const [ofPod, ofContainer] = await highestIn(pod, LAG_MS);
+    console.log(`two containers: at most ${ofPod.toFixed(1)} MiB of 160 in the pod, ${ofContainer.toFixed(1)} of 64`);
+    expect([ofPod < 160, ofContainer < 64]).toEqual([true, true]);
+    await kubelet.sync(pod);
+    expect([limitOf(pod), limitOf(pod, 'a'), limitOf(pod, 'b')]).toEqual([160, 64, 96]);
+    expect([highsOf(pod), pod.oomKills()]).toEqual([['max', 'max'], 0]);
+  });
+
+  test('a request for the pod that is no decrease finds memory.high as it was, and usage is held again after it', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    await cri.updateContainer(pod.id('a'), { cpu_quota: 50_000, cpu_period: 100_000 });
+    await served.shim.waitForLog(({ msg, end }) => msg === 'hold of memory usage ended' && end === 'released');
+    await held(pod, 2);
+    expect(limitOf(pod, 'a')).toBe(192);
+    kubelet.admit(pod, { containers: { a: 192 } });
+    await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);
+    await expect.poll(records).toEqual([]);
+  });
+});
+
+describe('the shim ends while it holds', () => {
+  test('stopped: memory.high is as it was', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    await served.stop();
+    expect([highsOf(pod), records()]).toEqual([['max', 'max'], []]);
+    await startAgain();
+  });
+
+  test('killed: memory.high is as it was once it has started again', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    served.shim.process.kill('SIGKILL');
+    await served.shim.exited;
+    expect(highsOf(pod)).not.toContain('max');
+    expect(records()).toHaveLength(1);
+    // Nothing to hold any more.
+    kubelet.admit(pod, { containers: { a: 192 } });
+    await startAgain();
+    await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);
+    await expect.poll(records).toEqual([]);
+    expect(limitOf(pod, 'a')).toBe(192);
+  });
+
+  test('killed with the decrease still admitted: held again, applied, and memory.high is as it was', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    served.shim.process.kill('SIGKILL');
+    await served.shim.exited;
+    await startAgain();
+    const { ms, tries } = await kubelet.resize(pod, { containers: { a: 64 } }, 20_000, 1000);
+    console.log(`after a crash: ${ms} ms from admission to actuation, kubelet tried ${tries} times`);
+    expect([limitOf(pod), limitOf(pod, 'a'), highsOf(pod), pod.oomKills()]).toEqual([64, 64, ['max', 'max'], 0]);
+  });
+});
