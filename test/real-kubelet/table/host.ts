@@ -1,4 +1,4 @@
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LineFollower } from '../../runner/line-follower.ts';
@@ -50,6 +50,8 @@ async function observeSide(run: TableRun, side: Side): Promise<Observations> {
   const { containerd, env, title, timeoutMs, say, signal } = run;
   const outDir = join(run.folder, side);
   const what = side === 'direct' ? 'without the shim' : 'through the shim';
+  // What an earlier run left there must not pass for a result of this one.
+  await rm(outDir, { recursive: true, force: true });
   await mkdir(outDir, { recursive: true });
   const follower = new LineFollower(join(outDir, 'progress'), (line) => say(`${what}: ${line}`));
   const program = join(dirname(fileURLToPath(import.meta.url)), 'kubelet-inside.js');
