@@ -1,5 +1,4 @@
 /** The outcomes of requests per pod, and the recent resizes, in memory only. */
-export { AdmittedRequests } from './admitted-requests.ts';
 export { PodOutcomes } from './outcomes.ts';
 export type { PodOutcome } from './outcomes.ts';
 export { NewestValues, amountField, volumeField } from './newest-values.ts';

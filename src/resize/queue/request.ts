@@ -69,8 +69,7 @@ export function readRequested(asked: RequestedPod, before: MemoryRequests = noMe
     containers: Object.fromEntries(memory),
     ...(pod.memoryRequest === undefined ? {} : { pod: pod.memoryRequest }),
   };
-  const earlier = before === noMemoryRequests ? {} : { earlierMemoryRequests: before };
-  return { desired: { pod: pod.limits, containers, volumes, memoryRequests, ...earlier }, memoryRequests };
+  return { desired: { pod: pod.limits, containers, volumes, memoryRequests }, memoryRequests };
 }
 
 function readResources(
