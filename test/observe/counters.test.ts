@@ -66,7 +66,9 @@ describe('counters', () => {
       ...['undone', 'failed'].map((outcome) => `undos_total ${outcome}`),
       ...['finished', 'undone', 'gone', 'failed'].map((outcome) => `recoveries_total ${outcome}`),
       ...['bad_record', 'unavailable'].map((fault) => `journal_faults_total ${fault}`),
-      ...['unreadable', 'stuck', 'unstuck', 'deferred', 'given_up'].map((event) => `foresight_events_total ${event}`),
+      ...['unreadable', 'stuck', 'held', 'unstuck', 'deferred', 'given_up'].map(
+        (event) => `foresight_events_total ${event}`,
+      ),
     ]);
     const { failOpen, journalFaults, foresight } = createCounters().snapshot();
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);

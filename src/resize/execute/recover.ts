@@ -33,9 +33,19 @@ type Outcome = 'finished' | 'undone' | 'gone';
  * hold of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
  */
 export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
-  await endHold(parts, pod);
   const transaction = parts.journal.transactionOf(pod);
-  if (transaction === undefined) return;
+  try {
+    if (transaction !== undefined) await recoverTransaction(parts, pod, transaction);
+  } finally {
+    await endHold(parts, pod, transaction?.highs ?? []);
+  }
+}
+
+async function recoverTransaction(
+  parts: RecoverPodParts,
+  pod: PodDescription,
+  transaction: JournalledTransaction,
+): Promise<void> {
   const open = parts.journal.reopen(pod);
   try {
     const outcome = hasPodCgroup(pod)
@@ -57,11 +67,17 @@ export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): P
   }
 }
 
-/** Restores the memory.high of a hold that a crash has left. A transaction that has begun since knows the newer value. */
-async function endHold({ journal, tree, log }: RecoverPodParts, pod: PodDescription): Promise<void> {
+/**
+ * Restores the memory.high of a hold that a crash has left.
+ * @param newer the values that a transaction which has begun since has restored
+ */
+async function endHold(
+  { journal, tree, log }: RecoverPodParts,
+  pod: PodDescription,
+  newer: readonly PreviousHigh[],
+): Promise<void> {
   const holds = journal.holdsOf(pod);
   if (holds.length === 0) return;
-  const newer = journal.transactionOf(pod)?.highs ?? [];
   for (const high of holds)
     if (!newer.some(({ cgroup }) => cgroup === high.cgroup)) await restoreMarkedHigh(tree, high);
   await journal.setHolds(pod, []);

@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
@@ -59,6 +59,16 @@ describe('a hold that a crash has left', () => {
     await recover(runtime.context);
     expect([high(), records()]).toEqual([String(150 * MiB), []]);
   });
+});
+
+test('a hold whose memory.high cannot be read does not keep a transaction from its recovery', async () => {
+  const { journal } = runtime.context;
+  await journal.setHolds(pod, [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
+  await journal.begin(pod, [{ kind: 'pod-memory', from: mi(256), to: mi(192) }], { volumes: new Map() });
+  rmSync(join(runtime.cgroupRoot, 'kubepods/pod1/memory.high'));
+  expect(await recover(runtime.context)).toBe(false);
+  expect(record()).toMatchObject({ holds: [{}] });
+  expect(record()).not.toHaveProperty('transaction');
 });
 
 test('deferred requests and the end of a transaction leave the hold in the journal', async () => {
