@@ -1,6 +1,6 @@
 {{/* The shim's configuration file. */}}
 {{- define "cri-resize-shim.config" -}}
-# The shim's configuration on each node, as docs/configuration.md has it. As long as it says nothing, each node keeps its own.
+# The configuration of the shim on each node, see docs/configuration.md. If empty, each node keeps its own file.
 {{- with .Values.config }}
 {{ toYaml . }}
 {{- end }}
