@@ -158,3 +158,6 @@ const recent: readonly RecentResize[] = [
 ];
 
 export const fakeOverview: Overview = { pods, recent };
+
+/** Pods and resizes that most nodes have: short names, no failures. */
+export const typicalOverview: Overview = { pods: pods.slice(0, 2), recent: recent.slice(0, 2) };

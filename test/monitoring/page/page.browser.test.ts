@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Browser, type Page, chromium } from 'playwright-core';
@@ -9,11 +9,13 @@ import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
 import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
-import { fakeOverview } from '../../support/fake-node-readings.ts';
+import { fakeOverview, typicalOverview } from '../../support/fake-node-readings.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 
 /** Screenshots of the page, from Debian's Chromium. */
 const SCREENSHOTS = 'reports/page';
+/** The screenshot that the README shows. */
+const README_SCREENSHOT = 'docs/images/page.png';
 
 const ready: ReadinessReport = { ready: true, checks: [] };
 const notReady: ReadinessReport = {
@@ -89,6 +91,9 @@ async function open({ scheme, width }: Look, name: string): Promise<OpenedPage> 
   return { page, requested, messages };
 }
 
+/** Width and height, from the header chunk (PNG specification, 11.2.2). */
+const sizeOfPng = (png: Buffer): readonly number[] => [png.readUInt32BE(16), png.readUInt32BE(20)];
+
 const looks: readonly Look[] = [
   { scheme: 'light', width: 1280 },
   { scheme: 'dark', width: 1280 },
@@ -115,6 +120,18 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
     expect(await page.locator('main').innerText()).toMatch(/Pods\s+none on this node\s+Resizes\s+none since/);
     await page.context().close();
   });
+});
+
+test('the screenshot in the README has the size of the page of a typical node', async () => {
+  [readiness, overview] = [ready, typicalOverview];
+  const { page } = await open({ scheme: 'light', width: 860 }, 'typical');
+  const fresh = await page.screenshot({ fullPage: true });
+  if (process.env['UPDATE_DOCS'] === '1') writeFileSync(README_SCREENSHOT, fresh);
+  expect(readFileSync('README.md', 'utf8')).toContain(`](${README_SCREENSHOT})`);
+  expect(sizeOfPng(readFileSync(README_SCREENSHOT)), 'run the test with UPDATE_DOCS=1 to update it').toEqual(
+    sizeOfPng(fresh),
+  );
+  await page.context().close();
 });
 
 describe('drawings of the page', () => {
