@@ -4,6 +4,7 @@ import { Reason, ShimError } from '../core/errors/index.ts';
 import type { KubernetesWatch, LocalPod, NodePods } from '../kubernetes/annotations/index.ts';
 import type { Log } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
+import type { LateAllocatable } from './late-allocatable.ts';
 import type { LatePodSpecs } from './late-pod-specs.ts';
 import type { Registry } from '../sandbox/index.ts';
 import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
@@ -13,16 +14,17 @@ export interface AnnotationsParts {
   readonly context: ResizeContext;
   readonly podResizes: PodResizes;
   readonly specs: LatePodSpecs;
+  readonly allocatable: LateAllocatable;
   readonly log: Log;
 }
 
 /**
- * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, and `specs` knows their specs
- * from then on. Call it after the resizes of an earlier process are restored. Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
+ * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, `specs` knows their specs and
+ * `allocatable` the node's allocatable from then on. Call it after the resizes of an earlier process are restored. Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
  */
 export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
-  { context, podResizes, specs, log }: AnnotationsParts,
+  { context, podResizes, specs, allocatable, log }: AnnotationsParts,
 ): Promise<KubernetesWatch> {
   const { watchAnnotations } = await import('../kubernetes/annotations/index.ts');
   const { registry, policies } = context;
@@ -41,6 +43,7 @@ export async function watchKubernetes(
     log,
   });
   specs.use(watch.specs);
+  allocatable.use(watch.allocatable);
   registry.watch({
     podAdded: ({ metadata }) => watch.podAdded(metadata),
     podRemoved: () => undefined,

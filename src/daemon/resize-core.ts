@@ -16,6 +16,7 @@ import {
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { Registry } from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
+import { LateAllocatable } from './late-allocatable.ts';
 import { LatePodSpecs } from './late-pod-specs.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 
@@ -31,6 +32,8 @@ export interface ResizeCore {
   readonly podResizes: PodResizes;
   /** The pods' specs, known once the API server is watched. */
   readonly specs: LatePodSpecs;
+  /** The node's allocatable, known once the API server is watched. */
+  readonly allocatable: LateAllocatable;
   closeJournal(): Promise<void>;
 }
 
@@ -46,6 +49,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const { reclaimTimeout, volumesFollow } = config;
   const kubelet = kubeletFiles(config, { log, counters, onChange: () => context.decreaseReclaimer.check() });
   const specs = new LatePodSpecs();
+  const allocatable = new LateAllocatable();
   const context = createResizeContext({
     registry,
     backend,
@@ -53,6 +57,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     tree,
     volumes,
     specs,
+    allocatable,
     volumesFollow,
     reclaimTimeout,
     log,
@@ -72,7 +77,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     describePod: (sandboxId) => describePod(context, sandboxId),
   });
   const closeJournal = async (): Promise<void> => (await opened).close();
-  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, closeJournal };
+  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, allocatable, closeJournal };
 }
 
 function kubeletFiles(

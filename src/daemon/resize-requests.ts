@@ -5,6 +5,7 @@ import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/
 import type { ResizeContext } from '../resize/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import { watchKubernetes } from './annotations.ts';
+import type { LateAllocatable } from './late-allocatable.ts';
 import type { LatePodSpecs } from './late-pod-specs.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
@@ -15,6 +16,8 @@ export interface ResizeRequestsOptions {
   readonly podResizes: PodResizes;
   /** Filled by the watch in Kubernetes. */
   readonly specs: LatePodSpecs;
+  /** Filled by the watch in Kubernetes. */
+  readonly allocatable: LateAllocatable;
   readonly readiness: () => Promise<ReadinessReport>;
   /** The socket of the resize API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
@@ -70,12 +73,12 @@ export class ResizeRequests {
   }
 
   async #restore(): Promise<void> {
-    const { config, context, podResizes, specs, log } = this.#options;
+    const { config, context, podResizes, specs, allocatable, log } = this.#options;
     if (this.#api === undefined && config.kubeconfig === '') return;
     await podResizes.restore();
     if (config.kubeconfig === '' || this.#isClosed) return;
     try {
-      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, log });
+      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log });
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }

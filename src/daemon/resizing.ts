@@ -64,12 +64,12 @@ export function createResizing(
   { passed, connections }: { readonly passed: PassedSocket | undefined; readonly connections: () => number },
 ): Resizing {
   const core = createResizeCore(config, log, counters);
-  const { backend, registry, volumes, kubelet, context, podResizes, specs } = core;
+  const { backend, registry, volumes, kubelet, context, podResizes } = core;
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
     return { ready, checks: [...checks, ...requests.optionalChecks()] };
   };
-  const requests = new ResizeRequests({ config, context, podResizes, specs, readiness, passed, log, counters });
+  const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
   const recovery = new Recovery(() => recover(context), systemClock);
   return {

@@ -23,11 +23,21 @@ export interface PodEntry {
   readonly containers: ReadonlyMap<string, EntryLimits>;
   /** The pod-level limits, if the pod has any. */
   readonly pod: EntryLimits | undefined;
+  /** The requests, as far as they are understood. Absent: not known. */
+  readonly requests?: EntryRequests;
   /** Whether no part was left out: only then the sum of the limits is known. */
   readonly isComplete: boolean;
 }
 
-/** Limits. Absent: no limit. */
+/** The requests of a pod. A container or pod level whose requests are of unknown shape is left out. */
+export interface EntryRequests {
+  /** By container name, as {@link PodEntry.containers}. */
+  readonly containers: ReadonlyMap<string, EntryLimits>;
+  /** The pod-level requests, if the pod has any. */
+  readonly pod: EntryLimits | undefined;
+}
+
+/** Limits or requests. Absent: no limit, or no request. */
 export interface EntryLimits {
   readonly memory?: Bytes;
   /** Thousandths of a CPU. */
@@ -81,13 +91,28 @@ class Reading {
     }
     const before = this.#unrecognized;
     const containers = new Map<string, EntryLimits>();
-    for (const [name, resources] of Object.entries(this.#optional(entry['ContainerResources']) ?? {})) {
+    const resourcesByName = Object.entries(this.#optional(entry['ContainerResources']) ?? {});
+    for (const [name, resources] of resourcesByName) {
       const limits = this.#limitsOf(resources);
       if (limits !== undefined) containers.set(name, limits);
     }
     const level = entry['PodLevelResources'];
     const pod = level === undefined || level === null ? undefined : this.#limitsOf(level);
-    return { containers, pod, isComplete: this.#unrecognized === before };
+    const isComplete = this.#unrecognized === before;
+    return { containers, pod, requests: this.#requestsOf(resourcesByName, level), isComplete };
+  }
+
+  /** Values of unknown shape are left out and not counted: no limit depends on them. */
+  #requestsOf(resourcesByName: readonly (readonly [string, unknown])[], level: unknown): EntryRequests {
+    const containers = new Map<string, EntryLimits>();
+    for (const [name, resources] of resourcesByName) {
+      const requests = this.#amountsOf(asObject(resources)?.['requests']);
+      if (requests !== undefined) containers.set(name, requests);
+    }
+    return {
+      containers,
+      pod: level === undefined || level === null ? undefined : this.#amountsOf(asObject(level)?.['requests']),
+    };
   }
 
   /** Returns undefined if any limit has an unknown shape: then nothing is known of the container. */
@@ -98,16 +123,21 @@ class Reading {
       return undefined;
     }
     const before = this.#unrecognized;
-    const limits = this.#optional(resources['limits']) ?? {};
+    const given = this.#optional(resources['limits']);
     if (this.#unrecognized !== before) return undefined;
-    const memory = this.#amount(limits['memory'], this.#sizes, parseQuantity);
-    const milliCpu = this.#amount(limits['cpu'], this.#millis, parseMilli);
-    if (memory === 'unrecognized' || milliCpu === 'unrecognized') {
-      this.#unrecognized += 1;
-      return undefined;
-    }
+    const limits = this.#amountsOf(given);
+    if (limits === undefined) this.#unrecognized += 1;
+    return limits;
+  }
+
+  /** Returns undefined if any amount has an unknown shape. */
+  #amountsOf(given: unknown): EntryLimits | undefined {
+    const amounts = given === undefined || given === null ? {} : asObject(given);
+    const memory = this.#amount(amounts?.['memory'], this.#sizes, parseQuantity);
+    const milliCpu = this.#amount(amounts?.['cpu'], this.#millis, parseMilli);
+    if (amounts === undefined || memory === 'unrecognized' || milliCpu === 'unrecognized') return undefined;
     return {
-      // A quantity of 0 is no limit.
+      // A quantity of 0 is no limit and no request.
       ...(memory !== undefined && memory > 0 && { memory: bytes(memory) }),
       ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
     };

@@ -15,6 +15,8 @@ export interface KubeletState {
   allocated(podUid: string): PodEntry | undefined;
   /** Returns the limits that kubelet has applied to a pod. */
   actuated(podUid: string): PodEntry | undefined;
+  /** Returns what kubelet has admitted for all pods, by uid. */
+  allocatedPods(): ReadonlyMap<string, PodEntry>;
 }
 
 /** The state with `--foresight=false`: nothing is known. */
@@ -22,6 +24,7 @@ export const noKubeletState: KubeletState = {
   refresh: () => undefined,
   allocated: () => undefined,
   actuated: () => undefined,
+  allocatedPods: () => new Map(),
 };
 
 export interface KubeletStateParts {
@@ -108,6 +111,10 @@ export class KubeletFiles implements KubeletState {
 
   actuated(podUid: string): PodEntry | undefined {
     return this.#files.actuated_pods_state.pods.get(podUid);
+  }
+
+  allocatedPods(): ReadonlyMap<string, PodEntry> {
+    return this.#files.allocated_pods_state.pods;
   }
 
   refresh(): void {

@@ -1,5 +1,5 @@
 /** kubelet's checkpoints of pod resources: reading and watching them. They are never written. */
-export type { EntryLimits, PodEntry } from './checkpoint.ts';
+export type { EntryLimits, EntryRequests, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';
 export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sharesToMilliCpu } from './formulas.ts';

@@ -3,10 +3,18 @@ import type { Backend } from '../runtime/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
-import { type FailOpen, type PodSpecs, type Registry, identityOf, noPodSpecs } from '../sandbox/index.ts';
+import {
+  type FailOpen,
+  type NodeAllocatable,
+  type PodSpecs,
+  type Registry,
+  identityOf,
+  noNodeAllocatable,
+  noPodSpecs,
+} from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
-import { NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
+import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
@@ -37,6 +45,10 @@ export interface ResizeContext {
   readonly kubelet: KubeletState;
   /** The specs of pods in the API server, as far as they are known. */
   readonly specs: PodSpecs;
+  /** The node's allocatable in the API server, as far as it is known. */
+  readonly allocatable: NodeAllocatable;
+  /** The requests of pods that a ResizePod has changed. */
+  readonly admitted: AdmittedRequests;
   /** Reclaims memory for a decrease that kubelet has admitted but usage blocks. */
   readonly decreaseReclaimer: DecreaseReclaimer;
   /** The pending resize of kubelet for each pod, by sandbox id. */
@@ -63,6 +75,7 @@ export interface ResizeContextOptions
   readonly counters?: Counters;
   readonly kubelet?: KubeletState;
   readonly specs?: PodSpecs;
+  readonly allocatable?: NodeAllocatable;
   /** Whether volumes without an annotation may follow the pod limit. */
   readonly volumesFollow?: FollowSetting;
   readonly clock?: Clock;
@@ -74,6 +87,7 @@ export function createResizeContext({
   counters = noCounters,
   kubelet = noKubeletState,
   specs = noPodSpecs,
+  allocatable = noNodeAllocatable,
   volumesFollow = 'auto',
   clock = systemClock,
   ...given
@@ -91,6 +105,8 @@ export function createResizeContext({
     cgroups: new Map(),
     kubelet,
     specs,
+    allocatable,
+    admitted: new AdmittedRequests(),
     decreaseReclaimer: createDecreaseReclaimer(() => context, { clock, log, counters }),
     pendingPodLimits: new Map(),
     log,
@@ -132,7 +148,10 @@ function watchRegistry(context: ResizeContext): void {
       context.newest.forget(sandboxId);
       context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;
-      if (!registry.pods.some((other) => other.metadata.uid === uid)) context.decreaseReclaimer.podRemoved(uid);
+      if (!registry.pods.some((other) => other.metadata.uid === uid)) {
+        context.decreaseReclaimer.podRemoved(uid);
+        context.admitted.forget(uid);
+      }
       forgetPodRecord(context, pod);
     },
     containerRemoved(containerId) {

@@ -26,11 +26,13 @@ export { SWAP_MAX, readSettings, settingsIn, swapIn } from './container-settings
 export type { ContainerLimits, EffectiveLimits, Limits, Settings } from './limits.ts';
 export { containerSubject, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
+export { noNodeAllocatable } from './node-allocatable.ts';
+export type { NodeAllocatable } from './node-allocatable.ts';
 export { identityOf } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
 export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';
-export { NO_CPU_LIMIT, hasPodCgroup, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
+export { NO_CPU_LIMIT, hasPodCgroup, overheadOf, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
 export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';

@@ -49,21 +49,25 @@ export async function readPod(
     const container = await readContainer(tree, `${cgroup}/${name}`, id);
     if (container !== undefined) containers.push(container);
   }
-  const { overhead } = pod;
   return {
     memory: limits.memoryMax,
     cpu: limits.cpuMax ?? NO_CPU_LIMIT,
     weight: limits.cpuWeight,
-    overhead: {
-      memory: bytes(Math.max(overhead.memoryBytes, 0)),
-      cpu: {
-        quota: microseconds(Math.max(overhead.cpuQuotaMicroseconds, 0)),
-        period: overhead.cpuPeriodMicroseconds > 0 ? microseconds(overhead.cpuPeriodMicroseconds) : DEFAULT_CPU_PERIOD,
-      },
-    },
+    overhead: overheadOf(pod),
     containers,
     volumes,
     ...(isSystemdUnit(cgroup) && { inPercents: true as const }),
+  };
+}
+
+/** Returns the overhead with which a pod was created. */
+export function overheadOf({ overhead }: PodDescription): PodState['overhead'] {
+  return {
+    memory: bytes(Math.max(overhead.memoryBytes, 0)),
+    cpu: {
+      quota: microseconds(Math.max(overhead.cpuQuotaMicroseconds, 0)),
+      period: overhead.cpuPeriodMicroseconds > 0 ? microseconds(overhead.cpuPeriodMicroseconds) : DEFAULT_CPU_PERIOD,
+    },
   };
 }
 

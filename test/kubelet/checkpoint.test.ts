@@ -141,7 +141,17 @@ describe('an unknown checkpoint', () => {
     const data = `{"entries":{"__proto__":{"ContainerResources":{"constructor":{"limits":{"memory":"0","cpu":"0"}}}}}}`;
     expect(readCheckpoint(JSON.stringify({ data }))).toEqual({
       kind: 'read',
-      pods: new Map([['__proto__', { containers: new Map([['constructor', {}]]), pod: undefined, isComplete: true }]]),
+      pods: new Map([
+        [
+          '__proto__',
+          {
+            containers: new Map([['constructor', {}]]),
+            pod: undefined,
+            requests: { containers: new Map([['constructor', {}]]), pod: undefined },
+            isComplete: true,
+          },
+        ],
+      ]),
       unrecognized: 0,
     });
   });

@@ -36,7 +36,7 @@ export interface Asked {
   readonly accept: string | undefined;
 }
 
-type Kind = 'list' | 'watch' | 'event';
+type Kind = 'list' | 'watch' | 'event' | 'node';
 interface Change {
   readonly version: number;
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
@@ -51,6 +51,8 @@ export class ApiServer {
   readonly token = 'hunter2-token';
   readonly asked: Asked[] = [];
   readonly events: PostedEvent[] = [];
+  /** The allocatable of each node, by its name. */
+  readonly nodes = new Map<string, object>();
   readonly #happened = new EventEmitter();
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -233,6 +235,7 @@ export class ApiServer {
       sendStatus(response, refusal.status, `refused with ${refusal.status}`, refusal.headers);
     } else if (kind === 'event') await this.#take(request, response);
     else if (kind === 'watch') this.#watch(response, query);
+    else if (kind === 'node') this.#node(response, url.pathname);
     else this.#list(response, query);
     this.#happened.emit('activity');
   }
@@ -250,6 +253,13 @@ export class ApiServer {
     const metadata = { resourceVersion: String(this.#version), continue: next };
     const items = rest.slice(0, limit).map((pod) => objectOf(pod, this.#version));
     sendJson(response, 200, { kind: 'PodList', apiVersion: 'v1', metadata, items });
+  }
+
+  #node(response: ServerResponse, path: string): void {
+    const name = path.slice(NODES.length);
+    const allocatable = this.nodes.get(name);
+    if (allocatable === undefined) sendStatus(response, 404, `nodes "${name}" not found`);
+    else sendJson(response, 200, { kind: 'Node', apiVersion: 'v1', metadata: { name }, status: { allocatable } });
   }
 
   #watch(response: ServerResponse, query: Readonly<Record<string, string>>): void {
@@ -283,8 +293,11 @@ export class ApiServer {
   }
 }
 
-function kindOf({ method, query }: Asked): Kind {
+const NODES = '/api/v1/nodes/';
+
+function kindOf({ method, path, query }: Asked): Kind {
   if (method === 'POST') return 'event';
+  if (path.startsWith(NODES)) return 'node';
   return query['watch'] === '1' ? 'watch' : 'list';
 }
 
@@ -294,6 +307,7 @@ function rightFor({ path }: Asked, kind: Kind): string {
     return /^\/apis\/events\.k8s\.io\/v1\/namespaces\/[^/]+\/events$/.test(path)
       ? 'create events.events.k8s.io'
       : `create ${path}`;
+  if (kind === 'node') return 'get nodes';
   return `${kind} ${path === '/api/v1/pods' ? 'pods' : path}`;
 }
 

@@ -18,6 +18,7 @@ import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
 import { PodJournal } from '../../src/resize/journal/pod-journal.ts';
+import type { Amounts, PodSpec } from '../../src/sandbox/index.ts';
 import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
 
@@ -69,6 +70,10 @@ export class FakeRuntime {
   /** kubelet's state files, by pod uid. */
   readonly allocated = new Map<string, PodEntry>();
   readonly actuated = new Map<string, PodEntry>();
+  /** The API server's specs of pods, by pod uid. */
+  readonly specs = new Map<string, PodSpec>();
+  /** The allocatable of the Node in the API server. */
+  nodeAllocatable: Amounts | undefined;
   readonly context: ResizeContext;
 
   private constructor() {
@@ -93,7 +98,10 @@ export class FakeRuntime {
         refresh: () => undefined,
         allocated: (uid) => this.allocated.get(uid),
         actuated: (uid) => this.actuated.get(uid),
+        allocatedPods: () => this.allocated,
       },
+      specs: { of: ({ uid }) => this.specs.get(uid) },
+      allocatable: { amounts: () => this.nodeAllocatable },
       procRoot: this.procRoot,
       reclaimTimeout: 30_000,
     });
@@ -186,6 +194,14 @@ export class FakeRuntime {
         info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 + index }) },
       });
     });
+  }
+
+  /** Sets the memory in bytes and the number of online CPUs of the node. */
+  makeNode(memory: number, cpus: number): void {
+    mkdirSync(this.procRoot, { recursive: true });
+    writeFileSync(join(this.procRoot, 'meminfo'), `MemTotal:       ${memory / 1024} kB\nMemFree:         4096 kB\n`);
+    const lines = Array.from({ length: cpus }, (_, cpu) => `cpu${cpu} 10 0 20 3000 0 0 0 0 0 0\n`).join('');
+    writeFileSync(join(this.procRoot, 'stat'), `cpu  10 0 20 3000 0 0 0 0 0 0\n${lines}intr 1 2 3\n`);
   }
 
   /** From now on the runtime applies memory and quota of UpdateContainerResources. */

@@ -4,11 +4,20 @@ import { EventPoster } from './event-poster.ts';
 import type { PodEvent } from './events.ts';
 import { followResizes } from './follow.ts';
 import { AnnotationRequests, type NodePods } from './requests.ts';
-import { type ApiPodIdentity, type PodAudience, Reach, SpecStore, feedPods, podWatch } from '../pods/index.ts';
+import {
+  AllocatableStore,
+  type ApiPodIdentity,
+  type PodAudience,
+  Reach,
+  SpecStore,
+  feedNode,
+  feedPods,
+  podWatch,
+} from '../pods/index.ts';
 import { apiOf, openConnection } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { Resizes } from '../../resize/index.ts';
-import type { PodSpecs } from '../../sandbox/index.ts';
+import type { NodeAllocatable, PodSpecs } from '../../sandbox/index.ts';
 
 export type { LocalPod, NodePods } from './requests.ts';
 
@@ -29,6 +38,8 @@ export interface KubernetesWatch {
   podAdded(pod: ApiPodIdentity): void;
   /** The specs of the pods of this node, as far as they are known. */
   readonly specs: PodSpecs;
+  /** The allocatable of this node, as far as it is known. */
+  readonly allocatable: NodeAllocatable;
   /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   check(): ReadinessCheck;
@@ -49,10 +60,13 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   void poster.run(signal);
   const specs = new SpecStore();
   const audience = both(specs, requests);
+  const allocatable = new AllocatableStore();
+  void feedNode({ api, nodeName, store: allocatable, clock, log }, signal);
   void feedPods({ watch: podWatch(api, nodeName), audience, reach, clock, random }, signal);
   return {
     podAdded: (pod) => requests.look(pod),
     specs,
+    allocatable,
     decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
     check: () => reach.check(),
     close() {

@@ -1,6 +1,7 @@
-/** The pods of this node in the API server: listed, then watched. Loaded only with --kubeconfig: other folders import only its types. */
+/** The pods of this node in the API server: listed, then watched. Also the node's allocatable. Loaded only with --kubeconfig: other folders import only its types. */
 export { feedPods } from './feed.ts';
 export type { PodAudience } from './feed.ts';
+export { AllocatableStore, feedNode } from './node-feed.ts';
 export { isSamePod, keyOf, volumeTexts } from './pod.ts';
 export type { ApiPod, ApiPodIdentity } from './pod.ts';
 export { podWatch } from './pod-watch.ts';

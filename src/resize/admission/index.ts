@@ -1,8 +1,12 @@
 /** Admission: what a resize may not do, checked before anything changes. */
-export { assertNodeHas } from './capacity.ts';
+export { nodeAllocatable } from './allocatable.ts';
+export type { AllocatableParts } from './allocatable.ts';
 export { assertResizable } from './container-kind.ts';
 export { assertReclaimable, blockingUse } from './memory-in-use.ts';
+export { assertNodeHasRoom, assertWithinCgroups } from './node-room.ts';
 export { addOverhead } from './overhead.ts';
 export { fieldsSet, invalid, touchesCpu, touchesLimits, touchesMemory, parseLimits } from './parse-limits.ts';
+export { RESOURCES, addRequests, admittedRequests, podRequests } from './pod-requests.ts';
+export type { TotalRequests } from './pod-requests.ts';
 export { assertRequestsFit } from './request-order.ts';
 export { assertId, validatePodRequest, validateResources, withSubject } from './validate.ts';

@@ -1,11 +1,12 @@
 import { status } from '@grpc/grpc-js';
 import { Code, Reason, ShimError, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
 
-/** KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed or reclaim has more time. */
+/** KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed, reclaim has more time or other pods need less. */
 const FITS_LATER: ReadonlySet<Reason> = new Set([
   Reason.MEMORY_NOT_RECLAIMABLE,
   Reason.VOLUME_IN_USE,
   Reason.RECLAIM_TIMEOUT,
+  Reason.NODE_FULL,
 ]);
 /** Failures that do not show whether the resize fits: only a resize that is already deferred survives them. */
 const PASSES: ReadonlySet<Code> = new Set([Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED]);

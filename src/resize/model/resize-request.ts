@@ -13,6 +13,8 @@ export interface DesiredPod {
   readonly volumes: ReadonlyMap<string, VolumePolicy>;
   /** Memory requests: no limit may be below them. */
   readonly memoryRequests?: MemoryRequests;
+  /** The memory requests that earlier resizes have set. */
+  readonly earlierMemoryRequests?: MemoryRequests;
 }
 
 /** Memory requests. The kernel does not know them. */

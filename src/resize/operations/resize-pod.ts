@@ -10,7 +10,8 @@ import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { assertNodeHas, assertReclaimable, assertRequestsFit, assertResizable } from '../admission/index.ts';
+import { assertReclaimable, assertRequestsFit, assertResizable, assertWithinCgroups } from '../admission/index.ts';
+import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
 import {
   type ContainerStep,
   type DesiredPod,
@@ -48,7 +49,12 @@ import {
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 
-export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, DeclarePodParts {
+export interface ResizePodParts
+  extends RecoverParts,
+    PerformParts,
+    WritersParts,
+    DeclarePodParts,
+    Omit<AdmitRequestsParts, 'tree' | 'kubelet' | 'specs'> {
   readonly registry: Registry;
   /** Client for the shim's own calls. */
   readonly backend: Backend;
@@ -76,13 +82,24 @@ export async function resizePod(
     }
     const { deadline, onStep } = options;
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
-    const steps = await perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
+    const performed = perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
+    const steps = await orElse(performed, prepared.dropRequests);
     await publishLimits(parts, pod, prepared);
     if (options.writer !== undefined) await parts.newest.applied(id, options.writer, desiredFields(desired));
     return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
   };
   const { outcomes } = parts;
   return parts.lock.run(id, options.dryRun ? resize : () => outcomes.track(id, resize));
+}
+
+/** Calls `undo` if a promise rejects, and rejects as it does. */
+async function orElse<Result>(promise: Promise<Result>, undo: () => void): Promise<Result> {
+  try {
+    return await promise;
+  } catch (error) {
+    undo();
+    throw error;
+  }
 }
 
 async function findPod(parts: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {
@@ -101,6 +118,8 @@ interface Prepared {
   readonly stored: readonly ContainerStep[];
   /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
+  /** Drops the record of the pod's new requests: the resize has failed. */
+  readonly dropRequests: () => void;
 }
 
 async function prepare(
@@ -123,7 +142,7 @@ async function prepare(
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const split = containerTargets(pod, containers, exact, desired.containers);
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
-  assertNodeHas(parts, pod, desired);
+  assertWithinCgroups(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
   const shares = desired.pod.shares ?? derived?.then;
@@ -140,7 +159,9 @@ async function prepare(
     desired.volumes,
   );
   const target: PodTarget = { ...limits, containers: targets, call: 'none', volumes: sizes };
-  return { state, target, stored: split.stored, shares };
+  // Last: nothing may fail between the record and the transaction.
+  const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
+  return { state, target, stored: split.stored, shares, dropRequests };
 }
 
 async function describeContainers(

@@ -69,7 +69,8 @@ export function readRequested(asked: RequestedPod, before: MemoryRequests = noMe
     containers: Object.fromEntries(memory),
     ...(pod.memoryRequest === undefined ? {} : { pod: pod.memoryRequest }),
   };
-  return { desired: { pod: pod.limits, containers, volumes, memoryRequests }, memoryRequests };
+  const earlier = before === noMemoryRequests ? {} : { earlierMemoryRequests: before };
+  return { desired: { pod: pod.limits, containers, volumes, memoryRequests, ...earlier }, memoryRequests };
 }
 
 function readResources(

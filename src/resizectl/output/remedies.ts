@@ -23,6 +23,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   SYSTEMD_UNAVAILABLE: 'check systemctl status dbus; busctl must be installed (it comes with systemd)',
   REMOUNT_FAILED: 'see the errno in the message',
   EXCEEDS_NODE: 'ask for less, or raise the limit of the cgroup that the message names',
+  NODE_FULL: 'use --defer to resize the pod when other pods need less, or ask for less',
   DEADLINE: 'use a longer deadline',
   UNDO_FAILED: 'compare the pod with its limits; the next update recovers it',
   JOURNAL_UNAVAILABLE:

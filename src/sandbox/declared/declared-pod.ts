@@ -37,6 +37,7 @@ export interface DeclaredContainer {
   readonly id?: string;
   /** The declared limits. Of a running container, the kernel's limits count. Absent: not known. */
   readonly limits?: Amounts;
+  /** From the spec or from kubelet's state. Absent: not known. */
   readonly requests?: Amounts;
   /** Only from the spec. */
   readonly resizePolicy?: ResizePolicy;

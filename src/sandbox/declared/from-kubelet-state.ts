@@ -25,10 +25,17 @@ export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stor
         .filter((name) => !newest.has(name))
         .map((name): DeclaredContainer => {
           const kind = isInitialized ? 'app' : 'unknown';
-          return { name, kind, state: 'declared', limits: entry.containers.get(name) ?? {} };
+          return {
+            name,
+            kind,
+            state: 'declared',
+            limits: entry.containers.get(name) ?? {},
+            ...requestsOf(entry, name),
+          };
         }),
     ],
     ...(entry.pod && { limits: entry.pod }),
+    ...(entry.requests?.pod && { requests: entry.requests.pod }),
     volumes: new Map(),
   };
 }
@@ -49,8 +56,13 @@ function createdContainer(parts: Parts, one: NewestContainer): DeclaredContainer
   if (listed === undefined) return unlistedContainer(parts, one, stored.get(one.id));
   const hasEndedWell = one.phase === 'ended' && stored.get(one.id)?.exitCode === 0;
   const mayBeInit = !isSurelyNoInit(one) && (hasEndedWell || (!isInitialized && one === last));
-  const base = { name, ...idAndPhase(one), limits: listed };
+  const base = { name, ...idAndPhase(one), limits: listed, ...requestsOf(entry, name) };
   return mayBeInit ? { ...base, kind: 'unknown', mayBeInit } : { ...base, kind: 'app' };
+}
+
+function requestsOf({ requests }: PodEntry, name: string): Pick<DeclaredContainer, 'requests'> {
+  const found = requests?.containers.get(name);
+  return found === undefined ? {} : { requests: found };
 }
 
 function unlistedContainer(

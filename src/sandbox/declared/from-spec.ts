@@ -4,7 +4,7 @@ import type { PodSpec } from './pod-spec.ts';
 import { type NewestContainers, idAndPhase } from './newest-containers.ts';
 
 /**
- * Returns the pod as its spec declares it. The limits are those that kubelet has admitted, where its state has them: the spec has
+ * Returns the pod as its spec declares it. The limits and requests are those that kubelet has admitted, where its state has them: the spec has
  * what a user asks for, which kubelet may have deferred (KEP-1287).
  */
 export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: NewestContainers): DeclaredPod {
@@ -13,10 +13,11 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
     source: 'spec',
     containers: spec.containers.map((container): DeclaredContainer => {
       const limits = entry?.containers.get(container.name) ?? container.limits;
-      return { ...container, limits, ...idAndPhase(newest.get(container.name)) };
+      const admitted = entry?.requests?.containers.get(container.name) ?? container.requests;
+      return { ...container, limits, requests: admitted, ...idAndPhase(newest.get(container.name)) };
     }),
     limits: entry?.pod ?? spec.limits,
-    requests,
+    requests: entry?.requests?.pod ?? requests,
     ...(qosClass && { qosClass }),
     priority,
     volumes,

@@ -265,7 +265,11 @@ describe('resizectl resize', () => {
     [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: check crictl pods/],
     [['resize', 'web', 'app.disk=1Gi'], 2, /invalid change "app\.disk=1Gi": expected CONTAINER\.cpu=QUANTITY, /],
     [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: check crictl ps/],
-    [['resize', 'web', 'app.memory=1000Ti'], 3, /EXCEEDS_NODE: .*\n.*what to do: ask for less/],
+    [
+      ['resize', 'web', 'app.memory=1000Ti', 'app.requests.memory=1000Ti'],
+      3,
+      /EXCEEDS_NODE: .*\n.*what to do: ask for less/,
+    ],
     [['resize', 'web', 'volume.cache=half'], 3, /INVALID_(?:ANNOTATION|VALUE): /],
     [['cancel', 'f00'], 2, /UNKNOWN_RESIZE: /],
     [

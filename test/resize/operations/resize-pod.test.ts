@@ -258,13 +258,6 @@ describe('a ResizePod that is rejected before any change', () => {
       { code: 3, reason: 'UNKNOWN_VOLUME' },
     ],
     [
-      'a memory limit above the memory of the node',
-      { c0: { memory: bytes(2 ** 50) } },
-      {},
-      { code: 9, reason: 'EXCEEDS_NODE' },
-    ],
-    ['a CPU limit above the CPUs of the node', { c0: { cpu: cpu(2 ** 40) } }, {}, { code: 9, reason: 'EXCEEDS_NODE' }],
-    [
       'a container limit below unreclaimable memory',
       { c0: { memory: bytes(1000) } },
       {},

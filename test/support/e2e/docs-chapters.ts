@@ -39,7 +39,7 @@ export const chapters: readonly Chapter[] = [
   {
     name: 'more in use than requested',
     lines: [
-      'resizectl plan web app.memory=100Gi',
+      'resizectl plan web app.memory=100Gi app.requests.memory=100Gi',
       'resizectl plan web app.memory=64Mi',
       'resizectl plan web volume.cache=64Mi',
       'resizectl resize web volume.cache=64Mi --defer',

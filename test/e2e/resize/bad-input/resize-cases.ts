@@ -80,13 +80,13 @@ export const resizeCases: readonly BadCase[] = [
   ),
   of(
     'more memory than the node has',
-    { containers: { a: { limits: { memory: '1Ti' } } } },
-    refused(FAILED_PRECONDITION, 'EXCEEDS_NODE', 'container a', '1099511627776'),
+    { containers: { a: { limits: { memory: '1Ti' }, requests: { memory: '1Ti' } } } },
+    refused(FAILED_PRECONDITION, 'EXCEEDS_NODE', 'pod default/web', 'memory request of 1Ti'),
   ),
   of(
     'more CPU than the node has',
-    { resources: { limits: { cpu: '1000' } } },
-    refused(FAILED_PRECONDITION, 'EXCEEDS_NODE', 'pod default/web', '100000000'),
+    { containers: { a: { limits: { cpu: '1000' }, requests: { cpu: '200' } } } },
+    refused(FAILED_PRECONDITION, 'EXCEEDS_NODE', 'pod default/web', 'CPU request of 200'),
   ),
   of(
     'less memory than is in use',

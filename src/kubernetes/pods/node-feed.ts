@@ -1,0 +1,83 @@
+import * as z from 'zod/mini';
+import type { Clock } from '../../core/concurrency/index.ts';
+import { bytes, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
+import type { Log } from '../../observe/index.ts';
+import type { Amounts, NodeAllocatable } from '../../sandbox/index.ts';
+import { type Api, ApiUnreached, kindOf, readText, wordsOf } from '../client/index.ts';
+import { wait } from './wait.ts';
+
+/** kubelet changes the allocatable only when it restarts, or when the node's size changes. */
+const INTERVAL_MS = 300_000;
+const RETRY_MS = 60_000;
+const IDLE_MS = 30_000;
+/** A Node lists its images: 50 with up to 5 names each (kubelet nodeStatusMaxImages). */
+const LONGEST = 4 * 1024 * 1024;
+
+const quantity = z.optional(z.union([z.string(), z.number()]));
+const nodeSchema = z.object({
+  status: z.object({ allocatable: z.object({ cpu: quantity, memory: quantity }) }),
+});
+
+/** The allocatable of this node, as last read. */
+export class AllocatableStore implements NodeAllocatable {
+  #amounts: Amounts | undefined;
+
+  set(amounts: Amounts): void {
+    this.#amounts = amounts;
+  }
+
+  amounts(): Amounts | undefined {
+    return this.#amounts;
+  }
+}
+
+export interface NodeFeedParts {
+  readonly api: Api;
+  readonly nodeName: string;
+  readonly store: AllocatableStore;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Reads the Node every five minutes until aborted. The right to do so is optional: without it the allocatable stays unknown, which is
+ * logged once for each kind of failure. Never rejects.
+ */
+export async function feedNode(
+  { api, nodeName, store, clock, log }: NodeFeedParts,
+  signal: AbortSignal,
+): Promise<void> {
+  let failure: string | undefined;
+  while (!signal.aborted) {
+    try {
+      store.set(await readAllocatable(api, nodeName, signal));
+      failure = undefined;
+    } catch (error) {
+      if (isStopped(signal)) return;
+      const kind = kindOf(error);
+      if (kind !== failure) log.info({ node: nodeName, error: wordsOf(error) }, 'allocatable of the node not read');
+      failure = kind;
+    }
+    await wait(clock, failure === undefined ? INTERVAL_MS : RETRY_MS, signal);
+  }
+}
+
+const isStopped = (signal: AbortSignal): boolean => signal.aborted;
+
+async function readAllocatable(api: Api, nodeName: string, signal: AbortSignal): Promise<Amounts> {
+  const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}`;
+  const text = await readText(await api({ method: 'GET', path, idleMs: IDLE_MS, signal }), LONGEST);
+  const { cpu, memory } = parse(text).status.allocatable;
+  const size = memory === undefined ? undefined : parseQuantity(String(memory));
+  const milliCpu = cpu === undefined ? undefined : parseMilli(String(cpu));
+  return { ...(size !== undefined && { memory: bytes(size) }), ...(milliCpu !== undefined && { milliCpu }) };
+}
+
+function parse(text: string): z.infer<typeof nodeSchema> {
+  try {
+    return nodeSchema.parse(JSON.parse(text));
+  } catch {
+    // Neither error's message is passed on: they quote.
+    throw new ApiUnreached('the response is not a node with an allocatable');
+  }
+}

@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CgroupTree } from '../../cgroups/index.ts';
+import { bytes } from '../../core/quantities/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/index.ts';
+
+/** What all pods together may request, and the source of that figure. */
+export interface Allocatable {
+  readonly amount: number;
+  readonly source: string;
+}
+
+export interface AllocatableParts {
+  readonly tree: Pick<CgroupTree, 'readLimitsNow'>;
+  /** The allocatable of the Node object, where the API server says it. */
+  readonly allocatable: NodeAllocatable;
+  /** Default: /proc. */
+  readonly procRoot?: string;
+}
+
+/**
+ * Returns the memory and the CPUs that all pods together may request; a resource is absent if nothing tells. The Node object has it.
+ * Without that, it is what the node has. A finite limit of a cgroup above the pod's counts if it is less: kubelet limits the memory
+ * of kubepods to what it reserves for pods (kubelet pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
+ */
+export function nodeAllocatable(
+  parts: AllocatableParts,
+  pod: PodDescription,
+): { readonly memory?: Allocatable; readonly milliCpu?: Allocatable } {
+  const inApi = parts.allocatable.amounts();
+  const node = inApi ?? nodeSize(parts.procRoot);
+  const source = inApi === undefined ? 'the node has no more' : "the node's allocatable";
+  const above = limitsAbove(parts, pod);
+  const memory = least(node.memory, source, above.memory);
+  const milliCpu = least(node.milliCpu, source, above.milliCpu);
+  return { ...(memory && { memory }), ...(milliCpu && { milliCpu }) };
+}
+
+const least = (amount: number | undefined, source: string, above: readonly Allocatable[]): Allocatable | undefined =>
+  [...(amount === undefined ? [] : [{ amount, source }]), ...above].sort((one, other) => one.amount - other.amount)[0];
+
+/** Returns the finite limits of the cgroups above the pod's. Throws CGROUP_UNAVAILABLE when one cannot be read. */
+export function limitsAbove(
+  { tree }: Pick<AllocatableParts, 'tree'>,
+  pod: PodDescription,
+): { readonly memory: readonly Allocatable[]; readonly milliCpu: readonly Allocatable[] } {
+  const names = podCgroup(pod).split('/').slice(1, -1);
+  const cgroups = names.map((_, index) => `/${names.slice(0, index + 1).join('/')}`);
+  const limits = cgroups.map((cgroup) => ({
+    source: `cgroup ${cgroup} allows no more`,
+    ...tree.readLimitsNow(cgroup),
+  }));
+  return {
+    memory: limits.flatMap(({ source, memoryMax }) => (memoryMax === 'max' ? [] : [{ source, amount: memoryMax }])),
+    milliCpu: limits.flatMap(({ source, cpuMax }) =>
+      cpuMax === undefined || cpuMax.quota === 'max'
+        ? []
+        : [{ source, amount: Math.floor((cpuMax.quota * 1000) / cpuMax.period) }],
+    ),
+  };
+}
+
+/**
+ * Returns the node's memory and online CPUs. They are read from /proc: the process itself may be limited to a part of the CPUs
+ * (systemd CPUAffinity=). A file that cannot be read tells nothing.
+ */
+export function nodeSize(procRoot = '/proc'): Amounts {
+  const memory = memTotal(textOf(join(procRoot, 'meminfo')));
+  const cpus = onlineCpus(textOf(join(procRoot, 'stat')));
+  return { ...(memory !== undefined && { memory: bytes(memory) }), ...(cpus > 0 && { milliCpu: cpus * 1000 }) };
+}
+
+/** Returns MemTotal of /proc/meminfo in bytes (proc_meminfo(5): the unit is 1024 bytes). */
+export function memTotal(meminfo: string): number | undefined {
+  const [, kibibytes] = /^MemTotal:\s+(\d{1,12}) kB$/m.exec(meminfo) ?? [];
+  return kibibytes === undefined ? undefined : Number(kibibytes) * 1024;
+}
+
+/** Returns the number of online CPUs in /proc/stat, which has a line for each of them (proc_stat(5)). */
+export const onlineCpus = (stat: string): number => stat.match(/^cpu\d+ /gm)?.length ?? 0;
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}

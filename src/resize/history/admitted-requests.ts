@@ -1,0 +1,41 @@
+import type { PodEntry } from '../../kubelet/index.ts';
+import type { TotalRequests } from '../admission/index.ts';
+
+/**
+ * The requests of pods that a ResizePod has changed. kubelet's record does not have them, and the kernel has no file for a memory
+ * request. In memory: after a restart of the shim, kubelet's record counts alone.
+ */
+export class AdmittedRequests {
+  readonly #pods = new Map<string, { readonly requests: TotalRequests; readonly kubelet: string }>();
+
+  /** Pods with changed requests, by uid. */
+  get uids(): readonly string[] {
+    return [...this.#pods.keys()];
+  }
+
+  /**
+   * Records a pod's requests. Returns a function that restores the record as it was before.
+   * @param entry what kubelet has admitted for the pod now
+   */
+  record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => void {
+    const before = this.#pods.get(podUid);
+    this.#pods.set(podUid, { requests, kubelet: keyOf(entry) });
+    return () => {
+      if (before === undefined) this.#pods.delete(podUid);
+      else this.#pods.set(podUid, before);
+    };
+  }
+
+  /** Returns a pod's requests; undefined if none are recorded, or if kubelet has admitted others since. */
+  of(podUid: string, entry: PodEntry | undefined): TotalRequests | undefined {
+    const found = this.#pods.get(podUid);
+    return found?.kubelet === keyOf(entry) ? found.requests : undefined;
+  }
+
+  forget(podUid: string): void {
+    this.#pods.delete(podUid);
+  }
+}
+
+const keyOf = (entry: PodEntry | undefined): string =>
+  JSON.stringify([[...(entry?.requests?.containers ?? [])], entry?.requests?.pod]);

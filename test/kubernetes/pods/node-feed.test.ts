@@ -1,0 +1,73 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { apiOf } from '../../../src/kubernetes/client/api.ts';
+import { openConnection } from '../../../src/kubernetes/client/connection.ts';
+import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
+import { type LogFields, noLog } from '../../../src/observe/index.ts';
+import { ApiServer } from '../../support/fake-api-server.ts';
+import { QuickClock, eventually } from '../../support/fake-clock.ts';
+
+let folder: string;
+let server: ApiServer;
+let clock: QuickClock;
+let store: AllocatableStore;
+let log: string[];
+let stop: AbortController;
+let fed: Promise<void>;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'node-feed-'));
+  server = await new ApiServer().start();
+  clock = new QuickClock();
+  store = new AllocatableStore();
+  log = [];
+  stop = new AbortController();
+});
+afterEach(async () => {
+  stop.abort();
+  await fed;
+  await server.stop();
+  rmSync(folder, { recursive: true });
+});
+
+function begin(): void {
+  const kubeconfig = server.kubeconfig(join(folder, 'kubeconfig'));
+  const info = (fields: LogFields, text: string): void => void log.push(`${text}: ${fields.error as string}`);
+  const api = apiOf(() => openConnection(kubeconfig));
+  fed = feedNode({ api, nodeName: 'node-1', store, clock, log: { ...noLog, info } }, stop.signal);
+}
+
+test('the allocatable of the Node is read, and again every five minutes', async () => {
+  server.nodes.set('node-1', { cpu: '3920m', memory: '7636Mi', pods: '110' });
+  begin();
+  await eventually(() => store.amounts() !== undefined);
+  expect(store.amounts()).toEqual({ memory: 7636 * 1024 ** 2, milliCpu: 3920 });
+  server.nodes.set('node-1', { cpu: 8, memory: '1Gi' });
+  await eventually(() => store.amounts()?.milliCpu === 8000);
+  expect(clock.waits[0]).toBe(300_000);
+  expect(log).toEqual([]);
+});
+
+test('without the right, or without the node, it stays unknown and one line says so', async () => {
+  server.refuse('node', 403);
+  begin();
+  await server.until(() => server.of('node').length >= 3);
+  expect(log).toEqual(['allocatable of the node not read: HTTP 403: refused with 403']);
+  expect(clock.waits[0]).toBe(60_000);
+  server.accept('node');
+  await eventually(() => log.length === 2);
+  expect(log[1]).toBe('allocatable of the node not read: HTTP 404: nodes "node-1" not found');
+  expect(store.amounts()).toBeUndefined();
+});
+
+test('a failure keeps what is known, and a response of another shape is a failure', async () => {
+  server.nodes.set('node-1', { cpu: '1' });
+  begin();
+  await eventually(() => store.amounts() !== undefined);
+  server.nodes.set('node-1', { cpu: ['x'] });
+  await eventually(() => log.length === 1);
+  expect(log).toEqual(['allocatable of the node not read: the response is not a node with an allocatable']);
+  expect(store.amounts()).toEqual({ milliCpu: 1000 });
+});
