@@ -1,10 +1,7 @@
-import { type CgroupTree, MIN_CPU_SHARES } from '../../cgroups/index.ts';
-import type { CpuShares } from '../../core/quantities/index.ts';
-import { type KubeletState, type MilliCpu, type PodEntry, sharesToMilliCpu } from '../../kubelet/index.ts';
+import type { CgroupTree } from '../../cgroups/index.ts';
+import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
-  type Amounts,
-  type DeclaredContainer,
   type PodSpecs,
   type PodState,
   type Registry,
@@ -19,9 +16,13 @@ import {
   type TotalRequests,
   addRequests,
   admittedRequests,
+  amountsAfter,
   assertNodeHasRoom,
+  milliCpuOf,
   nodeAllocatable,
+  pick,
   podRequests,
+  unchanged,
 } from '../admission/index.ts';
 import type { AdmittedRequests } from '../history/index.ts';
 import type { DesiredPod } from '../model/index.ts';
@@ -45,7 +46,7 @@ export function admitRequests(
   desired: DesiredPod,
   { dryRun }: { readonly dryRun: boolean },
 ): () => void {
-  const before = requestsOf(state, { ...desired, pod: {}, containers: new Map(), memoryRequests: { containers: {} } });
+  const before = requestsOf(state, unchanged(desired));
   const after = requestsOf(state, desired);
   if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => undefined;
   const allocatable = nodeAllocatable(parts, pod);
@@ -54,54 +55,16 @@ export function admitRequests(
   return dryRun ? () => undefined : parts.admitted.record(uid, after, parts.kubelet.allocated(uid));
 }
 
-/**
- * Returns a pod's requests with those that are asked for. A CPU request is what the runtime has as shares. A memory request is what
- * an earlier resize has set, or kubelet has admitted, or the spec says.
- */
-function requestsOf({ containers, declared, overhead }: PodState, desired: DesiredPod): TotalRequests {
-  const shares = new Map(containers.map((running) => [running.id, running.shares]));
-  const own = declared?.containers ?? containers.map(({ id }): DeclaredContainer => ({ ...unnamed, id }));
-  const level: Amounts = {
-    ...declared?.requests,
-    ...amounts(
-      desired.memoryRequests?.pod ?? desired.earlierMemoryRequests?.pod,
-      desired.pod.shares === undefined ? undefined : milliCpuOf(desired.pod.shares),
-    ),
-  };
-  return podRequests({
-    containers: own
-      .filter(({ isUncounted }) => isUncounted !== true)
-      .map(({ name, kind, id, requests }) => {
-        const live = desired.containers.get(name)?.shares ?? (id === undefined ? undefined : shares.get(id));
-        return {
-          kind,
-          requests: {
-            ...requests,
-            ...amounts(memoryRequestOf(desired, name), live === undefined ? undefined : milliCpuOf(live)),
-          },
-        };
-      }),
-    level,
-    overhead,
-  });
-}
-
-const unnamed: DeclaredContainer = { name: '', kind: 'unknown', state: 'running' };
-
-function memoryRequestOf({ memoryRequests, earlierMemoryRequests }: DesiredPod, name: string): Amounts['memory'] {
-  const [found] = [memoryRequests, earlierMemoryRequests].flatMap((requests) =>
-    requests !== undefined && Object.hasOwn(requests.containers, name) ? (requests.containers[name] ?? []) : [],
+/** Returns the requests of a pod after a resize. */
+function requestsOf(state: PodState, desired: DesiredPod): TotalRequests {
+  const { pod, memoryRequests, earlierMemoryRequests } = desired;
+  const own = pick(
+    memoryRequests?.pod ?? earlierMemoryRequests?.pod,
+    pod.shares === undefined ? undefined : milliCpuOf(pod.shares),
   );
-  return found;
+  const level = { ...state.declared?.requests, ...own };
+  return podRequests({ containers: amountsAfter(state, desired), level, overhead: state.overhead });
 }
-
-const amounts = (memory: Amounts['memory'], milliCpu: MilliCpu | undefined): Amounts => ({
-  ...(memory !== undefined && { memory }),
-  ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
-});
-
-/** A container without a request has the minimum of shares, or none in the runtime. */
-const milliCpuOf = (shares: CpuShares): MilliCpu => (shares <= MIN_CPU_SHARES ? 0 : sharesToMilliCpu(shares));
 
 /**
  * Returns what the other pods have requested: as a ResizePod has set it, otherwise as kubelet has admitted it. A pod that has ended

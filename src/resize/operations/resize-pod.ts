@@ -10,7 +10,13 @@ import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { assertReclaimable, assertRequestsFit, assertResizable, assertWithinCgroups } from '../admission/index.ts';
+import {
+  assertQosClassStays,
+  assertReclaimable,
+  assertRequestsFit,
+  assertResizable,
+  assertWithinCgroups,
+} from '../admission/index.ts';
 import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
 import {
   type ContainerStep,
@@ -142,6 +148,7 @@ async function prepare(
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const split = containerTargets(pod, containers, exact, desired.containers);
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
+  assertQosClassStays(pod, state, desired);
   assertWithinCgroups(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);

@@ -1,4 +1,5 @@
 /** Pods as they are declared: all containers with kind and state, whether or not they run, from the best source that knows them. */
+export { amountsOf } from './amounts.ts';
 export { declarePod } from './declare-pod.ts';
 export type { DeclarePodParts } from './declare-pod.ts';
 export type {

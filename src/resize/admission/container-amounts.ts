@@ -1,0 +1,92 @@
+import { MIN_CPU_SHARES } from '../../cgroups/index.ts';
+import type { CpuShares } from '../../core/quantities/index.ts';
+import { type MilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
+import {
+  type Amounts,
+  type DeclaredContainer,
+  type LiveContainer,
+  type PodState,
+  NO_CPU_LIMIT,
+  amountsOf,
+} from '../../sandbox/index.ts';
+import type { DesiredPod } from '../model/index.ts';
+
+/** A declared container with its limits and requests. */
+export interface ContainerAmounts extends Pick<DeclaredContainer, 'name' | 'kind'> {
+  readonly limits: Amounts;
+  /** The requests that are known. */
+  readonly requests: Amounts;
+  /** Whether each request is known: one that is known and absent is not declared. */
+  readonly knows: { readonly memory: boolean; readonly milliCpu: boolean };
+}
+
+/**
+ * Returns the limits and requests that a pod's declared containers have after a resize. Limits of running containers are the kernel's.
+ * A CPU request is what the runtime has as shares; a memory request is what an earlier resize has set, kubelet has admitted, or the
+ * spec says. Containers that have no part in the pod limit are left out.
+ */
+export function amountsAfter({ declared, containers }: PodState, desired: DesiredPod): ContainerAmounts[] {
+  const live = new Map(containers.map((container) => [container.id, container]));
+  return (declared?.containers ?? [])
+    .filter(({ isUncounted }) => isUncounted !== true)
+    .map((container) =>
+      amountsOfOne(container, container.id === undefined ? undefined : live.get(container.id), desired),
+    );
+}
+
+/** Returns the limits and requests that the containers have now. `desired` has the requests of earlier resizes. */
+export const amountsNow = (state: PodState, desired: DesiredPod): ContainerAmounts[] =>
+  amountsAfter(state, unchanged(desired));
+
+/** Returns a request without its changes. */
+export const unchanged = (desired: DesiredPod): DesiredPod => ({
+  ...desired,
+  pod: {},
+  containers: new Map(),
+  volumes: new Map(),
+  memoryRequests: { containers: {} },
+});
+
+function amountsOfOne(
+  { name, kind, limits = {}, requests }: DeclaredContainer,
+  live: LiveContainer | undefined,
+  desired: DesiredPod,
+): ContainerAmounts {
+  const wanted = desired.containers.get(name) ?? {};
+  const now = live === undefined ? limits : amountsOf(live);
+  const shares = wanted.shares ?? live?.shares;
+  const memory = memoryRequestOf(desired, name) ?? requests?.memory;
+  const milliCpu = (shares === undefined ? 0 : milliCpuOf(shares)) || requests?.milliCpu;
+  const changed = amountsOf({ memory: wanted.memory ?? 'max', cpu: wanted.cpu ?? NO_CPU_LIMIT });
+  return {
+    name,
+    kind,
+    limits: {
+      ...pick(
+        wanted.memory === undefined ? now.memory : changed.memory,
+        wanted.cpu === undefined ? now.milliCpu : changed.milliCpu,
+      ),
+    },
+    requests: pick(memory, milliCpu),
+    knows: {
+      memory: memory !== undefined || requests !== undefined,
+      milliCpu: shares !== undefined || requests !== undefined,
+    },
+  };
+}
+
+function memoryRequestOf({ memoryRequests, earlierMemoryRequests }: DesiredPod, name: string): Amounts['memory'] {
+  // A container may be named "constructor", a property that every object inherits.
+  const [found] = [memoryRequests, earlierMemoryRequests].flatMap((requests) =>
+    requests !== undefined && Object.hasOwn(requests.containers, name) ? (requests.containers[name] ?? []) : [],
+  );
+  return found;
+}
+
+/** Returns 0 for the minimum, which a container without a request has. */
+export const milliCpuOf = (shares: CpuShares): MilliCpu => (shares <= MIN_CPU_SHARES ? 0 : sharesToMilliCpu(shares));
+
+export const pick = (memory: Amounts['memory'], milliCpu: MilliCpu | undefined): Amounts => ({
+  ...(memory !== undefined && { memory }),
+  ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
+});

@@ -1,0 +1,207 @@
+import { describe, expect, test } from 'vitest';
+import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { assertQosClassStays, computeQosClass } from '../../../src/resize/admission/qos-class.ts';
+import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
+import type { PodDescription } from '../../../src/runtime/index.ts';
+import type { Amounts, DeclaredContainer, DeclaredPod, PodState, QosClass } from '../../../src/sandbox/index.ts';
+
+const mi = (count: number): Bytes => bytes(count * 1024 * 1024);
+const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });
+const amounts = (memory: number, milliCpu: number): Amounts => ({
+  ...(memory > 0 && { memory: mi(memory) }),
+  ...(milliCpu > 0 && { milliCpu }),
+});
+const pod = { metadata: { uid: 'u', namespace: 'default', name: 'web' } } as PodDescription;
+
+/** Limits and requests of one container: memory in MiB, CPU in thousandths. */
+interface Values {
+  readonly limits: Amounts;
+  readonly requests?: Amounts;
+  /** Without it: the container does not run. */
+  readonly shares?: number;
+}
+
+function state(qosClass: QosClass, containers: readonly Values[], more: Partial<DeclaredPod> = {}): PodState {
+  const declared = containers.map(
+    ({ limits, requests, shares }, index): DeclaredContainer => ({
+      name: `c${index}`,
+      kind: 'app',
+      state: shares === undefined ? 'declared' : 'running',
+      limits,
+      ...(shares !== undefined && { id: String(index) }),
+      ...(requests && { requests }),
+    }),
+  );
+  return {
+    memory: 'max',
+    cpu: cpu(1000),
+    weight: undefined,
+    overhead: { memory: bytes(0), cpu: cpu(0) },
+    containers: containers.flatMap(({ limits, shares }, index) =>
+      shares === undefined
+        ? []
+        : [
+            {
+              id: String(index),
+              memory: limits.memory ?? ('max' as const),
+              cpu: limits.milliCpu === undefined ? { ...cpu(0), quota: 'max' as const } : cpu(limits.milliCpu),
+              shares: milliCpuToShares(shares),
+            },
+          ],
+    ),
+    volumes: [],
+    declared: { source: 'spec', containers: declared, qosClass, volumes: new Map(), ...more },
+  };
+}
+
+interface Wanted {
+  readonly limits?: { readonly memory?: Bytes | 'max'; readonly cpu?: ReturnType<typeof cpu> };
+  readonly cpuRequest?: number;
+  readonly memoryRequest?: number;
+}
+
+const desired = (containers: Readonly<Record<string, Wanted>>, more: Partial<DesiredPod> = {}): DesiredPod => ({
+  pod: {},
+  containers: new Map(
+    Object.entries(containers).map(([name, { limits, cpuRequest }]) => [
+      name,
+      { ...limits, ...(cpuRequest !== undefined && { shares: milliCpuToShares(cpuRequest) }) },
+    ]),
+  ),
+  volumes: new Map(),
+  memoryRequests: {
+    containers: Object.fromEntries(
+      Object.entries(containers).flatMap(([name, { memoryRequest }]) =>
+        memoryRequest === undefined ? [] : [[name, mi(memoryRequest)]],
+      ),
+    ),
+  },
+  ...more,
+});
+
+const check = (now: PodState, wanted: DesiredPod) => () => assertQosClassStays(pod, now, wanted);
+
+const equal: Values = { limits: amounts(100, 500), requests: amounts(100, 500), shares: 500 };
+const half: Values = { limits: amounts(100, 500), requests: amounts(50, 250), shares: 250 };
+const nothing: Values = { limits: {}, requests: {}, shares: 0 };
+
+test.each<[string, readonly [Amounts, Amounts][], QosClass]>([
+  ['nothing', [[{}, {}]], 'BestEffort'],
+  ['a request alone', [[{}, amounts(0, 100)]], 'Burstable'],
+  ['a limit alone', [[amounts(100, 0), {}]], 'Burstable'],
+  ['limits equal to requests', [[amounts(100, 500), amounts(100, 500)]], 'Guaranteed'],
+  ['memory only', [[amounts(100, 0), amounts(100, 0)]], 'Burstable'],
+  [
+    'one container without values',
+    [
+      [amounts(100, 500), amounts(100, 500)],
+      [{}, {}],
+    ],
+    'Burstable',
+  ],
+  ['less requested than the limit', [[amounts(100, 500), amounts(100, 499)]], 'Burstable'],
+])('the class of %s', (_, all, qosClass) => {
+  expect(computeQosClass(all.map(([limits, requests]) => ({ limits, requests })))).toBe(qosClass);
+});
+
+describe('a resize', () => {
+  test.each<[QosClass, QosClass, string, readonly Values[], DesiredPod]>([
+    ['Guaranteed', 'Burstable', 'a limit alone', [equal], desired({ c0: { limits: { memory: mi(200) } } })],
+    ['Guaranteed', 'Burstable', 'a request alone', [equal], desired({ c0: { cpuRequest: 400 } })],
+    ['Guaranteed', 'Burstable', 'a limit removed', [equal, equal], desired({ c1: { limits: { memory: 'max' } } })],
+    [
+      'Burstable',
+      'Guaranteed',
+      'requests raised to the limits',
+      [half],
+      desired({ c0: { cpuRequest: 500, memoryRequest: 100 } }),
+    ],
+    [
+      'Burstable',
+      'BestEffort',
+      'the only limit removed',
+      [{ ...nothing, limits: amounts(100, 0) }],
+      desired({ c0: { limits: { memory: 'max' } } }),
+    ],
+    ['BestEffort', 'Burstable', 'a limit', [nothing], desired({ c0: { limits: { memory: mi(64) } } })],
+    ['BestEffort', 'Burstable', 'a CPU request', [nothing, nothing], desired({ c1: { cpuRequest: 100 } })],
+    ['BestEffort', 'Burstable', 'a memory request', [nothing], desired({ c0: { memoryRequest: 1 } })],
+  ])('from %s to %s is rejected: %s', (from, to, _, containers, wanted) => {
+    let thrown: unknown;
+    try {
+      check(state(from, containers), wanted)();
+    } catch (error) {
+      thrown = error;
+    }
+    expect(thrown).toMatchObject({
+      code: 9,
+      reason: 'QOS_CLASS_CHANGES',
+      message: expect.stringContaining(
+        `pod default/web: the resize would change the QoS class from ${from} to ${to}: `,
+      ) as string,
+      context: { pod: 'u', asked: to, found: from },
+    });
+  });
+
+  test.each<[string, QosClass, readonly Values[], DesiredPod]>([
+    [
+      'limits and requests together',
+      'Guaranteed',
+      [equal, equal],
+      desired({ c0: { limits: { memory: mi(200), cpu: cpu(700) }, memoryRequest: 200, cpuRequest: 700 } }),
+    ],
+    [
+      'the present values again',
+      'Guaranteed',
+      [equal],
+      desired({ c0: { limits: { memory: mi(100) }, cpuRequest: 500 } }),
+    ],
+    ['a limit of a Burstable pod', 'Burstable', [half], desired({ c0: { limits: { memory: mi(200) } } })],
+    ['no limit for a container without one', 'BestEffort', [nothing], desired({ c0: { limits: { memory: 'max' } } })],
+    [
+      'a limit, where the memory request is not known',
+      'Guaranteed',
+      [{ limits: amounts(100, 500), shares: 500 }],
+      desired({ c0: { limits: { memory: mi(200) } } }),
+    ],
+    [
+      'one of a pod whose values are not those of its class',
+      'Guaranteed',
+      [half],
+      desired({ c0: { limits: { memory: 'max' } } }),
+    ],
+    [
+      'what an earlier resize began',
+      'Guaranteed',
+      [{ limits: amounts(200, 500), requests: amounts(100, 500), shares: 500 }],
+      desired(
+        { c0: { limits: { memory: mi(300) }, memoryRequest: 300 } },
+        { earlierMemoryRequests: { containers: { c0: mi(200) } } },
+      ),
+    ],
+  ])('%s is no change', (_, qosClass, containers, wanted) => {
+    expect(check(state(qosClass, containers), wanted)).not.toThrow();
+  });
+
+  test('a container that does not run counts with its declared values', () => {
+    const stopped = { limits: amounts(100, 500), requests: amounts(100, 500) };
+    const wanted = desired({ c1: { limits: { memory: mi(200) } } });
+    expect(check(state('Guaranteed', [equal, stopped]), wanted)).toThrow(/Guaranteed to Burstable/);
+  });
+
+  test('pod-level values count instead of those of the containers', () => {
+    const level = { limits: amounts(400, 1000), requests: amounts(400, 1000) };
+    const now = state('Guaranteed', [half], level);
+    expect(check(now, desired({ c0: { limits: { memory: mi(200) } } }))).not.toThrow();
+    expect(check(now, desired({}, { pod: { memory: mi(500) } }))).toThrow(/Guaranteed to Burstable/);
+    const both = desired({}, { pod: { memory: mi(500) }, memoryRequests: { pod: mi(500), containers: {} } });
+    expect(check(now, both)).not.toThrow();
+  });
+
+  test('an unknown class changes nothing', () => {
+    const { declared, ...others } = state('Guaranteed', [equal]);
+    expect(check(others, desired({ c0: { cpuRequest: 1 } }))).not.toThrow();
+    expect(declared?.qosClass).toBe('Guaranteed');
+  });
+});
