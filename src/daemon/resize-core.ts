@@ -1,7 +1,7 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
 import type { Config } from '../config/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
-import { KubeletFiles } from '../kubelet/index.ts';
+import { KubeletFiles, ManagerFiles } from '../kubelet/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import {
   Journal,
@@ -56,6 +56,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     journal,
     tree,
     volumes,
+    managers: new ManagerFiles(config.kubeletRoot, log),
     specs,
     allocatable,
     volumesFollow,

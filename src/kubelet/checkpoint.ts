@@ -1,5 +1,6 @@
 import { messageOf } from '../core/errors/index.ts';
 import { type Bytes, bytes, parseMilli, parseQuantity } from '../core/quantities/index.ts';
+import { type JsonObject, asObject } from './json.ts';
 
 /**
  * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state): `allocated_pods_state` has what
@@ -163,8 +164,3 @@ class Reading {
     return object;
   }
 }
-
-type JsonObject = Readonly<Record<string, unknown>>;
-
-const asObject = (value: unknown): JsonObject | undefined =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;

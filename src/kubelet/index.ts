@@ -1,6 +1,8 @@
-/** kubelet's checkpoints of pod resources: reading and watching them. They are never written. */
+/** kubelet's checkpoints of pod resources and of its CPU and memory managers: reading and watching them. They are never written. */
 export type { EntryLimits, EntryRequests, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';
 export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sharesToMilliCpu } from './formulas.ts';
 export type { MilliCpu } from './formulas.ts';
+export { ManagerFiles, noResourceManagers } from './resource-managers.ts';
+export type { ResourceManagers } from './resource-managers.ts';

@@ -18,7 +18,7 @@ import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes } from 
 import type { PodJournal } from './journal/index.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
-import { type KubeletState, noKubeletState } from '../kubelet/index.ts';
+import { type KubeletState, type ResourceManagers, noKubeletState, noResourceManagers } from '../kubelet/index.ts';
 
 /** The parts that every resize on this node uses. */
 export interface ResizeContext {
@@ -43,6 +43,8 @@ export interface ResizeContext {
   readonly cgroups: Map<string, CgroupPath>;
   /** What kubelet has written of its pods: a hint at what it is about to ask for. */
   readonly kubelet: KubeletState;
+  /** What kubelet's static CPU and memory managers have assigned to containers. */
+  readonly managers: ResourceManagers;
   /** The specs of pods in the API server, as far as they are known. */
   readonly specs: PodSpecs;
   /** The node's allocatable in the API server, as far as it is known. */
@@ -74,6 +76,7 @@ export interface ResizeContextOptions
   readonly log?: Log;
   readonly counters?: Counters;
   readonly kubelet?: KubeletState;
+  readonly managers?: ResourceManagers;
   readonly specs?: PodSpecs;
   readonly allocatable?: NodeAllocatable;
   /** Whether volumes without an annotation may follow the pod limit. */
@@ -86,6 +89,7 @@ export function createResizeContext({
   log = noLog,
   counters = noCounters,
   kubelet = noKubeletState,
+  managers = noResourceManagers,
   specs = noPodSpecs,
   allocatable = noNodeAllocatable,
   volumesFollow = 'auto',
@@ -104,6 +108,7 @@ export function createResizeContext({
     growthTimers: new Map(),
     cgroups: new Map(),
     kubelet,
+    managers,
     specs,
     allocatable,
     admitted: new AdmittedRequests(),

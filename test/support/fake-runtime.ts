@@ -18,6 +18,7 @@ import { MemoryVolumes } from '../../src/tmpfs/index.ts';
 import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
 import { PodJournal } from '../../src/resize/journal/pod-journal.ts';
+import { ManagerFiles } from '../../src/kubelet/index.ts';
 import type { Amounts, PodSpec } from '../../src/sandbox/index.ts';
 import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
@@ -63,6 +64,8 @@ export class FakeRuntime {
   readonly stateFolder = join(this.#folder, 'state');
   readonly journal = Journal.open(this.stateFolder);
   readonly procRoot = join(this.#folder, 'proc');
+  /** kubelet's folder. */
+  readonly kubeletRoot = join(this.#folder, 'kubelet');
   readonly warnings: LogFields[] = [];
   readonly failOpens: FailOpenReason[] = [];
   /** All counters except failOpens. */
@@ -91,7 +94,7 @@ export class FakeRuntime {
       backend: this.backend,
       journal: new PodJournal(this.journal),
       tree: new CgroupTree(this.cgroupRoot),
-      volumes: new MemoryVolumes({ kubeletRoot: join(this.#folder, 'kubelet') }),
+      volumes: new MemoryVolumes({ kubeletRoot: this.kubeletRoot }),
       log,
       counters,
       kubelet: {
@@ -100,6 +103,7 @@ export class FakeRuntime {
         actuated: (uid) => this.actuated.get(uid),
         allocatedPods: () => this.allocated,
       },
+      managers: new ManagerFiles(this.kubeletRoot, log),
       specs: { of: ({ uid }) => this.specs.get(uid) },
       allocatable: { amounts: () => this.nodeAllocatable },
       procRoot: this.procRoot,

@@ -9,8 +9,10 @@ import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
 import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
+import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { Log } from '../../observe/index.ts';
 import {
+  assertNotAssigned,
   assertQosClassStays,
   assertReclaimable,
   assertRequestsFit,
@@ -62,6 +64,8 @@ export interface ResizePodParts
     DeclarePodParts,
     Omit<AdmitRequestsParts, 'tree' | 'kubelet' | 'specs'> {
   readonly registry: Registry;
+  /** What kubelet's managers have assigned to containers. */
+  readonly managers: ResourceManagers;
   /** Client for the shim's own calls. */
   readonly backend: Backend;
 }
@@ -149,6 +153,7 @@ async function prepare(
   const split = containerTargets(pod, containers, exact, desired.containers);
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
   assertQosClassStays(pod, state, desired);
+  assertNotAssigned(parts, pod, state, desired);
   assertWithinCgroups(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);

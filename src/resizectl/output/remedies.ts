@@ -24,6 +24,8 @@ export const remedies: Readonly<Record<Reason, string>> = {
   REMOUNT_FAILED: 'see the errno in the message',
   EXCEEDS_NODE: 'ask for less, or raise the limit of the cgroup that the message names',
   NODE_FULL: 'use --defer to resize the pod when other pods need less, or ask for less',
+  EXCLUSIVE_CPUS: 'create the pod again with other CPU values; kubelet assigns its CPUs at creation only',
+  PINNED_MEMORY: 'create the pod again with other memory values; kubelet assigns its memory at creation only',
   QOS_CLASS_CHANGES:
     'change limits and requests together as the message says; a pod gets another QoS class only if it is created again',
   DEADLINE: 'use a longer deadline',

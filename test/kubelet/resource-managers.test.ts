@@ -1,0 +1,112 @@
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
+import { type LogFields, noLog } from '../../src/observe/index.ts';
+
+let folder: string;
+let warnings: LogFields[];
+let managers: ManagerFiles;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'managers-'));
+  warnings = [];
+  managers = new ManagerFiles(folder, { ...noLog, warn: (fields) => void warnings.push(fields) });
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+/** Replaces a file as kubelet does. */
+function write(name: 'cpu_manager_state' | 'memory_manager_state', text: string): void {
+  writeFileSync(join(folder, '.new'), text);
+  renameSync(join(folder, '.new'), join(folder, name));
+}
+const cpu = (state: object): void => write('cpu_manager_state', JSON.stringify({ checksum: 1, ...state }));
+const memory = (state: object): void => write('memory_manager_state', JSON.stringify({ checksum: 1, ...state }));
+
+describe('the state of the CPU manager', () => {
+  test('assigns CPUs to a container', () => {
+    cpu({ policyName: 'static', defaultCpuSet: '0,3', entries: { u: { app: '1-2' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
+    expect(managers.exclusiveCpus('u', 'proxy')).toBeUndefined();
+    expect(managers.exclusiveCpus('v', 'app')).toBeUndefined();
+    expect(managers.exclusiveCpus('u', 'constructor')).toBeUndefined();
+    expect(managers.exclusiveCpus('constructor', 'name')).toBeUndefined();
+  });
+
+  test('assigns CPUs to a whole pod', () => {
+    cpu({ policyName: 'static', defaultCpuSet: '0', podEntries: { u: { cpuSet: '4-6' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBe('4-6');
+  });
+
+  test('assigns nothing with the policy none', () => {
+    cpu({ policyName: 'none', defaultCpuSet: '', entries: { u: { app: '1' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+  });
+
+  test('is read again when kubelet has replaced it, and when it has gone', () => {
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+    cpu({ policyName: 'static', entries: { u: { app: '1' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBe('1');
+    cpu({ policyName: 'static', entries: {} });
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+    cpu({ policyName: 'static', entries: { u: { app: '3' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBe('3');
+    rmSync(join(folder, 'cpu_manager_state'));
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+    expect(warnings).toEqual([]);
+  });
+
+  test.each([
+    ['nothing', '', /JSON/],
+    ['a torn file', '{"policyName":"static","entr', /JSON/],
+    ['another JSON', '[1]', /^it is not a JSON object$/],
+    ['no policy', '{"entries":{"u":{"app":"1"}}}', /^it has no string "policyName"$/],
+  ])('is ignored, with one warning, if it is %s', (_, text, fault) => {
+    write('cpu_manager_state', text);
+    expect([managers.exclusiveCpus('u', 'app'), managers.exclusiveCpus('u', 'app')]).toEqual([undefined, undefined]);
+    expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
+  });
+
+  test.each([
+    ['entries by container id (v1)', { c0ffee: '1' }],
+    ['no object', '1-2'],
+    ['CPUs that are no text', { u: { app: 7 } }],
+    ['no CPUs', { u: { app: '' } }],
+  ])('assigns nothing with %s', (_, entries) => {
+    cpu({ policyName: 'static', entries });
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+  });
+
+  test('has a limit of size', () => {
+    write('cpu_manager_state', `{"policyName":"static","entries":{"u":{"app":"1"}}}${' '.repeat(16 * 1024 * 1024)}`);
+    expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+    expect(warnings).toHaveLength(1);
+  });
+});
+
+describe('the state of the memory manager', () => {
+  const block = (type: string, numaAffinity: unknown) => ({ type, numaAffinity, size: 1 });
+
+  test('pins memory to NUMA nodes, of a container or of its pod', () => {
+    memory({
+      policyName: 'Static',
+      machineState: {},
+      entries: {
+        u: { app: [block('hugepages-2Mi', [5]), block('memory', [0, 1])], huge: [block('hugepages-1Gi', [0])] },
+      },
+      podEntries: { v: { memoryBlocks: [block('memory', [1])] } },
+    });
+    expect(managers.memoryNodes('u', 'app')).toBe('0,1');
+    expect(managers.memoryNodes('u', 'huge')).toBeUndefined();
+    expect(managers.memoryNodes('v', 'app')).toBe('1');
+  });
+
+  test.each([
+    ['None', { u: { app: [block('memory', [0])] } }],
+    ['Static', { u: { app: 'memory' } }],
+    ['Static', { u: { app: [null, 1, block('memory', 'x')] } }],
+  ])('pins nothing with policy %s and %j', (policyName, entries) => {
+    memory({ policyName, entries });
+    expect(managers.memoryNodes('u', 'app')).toBeUndefined();
+  });
+});

@@ -1,0 +1,88 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
+import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+import type { Limits } from '../../../src/sandbox/index.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+
+/** Containers that only kubelet can resize: ResizePod rejects the change of what kubelet owns, and of nothing else. */
+
+const MiB = 1024 * 1024;
+const mi = (count: number): Bytes => bytes(count * MiB);
+const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.applyUpdates();
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  for (const index of [0, 1])
+    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+  mkdirSync(runtime.kubeletRoot, { recursive: true });
+});
+afterEach(() => runtime.close());
+
+const resize = (containers: Readonly<Record<string, Limits>>, more: Partial<DesiredPod> = {}) => {
+  const desired = { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map(), ...more };
+  return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Date.now() + 60_000 });
+};
+
+const write = (name: string, state: object): void =>
+  writeFileSync(join(runtime.kubeletRoot, name), JSON.stringify(state));
+
+describe('the static managers of kubelet', () => {
+  beforeEach(() => {
+    write('cpu_manager_state', { policyName: 'static', defaultCpuSet: '0', entries: { 'uid-1': { c0: '2-3' } } });
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-1': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+  });
+
+  test.each([
+    ['limit', { cpu: cpu(200) }],
+    ['request', { shares: milliCpuToShares(200) }],
+  ])('a CPU change of a container with exclusive CPUs is rejected: its %s', async (_, limits) => {
+    await expect(resize({ c0: limits, c1: { cpu: cpu(50) } })).rejects.toMatchObject({
+      code: 9,
+      reason: 'EXCLUSIVE_CPUS',
+      message:
+        'container c0 of pod default/web: the static CPU manager of kubelet has assigned the CPUs 2-3 to it: its CPU cannot be resized',
+      context: { container: 'c0', pod: 'default/web', found: '2-3' },
+    });
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('10000 100000');
+  });
+
+  test.each([
+    ['limit', { c1: { memory: mi(250) } }, {}],
+    ['request', {}, { memoryRequests: { containers: { c1: mi(50) } } }],
+  ])('a memory change of a container with pinned memory is rejected: its %s', async (_, containers, more) => {
+    await expect(resize(containers, more)).rejects.toMatchObject({
+      code: 9,
+      reason: 'PINNED_MEMORY',
+      message:
+        'container c1 of pod default/web: the static memory manager of kubelet has pinned its memory to the NUMA nodes 0: its memory cannot be resized',
+      context: { container: 'c1', pod: 'default/web', found: '0' },
+    });
+    expect(runtime.limitOf(1)).toBe(200 * MiB);
+  });
+
+  test('the other resource, the present values and other containers are resized', async () => {
+    await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
+    expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([150 * MiB, 200 * MiB]);
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('20000 100000');
+  });
+
+  test('another policy, or another pod, rejects nothing', async () => {
+    write('cpu_manager_state', { policyName: 'none', defaultCpuSet: '', entries: { 'uid-1': { c0: '2-3' } } });
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-2': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+    await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
+    expect(runtime.limitOf(1)).toBe(250 * MiB);
+  });
+});
