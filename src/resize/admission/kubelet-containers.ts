@@ -32,6 +32,23 @@ export function assertNotAssigned(
   }
 }
 
+/**
+ * Throws RESTART_REQUIRED for a container whose resizePolicy says RestartContainer for a resource that changes. kubelet owns the
+ * container: it would see a restart by the shim as a crash, and start the container with its own values. Only a pod's spec has the
+ * policy, so a pod that kubelet does not run has none.
+ */
+export function assertNoRestart(pod: PodDescription, state: PodState, desired: DesiredPod): void {
+  const policies = new Map(state.declared?.containers.map(({ name, resizePolicy }) => [name, resizePolicy]));
+  for (const { name, resource } of changedResources(state, desired)) {
+    const label = resource === 'memory' ? 'memory' : 'cpu';
+    if (policies.get(name)?.[label] !== 'RestartContainer') continue;
+    const message =
+      `its resizePolicy for ${label} is RestartContainer, and only kubelet, which owns the container, can restart it with other ` +
+      'values: resize the pod through the API server (kubectl patch --subresource resize)';
+    throw rejected(Reason.RESTART_REQUIRED, pod, name, message, 'RestartContainer');
+  }
+}
+
 /** The changed resources of each container, in the order of the containers. */
 function changedResources(
   state: PodState,

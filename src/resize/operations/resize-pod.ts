@@ -12,6 +12,7 @@ import type { WritersParts } from '../history/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { Log } from '../../observe/index.ts';
 import {
+  assertNoRestart,
   assertNotAssigned,
   assertQosClassStays,
   assertReclaimable,
@@ -154,6 +155,7 @@ async function prepare(
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
   assertQosClassStays(pod, state, desired);
   assertNotAssigned(parts, pod, state, desired);
+  assertNoRestart(pod, state, desired);
   assertWithinCgroups(parts, pod, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);

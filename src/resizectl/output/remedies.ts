@@ -24,6 +24,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   REMOUNT_FAILED: 'see the errno in the message',
   EXCEEDS_NODE: 'ask for less, or raise the limit of the cgroup that the message names',
   NODE_FULL: 'use --defer to resize the pod when other pods need less, or ask for less',
+  RESTART_REQUIRED: 'resize the pod through the API server: kubectl patch pod POD --subresource resize --patch ...',
   EXCLUSIVE_CPUS: 'create the pod again with other CPU values; kubelet assigns its CPUs at creation only',
   PINNED_MEMORY: 'create the pod again with other memory values; kubelet assigns its memory at creation only',
   QOS_CLASS_CHANGES:

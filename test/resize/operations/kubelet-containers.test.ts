@@ -5,7 +5,7 @@ import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/in
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
-import type { Limits } from '../../../src/sandbox/index.ts';
+import type { Limits, SpecContainer } from '../../../src/sandbox/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 /** Containers that only kubelet can resize: ResizePod rejects the change of what kubelet owns, and of nothing else. */
@@ -82,6 +82,53 @@ describe('the static managers of kubelet', () => {
       policyName: 'Static',
       entries: { 'uid-2': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
     });
+    await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
+    expect(runtime.limitOf(1)).toBe(250 * MiB);
+  });
+});
+
+describe('the resizePolicy in the spec', () => {
+  const container = (name: string, resizePolicy: SpecContainer['resizePolicy']): SpecContainer => ({
+    ...{ name, kind: 'app', limits: {}, requests: {} },
+    resizePolicy,
+  });
+  beforeEach(() =>
+    runtime.specs.set('uid-1', {
+      containers: [
+        container('c0', { cpu: 'RestartContainer', memory: 'NotRequired' }),
+        container('c1', { cpu: 'NotRequired', memory: 'RestartContainer' }),
+      ],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    }),
+  );
+
+  test.each<[string, string, Readonly<Record<string, Limits>>]>([
+    ['cpu', 'c0', { c0: { cpu: cpu(200) }, c1: { cpu: cpu(200) } }],
+    ['cpu', 'c0', { c0: { shares: milliCpuToShares(50) } }],
+    ['memory', 'c1', { c0: { memory: mi(150) }, c1: { memory: mi(150) } }],
+  ])('a change of %s is rejected where its policy is RestartContainer', async (resource, name, containers) => {
+    await expect(resize(containers)).rejects.toMatchObject({
+      code: 9,
+      reason: 'RESTART_REQUIRED',
+      message: expect.stringContaining(
+        `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet`,
+      ) as string,
+      context: { container: name, pod: 'default/web' },
+    });
+    expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([100 * MiB, 200 * MiB]);
+  });
+
+  test('the other resource and the present values are resized', async () => {
+    await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('a pod without a spec has none', async () => {
+    runtime.specs.clear();
     await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
     expect(runtime.limitOf(1)).toBe(250 * MiB);
   });
