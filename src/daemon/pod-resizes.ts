@@ -4,12 +4,13 @@ import {
   type DescribePod,
   type NewestValues,
   type PodDirectory,
+  type PodRank,
   type ResizePod,
   type ResizeStore,
   Resizes,
   podDirectory,
 } from '../resize/index.ts';
-import type { Registry } from '../sandbox/index.ts';
+import { type PodIdentity, type PodSpecs, type Registry, qosOfCgroup } from '../sandbox/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
 export interface PodResizesParts {
@@ -18,6 +19,8 @@ export interface PodResizesParts {
   readonly resizePod: ResizePod;
   readonly describePod: DescribePod;
   readonly store: ResizeStore;
+  /** The specs of the pods, for the order of retries. */
+  readonly specs: PodSpecs;
   /** The order of all requests, those of the CRI included. */
   readonly newest: NewestValues;
   readonly log: Log;
@@ -36,9 +39,19 @@ export interface PodResizes {
 
 const SANDBOX_READY = 0;
 
+/** Returns the rank of a pod: its priority and its QoS class, by the spec; without that the class of its cgroup. */
+export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 'specs'>, pod: PodIdentity): PodRank {
+  const spec = specs.of(pod);
+  const known = registry.pods.find(({ sandboxId }) => sandboxId === pod.sandboxId);
+  const qosClass = spec?.qosClass ?? (known && qosOfCgroup(known));
+  return { priority: spec?.priority ?? 0, isGuaranteed: qosClass === 'Guaranteed' };
+}
+
 export function createPodResizes(parts: PodResizesParts): PodResizes {
   const { registry, backend, resizePod, describePod, store, newest, log, counters } = parts;
-  const resizes = new Resizes({ resizePod, store, newest, clock: systemClock, random: Math.random, log, counters });
+  const rankOf = (pod: PodIdentity): PodRank => podRank(parts, pod);
+  const random = Math.random;
+  const resizes = new Resizes({ resizePod, store, newest, rankOf, clock: systemClock, random, log, counters });
   registry.watch({
     podAdded: () => undefined,
     podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),

@@ -16,6 +16,7 @@ import {
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { Registry } from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
+import { kubeletChanges } from './kubelet-changes.ts';
 import { LateAllocatable } from './late-allocatable.ts';
 import { LatePodSpecs } from './late-pod-specs.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
@@ -47,7 +48,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
   const { reclaimTimeout, volumesFollow } = config;
-  const kubelet = kubeletFiles(config, { log, counters, onChange: () => context.decreaseReclaimer.check() });
+  const kubelet = kubeletFiles(config, { log, counters, onChange: kubeletChanges(() => core) });
   const specs = new LatePodSpecs();
   const allocatable = new LateAllocatable();
   const context = createResizeContext({
@@ -67,18 +68,39 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     ...(config.metricsBind.kind !== 'none' && { recent: new RecentResizes() }),
     ...(kubelet && { kubelet }),
   });
-  const podResizes = createPodResizes({
+  const podResizes = podResizesOf(context, { journal, log, counters });
+  const closeJournal = async (): Promise<void> => (await opened).close();
+  const core = {
+    backend,
+    backendDriver,
+    registry,
+    volumes,
+    kubelet,
+    context,
+    podResizes,
+    specs,
+    allocatable,
+    closeJournal,
+  };
+  return core;
+}
+
+function podResizesOf(
+  context: ResizeContext,
+  { journal, log, counters }: { readonly journal: PodJournal; readonly log: Log; readonly counters: Counters },
+): PodResizes {
+  const { registry, backend, newest, specs } = context;
+  return createPodResizes({
     registry,
     backend,
     store: storeIn(journal),
-    newest: context.newest,
+    newest,
+    specs,
     log,
     counters,
     resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
     describePod: (sandboxId) => describePod(context, sandboxId),
   });
-  const closeJournal = async (): Promise<void> => (await opened).close();
-  return { backend, backendDriver, registry, volumes, kubelet, context, podResizes, specs, allocatable, closeJournal };
 }
 
 function kubeletFiles(

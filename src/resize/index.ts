@@ -1,4 +1,5 @@
 /** Resizes of pods: planned, admitted and carried out as transactions. */
+export { areRequestsFreed } from './admission/index.ts';
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
@@ -27,7 +28,7 @@ export type {
 export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
 export type { AdmitRestartParts, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
 export { ResizeWatch, Resizes, readRequested, retryDelay } from './queue/index.ts';
-export type { RequestedPod, RequestedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
+export type { PodRank, RequestedPod, RequestedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
 export { describePod, overviewOf, podDirectory, podInfo, readinessOf } from './report/index.ts';
 export type {
   DescribePod,

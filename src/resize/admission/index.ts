@@ -7,6 +7,7 @@ export type { AllocatableParts } from './allocatable.ts';
 export { assertResizable } from './container-kind.ts';
 export { assertReclaimable, blockingUse } from './memory-in-use.ts';
 export { assertNodeHasRoom, assertWithinCgroups } from './node-room.ts';
+export { areRequestsFreed } from './freed-requests.ts';
 export { addOverhead } from './overhead.ts';
 export { fieldsSet, invalid, touchesCpu, touchesLimits, touchesMemory, parseLimits } from './parse-limits.ts';
 export { RESOURCES, addRequests, admittedRequests, podRequests } from './pod-requests.ts';

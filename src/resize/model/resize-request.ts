@@ -36,6 +36,8 @@ export interface ResizeOptions {
   readonly stillDesired?: () => DesiredPod;
   /** The request, for the order of all requests. Without it the request supersedes none. */
   readonly writer?: { readonly arrival: number; readonly text: string };
+  /** Called when the resize is admitted, before its first step. Must not throw. */
+  readonly onAdmitted?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;
 }

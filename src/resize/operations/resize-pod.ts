@@ -92,6 +92,7 @@ export async function resizePod(
       return { steps, before: state, after: stateAfter(state, target) };
     }
     const { deadline, onStep } = options;
+    options.onAdmitted?.();
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
     const performed = perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
     const steps = await orElse(performed, prepared.dropRequests);

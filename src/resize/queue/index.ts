@@ -5,4 +5,5 @@ export { readRequested } from './request.ts';
 export type { RequestedPod, RequestedResources } from './request.ts';
 export type { Resize, ResizeEvent } from './resize.ts';
 export { Resizes } from './resizes.ts';
+export type { PodRank, RankOf } from './retry-order.ts';
 export { ResizeWatch } from './watch.ts';

@@ -8,6 +8,8 @@ import type { RecordWriter } from './record-writer.ts';
 import type { StoredValues } from './stored-values.ts';
 import type { DeferredRecord } from './records.ts';
 import { type CancelReason, type Resize, type ResizeCounts, hasEnded } from './resize.ts';
+import { Retries } from './retries.ts';
+import { type RankOf, freesRoom } from './retry-order.ts';
 import { type ResizeWatchers, stateEvent } from './watchers.ts';
 import {
   type ResizeOutcome,
@@ -29,6 +31,8 @@ export interface ResizeRunnerParts {
   readonly writer: RecordWriter;
   readonly watchers: ResizeWatchers;
   readonly newest: NewestValues;
+  /** The ranks of pods for the order of retries. */
+  readonly rankOf: RankOf;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -48,6 +52,7 @@ export class ResizeRunner {
   readonly #stored: StoredValues;
   readonly #writer: RecordWriter;
   readonly #watchers: ResizeWatchers;
+  readonly #retries: Retries;
   readonly #counts = { proposed: 0, infeasible: 0, completed: 0, canceled: 0 };
   #resumed = 0;
   #isStopping = false;
@@ -58,6 +63,14 @@ export class ResizeRunner {
     this.#stored = parts.stored;
     this.#writer = parts.writer;
     this.#watchers = parts.watchers;
+    const { table, clock, rankOf } = parts;
+    this.#retries = new Retries({
+      table,
+      clock,
+      rankOf,
+      attempt: (active, onAdmitted) => this.#retry(active, onAdmitted),
+      isStopping: () => this.#isStopping,
+    });
   }
 
   get counts(): ResizeCounts {
@@ -72,7 +85,7 @@ export class ResizeRunner {
   async stop(): Promise<void> {
     this.#isStopping = true;
     for (const active of this.#table.allActive) active.stopTimer();
-    await Promise.all(this.#table.allActive.map(({ attempt }) => attempt));
+    await Promise.all([this.#retries.idle(), ...this.#table.allActive.map(({ attempt }) => attempt)]);
   }
 
   /** Adds a resize in state Proposed. */
@@ -152,7 +165,7 @@ export class ResizeRunner {
   }
 
   /** Runs one attempt. Returns the error, if any; never rejects. */
-  async #attempt(active: ActiveResize, deadline: number): Promise<unknown> {
+  async #attempt(active: ActiveResize, deadline: number, onAdmitted?: () => void): Promise<unknown> {
     const { id, pod, tries } = active.resize;
     const steps: StepRecord[] = [];
     this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
@@ -167,7 +180,8 @@ export class ResizeRunner {
         if (newer === undefined) return read().desired;
         throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
       };
-      const options = { dryRun: false, deadline, onStep, stillDesired, writer: writerOf(active) };
+      const writer = writerOf(active);
+      const options = { dryRun: false, deadline, onStep, stillDesired, writer, ...(onAdmitted && { onAdmitted }) };
       const outcome = await this.#parts.resizePod(pod.sandboxId, read().desired, options);
       await this.#complete(active, outcome, read().memoryRequests);
       return undefined;
@@ -188,6 +202,7 @@ export class ResizeRunner {
     await this.#parts.newest.applied(pod.sandboxId, writerOf(active), fieldsOf(active.resize.asked));
     this.#enter(active, 'Completed', { steps, before, after, memoryRequests });
     if (isStored || defer) await this.#writer.store(pod.uid);
+    if (freesRoom({ steps, before, after }, memoryRequests)) this.roomFreed();
   }
 
   async #fail(active: ActiveResize, failure: unknown): Promise<void> {
@@ -216,6 +231,11 @@ export class ResizeRunner {
   #cancelUnfit(active: ActiveResize, { reason, message }: StateReason): void {
     this.#enter(active, 'Deferred', { reason, message });
     this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
+  }
+
+  /** Retries the resizes that wait for room on the node, in order: another pod may have left some. */
+  roomFreed(): void {
+    if (!this.#isStopping) this.#retries.roomFreed();
   }
 
   /** Removes the fields that newer requests have set from the pod's deferred resizes. Returns the uids of the pods to store. */
@@ -260,20 +280,21 @@ export class ResizeRunner {
     active.wasDeferred = true;
     const delay = retryDelay(active.resize.tries, this.#parts.random(), why.reason);
     this.#enter(active, 'Deferred', { ...why, nextTryAt: this.#parts.clock.now() + delay });
-    if (!this.#isStopping) active.stopTimer = this.#parts.clock.after(delay, () => this.#retry(active, why));
+    if (!this.#isStopping) active.stopTimer = this.#parts.clock.after(delay, () => this.#retries.due(active));
   }
 
-  #retry(active: ActiveResize, why: StateReason): void {
-    const { id, pod, asked, timeoutMs } = active.resize;
+  /** Runs another attempt. Never rejects. */
+  #retry(active: ActiveResize, onAdmitted?: () => void): Promise<void> {
+    const { id, pod, asked, timeoutMs, reason = '', message = '' } = active.resize;
     // A newer resize is in progress: run after it, the older values would win.
     const fields = fieldsOf(asked);
     const isNewer = ({ order, resize }: ActiveResize): boolean =>
       order > active.order && [...fieldsOf(resize.asked)].some((field) => fields.has(field));
     if (this.#table.activeOfPod(pod.sandboxId).some(isNewer)) {
-      this.#defer(active, why);
-      return;
+      this.#defer(active, { reason, message });
+      return Promise.resolve();
     }
-    active.attempt = this.#attempt(active, this.#parts.clock.now() + timeoutMs).then((failure) => {
+    active.attempt = this.#attempt(active, this.#parts.clock.now() + timeoutMs, onAdmitted).then((failure) => {
       const { state, reason, tries } = active.resize;
       const fields = { resize: id, pod: pod.sandboxId, state, reason, tries };
       this.#parts.log.info(fields, 'deferred resize retried');
@@ -281,6 +302,7 @@ export class ResizeRunner {
         this.#parts.log.error({ ...fields, ...loggableError(failure) }, 'resize failed because of an internal error');
       }
     });
+    return active.attempt;
   }
 
   /** Ends a resize and updates the stored records. Returns undefined, so that callers can return its result. */

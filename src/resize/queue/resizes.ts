@@ -4,6 +4,7 @@ import type { Counters, Log } from '../../observe/index.ts';
 import { type RequestedPod, type MemoryRequests, readRequested } from './request.ts';
 import { type ActiveResize, ResizeTable } from './resize-table.ts';
 import { RecordWriter } from './record-writer.ts';
+import { type RankOf, equalRanks } from './retry-order.ts';
 import { ResizeRunner } from './resize-runner.ts';
 import { StoredValues } from './stored-values.ts';
 import { type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
@@ -20,6 +21,8 @@ export interface ResizesParts {
   readonly store: ResizeStore;
   /** The order of all requests, those of the CRI included. Default: the resizes alone. */
   readonly newest?: NewestValues;
+  /** The ranks of pods for the order of retries. Default: all are equal. */
+  readonly rankOf?: RankOf;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -64,7 +67,7 @@ export class Resizes {
   readonly #stored: StoredValues;
 
   constructor(parts: ResizesParts) {
-    const { store, clock, log, resizePod, random, counters, newest = new NewestValues() } = parts;
+    const { store, clock, log, resizePod, random, counters, newest = new NewestValues(), rankOf = equalRanks } = parts;
     this.#parts = parts;
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
@@ -78,6 +81,7 @@ export class Resizes {
       writer: this.#writer,
       watchers: this.#watchers,
       newest,
+      rankOf,
       clock,
       random,
       log,
@@ -191,6 +195,12 @@ export class Resizes {
       this.#runner.podRemoved(active);
     }
     for (const uid of uids) void this.#writer.store(uid);
+    this.roomFreed();
+  }
+
+  /** Other pods may need less now: retries the resizes that wait for that, in the order of KEP-1287. */
+  roomFreed(): void {
+    this.#runner.roomFreed();
   }
 
   /**

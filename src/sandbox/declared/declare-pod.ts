@@ -1,4 +1,3 @@
-import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { identityOf } from '../pod-identity.ts';
@@ -9,6 +8,7 @@ import { fromRuntime } from './from-runtime.ts';
 import { fromSpec } from './from-spec.ts';
 import { type NewestContainers, newestContainers } from './newest-containers.ts';
 import type { PodSpecs } from './pod-spec.ts';
+import { qosOfCgroup } from './qos-of-cgroup.ts';
 import { storedContainers } from './stored-containers.ts';
 
 export interface DeclarePodParts {
@@ -26,8 +26,7 @@ export async function declarePod(parts: DeclarePodParts, pod: PodDescription): P
   const entry = parts.kubelet.allocated(pod.metadata.uid);
   const spec = parts.specs.of(identityOf(pod));
   const declared = spec === undefined ? await withoutSpec(parts, entry, newest) : fromSpec(spec, entry, newest);
-  const cgroup = driverOf(pod.cgroupParent).podCgroup(pod.cgroupParent);
-  const qosClass = declared.qosClass ?? (cgroup === undefined ? undefined : qosClassOf(cgroup));
+  const qosClass = declared.qosClass ?? qosOfCgroup(pod);
   return { ...declared, ...(qosClass && { qosClass }) };
 }
 

@@ -3,6 +3,7 @@ import { noLog } from '../../../src/observe/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
 import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/request.ts';
+import type { RankOf } from '../../../src/resize/queue/retry-order.ts';
 import type { Clock } from '../../../src/core/concurrency/clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
@@ -144,6 +145,7 @@ export function createResizes(parts: {
   store: FakeStore;
   bounds?: Partial<ResizeBounds>;
   newest?: NewestValues;
+  rankOf?: RankOf;
 }): Resizes {
   const { core, bounds = {}, ...others } = parts;
   return new Resizes({ ...others, resizePod: core.resizePod, random: () => 0.5, log: noLog, bounds });

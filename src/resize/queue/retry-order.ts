@@ -1,0 +1,71 @@
+import { Reason } from '../../core/errors/index.ts';
+import type { PodIdentity } from '../../sandbox/index.ts';
+import type { ResizeOutcome } from '../model/index.ts';
+import type { ActiveResize } from './resize-table.ts';
+import type { RequestsAround } from './resize.ts';
+
+/** What ranks a pod among those that wait for room on the node. */
+export interface PodRank {
+  /** The value of its priority class. 0: none, or not known. */
+  readonly priority: number;
+  readonly isGuaranteed: boolean;
+}
+
+export type RankOf = (pod: PodIdentity) => PodRank;
+
+export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
+
+/**
+ * Compares two resizes for the order of their retries, the first one first: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go,
+ * sortPendingResizes): the higher priority, then Guaranteed pods, then the older request.
+ */
+export function compareForRetry(rankOf: RankOf): (one: ActiveResize, other: ActiveResize) => number {
+  return (one, other) => {
+    const [first, second] = [rankOf(one.resize.pod), rankOf(other.resize.pod)];
+    return (
+      second.priority - first.priority ||
+      Number(second.isGuaranteed) - Number(first.isGuaranteed) ||
+      one.resize.createdAt - other.resize.createdAt ||
+      one.order - other.order
+    );
+  };
+}
+
+/**
+ * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may: its reason is not
+ * stored.
+ */
+export const waitsForRoom = ({ resize: { state, reason } }: ActiveResize): boolean =>
+  state === 'Deferred' && (reason === Reason.NODE_FULL || reason === 'RESTARTED');
+
+/** Whether a resize has lowered a limit or a request: other pods may fit then. */
+export function freesRoom({ before, after }: ResizeOutcome, requests: RequestsAround): boolean {
+  const now = new Map(after.containers.map((container) => [container.id, container]));
+  const isLower = (then: Limited, left: Limited | undefined): boolean =>
+    left !== undefined &&
+    (numberOf(left.memory) < numberOf(then.memory) ||
+      rateOf(left) < rateOf(then) ||
+      (left.shares ?? 0) < (then.shares ?? 0));
+  return (
+    isLower(before, after) ||
+    before.containers.some((container) => isLower(container, now.get(container.id))) ||
+    lowersRequest(requests)
+  );
+}
+
+/** A memory request that was not known before may have been higher. */
+function lowersRequest({ before, after }: RequestsAround): boolean {
+  const pairs: [number | undefined, number | undefined][] = [
+    [before.pod, after.pod],
+    ...Object.entries(after.containers).map(([name, request]): [number | undefined, number] => [
+      Object.hasOwn(before.containers, name) ? before.containers[name] : undefined,
+      request,
+    ]),
+  ];
+  return pairs.some(([then, left]) => left !== undefined && (then === undefined || left < then));
+}
+
+type Limited = Pick<ResizeOutcome['after'], 'memory' | 'cpu'> & { readonly shares?: number };
+
+const numberOf = (limit: number | 'max'): number => (limit === 'max' ? Infinity : limit);
+const rateOf = ({ cpu: { quota, period } }: Limited): number => (quota === 'max' ? Infinity : quota / period);

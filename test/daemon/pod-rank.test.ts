@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { podRank } from '../../src/daemon/pod-resizes.ts';
+import type { PodSpec, Registry } from '../../src/sandbox/index.ts';
+
+const pod = { sandboxId: 's', uid: 'u', namespace: 'default', name: 'web' };
+const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>
+  podRank(
+    {
+      specs: { of: () => spec as PodSpec | undefined },
+      registry: { pods: cgroupParent === undefined ? [] : [{ sandboxId: 's', cgroupParent }] } as unknown as Registry,
+    },
+    pod,
+  );
+
+test.each([
+  ['the spec', { priority: 7, qosClass: 'Guaranteed' as const }, '/kubepods/burstable/podu', 7, true],
+  ['the cgroup, where the spec has no class', { priority: 7, qosClass: undefined }, '/kubepods/podu', 7, true],
+  ['the cgroup alone', undefined, '/kubepods.slice/kubepods-podu.slice', 0, true],
+  ['the cgroup of another class', undefined, '/kubepods/burstable/podu', 0, false],
+  ['nothing', undefined, undefined, 0, false],
+])('priority and QoS class come from %s', (_, spec, cgroup, priority, isGuaranteed) => {
+  expect(rank(spec, cgroup)).toEqual({ priority, isGuaranteed });
+});

@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
+import { areRequestsFreed } from '../../../src/resize/admission/freed-requests.ts';
+
+const entry = (memory: number, milliCpu: number): PodEntry => {
+  const requests: EntryLimits = { memory: bytes(memory), milliCpu };
+  return {
+    containers: new Map(),
+    pod: undefined,
+    requests: { containers: new Map([['app', requests]]), pod: undefined },
+    isComplete: true,
+  };
+};
+
+test.each<[string, Readonly<Record<string, PodEntry>>, boolean]>([
+  ['the same', { a: entry(100, 200) }, false],
+  ['one pod more', { a: entry(100, 200), b: entry(1, 1) }, false],
+  ['more requested', { a: entry(101, 200) }, false],
+  ['a pod gone', {}, true],
+  ['less memory requested', { a: entry(99, 300) }, true],
+  ['less CPU requested', { a: entry(100, 199) }, true],
+])('%s: requests are freed: %s', (_, after, freed) => {
+  expect(areRequestsFreed(new Map([['a', entry(100, 200)]]), new Map(Object.entries(after)))).toBe(freed);
+});

@@ -1,0 +1,209 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
+import type { Resize } from '../../../src/resize/queue/resize.ts';
+import type { Resizes } from '../../../src/resize/queue/resizes.ts';
+import { compareForRetry, type PodRank } from '../../../src/resize/queue/retry-order.ts';
+import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
+import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
+import {
+  type CoreCall,
+  FakeClock,
+  FakeCore,
+  FakeStore,
+  asked,
+  createResizes,
+  outcome,
+  reached,
+} from '../../support/resize/fake-resizes.ts';
+import { memoryInUse } from '../../support/resize/resize-queue.ts';
+
+const nodeFull = new ShimError(Code.FAILED_PRECONDITION, Reason.NODE_FULL, 'other pods have requested 900Mi of 1Gi');
+
+let core: FakeCore;
+let clock: FakeClock;
+let resizes: Resizes;
+const ranks = new Map<string, PodRank>();
+
+beforeEach(() => {
+  core = new FakeCore();
+  clock = new FakeClock();
+  ranks.clear();
+  const rankOf = ({ name }: PodIdentity): PodRank => ranks.get(name) ?? { priority: 0, isGuaranteed: false };
+  resizes = createResizes({ core, clock, store: new FakeStore(), rankOf });
+});
+
+const podOf = (name: string): PodIdentity => ({ sandboxId: name, uid: `uid-${name}`, namespace: 'default', name });
+const resize = (name: string, defer: boolean): Promise<Resize> =>
+  resizes.resize(podOf(name), asked('128Mi'), { defer, timeoutMs: 30_000, deadline: clock.now() + 5000 });
+
+/** A resize that is deferred after its first try. */
+async function deferred(name: string, rank?: PodRank, error = nodeFull): Promise<Resize> {
+  if (rank !== undefined) ranks.set(name, rank);
+  const answer = resize(name, true);
+  (await core.next()).fail(error);
+  return answer;
+}
+
+/** Fails the attempts of these pods, which have to come in this order and one at a time. */
+async function triedInOrder(...names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    const call = await core.next();
+    expect(call.sandboxId).toBe(name);
+    expect(core.waiting).toBe(0);
+    const { id } = resizes.newestOf(name)!;
+    const again = reached(resizes, id, 'Deferred');
+    call.fail(nodeFull);
+    await again;
+  }
+}
+
+/** Completes a resize of another pod, without an attempt of those that wait. */
+async function completed(name: string, withOutcome: ResizeOutcome): Promise<void> {
+  const answer = resize(name, false);
+  const call: CoreCall = await core.next();
+  expect(call.sandboxId).toBe(name);
+  call.succeed(withOutcome);
+  await answer;
+}
+const raised: ResizeOutcome = { ...outcome, before: outcome.after, after: outcome.before };
+
+const high: PodRank = { priority: 1000, isGuaranteed: false };
+const guaranteed: PodRank = { priority: 0, isGuaranteed: true };
+
+describe('deferred resizes that wait for room', () => {
+  test('are retried by priority, QoS class and age when a pod is removed', async () => {
+    await deferred('old');
+    clock.pass(1);
+    await deferred('guaranteed', guaranteed);
+    clock.pass(1);
+    await deferred('young');
+    clock.pass(1);
+    await deferred('high', high);
+    resizes.podRemoved('gone');
+    await triedInOrder('high', 'guaranteed', 'old', 'young');
+    expect(core.waiting).toBe(0);
+  });
+
+  test('are retried in order when another resize has lowered a limit, and not when it has raised one', async () => {
+    await deferred('low');
+    await deferred('high', high);
+    await completed('other', raised);
+    await completed('other', outcome);
+    await triedInOrder('high', 'low');
+    expect(resizes.newestOf('high')?.tries).toBe(2);
+  });
+
+  test('the first in order gets the room: it is applied while the next one is tried', async () => {
+    const low = await deferred('low');
+    const { id } = await deferred('high', high);
+    resizes.roomFreed();
+    const first = await core.next();
+    expect([first.sandboxId, core.waiting]).toEqual(['high', 0]);
+    first.options.onAdmitted?.();
+    await triedInOrder('low');
+    expect(resizes.get(id).state).toBe('InProgress');
+    first.succeed(raised);
+    await reached(resizes, id, 'Completed');
+    expect(resizes.get(low.id)).toMatchObject({ state: 'Deferred', tries: 2 });
+  });
+
+  test('at the retry of one, those before it in order are tried first, and those after it are not', async () => {
+    await deferred('high', high);
+    clock.pass(10);
+    const middle = await deferred('middle', { priority: 500, isGuaranteed: false });
+    clock.pass(10);
+    await deferred('low');
+    // The first retries: each by its own timer, 750 ms after its first try.
+    clock.pass(730);
+    await triedInOrder('high');
+    clock.pass(10);
+    expect(clock.now()).toBe(middle.nextTryAt);
+    await triedInOrder('high', 'middle');
+    expect(core.waiting).toBe(0);
+    clock.pass(10);
+    await triedInOrder('high', 'middle', 'low');
+  });
+
+  test('several that are due are tried in order', async () => {
+    await deferred('low');
+    await deferred('high', high);
+    await deferred('guaranteed', guaranteed);
+    clock.pass(60_000);
+    await triedInOrder('high', 'guaranteed', 'low');
+  });
+
+  test('one that is cancelled while it waits for its turn is not tried', async () => {
+    await deferred('high', high);
+    const { id } = await deferred('middle', guaranteed);
+    await deferred('low');
+    resizes.roomFreed();
+    const first = await core.next();
+    await resizes.cancel(id);
+    first.fail(nodeFull);
+    await triedInOrder('low');
+  });
+
+  test('when the shim stops, the attempt in progress ends and no other starts', async () => {
+    const low = await deferred('low');
+    await deferred('high', high);
+    resizes.roomFreed();
+    const first = await core.next();
+    const closed = resizes.close();
+    first.fail(nodeFull);
+    await closed;
+    expect([core.waiting, resizes.get(low.id).state]).toEqual([0, 'Deferred']);
+  });
+});
+
+describe('deferred resizes that wait for their own pod', () => {
+  test('are not retried when other pods free room', async () => {
+    await deferred('blocked', high, memoryInUse);
+    await deferred('waiting');
+    resizes.roomFreed();
+    await triedInOrder('waiting');
+    expect(core.waiting).toBe(0);
+  });
+
+  test('are retried concurrently, and begin in order', async () => {
+    await deferred('low', undefined, memoryInUse);
+    await deferred('high', high, memoryInUse);
+    clock.pass(60_000);
+    const calls = [await core.next(), await core.next()];
+    expect(calls.map(({ sandboxId }) => sandboxId)).toEqual(['high', 'low']);
+  });
+});
+
+test('the order: priority, then QoS class, then age, then arrival', () => {
+  const of = (name: string, createdAt: number, order: number): ActiveResize =>
+    ({ resize: { pod: podOf(name), createdAt }, order }) as ActiveResize;
+  const rank = (priority: number, isGuaranteed: boolean): PodRank => ({ priority, isGuaranteed });
+  const all: readonly [string, PodRank, number, number][] = [
+    ['a', rank(2, false), 9, 9],
+    ['b', rank(1, true), 8, 8],
+    ['c', rank(1, false), 1, 7],
+    ['d', rank(1, false), 2, 3],
+    ['e', rank(1, false), 2, 4],
+    ['f', rank(0, true), 0, 0],
+    ['g', rank(-1, true), 0, 0],
+  ];
+  const rankOf = ({ name }: PodIdentity): PodRank => all.find(([other]) => other === name)![1];
+  const sorted = all
+    .map(([name, , createdAt, order]) => of(name, createdAt, order))
+    .reverse()
+    .sort(compareForRetry(rankOf));
+  expect(sorted.map(({ resize: { pod } }) => pod.name)).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g']);
+});
+
+test.each<[string, Partial<ResizeOutcome['after']>, boolean]>([
+  ['nothing', {}, false],
+  ['a higher pod limit', { memory: 'max' }, false],
+  ['a lower pod limit', { memory: bytes(1 << 20) }, true],
+  ['a lower CPU limit', { cpu: { ...outcome.before.cpu, quota: outcome.before.cpu.period } }, false],
+])('a resize that changes %s frees room: %s', async (_, change, frees) => {
+  await deferred('waiting');
+  await completed('other', { ...outcome, after: { ...outcome.before, ...change } });
+  if (frees) await triedInOrder('waiting');
+  expect(core.waiting).toBe(0);
+});
