@@ -1,6 +1,10 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../support/cri/client.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
+import { ApiServer } from '../support/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api-client.ts';
 import { type PodReport, type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
@@ -13,13 +17,21 @@ const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';
 
 /** Defines a test for each case and each way of resizing that supports it, with one shim for all tests. */
 export function defineMatrix(cases: readonly MatrixCase[]): void {
+  let folder: string;
+  let server: ApiServer;
   let shim: ShimProcess;
   let clients: Clients;
   let watchers: WatcherProcess;
   const pods = new Pods();
 
   beforeAll(async () => {
-    shim = await ShimProcess.start({ args: ['--resize-listen', `unix://${RESIZE_SOCKET}`] });
+    // The pods of all cases together request more CPU than the test node has. The Node says that it has enough.
+    folder = mkdtempSync(join(tmpdir(), 'matrix-'));
+    server = await new ApiServer().start();
+    server.nodes.set('node-1', { cpu: '64', memory: '64Gi' });
+    const kubeconfig = ['--kubeconfig', server.kubeconfig(join(folder, 'kubeconfig')), '--node-name', 'node-1'];
+    shim = await ShimProcess.start({ args: ['--resize-listen', `unix://${RESIZE_SOCKET}`, ...kubeconfig] });
+    await shim.waitForLog(({ msg }) => msg === 'allocatable of the node read');
     clients = { cri: new CriClient(shim.address), api: new ResizeClient(RESIZE_SOCKET) };
     watchers = new WatcherProcess();
   });
@@ -30,6 +42,8 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
     clients.cri.close();
     clients.api.close();
     expect(await shim.stop()).toBe(0);
+    await server.stop();
+    rmSync(folder, { recursive: true });
     // An average: the number of readings in a single resize depends on the load of the machine.
     expect(polled.readings, 'readings while pods were resized').toBeGreaterThan(4 * polled.resizes);
   });
@@ -92,18 +106,25 @@ async function resizeThroughStages(
   let from = start;
   const before = await observe(pod);
   const processes = processesOf(before);
+  let observed = before;
   expect(before, 'at the start').toEqual(expected(pod, start, values, processes));
   const observedSums = [sumsOf(before)];
   const watcher = await watchers.watch(pod.running);
   let report: PodReport;
   try {
     for (const to of returns ? [...stages, start] : stages) {
+      if (way.refusal?.applies(pod, to) === true) {
+        await way.refusal.resize(pod, to);
+        expect(await observe(pod), JSON.stringify(to)).toEqual(observed);
+        continue;
+      }
       await polling(watcher, () => way.resize(pod, from, to, values));
       values = way.podAfter(pod, values, to);
       const now = await observe(pod);
       expect(now, JSON.stringify(to)).toEqual(expected(pod, to, values, processes, way.reserves ? to : start));
       observedSums.push(sumsOf(now));
       from = to;
+      observed = now;
     }
   } finally {
     report = await watcher.report();

@@ -40,8 +40,8 @@ export interface NodeFeedParts {
 }
 
 /**
- * Reads the Node every five minutes until aborted. The right to do so is optional: without it the allocatable stays unknown, which is
- * logged once for each kind of failure. Never rejects.
+ * Reads the Node every five minutes until aborted. The right to do so is optional: without it the allocatable stays unknown. Logs each
+ * change, and a failure once for each kind. Never rejects.
  */
 export async function feedNode(
   { api, nodeName, store, clock, log }: NodeFeedParts,
@@ -50,7 +50,10 @@ export async function feedNode(
   let failure: string | undefined;
   while (!signal.aborted) {
     try {
-      store.set(await readAllocatable(api, nodeName, signal));
+      const amounts = await readAllocatable(api, nodeName, signal);
+      const isNew = !isSame(amounts, store.amounts());
+      store.set(amounts);
+      if (isNew) log.info({ node: nodeName, ...amounts }, 'allocatable of the node read');
       failure = undefined;
     } catch (error) {
       if (isStopped(signal)) return;
@@ -61,6 +64,9 @@ export async function feedNode(
     await wait(clock, failure === undefined ? INTERVAL_MS : RETRY_MS, signal);
   }
 }
+
+const isSame = (one: Amounts, other: Amounts | undefined): boolean =>
+  one.memory === other?.memory && one.milliCpu === other?.milliCpu;
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;
 

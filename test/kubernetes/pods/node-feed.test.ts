@@ -34,7 +34,8 @@ afterEach(async () => {
 
 function begin(): void {
   const kubeconfig = server.kubeconfig(join(folder, 'kubeconfig'));
-  const info = (fields: LogFields, text: string): void => void log.push(`${text}: ${fields.error as string}`);
+  const info = ({ error, memory, milliCpu }: LogFields, text: string): void =>
+    void log.push(`${text}: ${(error as string | undefined) ?? `${memory as number} ${milliCpu as number}`}`);
   const api = apiOf(() => openConnection(kubeconfig));
   fed = feedNode({ api, nodeName: 'node-1', store, clock, log: { ...noLog, info } }, stop.signal);
 }
@@ -47,7 +48,8 @@ test('the allocatable of the Node is read, and again every five minutes', async 
   server.nodes.set('node-1', { cpu: 8, memory: '1Gi' });
   await eventually(() => store.amounts()?.milliCpu === 8000);
   expect(clock.waits[0]).toBe(300_000);
-  expect(log).toEqual([]);
+  const read = 'allocatable of the node read';
+  expect(log).toEqual([`${read}: ${7636 * 1024 ** 2} 3920`, `${read}: ${1024 ** 3} 8000`]);
 });
 
 test('without the right, or without the node, it stays unknown and one line says so', async () => {
@@ -67,7 +69,7 @@ test('a failure keeps what is known, and a response of another shape is a failur
   begin();
   await eventually(() => store.amounts() !== undefined);
   server.nodes.set('node-1', { cpu: ['x'] });
-  await eventually(() => log.length === 1);
-  expect(log).toEqual(['allocatable of the node not read: the response is not a node with an allocatable']);
+  await eventually(() => log.length === 2);
+  expect(log.slice(1)).toEqual(['allocatable of the node not read: the response is not a node with an allocatable']);
   expect(store.amounts()).toEqual({ milliCpu: 1000 });
 });

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
-import type { Answer } from '../../support/resize-api-client.ts';
+import { type Answer, refusal } from '../../support/resize-api-client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
-import { MiB, PERIOD, type PodValues, podWeight, quotaOf, sharesOf } from '../kubelet-values.ts';
+import { MiB, PERIOD, type PodValues, podWeight, qosClass, quotaOf, sharesOf } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';
 import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
 import type { Way } from './way.ts';
@@ -15,6 +15,14 @@ export const resizePod: Way = {
   removesLimits: true,
   // The API writes no memory request to the kernel: memory.min and memory.low belong to kubelet.
   reserves: false,
+  // KEP-1287, "QOS Class": the class that is computed after a resize matches the one before. Its list of cases is older.
+  refusal: {
+    applies: (pod, to) => qosClass(pod.origin.containers, to) !== pod.qos,
+    async resize(pod, to) {
+      const { code, reason } = await refusal(pod.api.call('ResizePod', request(pod, to)));
+      expect({ code, reason }).toEqual({ code: 9, reason: 'QOS_CLASS_CHANGES' });
+    },
+  },
   async resize(pod, from, to, before) {
     const { resize } = await pod.api.call('ResizePod', request(pod, to));
     assertCompleted(resize!, pod);
