@@ -13,6 +13,7 @@ import type { Amounts } from '../../sandbox/index.ts';
 import { type MilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
 
 const UNITS = [
+  ['Ti', 2 ** 40],
   ['Gi', 2 ** 30],
   ['Mi', 2 ** 20],
   ['Ki', 2 ** 10],

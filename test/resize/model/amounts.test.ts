@@ -110,8 +110,8 @@ describe('an amount', () => {
         expect(readMemoryLimit(formatMemory(bytes(size)), 'x')).toBe(size);
       }),
     );
-    const shown = ['256Mi', '1Gi', '4Ki', '268435457', '1536Mi', 'max'];
-    const sizes = [256 * 2 ** 20, 2 ** 30, 4096, 256 * 2 ** 20 + 1, 1.5 * 2 ** 30];
+    const shown = ['256Mi', '1Gi', '1Ti', '1025Gi', '4Ki', '268435457', '1536Mi', 'max'];
+    const sizes = [256 * 2 ** 20, 2 ** 30, 2 ** 40, 1025 * 2 ** 30, 4096, 256 * 2 ** 20 + 1, 1.5 * 2 ** 30];
     expect([...sizes.map((size) => formatMemory(bytes(size))), formatMemory('max')]).toEqual(shown);
     expect(formatMemory(0 as Bytes)).toBe('0');
   });
