@@ -7,17 +7,22 @@ import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
  * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's status or of its
- * cgroup. It is not compared where the present values do not have that class, because then they are not completely known.
+ * cgroup. It is not compared where the present values do not have that class, because then they are not completely known. A container
+ * of unknown values may be what keeps a pod Burstable.
  */
 export function assertQosClassStays(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const qosClass = state.declared?.qosClass;
   if (qosClass === undefined || classOf(qosClass, state, amountsNow(state, desired)) !== qosClass) return;
   const after = classOf(qosClass, state, amountsAfter(state, desired), desired);
-  if (after === qosClass) return;
+  if (after === qosClass || (qosClass === 'Burstable' && hasUncounted(state))) return;
   const message = `pod ${podName(pod)}: the resize would change the QoS class from ${qosClass} to ${after}: ${RULES[qosClass]}`;
   const context = { pod: pod.metadata.uid, asked: after, found: qosClass };
   throw new ShimError(Code.FAILED_PRECONDITION, Reason.QOS_CLASS_CHANGES, message, context);
 }
+
+/** An ended container may be an init container, whose values count for the class and not for the pod limit. */
+const hasUncounted = ({ declared }: PodState): boolean =>
+  declared?.containers.some(({ isUncounted }) => isUncounted === true) ?? false;
 
 const RULES: Readonly<Record<QosClass, string>> = {
   Guaranteed: 'each container keeps limits of CPU and memory that are equal to its requests',

@@ -190,6 +190,18 @@ describe('a resize', () => {
     expect(check(state('Guaranteed', [equal, stopped]), wanted)).toThrow(/Guaranteed to Burstable/);
   });
 
+  test('a container of unknown values may be what keeps a pod Burstable', () => {
+    const now = state('Burstable', [half]);
+    const hidden: DeclaredContainer = { name: 'init', kind: 'unknown', state: 'ended', isUncounted: true };
+    const containers = [...now.declared!.containers, hidden];
+    const wanted = desired({ c0: { cpuRequest: 500, memoryRequest: 100 } });
+    expect(check({ ...now, declared: { ...now.declared!, containers } }, wanted)).not.toThrow();
+    expect(check(now, wanted)).toThrow(/Burstable to Guaranteed/);
+    const bestEffort = state('BestEffort', [nothing]).declared!;
+    const declared = { ...bestEffort, containers: [...bestEffort.containers, hidden] };
+    expect(check({ ...now, containers: [], declared }, desired({ c0: { cpuRequest: 100 } }))).toThrow(/to Burstable/);
+  });
+
   test('pod-level values count instead of those of the containers', () => {
     const level = { limits: amounts(400, 1000), requests: amounts(400, 1000) };
     const now = state('Guaranteed', [half], level);
