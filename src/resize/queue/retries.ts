@@ -22,6 +22,8 @@ export class Retries {
   readonly #compare: (one: ActiveResize, other: ActiveResize) => number;
   readonly #waiting = new Set<ActiveResize>();
   #running: Promise<void> | undefined;
+  /** Room was freed while an attempt was in progress, which may not have seen it. */
+  #wasFreed = false;
 
   constructor(parts: RetriesParts) {
     this.#parts = parts;
@@ -49,6 +51,7 @@ export class Retries {
 
   /** Retries what is known to wait for room. */
   roomFreed(): void {
+    this.#wasFreed = true;
     this.#add(
       this.#parts.table.allActive.filter(
         ({ resize: { state, reason } }) => state === 'Deferred' && reason === Reason.NODE_FULL,
@@ -66,16 +69,32 @@ export class Retries {
       active.stopTimer();
       this.#waiting.add(active);
     }
-    if (resizes.length > 0) this.#running ??= this.#run().finally(() => (this.#running = undefined));
+    this.#start();
+  }
+
+  #start(): void {
+    if (this.#waiting.size === 0 || this.#parts.isStopping()) return;
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+      // Added since the last one was tried: it has no timer any more.
+      this.#start();
+    });
   }
 
   async #run(): Promise<void> {
     for (let next = this.#next(); next !== undefined; next = this.#next()) {
       const active = next;
       this.#waiting.delete(active);
-      await new Promise<void>((resolve) => void this.#parts.attempt(active, resolve).then(resolve));
+      await this.#untilAdmitted(active);
+      if (this.#wasFreed && waitsForRoom(active)) this.#add([active]);
     }
     this.#waiting.clear();
+  }
+
+  /** Runs an attempt. Resolves when the resize is admitted, or does not fit. */
+  #untilAdmitted(active: ActiveResize): Promise<void> {
+    this.#wasFreed = false;
+    return new Promise((resolve) => void this.#parts.attempt(active, resolve).then(resolve));
   }
 
   /** Returns the first in order. Some may have been cancelled or superseded while they waited. */

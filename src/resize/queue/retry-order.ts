@@ -17,7 +17,8 @@ export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
  * Compares two resizes for the order of their retries, the first one first: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go,
- * sortPendingResizes): the higher priority, then Guaranteed pods, then the older request.
+ * sortPendingResizes): the higher priority, then Guaranteed pods, then the older request. What kubelet takes before them, a resize that
+ * raises no request, does not wait here: it always fits.
  */
 export function compareForRetry(rankOf: RankOf): (one: ActiveResize, other: ActiveResize) => number {
   return (one, other) => {
@@ -38,20 +39,18 @@ export function compareForRetry(rankOf: RankOf): (one: ActiveResize, other: Acti
 export const waitsForRoom = ({ resize: { state, reason } }: ActiveResize): boolean =>
   state === 'Deferred' && (reason === Reason.NODE_FULL || reason === 'RESTARTED');
 
-/** Whether a resize has lowered a limit or a request: other pods may fit then. */
+/** Whether a resize has lowered a request: other pods may fit then. The weight of a pod is its CPU request. */
 export function freesRoom({ before, after }: ResizeOutcome, requests: RequestsAround): boolean {
-  const now = new Map(after.containers.map((container) => [container.id, container]));
-  const isLower = (then: Limited, left: Limited | undefined): boolean =>
-    left !== undefined &&
-    (numberOf(left.memory) < numberOf(then.memory) ||
-      rateOf(left) < rateOf(then) ||
-      (left.shares ?? 0) < (then.shares ?? 0));
+  const now = new Map(after.containers.map(({ id, shares }) => [id, shares]));
   return (
-    isLower(before, after) ||
-    before.containers.some((container) => isLower(container, now.get(container.id))) ||
+    isLower(before.weight, after.weight) ||
+    before.containers.some(({ id, shares }) => isLower(shares, now.get(id))) ||
     lowersRequest(requests)
   );
 }
+
+const isLower = (then: number | undefined, left: number | undefined): boolean =>
+  then !== undefined && left !== undefined && left < then;
 
 /** A memory request that was not known before may have been higher. */
 function lowersRequest({ before, after }: RequestsAround): boolean {
@@ -64,8 +63,3 @@ function lowersRequest({ before, after }: RequestsAround): boolean {
   ];
   return pairs.some(([then, left]) => left !== undefined && (then === undefined || left < then));
 }
-
-type Limited = Pick<ResizeOutcome['after'], 'memory' | 'cpu'> & { readonly shares?: number };
-
-const numberOf = (limit: number | 'max'): number => (limit === 'max' ? Infinity : limit);
-const rateOf = ({ cpu: { quota, period } }: Limited): number => (quota === 'max' ? Infinity : quota / period);

@@ -1,12 +1,13 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import type { Resize } from '../../../src/resize/queue/resize.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
 import { compareForRetry, type PodRank } from '../../../src/resize/queue/retry-order.ts';
 import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
+import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import {
   type CoreCall,
   FakeClock,
@@ -35,8 +36,8 @@ beforeEach(() => {
 });
 
 const podOf = (name: string): PodIdentity => ({ sandboxId: name, uid: `uid-${name}`, namespace: 'default', name });
-const resize = (name: string, defer: boolean): Promise<Resize> =>
-  resizes.resize(podOf(name), asked('128Mi'), { defer, timeoutMs: 30_000, deadline: clock.now() + 5000 });
+const resize = (name: string, defer: boolean, request = ''): Promise<Resize> =>
+  resizes.resize(podOf(name), asked('128Mi', request), { defer, timeoutMs: 30_000, deadline: clock.now() + 5000 });
 
 /** A resize that is deferred after its first try. */
 async function deferred(name: string, rank?: PodRank, error = nodeFull): Promise<Resize> {
@@ -60,14 +61,25 @@ async function triedInOrder(...names: readonly string[]): Promise<void> {
 }
 
 /** Completes a resize of another pod, without an attempt of those that wait. */
-async function completed(name: string, withOutcome: ResizeOutcome): Promise<void> {
-  const answer = resize(name, false);
+async function completed(name: string, withOutcome: ResizeOutcome, request = ''): Promise<void> {
+  const answer = resize(name, false, request);
   const call: CoreCall = await core.next();
   expect(call.sandboxId).toBe(name);
   call.succeed(withOutcome);
   await answer;
 }
-const raised: ResizeOutcome = { ...outcome, before: outcome.after, after: outcome.before };
+
+/** An outcome with other CPU requests of the container. */
+function withShares(before: number, after: number): ResizeOutcome {
+  const [container] = outcome.before.containers;
+  const state = (shares: number): PodState => ({
+    ...outcome.before,
+    weight: cpuWeight(10),
+    containers: [{ ...container!, shares: cpuShares(shares) }],
+  });
+  return { ...outcome, before: state(before), after: state(after) };
+}
+const [raised, lowered] = [withShares(102, 204), withShares(204, 102)];
 
 const high: PodRank = { priority: 1000, isGuaranteed: false };
 const guaranteed: PodRank = { priority: 0, isGuaranteed: true };
@@ -86,11 +98,11 @@ describe('deferred resizes that wait for room', () => {
     expect(core.waiting).toBe(0);
   });
 
-  test('are retried in order when another resize has lowered a limit, and not when it has raised one', async () => {
+  test('are retried in order when another resize has lowered a request, and not when it has raised one', async () => {
     await deferred('low');
     await deferred('high', high);
     await completed('other', raised);
-    await completed('other', outcome);
+    await completed('other', lowered);
     await triedInOrder('high', 'low');
     expect(resizes.newestOf('high')?.tries).toBe(2);
   });
@@ -132,6 +144,17 @@ describe('deferred resizes that wait for room', () => {
     await deferred('guaranteed', guaranteed);
     clock.pass(60_000);
     await triedInOrder('high', 'guaranteed', 'low');
+  });
+
+  test('one that was tried when room was freed is tried again', async () => {
+    await deferred('high', high);
+    await deferred('low');
+    resizes.roomFreed();
+    const first = await core.next();
+    resizes.roomFreed();
+    first.fail(nodeFull);
+    await triedInOrder('high', 'low');
+    expect(core.waiting).toBe(0);
   });
 
   test('one that is cancelled while it waits for its turn is not tried', async () => {
@@ -198,12 +221,26 @@ test('the order: priority, then QoS class, then age, then arrival', () => {
 
 test.each<[string, Partial<ResizeOutcome['after']>, boolean]>([
   ['nothing', {}, false],
-  ['a higher pod limit', { memory: 'max' }, false],
-  ['a lower pod limit', { memory: bytes(1 << 20) }, true],
-  ['a lower CPU limit', { cpu: { ...outcome.before.cpu, quota: outcome.before.cpu.period } }, false],
-])('a resize that changes %s frees room: %s', async (_, change, frees) => {
+  ['a higher CPU request of the pod', { weight: cpuWeight(11) }, false],
+  ['a lower CPU request of the pod', { weight: cpuWeight(9) }, true],
+  ['lower limits', { memory: bytes(1 << 20), containers: outcome.after.containers }, false],
+  ['a lower CPU request of a container', { containers: lowered.after.containers }, true],
+])('a resize that changes %s, and whether this frees room', async (_, change, frees) => {
   await deferred('waiting');
-  await completed('other', { ...outcome, after: { ...outcome.before, ...change } });
+  const { before } = lowered;
+  await completed('other', { ...outcome, before, after: { ...before, ...change } });
+  if (frees) await triedInOrder('waiting');
+  expect(core.waiting).toBe(0);
+});
+
+test.each([
+  ['lower than the one before', '64Mi', true],
+  ['as high as before', '100Mi', false],
+  ['higher than the one before', '128Mi', false],
+])('a memory request that is %s, and whether this frees room', async (_, request, frees) => {
+  await completed('other', raised, '100Mi');
+  await deferred('waiting');
+  await completed('other', raised, request);
   if (frees) await triedInOrder('waiting');
   expect(core.waiting).toBe(0);
 });

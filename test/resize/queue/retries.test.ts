@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { Reason } from '../../../src/core/errors/index.ts';
+import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
+import { Retries } from '../../../src/resize/queue/retries.ts';
+import { equalRanks } from '../../../src/resize/queue/retry-order.ts';
+
+// From the end of an attempt to the end of the turns, a few promises settle one after the other.
+test.each(Array.from({ length: 12 }, (_, count) => count))(
+  'room that is freed %i promises after the last attempt leads to another one',
+  async (count) => {
+    const resize = { state: 'Deferred', reason: Reason.NODE_FULL, pod: {}, createdAt: 0 };
+    const waiting = { resize, order: 0, stopTimer: () => undefined } as unknown as ActiveResize;
+    let tries = 0;
+    const retries = new Retries({
+      table: { allActive: [waiting] },
+      clock: { now: () => 0 },
+      rankOf: equalRanks,
+      attempt: () => {
+        tries += 1;
+        if (tries === 1) void freeLater();
+        return Promise.resolve();
+      },
+      isStopping: () => false,
+    });
+    const freeLater = async (): Promise<void> => {
+      for (let settled = 0; settled < count; settled += 1) await Promise.resolve();
+      retries.roomFreed();
+    };
+    retries.roomFreed();
+    await expect.poll(() => tries).toBe(2);
+    await retries.idle();
+    expect(tries).toBe(2);
+  },
+);
