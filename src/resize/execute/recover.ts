@@ -6,7 +6,15 @@ import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type Progress, progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
-import { hasPodCgroup, podName, readPod, readVolumes } from '../../sandbox/index.ts';
+import {
+  type DeclarePodParts,
+  type Registry,
+  declarePod,
+  hasPodCgroup,
+  podName,
+  readPod,
+  readVolumes,
+} from '../../sandbox/index.ts';
 import {
   type VolumeTrackingParts,
   journalAllVolumes,
@@ -17,7 +25,9 @@ import {
 import { type Step, describeStep } from '../model/index.ts';
 import type { JournalledTransaction, OpenTransaction } from '../journal/index.ts';
 
-export interface RecoverParts extends PodActionsParts, VolumeTrackingParts {}
+export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
+  readonly registry: Registry;
+}
 
 /** What recovering one pod takes, with the pod's lock held. */
 export type RecoverPodParts = Omit<RecoverParts, 'lock'>;
@@ -138,7 +148,7 @@ export async function recover(parts: RecoverParts): Promise<boolean> {
 }
 
 async function finishOrRollBack(
-  parts: PodActionsParts,
+  parts: RecoverPodParts,
   pod: PodDescription,
   { steps, highs, undoing, failed }: JournalledTransaction,
   onHigh: OnHigh,
@@ -150,7 +160,9 @@ async function finishOrRollBack(
   // Once the rollback has begun, the caller gets an error: the transaction must not end as applied.
   if (progress.every(({ isComplete }) => isComplete) && !undoing && failed === undefined) return 'finished';
   const updates = steps.filter((step) => step.kind === 'container');
-  const actions = actionsFor(parts, pod, { updates, onHigh });
+  // A container that does not run needs its limit too. The comparison above has asked the backend already.
+  const declared = updates.length === 0 ? undefined : await declarePod(parts, pod);
+  const actions = actionsFor(parts, pod, { updates, declared, onHigh });
   const failures: string[] = [];
   for (const { written } of progress.reverse())
     if (written !== undefined) await rollBackStep(actions, written, failures);

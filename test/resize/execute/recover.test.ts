@@ -211,6 +211,27 @@ describe('a resize whose rollback fails', () => {
     expect(record?.transaction?.failed).toContain('refused');
   });
 
+  test('leaves the pod its new limit if a container that does not run needs it', async () => {
+    // The one that runs fits into the old limit.
+    const step: Step = { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } };
+    await begin([{ kind: 'pod-memory', from: mi(300), to: mi(450) }, step]);
+    has(450, 250);
+    const crashed = containerId(1);
+    runtime.removeCgroup(`/kubepods/pod1/${crashed}`);
+    for (const index of [0, 1])
+      runtime.context.registry.learnContainer({
+        containerId: containerId(index),
+        sandboxId: SANDBOX,
+        name: `c${index}`,
+      });
+    runtime.describeContainer(crashed, {
+      ...{ metadata: { name: 'c1' }, state: 2, exit_code: 1 },
+      resources: { linux: { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n } },
+    });
+    await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    expect([runtime.read('memory.max'), runtime.limitOf(0)]).toEqual([String(mi(450)), mi(250)]);
+  });
+
   test('is recovered before the next request of its pod is applied', async () => {
     await recover(runtime.context);
     runtime.applyUpdates();
