@@ -3,7 +3,7 @@ export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
 export { namedCgroup, withExactQuota } from './exact-quota.ts';
-export { amountsOf, declarePod, noPodSpecs, qosOfCgroup } from './declared/index.ts';
+export { amountsOf, declarePod, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';
 export type {
   Amounts,
   ContainerKind,

@@ -15,6 +15,7 @@ import {
   hasPodCgroup,
   readDeclaredPod,
   storedLimits,
+  withRunning,
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import { compareCpu, compareLimits } from '../model/index.ts';
@@ -60,25 +61,18 @@ export async function raisePodLimit(
   }
 }
 
-/** Returns the pod as if this container ran with these limits, as the only one of its name that counts. */
+/** Returns the pod as if this container ran with these limits. */
 function stateWithContainer(
   state: PodState,
-  { containerId, name }: Pick<ContainerDescription, 'containerId' | 'name'>,
+  container: Pick<ContainerDescription, 'containerId' | 'name'>,
   limits: EffectiveLimits,
 ): PodState {
   const { containers, declared } = state;
+  const { containerId: id } = container;
   return {
     ...state,
-    containers: [...containers.filter(({ id }) => id !== containerId), { id: containerId, ...limits }],
-    ...(declared && {
-      declared: {
-        ...declared,
-        // It is about to run: it counts, also if the one before it has ended well.
-        containers: declared.containers.map((one) =>
-          one.name === name ? { ...one, id: containerId, isUncounted: false } : one,
-        ),
-      },
-    }),
+    containers: [...containers.filter((other) => other.id !== id), { id, ...limits }],
+    ...(declared && { declared: withRunning(declared, container) }),
   };
 }
 

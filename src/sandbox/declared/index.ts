@@ -17,3 +17,4 @@ export type {
 export { qosOfCgroup } from './qos-of-cgroup.ts';
 export { noPodSpecs } from './pod-spec.ts';
 export type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';
+export { withRunning } from './with-running.ts';
