@@ -5,9 +5,11 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { pendingResizeOf } from './pending-kubelet-resize.ts';
 import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
+import { KnownDeclarations } from './known-declarations.ts';
 import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
 import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
+  type DeclarePodParts,
   type PodState,
   type Registry,
   containerSubject,
@@ -20,7 +22,7 @@ import type { KubeletState } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
-export interface CreateDecreaseReclaimerParts {
+export interface CreateDecreaseReclaimerParts extends DeclarePodParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
   readonly journal: PodJournal;
@@ -39,6 +41,7 @@ export function createDecreaseReclaimer(
 ): DecreaseReclaimer {
   const sandboxes = (uid: string): readonly PodDescription[] =>
     context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
+  const declarations = new KnownDeclarations();
   return new DecreaseReclaimer({
     ...parts,
     get tree() {
@@ -46,10 +49,10 @@ export function createDecreaseReclaimer(
     },
     // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
     holds: holdJournal(context, (uid) => sandboxes(uid).at(-1)),
-    pods: () => podsWithPendingMemory(context()),
+    pods: () => podsWithPendingMemory(context(), declarations),
     decreases: async (uid) => {
       const pod = sandboxes(uid).at(-1);
-      return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod);
+      return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod, declarations);
     },
     isBusy: (uid) => sandboxes(uid).some(({ sandboxId }) => context().lock.isHeld(sandboxId)),
     idle: async (uid) => {
@@ -91,30 +94,29 @@ function holdJournal(
   };
 }
 
-function podsWithPendingMemory({
-  registry,
-  kubelet,
-}: {
-  readonly registry: Registry;
-  readonly kubelet: KubeletState;
-}): string[] {
+function podsWithPendingMemory(
+  { registry, kubelet }: { readonly registry: Registry; readonly kubelet: KubeletState },
+  declarations: KnownDeclarations,
+): string[] {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
   return [...uids].filter((uid) => {
     const allocated = kubelet.allocated(uid);
-    return allocated !== undefined && hasPendingMemory(allocated, kubelet.actuated(uid));
+    return allocated !== undefined && hasPendingMemory(allocated, kubelet.actuated(uid), declarations.of(allocated));
   });
 }
 
 /** Rejects with CGROUP_UNAVAILABLE; with CgroupVanished when the pod has ended. */
 async function decreasesOf(
-  context: Pick<CreateDecreaseReclaimerParts, 'registry' | 'tree' | 'kubelet' | 'pendingPodLimits'>,
+  context: DeclarePodParts & Pick<CreateDecreaseReclaimerParts, 'registry' | 'tree' | 'kubelet' | 'pendingPodLimits'>,
   pod: PodDescription,
+  declarations: KnownDeclarations,
 ): Promise<PendingDecreases | undefined> {
   const allocated = context.kubelet.allocated(pod.metadata.uid);
   if (allocated === undefined) return undefined;
   const { containers, pod: level } = allocated;
   const admitted = JSON.stringify([[...containers].map(([name, { memory }]) => [name, memory]), level?.memory]);
-  const state = await readPod(context.tree, pod, []);
+  const read = await readPod(context.tree, pod, []);
+  const state = await declarations.withDeclared(context, pod, allocated, read);
   await learnNames(context, state);
   const pending = pendingResizeOf(context, pod, state);
   if (pending === undefined) return { admitted, list: [] };

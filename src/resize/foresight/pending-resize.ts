@@ -1,7 +1,8 @@
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
 import { type EntryLimits, type PodEntry, milliCpuToQuota, overheadQuota } from '../../kubelet/index.ts';
-import type { Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
+import type { DeclaredPod, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
+import { type EntryContext, podAmounts, presentAmounts } from './entry-amounts.ts';
 
 /** A resize that kubelet has admitted and not actuated. Absent limits: kubelet does not change them, or they are unknown. */
 export interface PendingResize {
@@ -31,11 +32,9 @@ export interface PendingPodLimits {
  * actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints, not the kernel
  * (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction).
  *
- * The pod's own limit is computed as kubelet does for a pod without init containers (kubelet pkg/kubelet/cm/helpers_linux.go,
- * ResourceConfigForPod): the pod-level limit, otherwise the sum of all containers' limits if each has one; plus overhead. It is
- * used only if the present limit follows from the same formula. With init containers it may not: a large one makes the limit
- * larger, and the checkpoint lists none up to 1.35, and since 1.36 all of them, like regular containers. If the present limit
- * follows from no known amounts, in the middle of a resize, the previously derived limit stays.
+ * The pod's own limit is computed as kubelet does, from the declared pod with the limits of the checkpoint ({@link podAmounts}), plus
+ * overhead. It is used only if the present limit follows from the same formula. If the present limit follows from no known amounts, in
+ * the middle of a resize, the previously derived limit stays.
  */
 export function derivePendingResize(
   state: PodState,
@@ -48,13 +47,20 @@ export function derivePendingResize(
     const wanted = pendingLimits(allocated.containers.get(name), actuated?.containers.get(name), state.cpu.period);
     if (wanted.memory !== undefined || wanted.cpu !== undefined) containers.set(container.id, wanted);
   }
-  const areAllKnown = state.containers.every(({ id }) => allocated.containers.has(names.get(id) ?? ''));
-  const isMidResize = containers.size > 0 && areAllKnown;
-  const found = podLimits(state, { allocated, actuated, isMidResize });
+  const context = { state, names };
+  const isMidResize = containers.size > 0 && areAllKnown(allocated, context);
+  const found = podLimits(context, { allocated, actuated, isMidResize });
   if (containers.size === 0) return changes(state, found) ? { pod: found, containers } : undefined;
-  const isSame = before !== undefined && hasSameAmounts(before.allocated, allocated);
+  const isSame = before !== undefined && hasSameAmounts(before.allocated, allocated, context);
   return { pod: { ...(isSame && before.limits), ...found }, containers };
 }
+
+/** Whether it is known how each running container counts: the checkpoint lists it, or a source tells its kind. */
+const areAllKnown = (allocated: PodEntry, { state, names }: EntryContext): boolean =>
+  state.containers.every(({ id }) => {
+    const kind = state.declared?.containers.find((one) => one.id === id)?.kind ?? 'unknown';
+    return kind !== 'unknown' || allocated.containers.has(names.get(id) ?? '');
+  });
 
 /**
  * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none (kubelet
@@ -79,49 +85,65 @@ interface PodEntries {
   readonly isMidResize: boolean;
 }
 
-function podLimits(state: PodState, records: PodEntries): Limits {
-  const memory = podMemory(state, records);
-  const cpu = podCpu(state, records);
+function podLimits(context: EntryContext, records: PodEntries): Limits {
+  const memory = podMemory(context, records);
+  const cpu = podCpu(context, records);
   return { ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
 }
 
-function podMemory(state: PodState, { allocated, actuated, isMidResize }: PodEntries): Bytes | undefined {
-  const of = ({ memory }: EntryLimits): number | undefined => memory;
-  const wanted = podAmount(allocated, of);
-  if (wanted === undefined || state.memory === 'max') return undefined;
-  const total = wanted + state.overhead.memory;
-  if (!Number.isSafeInteger(total)) return undefined;
-  const done = actuated === undefined ? undefined : podAmount(actuated, of);
-  const made = [wanted, ...(done === undefined ? [] : [done])].map((amount) => amount + state.overhead.memory);
-  const now = state.memory;
+const memoryIn = ({ memory }: EntryLimits): number | undefined => memory;
+const milliCpuIn = ({ milliCpu }: EntryLimits): number | undefined => milliCpu;
+
+function podMemory(context: EntryContext, { allocated, actuated, isMidResize }: PodEntries): Bytes | undefined {
+  const { memory: now, overhead } = context.state;
+  if (now === 'max') return undefined;
+  const limitOf = (amount: number): Bytes | undefined => {
+    const total = amount + overhead.memory;
+    return Number.isSafeInteger(total) ? bytes(total) : undefined;
+  };
+  const makesPresent = (amount: number): boolean => {
+    const limit = limitOf(amount);
+    return limit !== undefined && sameMemory(now, limit);
+  };
+  const wanted = podAmounts(allocated, context, memoryIn);
+  const done = actuated === undefined ? [] : podAmounts(actuated, context, memoryIn);
   // In the middle of a resize, or without an actuated entry, the present limit may be the sum of the kernel's limits.
-  if (isMidResize) made.push(runningSum(state));
-  return made.some((amount) => Number.isSafeInteger(amount) && sameMemory(now, bytes(amount)))
-    ? bytes(total)
-    : undefined;
+  const present = isMidResize ? presentAmounts(allocated, context) : [];
+  const found = amountAfter(wanted, [done, present], makesPresent);
+  return found === undefined ? undefined : limitOf(found);
 }
 
-function podCpu(state: PodState, { allocated, actuated }: PodEntries): CpuMax | undefined {
-  const of = ({ milliCpu }: EntryLimits): number | undefined => milliCpu;
-  const wanted = podAmount(allocated, of);
-  if (wanted === undefined || state.cpu.quota === 'max') return undefined;
-  const withOverhead = (amount: number): CpuMax => plusOverhead(cpuOf(amount, state.cpu.period), state);
-  const done = actuated === undefined ? undefined : podAmount(actuated, of);
-  const made = [wanted, ...(done === undefined ? [] : [done])].map(withOverhead);
-  return made.some((limit) => sameCpu(limit, state.cpu)) ? withOverhead(wanted) : undefined;
+function podCpu(context: EntryContext, { allocated, actuated }: PodEntries): CpuMax | undefined {
+  const { state } = context;
+  if (state.cpu.quota === 'max') return undefined;
+  const limitOf = (amount: number): CpuMax => plusOverhead(cpuOf(amount, state.cpu.period), state);
+  const makesPresent = (amount: number): boolean => amount !== Infinity && sameCpu(limitOf(amount), state.cpu);
+  const wanted = podAmounts(allocated, context, milliCpuIn);
+  const done = actuated === undefined ? [] : podAmounts(actuated, context, milliCpuIn);
+  const found = amountAfter(wanted, [done], makesPresent);
+  return found === undefined ? undefined : limitOf(found);
 }
 
-/** Returns the amount of the whole pod; undefined if it has none, or if the entry is not completely understood. */
-function podAmount(entry: PodEntry, of: (limits: EntryLimits) => number | undefined): number | undefined {
-  if (!entry.isComplete || entry.containers.size === 0) return undefined;
-  const own = entry.pod === undefined ? undefined : of(entry.pod);
-  if (own !== undefined) return own;
-  const amounts = [...entry.containers.values()].map(of);
-  return amounts.reduce((sum, amount) => (sum === undefined || amount === undefined ? undefined : sum + amount), 0);
+/**
+ * Returns the wanted amount of the pod, by a way to count that leads to the present limit: with the wanted amounts or with other known
+ * ones. Undefined if no way does, if the pod is to have no limit, or if several ways do and the wanted amounts differ.
+ *
+ * @param wanted the amount for each way to count, as the lists of `others` have it
+ */
+function amountAfter(
+  wanted: readonly number[],
+  others: readonly (readonly number[])[],
+  makesPresent: (amount: number) => boolean,
+): number | undefined {
+  const found = wanted.filter((_, way) =>
+    [wanted, ...others].some((amounts) => {
+      const amount = amounts[way];
+      return amount !== undefined && makesPresent(amount);
+    }),
+  );
+  const [first] = found;
+  return first !== Infinity && found.every((amount) => amount === first) ? first : undefined;
 }
-
-const runningSum = ({ containers, overhead }: PodState): number =>
-  containers.reduce((sum, { memory }) => sum + (memory === 'max' ? Infinity : memory), Number(overhead.memory));
 
 const cpuOf = (milliCpu: number, period: CpuMax['period']): CpuMax => ({
   quota: milliCpuToQuota(milliCpu, period),
@@ -138,17 +160,27 @@ const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>
   (wanted.memory !== undefined && !sameMemory(memory, wanted.memory)) ||
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
-/** Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. */
-export function hasPendingMemory(allocated: PodEntry, actuated: PodEntry | undefined): boolean {
+/**
+ * Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. An ordinary init container
+ * that has ended does not count: kubelet 1.36 admits limits for it, and never actuates them.
+ *
+ * @param declared the pod as it is declared, if that is known
+ */
+export function hasPendingMemory(allocated: PodEntry, actuated: PodEntry | undefined, declared?: DeclaredPod): boolean {
   const differs = (wanted: EntryLimits | undefined, done: EntryLimits | undefined): boolean =>
     wanted?.memory !== undefined && wanted.memory !== done?.memory;
   if (differs(allocated.pod, actuated?.pod)) return true;
-  return [...allocated.containers].some(([name, wanted]) => differs(wanted, actuated?.containers.get(name)));
+  const hasEnded = (name: string): boolean => {
+    const found = declared?.containers.find((one) => one.name === name);
+    return found?.state === 'ended' && (found.kind === 'init' || found.mayBeInit === true);
+  };
+  return [...allocated.containers].some(
+    ([name, wanted]) => differs(wanted, actuated?.containers.get(name)) && !hasEnded(name),
+  );
 }
 
-const hasSameAmounts = (a: PodEntry, b: PodEntry): boolean =>
-  podAmount(a, ({ memory }) => memory) === podAmount(b, ({ memory }) => memory) &&
-  podAmount(a, ({ milliCpu }) => milliCpu) === podAmount(b, ({ milliCpu }) => milliCpu);
+const hasSameAmounts = (a: PodEntry, b: PodEntry, context: EntryContext): boolean =>
+  [memoryIn, milliCpuIn].every((of) => String(podAmounts(a, context, of)) === String(podAmounts(b, context, of)));
 
 /** Returns the state of the pod after the pending resize. */
 export function stateAfterPending(state: PodState, { pod, containers }: PendingResize): PodState {

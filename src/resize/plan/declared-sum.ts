@@ -18,6 +18,9 @@ export interface DeclaredSum {
   readonly unlimited: number;
 }
 
+/** The containers of a pod. */
+type Counted = Pick<PodState, 'containers' | 'declared'>;
+
 /**
  * How the containers count whose kind no source tells. It is found out once for a pod, from its present limit, and holds for the sums
  * before and after a change.
@@ -43,16 +46,26 @@ export function readingOf(state: PodState, resource: Resource, limit: number): R
   const ignored = new Set<string>();
   const { declared } = state;
   if (declared === undefined || limit === Infinity) return { inits: new Set(), ignored };
-  const members = membersOf(state, resource);
   if (declared.source !== 'spec') {
-    for (const { id, kind, value } of members) if (value === Infinity && kind !== 'init') ignored.add(id);
+    for (const { id, kind, value } of membersOf(state, resource))
+      if (value === Infinity && kind !== 'init') ignored.add(id);
   }
-  const candidates = members.filter(({ mayBeInit }) => mayBeInit).map(({ id }) => id);
-  for (let count = 0; count <= candidates.length; count += 1) {
-    const reading = { inits: new Set(candidates.slice(0, count)), ignored };
-    if (declaredSum(state, resource, reading).sum <= limit) return reading;
-  }
-  return { inits: new Set(), ignored };
+  const fitting = readingsOf(state, resource, ignored).find(
+    (reading) => declaredSum(state, resource, reading).sum <= limit,
+  );
+  return fitting ?? { inits: new Set(), ignored };
+}
+
+/**
+ * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such, and each other one
+ * counts one more, in the order of creation.
+ */
+export function readingsOf(pod: Counted, resource: Resource, ignored: ReadonlySet<string> = new Set()): Reading[] {
+  const candidates = membersOf(pod, resource).filter(({ mayBeInit }) => mayBeInit);
+  return Array.from({ length: candidates.length + 1 }, (_, count) => ({
+    inits: new Set(candidates.slice(0, count).map(({ id }) => id)),
+    ignored,
+  }));
 }
 
 /**
@@ -61,7 +74,7 @@ export function readingOf(state: PodState, resource: Resource, limit: number): R
  * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
  * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
  */
-export function declaredSum(state: PodState, resource: Resource, { inits, ignored }: Reading): DeclaredSum {
+export function declaredSum(state: Counted, resource: Resource, { inits, ignored }: Reading): DeclaredSum {
   const { overhead } = resource;
   const level = state.declared?.limits && resource.declared(state.declared.limits);
   if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0, unlimited: 0 };
@@ -90,7 +103,7 @@ interface Member {
   readonly value: number;
 }
 
-function membersOf({ containers, declared }: PodState, resource: Resource): readonly Member[] {
+function membersOf({ containers, declared }: Counted, resource: Resource): readonly Member[] {
   const running = new Map(containers.map((container) => [container.id, container]));
   const members = (declared?.containers ?? []).flatMap((one): Member[] => {
     const { id = one.name, kind, limits, mayBeInit = false } = one;

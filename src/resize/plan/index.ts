@@ -2,6 +2,8 @@
  * The ordering rules of KEP-1287 and KEP-6030: from a pod's state and a target to ordered steps. Pure (no clock, no file, no
  * call), so that each rule can be tested by itself.
  */
+export { declaredSum, readingsOf } from './declared-sum.ts';
+export type { Resource } from './declared-sum.ts';
 export { isMemoryTight, hasRaisedContainer, fitsPreviousLimit, podLimitsFor } from './pod-limits.ts';
 export { reversed } from './reversed.ts';
 export { containerChanges, plan } from './steps.ts';

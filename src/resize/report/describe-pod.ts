@@ -8,6 +8,7 @@ import type { PendingKubeletResize, ActualValues, PodView } from './pod-view.ts'
 import { type DecreaseReclaimer, type PendingPodLimits, pendingResizeOf } from '../foresight/index.ts';
 import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import {
+  type DeclaredPod,
   NO_CPU_LIMIT,
   type PodSpecs,
   type Registry,
@@ -53,7 +54,8 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
   const failed = context.journal.transactionOf(pod)?.failed;
   const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
   const containers = await containersOf(context, pod);
-  const kubelet = await pendingOf(context, pod);
+  const declared = await declarePod(context, pod);
+  const kubelet = await pendingOf(context, pod, declared);
   return {
     limits,
     containers,
@@ -61,18 +63,20 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
     outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
     ...(kubelet && { kubelet }),
-    declared: await declarePod(context, pod),
+    declared,
   };
 }
 
 async function pendingOf(
   context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
   pod: PodDescription,
+  declared: DeclaredPod,
 ): Promise<PendingKubeletResize | undefined> {
   context.kubelet.refresh();
   // Usually kubelet has no entry for the pod, and the pod's state need not be read.
   if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
-  const pending = pendingResizeOf(context, pod, await readPod(context.tree, pod, []));
+  const state = { ...(await readPod(context.tree, pod, [])), declared };
+  const pending = pendingResizeOf(context, pod, state);
   return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 

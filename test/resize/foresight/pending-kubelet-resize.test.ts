@@ -1,9 +1,10 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { podInfo } from '../../../src/resize/report/pod-info.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
+import { encode } from '../../../src/runtime/index.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 
 const MiB = 1024 * 1024;
@@ -89,6 +90,29 @@ describe('the info of a pod with a pending kubelet resize', () => {
     expect((await info()).pod.kubeletWants).toBeUndefined();
   });
 
+  test('has the pod limit that kubelet 1.36 computes with an ended init container', async () => {
+    await makePod([192, 64], [96, 64]);
+    const setup = 'e'.repeat(64);
+    runtime.context.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
+    runtime.describeContainer(setup, { metadata: { name: 'setup' }, state: 2 });
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: [
+          { id: setup, metadata: { name: 'setup' }, state: 2, created_at: 1n },
+          { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 2n },
+          { id: containerId(1), metadata: { name: 'c1' }, state: 1, created_at: 3n },
+        ],
+      }),
+    );
+    const listsInit = (pod: PodEntry): PodEntry => ({
+      ...pod,
+      containers: new Map([...pod.containers, ['setup', { memory: bytes(100 * MiB) }]]),
+    });
+    runtime.allocated.set('uid-1', listsInit(entry(96, 64)));
+    runtime.actuated.set('uid-1', listsInit(entry(192, 64)));
+    expect((await info()).pod).toMatchObject({ kubeletWants: wants(160) });
+  });
+
   test('is Deferred with the figures while memory cannot be reclaimed, and Completed after that', async () => {
     await makePod([192], [64]);
     const use = (anon: number): void => {
@@ -115,6 +139,30 @@ describe('the info of a pod with a pending kubelet resize', () => {
     await expect.poll(async () => (await info()).decrease).toBeUndefined();
     expect((await info()).state).toBe('Completed');
   });
+});
+
+test('an ended init container with limits that kubelet has admitted since does not make the shim read its pod again', async () => {
+  await makePod([192], [192]);
+  const setup = 'e'.repeat(64);
+  runtime.context.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
+  runtime.describeContainer(setup, { metadata: { name: 'setup' }, state: 2 });
+  const listsInit = (mebibytes: number): PodEntry => ({
+    ...entry(192),
+    containers: new Map([...entry(192).containers, ['setup', { memory: bytes(mebibytes * MiB) }]]),
+  });
+  runtime.allocated.set('uid-1', listsInit(64));
+  runtime.actuated.set('uid-1', listsInit(32));
+  const read = vi.spyOn(runtime.context.tree, 'readLimits');
+  let [before, same] = [0, 0];
+  // Each check reads the pods with pending limits.
+  const sameReads = (): number => {
+    const now = read.mock.calls.length;
+    same = now > 0 && now === before ? same + 1 : 0;
+    before = now;
+    runtime.context.decreaseReclaimer.check();
+    return same;
+  };
+  await expect.poll(sameReads).toBeGreaterThan(3);
 });
 
 test('UpdatePodSandboxResources without values does not lower a pod limit that kubelet raises again', async () => {

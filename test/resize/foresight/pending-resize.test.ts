@@ -7,13 +7,16 @@ import {
   matchesPodUpdate,
   derivePendingResize,
   stateAfterPending,
+  hasPendingMemory,
   isMemoryComplete,
   boundDecrease,
 } from '../../../src/resize/foresight/pending-resize.ts';
 import { type Bytes, type Limit, bytes, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
+import { type Counted, kubeletLimit } from '../../support/resize/declared-pods.ts';
 import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import type { DeclaredContainer, DeclaredPod } from '../../../src/sandbox/index.ts';
 
 const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
 
@@ -162,6 +165,151 @@ describe('derivePendingResize', () => {
     expect(
       derivePendingResize(middle, { ...then, allocated: entry({ a: 64, b: 16 }), before })?.pod.memory,
     ).toBeUndefined();
+  });
+});
+
+describe('derivePendingResize with the declared pod', () => {
+  const declares = (containers: readonly DeclaredContainer[], source: DeclaredPod['source'] = 'spec') => ({
+    declared: { source, containers, volumes: new Map() },
+  });
+  const app = (name: string): DeclaredContainer => ({ name, kind: 'app', state: 'running', id: `id-${name}` });
+  const setup: DeclaredContainer = { name: 'setup', kind: 'init', state: 'ended', id: 'id-setup' };
+
+  test('an init container that kubelet 1.36 lists counts as a maximum', () => {
+    const pod = { ...state({ a: 128, b: 64 }, 192), ...declares([setup, app('a'), app('b')]) };
+    const done = entry({ a: 128, b: 64, setup: 100 });
+    const pending = (memory: Readonly<Record<string, number>>) => pendingMemory(pod, entry(memory), done)?.pod;
+    expect(pending({ a: 32, b: 64, setup: 100 })).toBe(100);
+    expect(pending({ a: 64, b: 64, setup: 100 })).toBe(128);
+    expect(pending({ a: 128, b: 128, setup: 100 })).toBe(256);
+  });
+
+  test('an init container that kubelet up to 1.35 does not list counts with the limit of the spec', () => {
+    const large = { ...setup, limits: { memory: mi(300) } };
+    const pod = { ...state({ a: 192 }, 300), ...declares([large, app('a')]) };
+    expect(pendingMemory(pod, entry({ a: 64 }), entry({ a: 192 }))).toEqual({ pod: 300, containers: { 'id-a': 64 } });
+  });
+
+  test('sidecars before an init container count with it, and sidecars after it do not', () => {
+    const sidecar = (name: string): DeclaredContainer => ({ ...app(name), kind: 'sidecar' });
+    const pod = { ...state({ a: 16, b: 16, c: 16 }, 216), ...declares([sidecar('a'), setup, sidecar('b'), app('c')]) };
+    const [allocated, done] = [entry({ a: 32, b: 64, c: 16, setup: 200 }), entry({ a: 16, b: 16, c: 16, setup: 200 })];
+    expect(pendingMemory(pod, allocated, done)?.pod).toBe(232);
+  });
+
+  test('CPU counts in the same way', () => {
+    const cpu = (a: number, init: number): PodEntry => ({
+      containers: new Map([
+        ['a', { milliCpu: a }],
+        ['setup', { milliCpu: init }],
+      ]),
+      pod: undefined,
+      isComplete: true,
+    });
+    const now = { ...state({ a: 64 }, 64), cpu: { quota: microseconds(40_000), period: PERIOD } };
+    const pod = { ...now, ...declares([setup, app('a')]) };
+    const found = derivePendingResize(pod, { allocated: cpu(600, 300), actuated: cpu(400, 300), names });
+    expect(found?.pod.cpu).toEqual({ quota: 60_000, period: PERIOD });
+  });
+
+  test('an ephemeral container does not hide the pod limit in the middle of a resize', () => {
+    const debug: DeclaredContainer = { name: 'debug', kind: 'ephemeral', state: 'running', id: 'id-debug' };
+    const pod = { ...state({ a: 64, b: 128, debug: 8 }, 192), ...declares([app('a'), app('b'), debug]) };
+    expect(pendingMemory(pod, entry({ a: 64, b: 48 }), entry({ a: 128, b: 128 }))?.pod).toBe(112);
+  });
+
+  test('a container that waits to be created counts in the middle of a resize', () => {
+    const waits: DeclaredContainer = { name: 'c', kind: 'app', state: 'declared' };
+    const pod = { ...state({ a: 64, b: 128 }, 224), ...declares([app('a'), app('b'), waits]) };
+    const done = entry({ a: 128, b: 128, c: 32 });
+    expect(pendingMemory(pod, entry({ a: 64, b: 48, c: 32 }), done)?.pod).toBe(144);
+  });
+
+  describe('from kubelet’s state, which does not mark init containers', () => {
+    const maybe: DeclaredContainer = { ...setup, kind: 'unknown', mayBeInit: true };
+    const pending = (limit: number, wanted: number) => {
+      const pod = { ...state({ a: 128 }, limit), ...declares([maybe, app('a')], 'kubelet-state') };
+      return pendingMemory(pod, entry({ a: wanted, setup: 64 }), entry({ a: 128, setup: 64 }))?.pod;
+    };
+
+    test('the present limit tells whether a container that ended well is one', () => {
+      expect(pending(128, 96)).toBe(96);
+      expect(pending(128, 32)).toBe(64);
+      expect(pending(192, 96)).toBe(160);
+    });
+
+    test('the pod limit is left out when both are possible and lead to different limits', () => {
+      // The sum of what was applied, and the maximum of what is admitted.
+      expect(pending(192, 192)).toBeUndefined();
+    });
+  });
+
+  test('of a pod from its spec, any resize leads to the limit that kubelet computes', () => {
+    const size = fc.option(fc.integer({ min: 1, max: 64 }), { nil: undefined, freq: 12 });
+    const one = fc.record({
+      kind: fc.constantFrom('app' as const, 'sidecar' as const, 'init' as const),
+      runs: fc.boolean(),
+      from: size,
+      to: size,
+    });
+    fc.assert(
+      fc.property(fc.array(one, { maxLength: 5 }), fc.integer({ min: 1, max: 64 }), (others, from) => {
+        const first = { kind: 'app' as const, runs: true, from, to: from + 1 };
+        const inits = others.filter(({ kind }) => kind !== 'app');
+        const all = [...inits, first, ...others.filter(({ kind }) => kind === 'app')].map((each, at) => ({
+          ...each,
+          name: `c${at}`,
+        }));
+        const limitOf = (pick: 'from' | 'to'): number => {
+          const counted = all.map(({ kind, [pick]: amount = Infinity }): Counted => ({ kind, amount }));
+          return kubeletLimit(counted, Infinity, Infinity);
+        };
+        const entryOf = (pick: 'from' | 'to') => entry(Object.fromEntries(all.map((each) => [each.name, each[pick]])));
+        const running = all.flatMap(({ name, runs, from: limit }) =>
+          runs && limit !== undefined ? [[name, limit]] : [],
+        );
+        const [now, then] = [limitOf('from'), limitOf('to')];
+        const declared = all.map(
+          ({ name, kind, runs }): DeclaredContainer =>
+            runs
+              ? { name, kind, state: 'running', id: `id-${name}` }
+              : { name, kind, state: 'ended', id: `id-${name}` },
+        );
+        const pod = {
+          ...state(Object.fromEntries(running) as Record<string, number>, now === Infinity ? 'max' : now),
+          ...declares(declared),
+        };
+        const found = derivePendingResize(pod, {
+          allocated: entryOf('to'),
+          actuated: entryOf('from'),
+          names: new Map(all.map(({ name }) => [`id-${name}`, name])),
+        });
+        expect(found?.pod.memory).toBe(now === Infinity || then === Infinity ? undefined : mi(then));
+      }),
+      cases(500),
+    );
+  });
+});
+
+describe('hasPendingMemory', () => {
+  const [allocated, actuated] = [entry({ a: 64, setup: 32 }), entry({ a: 64, setup: 16 })];
+  const declared = (setup: Partial<DeclaredContainer>): DeclaredPod => ({
+    source: 'spec',
+    containers: [{ name: 'setup', kind: 'init', state: 'ended', ...setup }],
+    volumes: new Map(),
+  });
+
+  test('an init container that has ended does not count: kubelet never applies what it has admitted for it', () => {
+    expect(hasPendingMemory(allocated, actuated, declared({}))).toBe(false);
+    expect(hasPendingMemory(allocated, actuated, declared({ kind: 'unknown', mayBeInit: true }))).toBe(false);
+    expect(hasPendingMemory(entry({ a: 32, setup: 32 }), actuated, declared({}))).toBe(true);
+  });
+
+  test('all other containers count, and all of them while the kinds are not known', () => {
+    expect(hasPendingMemory(allocated, actuated, declared({ state: 'running' }))).toBe(true);
+    expect(hasPendingMemory(allocated, actuated, declared({ kind: 'app' }))).toBe(true);
+    expect(hasPendingMemory(allocated, actuated)).toBe(true);
+    expect(hasPendingMemory(actuated, actuated)).toBe(false);
   });
 });
 
