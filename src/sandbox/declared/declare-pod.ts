@@ -10,6 +10,7 @@ import { type NewestContainers, newestContainers } from './newest-containers.ts'
 import type { PodSpecs } from './pod-spec.ts';
 import { qosOfCgroup } from './qos-of-cgroup.ts';
 import { storedContainers } from './stored-containers.ts';
+import { isUsable } from './usable-entry.ts';
 
 export interface DeclarePodParts {
   readonly registry: Pick<Registry, 'describeContainer'>;
@@ -40,7 +41,5 @@ async function withoutSpec(
     ({ name, phase }) => phase !== 'running' || (entry !== undefined && !isListed(name)),
   );
   const stored = await storedContainers(parts, toAsk);
-  // An entry that is not completely understood may lack containers, which would then pass for init containers.
-  const isUsable = entry !== undefined && entry.isComplete && entry.containers.size > 0;
-  return isUsable ? fromKubeletState(entry, newest, stored) : fromRuntime(newest, stored);
+  return isUsable(entry) ? fromKubeletState(entry, newest, stored) : fromRuntime(newest, stored);
 }

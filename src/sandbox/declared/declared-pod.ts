@@ -41,6 +41,8 @@ export interface DeclaredContainer {
   readonly requests?: Amounts;
   /** Only from the spec. */
   readonly resizePolicy?: ResizePolicy;
+  /** An ordinary init container that kubelet's state does not list: kubelet resizes these since 1.36, and lists them since then. */
+  readonly isFixed?: boolean;
   /** The source does not tell whether it is an ordinary init container, and it may be one. */
   readonly mayBeInit?: boolean;
   /** It has no part in the pod limit: as far as is known it has ended for good, or it has no limits and is not an app container. */

@@ -75,5 +75,5 @@ function unlistedContainer(
   if (isInitialized && one.phase === 'running') return { ...base, kind: 'ephemeral' };
   // An ephemeral container has no limits of its own (pkg/apis/core/validation), but inherits pod-level ones.
   const hasOwnLimits = entry.pod === undefined && stored !== undefined && !isEmpty(stored.limits);
-  return hasOwnLimits ? { ...base, kind: 'init' } : { ...base, kind: 'unknown', isUncounted: true };
+  return hasOwnLimits ? { ...base, kind: 'init', isFixed: true } : { ...base, kind: 'unknown', isUncounted: true };
 }

@@ -1,6 +1,7 @@
 import type { PodEntry } from '../../kubelet/index.ts';
 import type { DeclaredContainer, DeclaredPod } from './declared-pod.ts';
-import type { PodSpec } from './pod-spec.ts';
+import type { PodSpec, SpecContainer } from './pod-spec.ts';
+import { isUsable } from './usable-entry.ts';
 import { type NewestContainers, idAndPhase } from './newest-containers.ts';
 
 /**
@@ -9,12 +10,15 @@ import { type NewestContainers, idAndPhase } from './newest-containers.ts';
  */
 export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: NewestContainers): DeclaredPod {
   const { qosClass, priority, requests, volumes } = spec;
+  const isFixed = ({ name, kind }: SpecContainer): boolean =>
+    kind === 'init' && isUsable(entry) && !entry.containers.has(name);
   return {
     source: 'spec',
     containers: spec.containers.map((container): DeclaredContainer => {
       const limits = entry?.containers.get(container.name) ?? container.limits;
       const admitted = entry?.requests?.containers.get(container.name) ?? container.requests;
-      return { ...container, limits, requests: admitted, ...idAndPhase(newest.get(container.name)) };
+      const base = { ...container, limits, requests: admitted, ...idAndPhase(newest.get(container.name)) };
+      return isFixed(container) ? { ...base, isFixed: true } : base;
     }),
     limits: entry?.pod ?? spec.limits,
     requests: entry?.requests?.pod ?? requests,

@@ -200,7 +200,39 @@ describe('a pod with an init container', () => {
     await update(running, 'init', 30);
     expect(running.read('memory.max', 'init')).toBe(String(30 * MiB));
     expect(limitOf(running)).toBe(290);
-    expect((await refusal(resize(running, { init: 60 }))).reason).toBe('INIT_CONTAINER_NOT_RESIZABLE');
+  });
+
+  const starting = {
+    initContainers: [limited('init', 300)],
+    containers: [limited('web', 190), limited('log', 100)],
+  };
+
+  test('a resize of it while it runs raises the pod limit above the sum of the app containers, and leaves them that sum', async () => {
+    const running = await pod(300, [sleeping('init', 300)]);
+    // kubelet 1.36 lists init containers.
+    kubelet.runs(running, { containers: { init: 300, web: 190, log: 100 } });
+    await inKubernetes(running, starting);
+    await resize(running, { init: 400 });
+    expect([limitOf(running), running.read('memory.max', 'init')]).toEqual([400, String(400 * MiB)]);
+    await resize(running, { init: 60 });
+    expect([limitOf(running), running.read('memory.max', 'init')]).toEqual([290, String(60 * MiB)]);
+  });
+
+  test('a resize of it is rejected with a kubelet up to 1.35, and with a resizePolicy that restarts it', async () => {
+    const running = await pod(300, [sleeping('init', 300)]);
+    kubelet.runs(running, { containers: { web: 190, log: 100 } });
+    await inKubernetes(running, starting);
+    const old = await refusal(resize(running, { init: 60 }));
+    expect([old.reason, old.message]).toEqual([
+      'INIT_CONTAINER_NOT_RESIZABLE',
+      expect.stringContaining('this kubelet does not resize init containers'),
+    ]);
+    kubelet.forget(running);
+    const resizePolicy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
+    const another = await pod(300, [sleeping('init', 300)]);
+    await inKubernetes(another, { ...starting, initContainers: [limited('init', 300, { resizePolicy })] });
+    expect((await refusal(resize(another, { init: 60 }))).reason).toBe('INIT_CONTAINER_NOT_RESIZABLE');
+    expect([running, another].map((one) => one.read('memory.max', 'init'))).toEqual(Array(2).fill(String(300 * MiB)));
   });
 
   test('A3: a sidecar counts with the init container after it', async () => {

@@ -395,7 +395,7 @@ describe('a resize of a container of another kind', () => {
     expect(limits()).toEqual([100 * MiB, 200 * MiB]);
   });
 
-  test('is rejected for a running init container', async () => {
+  test('is rejected for a running init container that kubelet up to 1.35 does not resize', async () => {
     initContainer(1);
     lists(1);
     // c2 waits for it.

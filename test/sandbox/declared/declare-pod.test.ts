@@ -62,12 +62,13 @@ async function declared(specs: PodSpecs = noPodSpecs): Promise<DeclaredPod> {
 }
 
 const lines = ({ containers }: DeclaredPod): string[] =>
-  containers.map(({ name, kind, state, limits, mayBeInit, isUncounted }) =>
+  containers.map(({ name, kind, state, limits, mayBeInit, isUncounted, isFixed }) =>
     [
       `${name} ${kind} ${state}`,
       limits && (limits.memory === undefined ? 'no limit' : `${limits.memory / MiB}`),
       mayBeInit && 'may be init',
       isUncounted && 'uncounted',
+      isFixed && 'fixed',
     ]
       .filter(Boolean)
       .join(', '),
@@ -121,6 +122,20 @@ describe('from the spec', () => {
   });
 });
 
+test.each([
+  ['up to 1.35 does not list it', { web: 50, log: 200 }, true, ['init init declared, 300, fixed']],
+  ['1.36 lists it', { init: 200, web: 50, log: 200 }, true, ['init init declared, 200']],
+  ['was not completely understood', { web: 50 }, false, ['init init declared, 300']],
+  ['has no container of the pod', {}, true, ['init init declared, 300']],
+] as const)('an init container of the spec when kubelet’s state %s', async (_what, admitted, isComplete, expected) => {
+  has();
+  kubeletAdmitted(admitted);
+  runtime.allocated.set('uid-1', { ...runtime.allocated.get('uid-1')!, isComplete });
+  const containers = [{ name: 'init', resources: { limits: { memory: '300Mi' } } }];
+  const spec = specOf({ initContainers: containers, containers: [{ name: 'web' }] }, {});
+  expect(lines(await declared({ of: () => spec })).slice(0, 1)).toEqual(expected);
+});
+
 describe("from kubelet's state", () => {
   test('a listed container that was not created is declared, one that failed has ended', async () => {
     has({ name: 'a', state: RUNNING }, { name: 'b', state: EXITED, limit: 200, exitCode: 1 });
@@ -140,7 +155,7 @@ describe("from kubelet's state", () => {
     kubeletAdmitted({ proxy: 10, web: 290 });
     expect(lines(await declared())).toEqual([
       'proxy sidecar running, 10',
-      'init init running, 300',
+      'init init running, 300, fixed',
       'web unknown declared, 290',
     ]);
   });
@@ -153,7 +168,7 @@ describe("from kubelet's state", () => {
     );
     kubeletAdmitted({ web: 100 });
     expect(lines(await declared())).toEqual([
-      'init init ended, 20',
+      'init init ended, 20, fixed',
       'web app running, 100',
       'debugger ephemeral running, no limit',
     ]);
