@@ -1,21 +1,23 @@
-import { type MemoryUse, isCgroupVanished } from '../../cgroups/index.ts';
+import { isCgroupVanished } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
-import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type {
-  Decrease,
-  DecreaseReclaimerParts,
-  DecreaseReport,
-  DeferredListener,
-  PendingDecreases,
-} from './decrease.ts';
+import { bytes } from '../../core/quantities/index.ts';
+import {
+  type Blocked,
+  climbedMessage,
+  expiredMessage,
+  failedMessage,
+  lostMessage,
+  stalledMessage,
+  stuckMessage,
+} from './decrease-messages.ts';
+import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener, PendingDecreases } from './decrease.ts';
 import {
   type Assessment,
   CHECK_INTERVAL_MS,
-  HOLD_MS,
+  MAX_LOSSES,
   RECLAIM_PERIOD_MS,
   assessDecrease,
   backoffMs,
-  stuckFrom,
 } from './decrease-policy.ts';
 import { Sleep } from './sleep.ts';
 import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
@@ -32,11 +34,13 @@ interface Progress {
   isStuck: boolean;
   /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
   isInterrupted: boolean;
+  /** Number of holds in a row during which another program has raised memory.high. */
+  losses: number;
   isOver: boolean;
   readonly reported: Set<Reason>;
 }
 
-type Assessed = Decrease & { readonly use: MemoryUse; readonly assessment: Assessment };
+type Assessed = Blocked & { readonly assessment: Assessment };
 
 /** Helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
 export class DecreaseJob {
@@ -143,14 +147,16 @@ export class DecreaseJob {
     if (wait > 0) return wait;
     // From here to the creation of the hold nothing is awaited: no section under the lock can begin.
     if (this.#isOver() || this.parts.isBusy(this.uid)) return 0;
-    this.#inProgress(progress, `${blocked.text}: reclaiming memory to bring usage below ${blocked.to} bytes`);
-    return this.#afterHold(progress, await this.#holdUsage(progress, decreases));
+    // A deferred decrease stays so until usage is held.
+    if (this.report?.state !== 'Deferred')
+      this.#inProgress(progress, `${blocked.text}: reclaiming memory to bring usage below ${blocked.to} bytes`);
+    const hold = this.#beginHold(progress, decreases);
+    return this.#afterHold(progress, await this.#ended(hold), hold.blocked);
   }
 
-  async #holdUsage(progress: Progress, decreases: PendingDecreases): Promise<HoldEnd> {
-    const { clock, counters, log } = this.parts;
-    const start = clock.now();
-    this.#hold = new UsageHold(this.uid, this.parts, decreases, {
+  #beginHold(progress: Progress, decreases: PendingDecreases): UsageHold {
+    const { counters } = this.parts;
+    const hold = new UsageHold(this.uid, this.parts, decreases, {
       until: progress.since + RECLAIM_PERIOD_MS,
       onReclaimed: (freed) => {
         progress.reclaimed += freed;
@@ -160,46 +166,50 @@ export class DecreaseJob {
         counters.foresight('held');
         this.#inProgress(progress, 'memory usage is held below the new limit: waiting for kubelet to apply it');
       },
+      onStalled: (blocked) => this.#defer(progress, Reason.RECLAIM_TIMEOUT, stalledMessage(blocked)),
     });
-    const end = await this.#hold.done;
+    this.#hold = hold;
+    return hold;
+  }
+
+  async #ended(hold: UsageHold): Promise<HoldEnd> {
+    const { clock, log } = this.parts;
+    const start = clock.now();
+    const end = await hold.done;
     this.#hold = undefined;
     const why = typeof end === 'object' ? messageOf(end.error) : end;
     log.info({ uid: this.uid, end: why, ms: clock.now() - start }, 'hold of memory usage ended');
     return end;
   }
 
-  async #afterHold(progress: Progress, end: HoldEnd): Promise<number> {
+  /** @param found what the hold has ended for, with the usage at that time */
+  async #afterHold(progress: Progress, end: HoldEnd, found: Blocked | undefined): Promise<number> {
     if (hasVanished(end)) throw (end as { readonly error: unknown }).error;
     progress.isInterrupted = end === 'changed' || end === 'released' || end === 'lost';
-    switch (end) {
-      case 'changed':
-      case 'released':
-        return 0;
-      case 'unfinished':
-        return CHECK_INTERVAL_MS;
-      case 'lost':
-        return this.#tryAgain(progress);
-      case 'stuck':
-        // The next check defers the decrease, if it is still so.
-        this.#tryAgain(progress);
-        return 0;
-      case 'climbed':
-      case 'expired':
-      default:
-        await this.#deferAfter(progress, end);
-        return this.#tryAgain(progress);
+    progress.losses = end === 'lost' ? progress.losses + 1 : 0;
+    if (end === 'changed' || end === 'released') return 0;
+    if (end === 'unfinished') return CHECK_INTERVAL_MS;
+    if (end === 'stuck') {
+      // At once, with the figures from then: usage that comes and goes would never be found stuck by the next check.
+      if (found !== undefined) this.#defer(progress, Reason.MEMORY_NOT_RECLAIMABLE, stuckMessage(found));
+      this.#tryAgain(progress);
+      return 0;
     }
+    if (end === 'climbed') {
+      if (found !== undefined) this.#defer(progress, Reason.RECLAIM_TIMEOUT, climbedMessage(found));
+    } else if (end !== 'lost' || progress.losses >= MAX_LOSSES) await this.#deferAfter(progress, end);
+    return this.#tryAgain(progress);
   }
 
   /** Defers the decreases with figures from now. */
-  async #deferAfter(progress: Progress, end: 'climbed' | 'expired' | { readonly error: unknown }): Promise<void> {
+  async #deferAfter(progress: Progress, end: 'lost' | 'expired' | { readonly error: unknown }): Promise<void> {
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.admitted !== progress.admitted) return;
     const assessed = await this.#assess(decreases);
     const blocked = assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
     if (blocked === undefined) return;
-    const known = typeof end === 'object' && end.error instanceof ShimError ? end.error.reason : undefined;
-    this.#defer(progress, known ?? Reason.RECLAIM_TIMEOUT, failureMessage(blocked, end));
+    const isOfHold = end === 'lost' || end === 'expired' || !(end.error instanceof ShimError);
+    this.#defer(progress, isOfHold ? Reason.RECLAIM_TIMEOUT : end.error.reason, textOf(blocked, end));
   }
 
   #progressOf(admitted: string): Progress {
@@ -213,6 +223,7 @@ export class DecreaseJob {
       notBefore: 0,
       isStuck: false,
       isInterrupted: false,
+      losses: 0,
       isOver: false,
       reported: new Set(),
     });
@@ -267,33 +278,8 @@ export class DecreaseJob {
   }
 }
 
-const toLower = ({ text, from, to }: Assessed): string =>
-  `${text}: kubelet is to lower memory.max from ${from} to ${to}`;
-
-const unreclaimableText = ({ anon, shmem, unevictable, current }: MemoryUse): string =>
-  `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}; memory.current ${current}`;
-
-const stuckMessage = (assessed: Assessed): string => {
-  const { to, use } = assessed;
-  const most: Bytes = stuckFrom(to);
-  return (
-    `${toLower(assessed)}, but ${use.unreclaimable} bytes are in use that cannot be reclaimed ` +
-    `(${unreclaimableText(use)}): expected less than ${most}`
-  );
-};
-
-function failureMessage(assessed: Assessed, end: 'climbed' | 'expired' | { readonly error: unknown }): string {
-  const { use } = assessed;
-  const figures = `${use.unreclaimable} bytes in use cannot be reclaimed (${unreclaimableText(use)})`;
-  if (end === 'expired')
-    return `${toLower(assessed)}, but has not done so while usage was held below it for ${HOLD_MS / 1000} s: ${figures}`;
-  if (end === 'climbed')
-    return `${toLower(assessed)}, but usage climbs back as fast as memory is reclaimed: ${figures}`;
-  const { error } = end;
-  if (error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT)
-    return (
-      `${toLower(assessed)}, but ${use.current} bytes are in use: ` +
-      `reclaim frees no more of the ${use.current - use.unreclaimable} reclaimable bytes`
-    );
-  return `${toLower(assessed)}, but usage cannot be held below it: ${messageOf(error)}`;
+/** Says why a decrease is deferred after a hold. */
+function textOf(blocked: Blocked, end: 'lost' | 'expired' | { readonly error: unknown }): string {
+  if (end === 'lost') return lostMessage(blocked);
+  return end === 'expired' ? expiredMessage(blocked) : failedMessage(blocked, end.error);
 }

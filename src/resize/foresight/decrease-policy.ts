@@ -50,8 +50,17 @@ export const HOLD_MS = MINUTE;
  */
 export const CHECK_INTERVAL_MS = 1000;
 
-/** Checks in a row that find usage at or above a limit, although memory.high is below it, before a hold is given up. */
-export const MAX_CLIMBS = 5;
+/**
+ * Checks in a row that find usage at or above a limit, although memory.high is below it, before a hold is given up. With the interval of
+ * the checks, this is reported within 5 s.
+ */
+export const MAX_CLIMBS = 3;
+
+/** Checks in a row that find usage at or above a limit and not lower than before, while memory is reclaimed, before that is reported. */
+export const MAX_STALLS = 3;
+
+/** Holds in a row during which another program has raised memory.high, before that is reported. */
+export const MAX_LOSSES = 3;
 
 /**
  * Returns how long to wait after so many attempts, in milliseconds. In the first minute after the admission, at most 5 s: the

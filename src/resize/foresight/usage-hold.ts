@@ -2,7 +2,8 @@ import { type HeldUsage, isCgroupVanished, lowerUsage } from '../../cgroups/inde
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
-import { CHECK_INTERVAL_MS, HOLD_MS, MAX_CLIMBS, REACH_MS, stuckFrom } from './decrease-policy.ts';
+import type { Blocked } from './decrease-messages.ts';
+import { CHECK_INTERVAL_MS, HOLD_MS, MAX_CLIMBS, MAX_STALLS, REACH_MS, stuckFrom } from './decrease-policy.ts';
 import { Sleep } from './sleep.ts';
 
 /** Why a hold has ended. */
@@ -30,6 +31,15 @@ export interface UsageHoldOptions {
   readonly onReclaimed: (freed: Bytes) => void;
   /** Called when all usage is below its limit. Must not throw. */
   readonly onHeld: () => void;
+  /** Called once when usage does not fall below its limit, while more is reclaimed. Must not throw. */
+  readonly onStalled: (blocked: Blocked) => void;
+}
+
+/** The cgroup whose usage is lowered, with the number of checks in a row that have not found it lower. */
+interface Lowering {
+  readonly decrease: Decrease;
+  lowest: number;
+  stalls: number;
 }
 
 /** A cgroup whose usage is held, with the number of checks in a row that found it at the limit or above. */
@@ -52,6 +62,9 @@ export class UsageHold {
   readonly #pending: PendingDecreases;
   readonly #options: UsageHoldOptions;
   readonly #levels: Level[] = [];
+  #lowering: Lowering | undefined;
+  #hasStalled = false;
+  #blocked: Blocked | undefined;
   readonly #over = new AbortController();
   /** Resolves when the hold is over. */
   readonly #whenOver: Promise<void>;
@@ -69,6 +82,11 @@ export class UsageHold {
     this.#whenOver = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
     this.#watching = this.#watch();
     this.done = this.#run();
+  }
+
+  /** The decrease that the hold has ended for, with its usage then, if the end is `stuck` or `climbed`. */
+  get blocked(): Blocked | undefined {
+    return this.#blocked;
   }
 
   /** Triggers a check: kubelet's state or the pod may have changed. */
@@ -127,6 +145,7 @@ export class UsageHold {
     }
     const { tree, clock, holds, log } = this.#parts;
     const { cgroup, to } = first;
+    this.#lowering = { decrease: first, lowest: Infinity, stalls: 0 };
     let reclaimed = 0;
     await lowerUsage(tree, cgroup, {
       target: to,
@@ -141,6 +160,7 @@ export class UsageHold {
       lower: async (held) => {
         if (reclaimed > 0)
           log.info({ uid: this.#uid, cgroup, target: to, reclaimed: bytes(reclaimed) }, 'memory reclaimed for kubelet');
+        this.#lowering = undefined;
         this.#levels.push({ decrease: first, held, climbs: 0 });
         try {
           await this.#lower(rest);
@@ -176,26 +196,41 @@ export class UsageHold {
     if (this.#isOver()) return 'released';
     if (pending === undefined || !isSame(pending, this.#pending)) return 'changed';
     for (const level of this.#levels) {
-      const end = await checkLevel(level);
+      const end = await this.#checkLevel(level);
       if (end !== undefined) return end;
       if (this.#isOver()) return 'released';
     }
+    if (this.#lowering !== undefined && !this.#hasStalled) await this.#checkLowering(this.#lowering);
     return this.#parts.clock.now() >= this.#heldUntil ? 'expired' : undefined;
+  }
+
+  async #checkLevel(level: Level): Promise<HoldEnd | undefined> {
+    const { to } = level.decrease;
+    const { use, isHeld } = await level.held.look();
+    if (!isHeld) return 'lost';
+    level.climbs = use.current < to ? 0 : level.climbs + 1;
+    const isStuck = use.unreclaimable >= stuckFrom(to);
+    if (!isStuck && level.climbs < MAX_CLIMBS) return undefined;
+    this.#blocked = { ...level.decrease, use };
+    return isStuck ? 'stuck' : 'climbed';
+  }
+
+  /** Reports usage that reclaim does not bring below the limit. */
+  async #checkLowering(lowering: Lowering): Promise<void> {
+    const { decrease } = lowering;
+    const use = await this.#parts.tree.readMemoryUse(decrease.cgroup);
+    lowering.stalls = use.current < lowering.lowest ? 0 : lowering.stalls + 1;
+    lowering.lowest = Math.min(lowering.lowest, use.current);
+    if (use.current < decrease.to || lowering.stalls < MAX_STALLS || this.#lowering !== lowering || this.#isOver())
+      return;
+    this.#hasStalled = true;
+    this.#options.onStalled({ ...decrease, use });
   }
 
   /** Whether the hold is over, possibly since an await. */
   #isOver(): boolean {
     return this.#over.signal.aborted;
   }
-}
-
-async function checkLevel(level: Level): Promise<HoldEnd | undefined> {
-  const { to } = level.decrease;
-  const { use, isHeld } = await level.held.look();
-  if (!isHeld) return 'lost';
-  if (use.unreclaimable >= stuckFrom(to)) return 'stuck';
-  level.climbs = use.current < to ? 0 : level.climbs + 1;
-  return level.climbs >= MAX_CLIMBS ? 'climbed' : undefined;
 }
 
 /** Whether nothing has been applied, and nothing else has been admitted. */

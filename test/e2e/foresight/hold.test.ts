@@ -7,6 +7,8 @@ import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts'
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+import { ApiServer } from '../../support/fake-api-server.ts';
+import type { Answer } from '../../support/resize-api-client.ts';
 
 /**
  * Memory limits that kubelet has admitted, below hot page cache: usage has to stay below the limit until kubelet tries,
@@ -47,8 +49,8 @@ afterEach(async () => {
   removeFiles();
 });
 
-async function start(): Promise<void> {
-  served = await Served.start({ name: 'hold-test', args: ['--state-folder', STATE] });
+async function start(...args: readonly string[]): Promise<void> {
+  served = await Served.start({ name: 'hold-test', args: ['--state-folder', STATE, ...args] });
 }
 
 /** Starts the shim again, and waits until clients have connected again. */
@@ -151,6 +153,49 @@ describe('hot page cache', () => {
     kubelet.admit(pod, { containers: { a: 192 } });
     await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);
     await expect.poll(records).toEqual([]);
+  });
+});
+
+describe('usage that climbs back while it is held', () => {
+  let server: ApiServer;
+  beforeEach(async () => {
+    await served.stop();
+    server = await new ApiServer().start();
+    await start('--kubeconfig', server.kubeconfig('/run/hold-test-kubeconfig'), '--node-name', 'node-1');
+    await cri.ready(30_000);
+    await served.shim.waitForLog(({ msg }) => msg === 'watch of pod annotations started');
+  });
+  afterEach(async () => {
+    // The shim ends before the server does.
+    await served.stop();
+    await server.stop();
+    await startAgain();
+  });
+
+  test('and cannot be reclaimed: Deferred and an event with the figures within 5 s, nothing is killed', async () => {
+    const pod = await makePod({ a: 192 });
+    server.set({ uid: pod.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {} });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    const other = await Tenant.in(cgroupOf(pod.cgroup, pod.id('a')));
+    tenants.push(other);
+    const held100 = other.run('hold', 100 * MiB);
+    const unreclaimable = (): number => Number(/^anon (\d+)/m.exec(pod.read('memory.stat', 'a'))?.[1]) / MiB;
+    // memory.high delays the process until then.
+    await expect.poll(unreclaimable, { timeout: 30_000, interval: 50 }).toBeGreaterThan(62);
+    const since = performance.now();
+    const { note, type } = await server.event('MemoryDecreaseDeferred');
+    const ms = Math.round(performance.now() - since);
+    console.log(`usage has climbed back: event after ${ms} ms`);
+    expect([ms < 5000, type]).toEqual([true, 'Warning']);
+    expect(note).toMatch(
+      /^container a of pod default\/web: kubelet is to lower memory.max from 201326592 to 67108864, but \d+ bytes are in use that cannot be reclaimed \(anon \d+, .*; memory.current \d+\): expected less than 65011712$/,
+    );
+    await held100;
+    const { pod: reported } = await served.api.call('GetPod', { pod: { uid: pod.uid } });
+    expect((reported as Answer)['kubelet']).toMatchObject({ state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect([highsOf(pod), limitOf(pod, 'a'), pod.oomKills()]).toEqual([['max', 'max'], 192, 0]);
   });
 });
 

@@ -99,7 +99,7 @@ describe('a decrease blocked by page cache', () => {
     node.admit('a', 64);
     await node.pass(33_000);
     expect(node.deferred).toMatchObject([['a', { state: 'Deferred', reason: 'RECLAIM_TIMEOUT' }]]);
-    expect(node.deferred[0]?.[1].message).toContain('reclaim frees no more of the');
+    expect(node.reclaimer.reportOf('a')?.message).toContain('reclaim frees no more of the');
     memory.stuck = 0;
     memory.cache = 90 * MiB;
     await node.pass(40_000);

@@ -93,7 +93,7 @@ describe('hot page cache', () => {
     expect(memory.high).toBe('max');
     expect(node.deferred).toMatchObject([['a', { state: 'Deferred', reason: 'RECLAIM_TIMEOUT' }]]);
     expect(node.deferred[0]?.[1].message).toMatch(
-      /has not done so while usage was held below it for 60 s: 20971520 bytes in use cannot be reclaimed/,
+      /has not done so while usage was held below it for 60 s: \d+ bytes are in use, 20971520 of which cannot be reclaimed/,
     );
     expect(await highestIn(memory, 2)).toBeGreaterThan(63);
     await node.pass(5000);
@@ -109,6 +109,100 @@ describe('hot page cache', () => {
     const { length } = memory.highs;
     await node.pass(120_000);
     expect([memory.highs.length, events().given_up]).toEqual([length, 1]);
+  });
+});
+
+/** Returns the time from now until the decrease of pod `a` is deferred, in milliseconds. At most 10 s. */
+async function timeToDefer(): Promise<number> {
+  let waited = 0;
+  for (; node.deferred.length === 0 && waited < 10_000; waited += 100) await node.pass(100);
+  return waited;
+}
+
+describe('usage that climbs back', () => {
+  const note = (): string => node.deferred[0]?.[1].message ?? '';
+
+  test('while it is held: Deferred within 5 s, with the usage, the limit and what cannot be reclaimed', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(10_000);
+    expect(memory.high).not.toBe('max');
+    // Faster than memory.high holds it.
+    memory.meanwhile = () => (memory.cache = 50 * MiB);
+    memory.cache = 50 * MiB;
+    expect(await timeToDefer()).toBeLessThan(5000);
+    expect(memory.high).toBe('max');
+    expect(node.deferred).toMatchObject([['a', { state: 'Deferred', reason: 'RECLAIM_TIMEOUT' }]]);
+    expect(note()).toBe(
+      `container a: kubelet is to lower memory.max from ${192 * MiB} to ${64 * MiB}, but usage climbs back as fast as ` +
+        `memory is reclaimed: ${70 * MiB} bytes are in use, ${20 * MiB} of which cannot be reclaimed ` +
+        `(anon ${20 * MiB}, shmem 0, unevictable 0)`,
+    );
+  });
+
+  test('after the hold, with memory that cannot be reclaimed: Deferred within 5 s, with the figures', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    await node.take('a');
+    memory.anon = 90 * MiB;
+    node.release('a');
+    expect(await timeToDefer()).toBeLessThan(5000);
+    expect(node.deferred).toMatchObject([['a', { reason: 'MEMORY_NOT_RECLAIMABLE' }]]);
+    expect(note()).toContain(`but ${90 * MiB} bytes are in use that cannot be reclaimed`);
+  });
+
+  test('only while it is held, and is gone at the next check: Deferred with the figures of the hold', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    memory.anon = 63 * MiB;
+    memory.cache = 0;
+    // What it takes is given back once memory.high is as it was.
+    memory.afterHigh = (value) => {
+      if (value === 'max') memory.anon = 20 * MiB;
+      return Promise.resolve();
+    };
+    expect(await timeToDefer()).toBeLessThan(5000);
+    expect(note()).toContain(`but ${63 * MiB} bytes are in use that cannot be reclaimed`);
+  });
+
+  test('while it is lowered, as with pages that cannot be written: Deferred within 5 s, with the figures, and lowered further', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
+    node.admit('a', 64);
+    expect(await timeToDefer()).toBeLessThan(5000);
+    expect(node.deferred).toMatchObject([['a', { state: 'Deferred', reason: 'RECLAIM_TIMEOUT' }]]);
+    expect(note()).toMatch(
+      /but usage does not fall below it while memory is reclaimed: \d+ bytes are in use, 20971520 of which cannot be reclaimed/,
+    );
+    memory.stuck = 0;
+    memory.cache = 90 * MiB;
+    await node.pass(2000);
+    expect(events()).toMatchObject({ held: 1, deferred: 1 });
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
+  });
+
+  test('while it is lowered, if usage falls steadily: not Deferred', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 0, stuck: 100 });
+    node.admit('a', 64);
+    for (let second = 0; second < 20; second += 1) {
+      memory.stuck -= 4 * MiB;
+      await node.pass(1000);
+    }
+    expect([node.deferred, events()]).toEqual([[], { stuck: 1, held: 1 }]);
+  });
+
+  test('because another program raises memory.high again and again: Deferred at the third time', async () => {
+    const memory = hotPod('a', { limit: 192, anon: 20, hot: 100 });
+    node.admit('a', 64);
+    for (let round = 0; round < 3; round += 1) {
+      expect(node.deferred).toEqual([]);
+      while (events().held !== round + 1) await node.pass(500);
+      memory.high = 'max';
+      await node.pass(1100);
+    }
+    expect(node.deferred).toMatchObject([['a', { reason: 'RECLAIM_TIMEOUT' }]]);
+    expect(note()).toContain('another program raises memory.high, and usage climbs back');
   });
 });
 
