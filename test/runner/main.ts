@@ -56,7 +56,7 @@ const say = progressOf('test');
  */
 const LEFT_OUT: Readonly<Record<ContainerdRelease, readonly string[]>> = {
   '1.6': [
-    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'foreign-remount', 'reclaim', 'bad-input/*'],
+    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
     // It does not have the call.
     'container-events',

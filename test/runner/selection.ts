@@ -18,6 +18,7 @@ export const INSTALLING = [
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
   'test/e2e/foresight/foresight-volumes.test.ts',
+  'test/e2e/foresight/hold.test.ts',
 ];
 
 /** Unit tests that need the executable. */
