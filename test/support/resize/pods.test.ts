@@ -52,3 +52,40 @@ test('the random pods cover every size, kind and direction', () => {
     ]),
   );
 });
+
+test('the random pods declare containers of every kind in every state, with and without limits, overhead and pod-level limits', () => {
+  const seen = new Set<string>();
+  holds(4000, any, ({ state: { containers, declared, overhead, cpu, memory } }) => {
+    if (declared === undefined) return void seen.add('only running containers are known');
+    const limitOfPod = declared.limits === undefined ? 'without' : 'with';
+    seen.add(`${limitOfPod} pod-level limits`);
+    if (overhead.memory > 0) {
+      seen.add('overhead, declared');
+      if (memory === 'max') seen.add('overhead without a memory limit');
+      if (cpu.quota === 'max') seen.add('overhead without a CPU limit');
+    }
+    for (const { id, kind, state, limits } of declared.containers) {
+      const live = containers.find((container) => container.id === id);
+      const has = (limit: unknown): string => (limit === undefined || limit === 'max' ? 'without' : 'with');
+      seen.add(`${state} ${kind}, ${has(live ? live.memory : limits?.memory)} memory limit`);
+      seen.add(`${state} ${kind}, ${has(live ? live.cpu.quota : limits?.milliCpu)} CPU limit`);
+    }
+  });
+  const states = ['declared', 'created', 'ended', 'running'];
+  const kinds = ['app', 'sidecar', 'init', 'ephemeral'];
+  const limits = ['memory', 'CPU'].flatMap((resource) => [`with ${resource} limit`, `without ${resource} limit`]);
+  const all = states.flatMap((state) => kinds.flatMap((kind) => limits.map((limit) => `${state} ${kind}, ${limit}`)));
+  // To kubelet a running one without a limit is 0, and its first limit makes the pod need more.
+  const isLeftOut = (what: string): boolean => /^running (sidecar|init), without/.test(what);
+  expect([...seen]).toEqual(
+    expect.arrayContaining([
+      ...all.filter((what) => !isLeftOut(what)),
+      'only running containers are known',
+      'with pod-level limits',
+      'without pod-level limits',
+      'overhead, declared',
+      'overhead without a memory limit',
+      'overhead without a CPU limit',
+    ]),
+  );
+});
