@@ -80,6 +80,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#files.root;
   }
 
+  /** The page size of this machine, to which the kernel rounds sizes. */
+  get pageSize(): Bytes {
+    return this.#files.pageSize;
+  }
+
   /** Returns the cgroup version at the root; see {@link cgroupVersion}. */
   version(): Promise<1 | 2 | undefined> {
     return cgroupVersion(this.root);

@@ -4,5 +4,7 @@ export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';
 export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sharesToMilliCpu } from './formulas.ts';
 export type { MilliCpu } from './formulas.ts';
+export { DEFAULT_THROTTLING_FACTOR, memoryHighOf, throttlingFactorOf } from './memory-qos.ts';
+export type { MemoryAmounts } from './memory-qos.ts';
 export { ManagerFiles, noResourceManagers } from './resource-managers.ts';
 export type { ResourceManagers } from './resource-managers.ts';

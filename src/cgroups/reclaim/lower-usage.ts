@@ -24,6 +24,8 @@ export interface LowerUsageOptions {
    * allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
    */
   readonly lower?: (held: HeldUsage) => Promise<void>;
+  /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
+  readonly newHigh?: Limit<Bytes> | undefined;
   /** Called with the bytes that each write has freed. Must not throw. */
   readonly onReclaimed?: (freed: Bytes) => void;
   /** The clock of `deadline`. */
@@ -89,7 +91,7 @@ export async function lowerUsage(
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
     await options.lower?.({ look: () => lookAt(tree, cgroup, target, high) });
-    await high.restore();
+    await high.restore(undefined, options.newHigh);
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
   } catch (error) {

@@ -113,10 +113,12 @@ export class TemporaryMemoryHigh {
   /**
    * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that fails, with
    * `cause` in its message if given.
+   * @param set the value that somebody has set meanwhile, which may equal a temporary one by chance
    */
-  async restore(cause?: unknown): Promise<void> {
+  async restore(cause?: unknown, set?: Limit<Bytes>): Promise<void> {
     this.#isOver = true;
     if (this.#previous === undefined) return;
+    this.#previous = set ?? this.#previous;
     try {
       if (!this.#isOurs(this.#tree.readHigh(this.#cgroup))) return;
       await this.#tree.write(this.#cgroup, { file: 'memory.high', value: this.#previous });

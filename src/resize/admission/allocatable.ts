@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { bytes } from '../../core/quantities/index.ts';
+import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/index.ts';
 
@@ -35,6 +35,18 @@ export function nodeAllocatable(
   const memory = least(node.memory, source, above.memory);
   const milliCpu = least(node.milliCpu, source, above.milliCpu);
   return { ...(memory && { memory }), ...(milliCpu && { milliCpu }) };
+}
+
+/**
+ * Returns what may be the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute): the least first. kubelet limits the
+ * memory of kubepods to that; the Node object has less, by the threshold of evictions.
+ */
+export function memorySizes(parts: AllocatableParts, pod: PodDescription): readonly Bytes[] {
+  const above = limitsAbove(parts, pod)
+    .memory.map(({ amount }) => amount)
+    .sort((one, other) => one - other);
+  const all = [...above, parts.allocatable.amounts()?.memory, nodeSize(parts.procRoot).memory];
+  return all.filter((size) => size !== undefined).map(bytes);
 }
 
 const least = (amount: number | undefined, source: string, above: readonly Allocatable[]): Allocatable | undefined =>

@@ -2,7 +2,7 @@
 export { type ContainerAmounts, amountsAfter, amountsNow, milliCpuOf, pick, unchanged } from './container-amounts.ts';
 export { assertNoRestart, assertNotAssigned } from './kubelet-containers.ts';
 export { assertQosClassStays } from './qos-class.ts';
-export { nodeAllocatable } from './allocatable.ts';
+export { memorySizes, nodeAllocatable } from './allocatable.ts';
 export type { AllocatableParts } from './allocatable.ts';
 export { assertResizable } from './container-kind.ts';
 export { assertReclaimable, blockingUse } from './memory-in-use.ts';

@@ -16,6 +16,8 @@ import {
   runningCgroup,
 } from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits } from '../model/index.ts';
+import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
 
 /** What updates a container by a call of the shim's own, and verifies it in the kernel. */
@@ -72,7 +74,7 @@ export async function applyContainerStep(
   if (cgroup === undefined) return update();
   const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
   const subject = containerSubject({ name: known?.name ?? step.id }, pod);
-  return lowerMemory(parts, { ...subject, cgroup, memory }, until, update, onHigh);
+  return lowerMemory(parts, { ...subject, cgroup, memory, high: highOf(step) }, until, update, onHigh);
 }
 
 /**
@@ -110,10 +112,16 @@ export async function restoreLimits(
   // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
   if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) await update();
   else {
-    const change = { ...containerSubject(container, pod), cgroup: kernel.cgroup, memory };
+    const change = { ...containerSubject(container, pod), cgroup: kernel.cgroup, memory, high: highOf(step) };
     await lowerMemory(parts, change, until, update, onHigh);
   }
   return step;
+}
+
+/** Returns the memory.high that a step sets. */
+function highOf({ settings }: ContainerStep): Limit<Bytes> | undefined {
+  const change = settings?.[MEMORY_HIGH];
+  return change && sizeIn({ [MEMORY_HIGH]: change.to }, MEMORY_HIGH);
 }
 
 /** Whether a file has a limit on huge pages. runc 1.1 to 1.3 ignores those in an update (update.go). */

@@ -25,6 +25,8 @@ export type OnHigh = (cgroup: CgroupPath, previous: Limit<Bytes>) => Promise<voi
 export interface MemoryChange extends Subject {
   readonly cgroup: CgroupPath;
   readonly memory: Change<Limit<Bytes>>;
+  /** The memory.high that is set with the limit. Without it, memory.high stays as it is. */
+  readonly high?: Limit<Bytes> | undefined;
 }
 
 /**
@@ -34,7 +36,7 @@ export interface MemoryChange extends Subject {
  */
 export async function lowerMemory(
   parts: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
-  { text, ids, cgroup, memory }: MemoryChange,
+  { text, ids, cgroup, memory, high }: MemoryChange,
   deadline: number,
   set: () => Promise<void>,
   onHigh?: OnHigh,
@@ -53,6 +55,7 @@ export async function lowerMemory(
       target: memory.to,
       deadline,
       lower,
+      newHigh: high,
       ...(onHigh && { onHigh: (previous) => onHigh(cgroup, previous) }),
     });
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };

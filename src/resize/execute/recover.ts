@@ -23,6 +23,7 @@ import {
   recordRemounts,
 } from '../volumes/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
+import { MEMORY_HIGH } from '../plan/index.ts';
 import type { JournalledTransaction, OpenTransaction } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
@@ -180,10 +181,13 @@ async function rollBackStep(actions: StepActions, step: Step, failures: string[]
 
 /** Whether the cgroup's memory.high is one that a step of the transaction has set, which may have the mark by chance. */
 function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly Step[]): boolean {
-  const asked = steps.flatMap((step) => (step.kind === 'container' ? (step.settings?.['memory.high']?.to ?? []) : []));
+  const asked = steps.flatMap((step) => {
+    if (step.kind === 'pod-unified') return step.key === MEMORY_HIGH ? [step.to] : [];
+    return step.kind === 'container' ? (step.settings?.[MEMORY_HIGH]?.to ?? []) : [];
+  });
   try {
     const found = String(tree.readHigh(cgroup));
-    return asked.some((to) => tree.holdsSetting('memory.high', to, found) === true);
+    return asked.some((to) => tree.holdsSetting(MEMORY_HIGH, to, found) === true);
   } catch (error) {
     if (isCgroupVanished(error)) return false;
     throw error;

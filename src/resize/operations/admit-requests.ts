@@ -16,16 +16,12 @@ import {
   type TotalRequests,
   addRequests,
   admittedRequests,
-  amountsAfter,
   assertNodeHasRoom,
-  milliCpuOf,
   nodeAllocatable,
-  pick,
-  podRequests,
-  unchanged,
 } from '../admission/index.ts';
 import type { AdmittedRequests } from '../history/index.ts';
 import type { DesiredPod } from '../model/index.ts';
+import { requestsAfter, requestsNow } from './pod-requests.ts';
 
 export interface AdmitRequestsParts extends AllocatableParts {
   readonly tree: CgroupTree;
@@ -46,24 +42,13 @@ export function admitRequests(
   desired: DesiredPod,
   { dryRun }: { readonly dryRun: boolean },
 ): () => void {
-  const before = requestsOf(state, unchanged(desired));
-  const after = requestsOf(state, desired);
+  const before = requestsNow(state, desired);
+  const after = requestsAfter(state, desired);
   if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => undefined;
   const allocatable = nodeAllocatable(parts, pod);
   assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(parts, pod) });
   const { uid } = pod.metadata;
   return dryRun ? () => undefined : parts.admitted.record(uid, after, parts.kubelet.allocated(uid));
-}
-
-/** Returns the requests of a pod after a resize. */
-function requestsOf(state: PodState, desired: DesiredPod): TotalRequests {
-  const { pod, memoryRequests, earlierMemoryRequests } = desired;
-  const own = pick(
-    memoryRequests?.pod ?? earlierMemoryRequests?.pod,
-    pod.shares === undefined ? undefined : milliCpuOf(pod.shares),
-  );
-  const level = { ...state.declared?.requests, ...own };
-  return podRequests({ containers: amountsAfter(state, desired), level, overhead: state.overhead });
 }
 
 /**

@@ -6,6 +6,7 @@ import { storedStep, withStoredValues } from './stored-container-values.ts';
 import { derivedPodLimits } from './derived-pod-limits.ts';
 import { derivedPodShares } from './derived-pod-shares.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import { type DeriveSettings, memoryQosOf } from './memory-qos.ts';
 import { notifyRuntime } from './notify-runtime.ts';
 import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
@@ -152,8 +153,9 @@ async function prepare(
   if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
   observeVolumes(parts, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
-  const split = containerTargets(pod, containers, exact, desired.containers);
-  const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all);
+  const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
+  const split = containerTargets(pod, containers, exact, desired, memoryQos.ofContainer);
+  const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
   assertQosClassStays(pod, state, desired);
   assertNotAssigned(parts, pod, state, desired);
   assertNoRestart(pod, state, desired);
@@ -173,7 +175,8 @@ async function prepare(
     limitsByName(parts, pod, after),
     desired.volumes,
   );
-  const target: PodTarget = { ...limits, containers: targets, call: 'none', volumes: sizes };
+  const unified = memoryQos.ofPod(limits.memory);
+  const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.
   const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, dropRequests };
@@ -267,11 +270,14 @@ function containerTargets(
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
-  desired: DesiredPod['containers'],
+  desired: DesiredPod,
+  derive: DeriveSettings,
 ): { targets: ContainerLimits[]; stored: ContainerStep[] } {
   const targets: ContainerLimits[] = [];
   const stored: ContainerStep[] = [];
-  for (const [name, limits] of desired) {
+  // The kernel has no file for a memory request, but kubelet may have derived others from it.
+  const requested = Object.keys(desired.memoryRequests?.containers ?? {}).map((name): [string, Limits] => [name, {}]);
+  for (const [name, limits] of new Map([...requested, ...desired.containers])) {
     assertResizable(pod, state, name);
     const container = containers.get(name);
     if (container === undefined) {
@@ -281,7 +287,7 @@ function containerTargets(
     }
     const id = container.containerId;
     if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
-    else stored.push(...storedStep(container, limits));
+    else stored.push(...storedStep(container, limits, derive));
   }
   return { targets, stored };
 }

@@ -17,6 +17,7 @@ import {
 import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { goingAlong, withPinned } from '../execute/index.ts';
+import type { DerivedSettings, DeriveSettings } from './memory-qos.ts';
 
 /**
  * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime writes what it
@@ -28,6 +29,7 @@ export async function withStoredValues(
   state: PodState,
   targets: readonly ContainerLimits[],
   all: readonly ContainerDescription[],
+  derive: DeriveSettings,
 ): Promise<{ readonly state: PodState; readonly targets: readonly ContainerLimits[] }> {
   const described = new Map(all.map((container) => [container.containerId, container]));
   const containers = new Map<string, LiveContainer>(state.containers.map((container) => [container.id, container]));
@@ -36,9 +38,10 @@ export async function withStoredValues(
     const container = described.get(target.id);
     const now = containers.get(target.id);
     const cgroup = container && (await containerCgroup(container, pod, parts.procRoot));
-    if (now === undefined || cgroup === undefined) complete.push(target);
+    if (now === undefined || container === undefined || cgroup === undefined) complete.push(target);
     else {
-      const along = alongWith(parts.tree, cgroup, settingsIn(container?.resources), target);
+      const derived = derive(container, cgroup, target);
+      const along = alongWith(parts.tree, cgroup, settingsIn(container.resources), target, derived);
       containers.set(target.id, { ...now, ...along.now });
       complete.push(along.target);
     }
@@ -51,6 +54,7 @@ function alongWith(
   cgroup: CgroupPath,
   stored: Settings,
   target: ContainerLimits,
+  derived: DerivedSettings,
 ): { readonly now: Pick<Limits, 'swap' | 'settings'>; readonly target: ContainerLimits } {
   const swap = tree.readSwapMax(cgroup);
   const kept = goingAlong(tree, cgroup, stored);
@@ -59,9 +63,9 @@ function alongWith(
   const wanted = withPinned(stored, {
     ...target,
     ...(hasSwap && { swap }),
-    settings: { ...kept, ...target.settings },
+    settings: { ...kept, ...derived.then, ...target.settings },
   });
-  const found = readSettings(tree, cgroup, Object.keys(wanted.settings));
+  const found = { ...readSettings(tree, cgroup, Object.keys(wanted.settings)), ...derived.now };
   return {
     now: { ...(swap !== undefined && !(SWAP_MAX in stored) && { swap }), settings: found },
     target: wanted,
@@ -69,7 +73,7 @@ function alongWith(
 }
 
 /** Returns the update of a container that does not run: the runtime stores the values. */
-export function storedStep(container: ContainerDescription, desired: Limits): ContainerStep[] {
+export function storedStep(container: ContainerDescription, desired: Limits, derive: DeriveSettings): ContainerStep[] {
   const { resources, containerId: id } = container;
   const limits = storedLimits(resources);
   if (limits === undefined) return [];
@@ -78,7 +82,9 @@ export function storedStep(container: ContainerDescription, desired: Limits): Co
   const shares = cpuShares(Number(resources?.cpu_shares ?? 0n));
   const now = { id, ...limits, shares, ...(swap !== undefined && { swap }), settings };
   const keepsSwap = swap !== undefined && !(swap === bytes(0) && desired.memory !== 'max');
-  const target = withPinned(settings, { id, ...desired, ...(keepsSwap && { swap }) });
+  const { then } = derive(container, undefined, desired);
+  const wanted = { ...desired, settings: { ...then, ...desired.settings } };
+  const target = withPinned(settings, { id, ...wanted, ...(keepsSwap && { swap }) });
   const step = containerChanges(now, target);
   return step === undefined ? [] : [step];
 }

@@ -4,12 +4,14 @@ import {
   type ContainerStep,
   type PodTarget,
   type Step,
+  type UnifiedChange,
   compareCpu,
   compareLimits,
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
+import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
 
 /**
  * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod limit, grow
@@ -65,10 +67,26 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
   }
   if (weight !== undefined && state.weight !== undefined && weight !== state.weight)
     before.push({ kind: 'pod-weight', from: state.weight, to: weight });
-  for (const { key, from, to } of target.unified ?? []) {
-    if (to !== from) before.push({ kind: 'pod-unified', key, from, to });
-  }
-  return { before, after };
+  const { raised, lowered } = unifiedSteps(target);
+  return { before: [...before, ...raised], after: [...lowered, ...after] };
+}
+
+/**
+ * Sizes of memory QoS go with the pod limit: memory.high is lowered before it and raised after it, and memory.min and memory.low cover
+ * those of the containers at every instant (kernel cgroup-v2: a cgroup is protected no further than the cgroups above it). For other
+ * keys no rule applies.
+ */
+function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; readonly lowered: Step[] } {
+  const changed = unified.filter(({ from, to }) => from !== to);
+  const isLowered = ({ key, from, to }: UnifiedChange): boolean => {
+    const [now, then] = [sizeIn({ [key]: from }, key), sizeIn({ [key]: to }, key)];
+    return MEMORY_QOS_FILES.includes(key) && now !== undefined && then !== undefined && compareLimits(then, now) < 0;
+  };
+  const step = (change: UnifiedChange): Step => ({ kind: 'pod-unified', ...change });
+  return {
+    raised: changed.filter((change) => !isLowered(change)).map(step),
+    lowered: changed.filter(isLowered).map(step),
+  };
 }
 
 /** KEP-1287: containers' decreases come before their increases, so the sum of the limits never exceeds both its old and its new value. */

@@ -49,6 +49,19 @@ describe('lowerUsage', () => {
     expect(memory.high).toBe('max');
   });
 
+  test('leaves a memory.high that was set with the limit, even one that equals the temporary value by chance', async () => {
+    for (const set of [bytes(60 * MiB), bytes(HELD)]) {
+      const memory = new FakeMemory(40 * MiB, 200 * MiB);
+      memory.high = bytes(200 * MiB);
+      const lower = (): Promise<void> => Promise.resolve(void (memory.high = set));
+      await reclaimTo(memory, 64 * MiB, { lower, newHigh: set });
+      expect(memory.high).toBe(set);
+      const failing = reclaimTo(memory, 50 * MiB, { lower: () => Promise.reject(new Error('refused')), newHigh: set });
+      await expect(failing).rejects.toThrow('refused');
+      expect(memory.high).toBe(set);
+    }
+  });
+
   test('lowers memory.high again when it was reset meanwhile, as systemd does when a unit changes', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     let isLifted = false;
