@@ -103,6 +103,9 @@ export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined
   return bytes(checked('memory_limit_in_bytes', value));
 }
 
+/** CRI's hugepage limit that is none, as runtimes and kubelet set it: the kernel takes the largest 64-bit number for `max`. */
+export const NO_HUGE_PAGE_LIMIT = 2n ** 64n - 1n;
+
 /**
  * Reads CRI's memory_swap_limit_in_bytes, which is the sum of memory and swap; memory.swap.max is swap only (runc converts it the
  * same way). `memory` is the limit after the update. Throws INVALID_VALUE if the sum is below the memory limit, or if there is no

@@ -15,6 +15,7 @@ export type {
 export {
   MAX_CPU_SHARES,
   MIN_CPU_SHARES,
+  NO_HUGE_PAGE_LIMIT,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,

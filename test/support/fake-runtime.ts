@@ -240,6 +240,10 @@ export class FakeRuntime {
     writeFileSync(join(this.cgroupRoot, cgroup, file), `${content}\n`);
   }
 
+  removeFile(cgroup: string, file: string): void {
+    rmSync(join(this.cgroupRoot, cgroup, file));
+  }
+
   removeCgroup(cgroup: string): void {
     rmSync(join(this.cgroupRoot, cgroup), { recursive: true });
   }

@@ -1,4 +1,4 @@
-import { MAX_CPU_PERIOD, MAX_CPU_QUOTA } from '../../cgroups/index.ts';
+import { MAX_CPU_PERIOD, MAX_CPU_QUOTA, NO_HUGE_PAGE_LIMIT } from '../../cgroups/index.ts';
 import { type CpuMax, microseconds } from '../../core/quantities/index.ts';
 import { overheadQuota } from '../../kubelet/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
@@ -26,6 +26,8 @@ export function addOverhead(request: Request, current: CpuMax): Request {
       ...resources,
       ...(memory !== undefined && { memory_limit_in_bytes: memory }),
       ...(quota !== undefined && { cpu_quota: quota }),
+      memory_swap_limit_in_bytes: swapSum(resources, overhead),
+      hugepage_limits: hugePageSums(resources, overhead),
     },
     overhead: {
       ...overhead,
@@ -45,6 +47,34 @@ function memorySum(resources: LinuxContainerResources, overhead: LinuxContainerR
   // From 2^63 on the field has overflowed or means no limit: the parser of the field decides.
   if (sum <= BigInt(Number.MAX_SAFE_INTEGER) || limit > BigInt(Number.MAX_SAFE_INTEGER)) return sum;
   throw invalid('memory_limit_in_bytes', `${limit} + ${extra}`, 'the sum with the overhead is more than any node has');
+}
+
+/**
+ * CRI has the sum of memory and swap, and the memory limit of the pod's cgroup contains the overhead. A field that is not set, or that
+ * removes the limit, stays.
+ */
+function swapSum(
+  { memory_swap_limit_in_bytes: both, unified }: LinuxContainerResources,
+  overhead: LinuxContainerResources,
+): bigint {
+  const max = BigInt(Number.MAX_SAFE_INTEGER);
+  if (both <= 0n || both > max || 'memory.max' in unified) return both;
+  const extra = [overhead.memory_limit_in_bytes, overhead.memory_swap_limit_in_bytes].filter((size) => size > 0n);
+  const sum = both + extra.reduce((most, size) => (size > most ? size : most), 0n);
+  if (sum <= max) return sum;
+  throw invalid('memory_swap_limit_in_bytes', `${both} + ${sum - both}`, 'the sum with the overhead is too large');
+}
+
+/** A limit of the overhead counts where `resources` has a limit on pages of that size. */
+function hugePageSums(
+  resources: LinuxContainerResources,
+  overhead: LinuxContainerResources,
+): LinuxContainerResources['hugepage_limits'] {
+  const extra = new Map(overhead.hugepage_limits.map(({ page_size, limit }) => [page_size, limit]));
+  return resources.hugepage_limits.map(({ page_size, limit }) => {
+    const sum = limit + (extra.get(page_size) ?? 0n);
+    return { page_size, limit: sum > NO_HUGE_PAGE_LIMIT ? NO_HUGE_PAGE_LIMIT : sum };
+  });
 }
 
 /** Undefined when one of the two is not set. */

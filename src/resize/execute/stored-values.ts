@@ -3,7 +3,14 @@
  * (kubernetes/kubernetes#138732), and a key of `unified` after the field for the same file. What an update of the shim's own must
  * contain for that reason.
  */
-import { type CgroupPath, type CgroupTree, criOfCpuMax, criOfMemoryMax, criOfSwapMax } from '../../cgroups/index.ts';
+import {
+  type CgroupPath,
+  type CgroupTree,
+  NO_HUGE_PAGE_LIMIT,
+  criOfCpuMax,
+  criOfMemoryMax,
+  criOfSwapMax,
+} from '../../cgroups/index.ts';
 import type { LinuxContainerResources, Partially } from '../../runtime/index.ts';
 import { type Limits, SWAP_MAX, type Settings, readSettings } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
@@ -79,7 +86,7 @@ function criOfSettings(
   for (const [file, { to }] of Object.entries(settings)) {
     const [, size] = /^hugetlb\.([1-9]\d*[KMGTP]?B)\.max$/.exec(file) ?? [];
     if (size !== undefined && /^(?:max|\d{1,19})$/.test(to))
-      huge.push({ page_size: size, limit: to === 'max' ? MAX_UINT64 : BigInt(to) });
+      huge.push({ page_size: size, limit: to === 'max' ? NO_HUGE_PAGE_LIMIT : BigInt(to) });
     else if (!CPUSETS.has(file)) unified[file] = to;
   }
   const cpus = settings['cpuset.cpus']?.to;
@@ -93,5 +100,3 @@ function criOfSettings(
 }
 
 const CPUSETS = new Set(['cpuset.cpus', 'cpuset.mems']);
-/** No limit on hugepages: the kernel takes it for `max`. */
-const MAX_UINT64 = 2n ** 64n - 1n;

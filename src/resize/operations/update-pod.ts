@@ -1,11 +1,4 @@
-import {
-  type CgroupPath,
-  type CgroupTree,
-  cpuSharesOfCri,
-  isFileMissing,
-  restoringSetting,
-  weightMatchesShares,
-} from '../../cgroups/index.ts';
+import { cpuSharesOfCri, weightMatchesShares } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
 import {
@@ -27,12 +20,12 @@ import { failOpen } from './fail-open.ts';
 import { criFields } from './requested-fields.ts';
 import { type WritersParts, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
+import { podSettingChanges } from './pod-settings.ts';
 import { dropRepeatedShares } from './repeated-shares.ts';
 import {
   addOverhead,
   assertId,
   assertReclaimable,
-  invalid,
   parseLimits,
   validatePodRequest,
   withSubject,
@@ -61,11 +54,8 @@ export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
-/** Files that have steps of their own: a `unified` key for them is read with the fields. */
-const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
-
 /**
- * UpdatePodSandboxResources: writes `resources` plus `overhead` to the pod's cgroup, then forwards the call (KEP-1287: the runtime
+ * UpdatePodSandboxResources: writes all fields of `resources` plus `overhead` to the pod's cgroup, then forwards the call (KEP-1287: the runtime
  * is notified after the cgroup is written). The call is idempotent: kubelet writes the same values itself, before or after.
  *
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is answered for with
@@ -168,7 +158,8 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
-  const unified = await unifiedChanges(parts, known, cgroup, request.resources);
+  const { resources } = addOverhead(request, state.cpu);
+  const unified = await podSettingChanges(parts, known, cgroup, resources, limits.memory ?? state.memory);
   return { pod, state, limits, unified, sizes };
 }
 
@@ -235,40 +226,4 @@ function annotatedSizes(
   if (error !== undefined) throw error;
   assertHasVolumes(pod, volumes, policies.keys());
   return policies;
-}
-
-/** Throws INVALID_VALUE for a file that the pod's cgroup does not have. */
-async function unifiedChanges(
-  parts: { readonly tree: CgroupTree },
-  pod: PodDescription,
-  cgroup: CgroupPath,
-  resources: LinuxContainerResources | null,
-): Promise<UnifiedChange[]> {
-  const changes: UnifiedChange[] = [];
-  for (const [key, to] of Object.entries(resources?.unified ?? {})) {
-    if (OWN_STEPS.has(key)) continue;
-    const found = await readSetting(parts, pod, cgroup, key, to);
-    const isThere = parts.tree.holdsSetting(key, to, found) === true;
-    changes.push({ key, from: isThere ? to : restoringSetting(key, to, found), to });
-  }
-  return changes;
-}
-
-async function readSetting(
-  parts: { readonly tree: CgroupTree },
-  pod: PodDescription,
-  cgroup: CgroupPath,
-  key: string,
-  asked: string,
-): Promise<string> {
-  try {
-    return await parts.tree.readFile(cgroup, key);
-  } catch (error) {
-    if (!isFileMissing(error)) throw error;
-    const { text, ids } = podSubject(pod);
-    const field = `unified[${JSON.stringify(key.slice(0, 80))}]`;
-    return withSubject(text, ids, () => {
-      throw invalid(field, asked, `there is no such file in ${cgroup}`);
-    });
-  }
 }

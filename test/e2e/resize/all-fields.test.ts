@@ -84,3 +84,28 @@ describe('A8: an update by a caller', () => {
     expect(found()).toEqual([text(112), text(32), text(80), text(16), '1']);
   });
 });
+
+describe('A8: an update of the pod', () => {
+  test('sets its swap, and keeps it with the next one', async () => {
+    await pod({ memory_limit_in_bytes: 64 * MiB });
+    await cri.updatePod(running.sandboxId, {
+      memory_limit_in_bytes: 128 * MiB,
+      memory_swap_limit_in_bytes: 160 * MiB,
+    });
+    expect([running.read('memory.max'), running.read('memory.swap.max')]).toEqual([text(128), text(32)]);
+    await cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 96 * MiB });
+    expect([running.read('memory.max'), running.read('memory.swap.max')]).toEqual([text(96), text(32)]);
+  });
+
+  test.each([
+    ['cpuset.cpus', { cpuset_cpus: '0' }],
+    ['cpuset.mems', { cpuset_mems: '0' }],
+    ['hugetlb.2MB.max', { hugepage_limits: [{ page_size: '2MB', limit: 4 * MiB }] }],
+  ])('that needs %s is rejected on a kernel without the controller, and changes nothing', async (file, fields) => {
+    await pod({ memory_limit_in_bytes: 64 * MiB });
+    const update = cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 128 * MiB, ...fields });
+    const why = `the kernel has no ${file}, or the cgroup above does not enable the controller`;
+    await expect(update).rejects.toMatchObject({ code: 3, details: expect.stringContaining(why) as string });
+    expect(running.read('memory.max')).toBe(text(64));
+  });
+});
