@@ -36,7 +36,7 @@ const messages = [
   (each: Blocked) => failedMessage(each, timeout),
 ];
 
-test('no message has a negative figure, however small the limit is, and whatever is in use', () => {
+test('no message has a negative figure, however small the limit is and however much is in use', () => {
   for (const to of [4096, MiB, 2 * MiB, 64 * MiB])
     for (const [current, unreclaimable] of [
       [0, 0],
