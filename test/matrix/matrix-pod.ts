@@ -15,8 +15,13 @@ export interface Clients {
   readonly api: ResizeClient;
 }
 
+/** What the kernel reserves for each container, in MiB: its memory request, as it was last written. */
+export type Reserved = ReadonlyMap<string, number>;
+
 /** A pod that is created as kubelet creates it. */
 export class MatrixPod {
+  /** What the kernel reserves now. */
+  reserved: Reserved;
   /** The last memory requests in ResizePod by container, in MiB. Only the shim stores them. */
   readonly requested = new Map<string, number>();
 
@@ -25,7 +30,9 @@ export class MatrixPod {
     readonly qos: QosClass,
     readonly running: RunningPod,
     readonly api: ResizeClient,
-  ) {}
+  ) {
+    this.reserved = this.requests(origin.start);
+  }
 
   static async run({ cri, api }: Clients, origin: PodShape): Promise<MatrixPod> {
     const { containers, start } = origin;
@@ -52,6 +59,11 @@ export class MatrixPod {
     return podValues(this.origin.containers, amounts, this.qos);
   }
 
+  /** Returns the memory requests in the amounts of its containers, 0 for none. */
+  requests(amounts: PodAmounts): Reserved {
+    return new Map([...this.running.containers.keys()].map((name) => [name, requestOf(amounts, name)]));
+  }
+
   /** Writes kubelet's values for the start to the pod's cgroup. */
   reset(): void {
     const { memory, quota, shares } = this.values(this.origin.start);
@@ -62,3 +74,5 @@ export class MatrixPod {
     });
   }
 }
+
+const requestOf = (amounts: PodAmounts, name: string): number => amountsOf(amounts, name).memory?.request ?? 0;

@@ -99,21 +99,12 @@ export type Processes = Readonly<Record<string, string>>;
 export const processesOf = ({ containers }: Observation): Processes =>
   Object.fromEntries(Object.entries(containers).map(([name, { processes }]) => [name, processes]));
 
-/**
- * Returns the expected state of a pod with `amounts` and with unchanged processes.
- * @param reserved the amounts whose memory requests were last written to the kernel
- */
-export function expected(
-  pod: MatrixPod,
-  amounts: PodAmounts,
-  values: PodValues,
-  processes: Processes,
-  reserved = amounts,
-): Observation {
+/** Returns the expected state of a pod with `amounts` and with unchanged processes. */
+export function expected(pod: MatrixPod, amounts: PodAmounts, values: PodValues, processes: Processes): Observation {
   const formula = runtimeFormula(process.env['OCI_RUNTIME']);
   const containers: Record<string, Observed> = {};
   for (const name of pod.running.containers.keys()) {
-    const of = { ...amountsOf(amounts, name), reserved: amountsOf(reserved, name).memory?.request ?? 0 };
+    const of = { ...amountsOf(amounts, name), reserved: pod.reserved.get(name)! };
     containers[name] = expectedContainer(of, processes[name]!, formula);
   }
   const podFiles = {

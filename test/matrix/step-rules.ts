@@ -20,7 +20,7 @@ export interface Change {
 }
 
 const limitFiles = ['memory.max', 'cpu.max'] as const;
-const files = [...limitFiles, 'cpu.weight', 'cpu shares'] as const;
+const files = [...limitFiles, 'cpu.weight', 'cpu shares', 'memory.min', 'memory.low'] as const;
 type File = (typeof files)[number];
 
 /** Parses the text of a step without its target, such as `memory.max 268435456 -> 335544320`. Throws for other texts. */

@@ -11,7 +11,7 @@ import type { Way } from './way.ts';
 export const crictl: Way = {
   name: 'crictl-style updates',
   removesLimits: true,
-  reserves: true,
+  reservedAfter: (pod, to) => pod.requests(to),
   async resize(pod, from, to) {
     for (const [name, id] of pod.running.containers) {
       const [before, after] = [amountsOf(from, name), amountsOf(to, name)];

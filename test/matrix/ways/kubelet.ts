@@ -19,7 +19,7 @@ function asKubelet(name: string, notice: Notice): Way {
   return {
     name,
     removesLimits: false,
-    reserves: true,
+    reservedAfter: (pod, to) => pod.requests(to),
     resize: (pod, from, to) => resize(pod, from, to, notice),
     podAfter: (pod, before, to) => {
       const { memory = before.memory, quota = before.quota, shares } = pod.values(to);

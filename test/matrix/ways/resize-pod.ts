@@ -1,8 +1,17 @@
 import { expect } from 'vitest';
 import { type Answer, refusal } from '../../support/resize-api-client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
-import { MiB, PERIOD, type PodValues, podWeight, qosClass, quotaOf, sharesOf } from '../kubelet-values.ts';
-import type { MatrixPod } from '../matrix-pod.ts';
+import {
+  MiB,
+  PERIOD,
+  type PodValues,
+  podWeight,
+  qosClass,
+  quotaOf,
+  reservationFile,
+  sharesOf,
+} from '../kubelet-values.ts';
+import type { MatrixPod, Reserved } from '../matrix-pod.ts';
 import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
 import type { Way } from './way.ts';
 
@@ -13,8 +22,10 @@ import type { Way } from './way.ts';
 export const resizePod: Way = {
   name: 'ResizePod',
   removesLimits: true,
-  // The API writes no memory request to the kernel: memory.min and memory.low belong to kubelet.
-  reserves: false,
+  reservedAfter(pod, to) {
+    const requests = pod.requests(to);
+    return new Map([...pod.reserved].map(([name, now]) => [name, isDerived(pod, name) ? requests.get(name)! : now]));
+  },
   // KEP-1287, "QOS Class": the class that is computed after a resize matches the one before. Its list of cases is older.
   refusal: {
     applies: (pod, to) => qosClass(pod.origin.containers, to) !== pod.qos,
@@ -27,7 +38,11 @@ export const resizePod: Way = {
     const { resize } = await pod.api.call('ResizePod', request(pod, to));
     assertCompleted(resize!, pod);
     const [start, end] = [valuesOf(pod, from, before), valuesOf(pod, to, resizePod.podAfter(pod, before, to))];
-    expect(brokenRules(stepsOf(resize!, pod), start, end), `steps to ${JSON.stringify(to)}`).toEqual([]);
+    const reserved = resizePod.reservedAfter(pod, to);
+    expect(
+      brokenRules(stepsOf(resize!, pod), withReserved(pod, start, pod.reserved), withReserved(pod, end, reserved)),
+      `steps to ${JSON.stringify(to)}`,
+    ).toEqual([]);
     expect(reportedValues(resize!['before']!), 'before').toEqual(start);
     expect(reportedValues(resize!['after']!), 'after').toEqual(end);
     expect(reportedAmounts(resize!['before']!), 'before').toEqual(amountsIn(pod, from));
@@ -49,6 +64,22 @@ export const resizePod: Way = {
     };
   },
 };
+
+/**
+ * Whether the shim knows that a container's reservation comes from its memory request, and not from somebody else: the request of a
+ * Guaranteed pod is its limit, any other is known from the last ResizePod.
+ */
+const isDerived = (pod: MatrixPod, name: string): boolean =>
+  pod.qos === 'guaranteed' || pod.requested.get(name) === pod.reserved.get(name);
+
+const withReserved = (pod: MatrixPod, values: Values, reserved: Reserved): Values =>
+  new Map([
+    ...values,
+    ...[...reserved].map(([name, request]): [string, string] => [
+      `${name} ${reservationFile(pod.qos)}`,
+      String(request * MiB),
+    ]),
+  ]);
 
 /** The CPU request for a container without one: kubelet sets the minimum shares. */
 const LEAST_CPU = '1m';

@@ -1,14 +1,14 @@
 import type { PodAmounts } from '../amounts.ts';
 import type { PodValues } from '../kubelet-values.ts';
-import type { MatrixPod } from '../matrix-pod.ts';
+import type { MatrixPod, Reserved } from '../matrix-pod.ts';
 
 /** A way to resize a pod: the calls and their order. */
 export interface Way {
   readonly name: string;
   /** Whether the way can remove a limit. */
   readonly removesLimits: boolean;
-  /** Whether the way writes memory requests to the kernel. */
-  readonly reserves: boolean;
+  /** Returns the memory requests of the containers, in MiB, that the kernel has after a resize to these amounts. */
+  readonly reservedAfter: (pod: MatrixPod, to: PodAmounts) => Reserved;
   /** Resizes a pod from `from` to `to`, and checks the answer, if any. `before` are the values of its cgroup. */
   readonly resize: (pod: MatrixPod, from: PodAmounts, to: PodAmounts, before: PodValues) => Promise<void>;
   /** Returns the values of the pod's cgroup after a resize from `before`. */
