@@ -42,7 +42,7 @@ const SANDBOX_READY = 0;
 /** Returns the rank of a pod: its priority and its QoS class, by the spec; without that the class of its cgroup. */
 export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 'specs'>, pod: PodIdentity): PodRank {
   const spec = specs.of(pod);
-  const known = registry.pods.find(({ sandboxId }) => sandboxId === pod.sandboxId);
+  const known = registry.knownPod(pod.sandboxId);
   const qosClass = spec?.qosClass ?? (known && qosOfCgroup(known));
   return { priority: spec?.priority ?? 0, isGuaranteed: qosClass === 'Guaranteed' };
 }

@@ -78,6 +78,11 @@ export class Registry {
     return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);
   }
 
+  /** Returns a known pod by its sandbox id. */
+  knownPod(sandboxId: string): PodDescription | undefined {
+    return this.#pods.get(sandboxId);
+  }
+
   /** The known pods. */
   get pods(): readonly PodDescription[] {
     return [...this.#pods.values()];

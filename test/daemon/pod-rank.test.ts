@@ -7,7 +7,10 @@ const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>
   podRank(
     {
       specs: { of: () => spec as PodSpec | undefined },
-      registry: { pods: cgroupParent === undefined ? [] : [{ sandboxId: 's', cgroupParent }] } as unknown as Registry,
+      registry: {
+        knownPod: (sandboxId: string) =>
+          sandboxId === 's' && cgroupParent !== undefined ? { sandboxId, cgroupParent } : undefined,
+      } as unknown as Registry,
     },
     pod,
   );

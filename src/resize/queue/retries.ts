@@ -1,11 +1,19 @@
 import { Reason } from '../../core/errors/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
-import { type RankOf, compareForRetry, waitsForRoom } from './retry-order.ts';
+import { type RankOf, inRetryOrder, waitsForRoom } from './retry-order.ts';
+
+/**
+ * Resizes that are due within this time are retried together with a later one in order. A longer time would retry nearly all of them
+ * at each timer of one.
+ */
+const EARLY_MS = 20_000;
+/** Longest time that the admission of one resize, which may wait for its pod's lock, holds up the others. */
+const ADMISSION_MS = 5000;
 
 export interface RetriesParts {
   readonly table: Pick<ResizeTable, 'allActive'>;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: Clock;
   readonly rankOf: RankOf;
   /** Runs one attempt. Calls `onAdmitted` when it is clear that the resize fits. Never rejects. */
   readonly attempt: (active: ActiveResize, onAdmitted?: () => void) => Promise<void>;
@@ -19,7 +27,6 @@ export interface RetriesParts {
  */
 export class Retries {
   readonly #parts: RetriesParts;
-  readonly #compare: (one: ActiveResize, other: ActiveResize) => number;
   readonly #waiting = new Set<ActiveResize>();
   #running: Promise<void> | undefined;
   /** Room was freed while an attempt was in progress, which may not have seen it. */
@@ -27,26 +34,28 @@ export class Retries {
 
   constructor(parts: RetriesParts) {
     this.#parts = parts;
-    this.#compare = compareForRetry(parts.rankOf);
   }
 
   /**
-   * Retries what is due by now, in order. With a resize that waits for room, those before it in order are retried too, even if they are
-   * not due: it must not get room that one of them needs.
+   * Retries what is due by now, in order. With a resize that waits for room, those before it in order that are due soon are retried
+   * too: it must not get room that one of them needs. The others have not found room since it was last freed.
    */
   due(active: ActiveResize): void {
-    const now = this.#parts.clock.now();
-    const deferred = this.#parts.table.allActive.filter(({ resize }) => resize.state === 'Deferred');
-    const due = deferred
-      .filter((other) => other === active || (other.resize.nextTryAt ?? Infinity) <= now)
-      .sort(this.#compare);
-    for (const other of due.filter((one) => !waitsForRoom(one))) {
+    const { clock, rankOf, table } = this.#parts;
+    const now = clock.now();
+    const isDue = (one: ActiveResize): boolean => one === active || (one.resize.nextTryAt ?? Infinity) <= now;
+    const isSoon = (one: ActiveResize): boolean => (one.resize.nextTryAt ?? now) <= now + EARLY_MS;
+    const deferred = inRetryOrder(
+      table.allActive.filter(({ resize }) => resize.state === 'Deferred'),
+      rankOf,
+    );
+    for (const other of deferred.filter((one) => isDue(one) && !waitsForRoom(one))) {
       other.stopTimer();
       void this.#parts.attempt(other);
     }
-    const last = due.filter(waitsForRoom).at(-1);
-    if (last === undefined) return;
-    this.#add(deferred.filter((other) => waitsForRoom(other) && this.#compare(other, last) <= 0));
+    const waiting = deferred.filter(waitsForRoom);
+    const last = waiting.findLastIndex(isDue);
+    this.#add(waiting.slice(0, last + 1).filter((one) => isDue(one) || isSoon(one)));
   }
 
   /** Retries what is known to wait for room. */
@@ -91,15 +100,20 @@ export class Retries {
     this.#waiting.clear();
   }
 
-  /** Runs an attempt. Resolves when the resize is admitted, or does not fit. */
-  #untilAdmitted(active: ActiveResize): Promise<void> {
+  /** Runs an attempt. Resolves when the resize is admitted or does not fit, or when this takes too long. */
+  async #untilAdmitted(active: ActiveResize): Promise<void> {
     this.#wasFreed = false;
-    return new Promise((resolve) => void this.#parts.attempt(active, resolve).then(resolve));
+    let stopTimer: () => void = () => undefined;
+    await new Promise<void>((resolve) => {
+      stopTimer = this.#parts.clock.after(ADMISSION_MS, resolve);
+      void this.#parts.attempt(active, resolve).then(resolve);
+    });
+    stopTimer();
   }
 
   /** Returns the first in order. Some may have been cancelled or superseded while they waited. */
   #next(): ActiveResize | undefined {
     if (this.#parts.isStopping()) return undefined;
-    return [...this.#waiting].filter(waitsForRoom).sort(this.#compare)[0];
+    return inRetryOrder([...this.#waiting].filter(waitsForRoom), this.#parts.rankOf)[0];
   }
 }

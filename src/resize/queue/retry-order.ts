@@ -16,21 +16,26 @@ export type RankOf = (pod: PodIdentity) => PodRank;
 export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
- * Compares two resizes for the order of their retries, the first one first: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go,
- * sortPendingResizes): the higher priority, then Guaranteed pods, then the older request. What kubelet takes before them, a resize that
- * raises no request, does not wait here: it always fits.
+ * Returns resizes in the order of their retries: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go, sortPendingResizes): the
+ * higher priority, then Guaranteed pods, then the older request. What kubelet takes before them, a resize that raises no request, does
+ * not wait here: it always fits. Ranks each resize once.
  */
-export function compareForRetry(rankOf: RankOf): (one: ActiveResize, other: ActiveResize) => number {
-  return (one, other) => {
-    const [first, second] = [rankOf(one.resize.pod), rankOf(other.resize.pod)];
-    return (
-      second.priority - first.priority ||
-      Number(second.isGuaranteed) - Number(first.isGuaranteed) ||
-      one.resize.createdAt - other.resize.createdAt ||
-      one.order - other.order
-    );
-  };
+export const inRetryOrder = (resizes: readonly ActiveResize[], rankOf: RankOf): ActiveResize[] =>
+  resizes
+    .map((active) => ({ active, rank: rankOf(active.resize.pod) }))
+    .sort(compareRanked)
+    .map(({ active }) => active);
+
+interface Ranked {
+  readonly active: ActiveResize;
+  readonly rank: PodRank;
 }
+
+const compareRanked = ({ active: one, rank: first }: Ranked, { active: other, rank: second }: Ranked): number =>
+  second.priority - first.priority ||
+  Number(second.isGuaranteed) - Number(first.isGuaranteed) ||
+  one.resize.createdAt - other.resize.createdAt ||
+  one.order - other.order;
 
 /**
  * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may: its reason is not

@@ -4,7 +4,7 @@ import { bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import type { Resize } from '../../../src/resize/queue/resize.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
-import { compareForRetry, type PodRank } from '../../../src/resize/queue/retry-order.ts';
+import { type PodRank, inRetryOrder } from '../../../src/resize/queue/retry-order.ts';
 import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
@@ -138,6 +138,29 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('high', 'middle', 'low');
   });
 
+  test('those before it in order that are not due soon are not tried again: nothing was freed since', async () => {
+    const { id } = await deferred('high', high);
+    // Each failed retry doubles the wait of the first in order.
+    while (resizes.get(id).nextTryAt! - clock.now() < 45_000) {
+      clock.pass(resizes.get(id).nextTryAt! - clock.now());
+      await triedInOrder('high');
+    }
+    const low = await deferred('low');
+    clock.pass(low.nextTryAt! - clock.now());
+    await triedInOrder('low');
+    expect(core.waiting).toBe(0);
+  });
+
+  test('one whose admission takes too long does not hold up the others', async () => {
+    await deferred('high', high);
+    await deferred('low');
+    resizes.roomFreed();
+    const first = await core.next();
+    clock.pass(5000);
+    await triedInOrder('low');
+    first.fail(nodeFull);
+  });
+
   test('several that are due are tried in order', async () => {
     await deferred('low');
     await deferred('high', high);
@@ -212,10 +235,8 @@ test('the order: priority, then QoS class, then age, then arrival', () => {
     ['g', rank(-1, true), 0, 0],
   ];
   const rankOf = ({ name }: PodIdentity): PodRank => all.find(([other]) => other === name)![1];
-  const sorted = all
-    .map(([name, , createdAt, order]) => of(name, createdAt, order))
-    .reverse()
-    .sort(compareForRetry(rankOf));
+  const resizesOf = all.map(([name, , createdAt, order]) => of(name, createdAt, order));
+  const sorted = inRetryOrder(resizesOf.reverse(), rankOf);
   expect(sorted.map(({ resize: { pod } }) => pod.name)).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g']);
 });
 
