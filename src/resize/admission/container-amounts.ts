@@ -9,7 +9,8 @@ import {
   NO_CPU_LIMIT,
   amountsOf,
 } from '../../sandbox/index.ts';
-import type { DesiredPod } from '../model/index.ts';
+import { type DesiredPod, PAGE } from '../model/index.ts';
+import type { Resource } from './pod-requests.ts';
 
 /** A declared container with its limits and requests. */
 export interface ContainerAmounts extends Pick<DeclaredContainer, 'name' | 'kind'> {
@@ -82,6 +83,13 @@ function memoryRequestOf({ memoryRequests, earlierMemoryRequests }: DesiredPod, 
   );
   return found;
 }
+
+/**
+ * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down and a request is
+ * kept as asked.
+ */
+export const comparable = (resource: Resource, amount: number): number =>
+  resource === 'memory' ? amount - (amount % PAGE) : amount;
 
 /** Returns 0 for the minimum, which a container without a request has. */
 export const milliCpuOf = (shares: CpuShares): MilliCpu => (shares <= MIN_CPU_SHARES ? 0 : sharesToMilliCpu(shares));

@@ -3,7 +3,7 @@ import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type PodState, containerSubject, podName } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
-import { type ContainerAmounts, amountsAfter, amountsNow } from './container-amounts.ts';
+import { type ContainerAmounts, amountsAfter, amountsNow, comparable } from './container-amounts.ts';
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
@@ -64,7 +64,11 @@ function changedResources(
 }
 
 const isChanged = (before: ContainerAmounts | undefined, after: ContainerAmounts, resource: Resource): boolean =>
-  before?.limits[resource] !== after.limits[resource] || before?.requests[resource] !== after.requests[resource];
+  differs(resource, before?.limits[resource], after.limits[resource]) ||
+  differs(resource, before?.requests[resource], after.requests[resource]);
+
+const differs = (resource: Resource, one: number | undefined, other: number | undefined): boolean =>
+  one === undefined || other === undefined ? one !== other : comparable(resource, one) !== comparable(resource, other);
 
 function rejected(reason: Reason, pod: PodDescription, name: string, why: string, found: string): ShimError {
   const { text, ids } = containerSubject({ name }, pod);

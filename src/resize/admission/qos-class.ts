@@ -2,7 +2,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, NO_CPU_LIMIT, type PodState, type QosClass, amountsOf, podName } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
-import { type ContainerAmounts, amountsAfter, amountsNow, milliCpuOf, pick } from './container-amounts.ts';
+import { type ContainerAmounts, amountsAfter, amountsNow, comparable, milliCpuOf, pick } from './container-amounts.ts';
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
@@ -81,7 +81,7 @@ export interface QosAmounts {
  */
 export function computeQosClass(all: readonly QosAmounts[]): QosClass {
   const sum = (field: keyof QosAmounts, resource: Resource): number =>
-    all.reduce((total, amounts) => total + (amounts[field][resource] ?? 0), 0);
+    all.reduce((total, amounts) => total + comparable(resource, amounts[field][resource] ?? 0), 0);
   const isNothing = RESOURCES.every((resource) => sum('limits', resource) === 0 && sum('requests', resource) === 0);
   if (isNothing) return 'BestEffort';
   const isGuaranteed = RESOURCES.every(

@@ -184,6 +184,15 @@ describe('a resize', () => {
     expect(check(state(qosClass, containers), wanted)).not.toThrow();
   });
 
+  test('a limit that is not whole pages counts as the request that it was rounded from', () => {
+    const decimal = (amount: number): Amounts => ({ memory: bytes(amount), milliCpu: 500 });
+    const now = state('Guaranteed', [{ limits: decimal(99_999_744), requests: decimal(100_000_000), shares: 500 }]);
+    const limit = { memory: bytes(200_000_000) };
+    expect(check(now, desired({ c0: { limits: limit } }))).toThrow(/Guaranteed to Burstable/);
+    const both = desired({ c0: { limits: limit } }, { memoryRequests: { containers: { c0: bytes(200_000_000) } } });
+    expect(check(now, both)).not.toThrow();
+  });
+
   test('a container that does not run counts with its declared values', () => {
     const stopped = { limits: amounts(100, 500), requests: amounts(100, 500) };
     const wanted = desired({ c1: { limits: { memory: mi(200) } } });

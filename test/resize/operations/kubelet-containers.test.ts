@@ -76,6 +76,17 @@ describe('the static managers of kubelet', () => {
     expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('20000 100000');
   });
 
+  test('a present limit that is not whole pages is no change of the memory', async () => {
+    write('memory_manager_state', { policyName: 'none', entries: {} });
+    await resize({ c1: { memory: bytes(100_000_000) } });
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-1': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+    await resize({ c1: { memory: bytes(100_000_000), cpu: cpu(300) } });
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('30000 100000');
+  });
+
   test('another policy, or another pod, rejects nothing', async () => {
     write('cpu_manager_state', { policyName: 'none', defaultCpuSet: '', entries: { 'uid-1': { c0: '2-3' } } });
     write('memory_manager_state', {
