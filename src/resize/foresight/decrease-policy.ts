@@ -51,13 +51,13 @@ export const HOLD_MS = MINUTE;
 export const CHECK_INTERVAL_MS = 1000;
 
 /**
- * Checks in a row that find usage at or above a limit, although memory.high is below it, before a hold is given up. With the interval of
- * the checks, this is reported within 5 s.
+ * How long all checks find usage at or above a limit, although memory.high is below it, before a hold is given up, in milliseconds: the
+ * third check at the usual interval. In time, not in checks: kubelet's writes trigger checks too, many a second with many pods.
  */
-export const MAX_CLIMBS = 3;
+export const CLIMB_MS = 2.5 * CHECK_INTERVAL_MS;
 
-/** Checks in a row that find usage at or above a limit and not lower than before, while memory is reclaimed, before that is reported. */
-export const MAX_STALLS = 3;
+/** How long usage is at or above a limit and does not fall, while memory is reclaimed, before that is reported, in milliseconds. */
+export const STALL_MS = 2.5 * CHECK_INTERVAL_MS;
 
 /** Holds in a row during which another program has raised memory.high, before that is reported. */
 export const MAX_LOSSES = 3;

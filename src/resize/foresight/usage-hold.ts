@@ -3,7 +3,7 @@ import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
 import type { Blocked } from './decrease-messages.ts';
-import { CHECK_INTERVAL_MS, HOLD_MS, MAX_CLIMBS, MAX_STALLS, REACH_MS, stuckFrom } from './decrease-policy.ts';
+import { CHECK_INTERVAL_MS, CLIMB_MS, HOLD_MS, REACH_MS, STALL_MS, stuckFrom } from './decrease-policy.ts';
 import { Sleep } from './sleep.ts';
 
 /** Why a hold has ended. */
@@ -35,18 +35,20 @@ export interface UsageHoldOptions {
   readonly onStalled: (blocked: Blocked) => void;
 }
 
-/** The cgroup whose usage is lowered, with the number of checks in a row that have not found it lower. */
+/** The cgroup whose usage is lowered. Times in milliseconds since the epoch. */
 interface Lowering {
   readonly decrease: Decrease;
   lowest: number;
-  stalls: number;
+  /** When a check last found it lower than before. */
+  fellAt: number;
 }
 
-/** A cgroup whose usage is held, with the number of checks in a row that found it at the limit or above. */
+/** A cgroup whose usage is held. */
 interface Level {
   readonly decrease: Decrease;
   readonly held: HeldUsage;
-  climbs: number;
+  /** When a check last found it below the limit, in milliseconds since the epoch. */
+  belowAt: number;
 }
 
 /**
@@ -145,7 +147,7 @@ export class UsageHold {
     }
     const { tree, clock, holds, log } = this.#parts;
     const { cgroup, to } = first;
-    this.#lowering = { decrease: first, lowest: Infinity, stalls: 0 };
+    this.#lowering = { decrease: first, lowest: Infinity, fellAt: clock.now() };
     let reclaimed = 0;
     await lowerUsage(tree, cgroup, {
       target: to,
@@ -161,7 +163,7 @@ export class UsageHold {
         if (reclaimed > 0)
           log.info({ uid: this.#uid, cgroup, target: to, reclaimed: bytes(reclaimed) }, 'memory reclaimed for kubelet');
         this.#lowering = undefined;
-        this.#levels.push({ decrease: first, held, climbs: 0 });
+        this.#levels.push({ decrease: first, held, belowAt: clock.now() });
         try {
           await this.#lower(rest);
         } finally {
@@ -208,9 +210,10 @@ export class UsageHold {
     const { to } = level.decrease;
     const { use, isHeld } = await level.held.look();
     if (!isHeld) return 'lost';
-    level.climbs = use.current < to ? 0 : level.climbs + 1;
+    const now = this.#parts.clock.now();
+    if (use.current < to) level.belowAt = now;
     const isStuck = use.unreclaimable >= stuckFrom(to);
-    if (!isStuck && level.climbs < MAX_CLIMBS) return undefined;
+    if (!isStuck && now - level.belowAt < CLIMB_MS) return undefined;
     this.#blocked = { ...level.decrease, use };
     return isStuck ? 'stuck' : 'climbed';
   }
@@ -219,9 +222,10 @@ export class UsageHold {
   async #checkLowering(lowering: Lowering): Promise<void> {
     const { decrease } = lowering;
     const use = await this.#parts.tree.readMemoryUse(decrease.cgroup);
-    lowering.stalls = use.current < lowering.lowest ? 0 : lowering.stalls + 1;
+    const now = this.#parts.clock.now();
+    if (use.current < lowering.lowest) lowering.fellAt = now;
     lowering.lowest = Math.min(lowering.lowest, use.current);
-    if (use.current < decrease.to || lowering.stalls < MAX_STALLS || this.#lowering !== lowering || this.#isOver())
+    if (use.current < decrease.to || now - lowering.fellAt < STALL_MS || this.#lowering !== lowering || this.#isOver())
       return;
     this.#hasStalled = true;
     this.#options.onStalled({ ...decrease, use });

@@ -349,3 +349,31 @@ describe('others', () => {
     expect(memory.readMemoryCurrent()).toBeLessThan(64 * MiB);
   });
 });
+
+describe("frequent writes of kubelet's state, which trigger checks", () => {
+  /** Six checks within 300 ms. */
+  const writeOften = async (): Promise<void> => {
+    for (let write = 0; write < 6; write += 1) {
+      await node.pass(50);
+      node.reclaimer.check();
+    }
+    await node.pass(10);
+  };
+
+  test('do not make usage that is still reclaimed count as usage that does not fall', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    memory.beforeReclaim = () => new Promise((resolve) => void node.clock.after(1000, resolve));
+    node.admit('a', 64);
+    await writeOften();
+    expect(node.deferred).toEqual([]);
+  });
+
+  test('do not make usage that has just climbed back end the hold', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    memory.cache = 50 * MiB;
+    await writeOften();
+    expect([node.deferred, memory.high === 'max']).toEqual([[], false]);
+  });
+});
