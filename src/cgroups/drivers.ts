@@ -70,6 +70,12 @@ export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 
   return /^(?:kubepods|(?:.+-)?kubepods\.slice)$/.test(parent) ? 'Guaranteed' : undefined;
 }
 
+/** Whether a cgroup above a pod's is kubelet's own: kubepods, or that of a QoS class (kubelet pkg/kubelet/cm/qos_container_manager_linux.go). */
+export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
+  /(?:^|\/)(?:kubepods(?:\/(?:burstable|besteffort))?|(?:[^/]+-)?kubepods(?:-(?:burstable|besteffort))?\.slice)$/.test(
+    cgroup,
+  );
+
 /** Whether a pod's QoS class is BestEffort, by the parent of its cgroup. */
 export const isBestEffort = (podCgroup: CgroupPath): boolean => qosClassOf(podCgroup) === 'BestEffort';
 

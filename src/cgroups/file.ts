@@ -21,6 +21,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
 import { bytes } from '../core/quantities/index.ts';
+import { lastNumber } from './bitmap-list.ts';
 import type { Bytes } from '../core/quantities/index.ts';
 
 /** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */
@@ -61,6 +62,16 @@ export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): 
   return `${folder}/${file}`;
 }
 
+/** Kernel Documentation/ABI/testing/sysfs-devices-system-cpu and -node: a list that does not change until the next boot. */
+function readLastPossible(kind: 'cpu' | 'node'): number | undefined {
+  try {
+    return lastNumber(readFileSync(`/sys/devices/system/${kind}/possible`, 'utf8'));
+  } catch {
+    // A kernel without NUMA has one node, and no file for it.
+    return kind === 'node' ? 0 : undefined;
+  }
+}
+
 /** More than the number of containers on a node. */
 const MOST_KNOWN_INSIDE = 4096;
 /** Larger than any file that is read synchronously: these contain one or two numbers. */
@@ -69,6 +80,7 @@ const scratch = Buffer.alloc(4096);
 export class CgroupFiles {
   #rootLink: string | undefined;
   #pageSize: Bytes | undefined;
+  readonly #lastPossible = new Map<'cpu' | 'node', number | undefined>();
   /** Cgroups whose path was verified. */
   readonly #inside = new Set<CgroupPath>();
 
@@ -80,6 +92,12 @@ export class CgroupFiles {
     this.#pageSize ??= bytes(statfsSync(this.root).bsize);
     return this.#pageSize;
   }
+
+  /** The last CPU or memory node that this machine may have. Undefined if the kernel does not tell. */
+  readonly lastPossible = (kind: 'cpu' | 'node'): number | undefined => {
+    if (!this.#lastPossible.has(kind)) this.#lastPossible.set(kind, readLastPossible(kind));
+    return this.#lastPossible.get(kind);
+  };
 
   /** Whether the cgroup exists. */
   exists(cgroup: CgroupPath): boolean {

@@ -2,7 +2,7 @@
  * cgroup v2: reads limits and usage, writes limits, finds the cgroups of pods and containers, and converts CRI's numbers. No other
  * folder opens a file under /sys/fs/cgroup.
  */
-export { CgroupTree } from './tree.ts';
+export { CgroupTree, usageText, withoutSwap } from './tree.ts';
 export type {
   CgroupLimits,
   CgroupReader,
@@ -48,6 +48,7 @@ export {
   driverOf,
   expandSlice,
   isBestEffort,
+  isKubeletCgroup,
   qosClassOf,
 } from './drivers.ts';
 export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
@@ -71,4 +72,5 @@ export type { LowerUsageOptions } from './reclaim/index.ts';
 export type { LowerUsageTree } from './reclaim/index.ts';
 export type { HeldUsage, PreviousHigh } from './reclaim/index.ts';
 export { Slots } from '../core/concurrency/index.ts';
+export type { ReadWatch } from './read-watch.ts';
 export type { CgroupWrite } from './write.ts';

@@ -83,8 +83,7 @@ export function parseMemoryStat(text: string): MemoryStat {
  * disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages that are temporarily on no
  * list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the larger of the two sums counts.
  *
- * Ignores that swap could take anon and shmem. The result is then too high: the shim may reject a limit that would fit, but never
- * sets one that does not.
+ * Swap is counted separately: see swap.ts.
  */
 export function unreclaimableOf(stat: MemoryStat): Bytes {
   const onLists = stat.activeAnon + stat.inactiveAnon + stat.unevictable;

@@ -3,6 +3,7 @@
  * and what has to be written to get the value from before back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst. Pure.
  */
 import type { Bytes } from '../core/quantities/index.ts';
+import { isSameList } from './bitmap-list.ts';
 import { sizeInBytes } from './unified.ts';
 
 /** Files with a size in bytes or `max`. */
@@ -24,16 +25,23 @@ const NO_VALUE: Readonly<Record<string, string>> = {
   'dmem.min': '0',
 };
 
+/** What the formats depend on. */
+export interface Machine {
+  readonly pageSize: Bytes;
+  /** Returns the number of the last CPU or memory node that the machine may have. Undefined if nothing tells. */
+  readonly lastPossible: (kind: 'cpu' | 'node') => number | undefined;
+}
+
 /**
  * Whether a file's content `found` results from writing `asked`: the kernel rounds sizes to pages, sorts lists and prints one line per
  * device. Undefined where the format of the file is not known and the texts differ.
  */
-export function holdsSetting(key: string, asked: string, found: string, pageSize: Bytes): boolean | undefined {
+export function holdsSetting(key: string, asked: string, found: string, machine: Machine): boolean | undefined {
   const [wanted, has] = [asked.trim(), found.trim()];
   if (wanted === has) return true;
-  const unit = HUGE_PAGES.test(key) ? hugePageSize(key) : SIZES.test(key) ? BigInt(pageSize) : undefined;
+  const unit = HUGE_PAGES.test(key) ? hugePageSize(key) : SIZES.test(key) ? BigInt(machine.pageSize) : undefined;
   if (unit !== undefined) return isSameSize(wanted, has, unit);
-  if (LISTS.test(key)) return isSameList(wanted, has);
+  if (LISTS.test(key)) return isSameList(wanted, has, machine.lastPossible(key === 'cpuset.cpus' ? 'cpu' : 'node'));
   if (key === 'cpu.max') return isSameCpuMax(wanted, has);
   if (key in NO_VALUE) return hasLine(key, wanted, has);
   return WORDS.test(key) ? false : undefined;
@@ -65,26 +73,6 @@ function isSameSize(asked: string, found: string, unit: bigint): boolean | undef
 function sizeOf(text: string): bigint | 'max' | undefined {
   const size = text === 'max' || /^\d{20,}$/.test(text) ? UNLIMITED : sizeInBytes(text);
   return size !== undefined && size >= UNLIMITED ? 'max' : size;
-}
-
-function isSameList(asked: string, found: string): boolean | undefined {
-  const [a, b] = [numbersIn(asked), numbersIn(found)];
-  if (a === undefined || b === undefined) return undefined;
-  return a.size === b.size && [...a].every((number) => b.has(number));
-}
-
-/** The largest number of CPUs of a kernel (CONFIG_NR_CPUS). */
-const MOST_NUMBERS = 8192;
-
-/** Returns the numbers of a list such as `0-3,8`. Undefined for other notations of the kernel. */
-function numbersIn(list: string): ReadonlySet<number> | undefined {
-  const numbers = new Set<number>();
-  for (const part of list.split(',')) {
-    const [, first, last = first] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(part) ?? [];
-    if (first === undefined || Number(last) >= MOST_NUMBERS) return undefined;
-    for (let number = Number(first); number <= Number(last); number += 1) numbers.add(number);
-  }
-  return numbers;
 }
 
 /** A write without a period keeps the period. */

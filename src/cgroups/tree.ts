@@ -1,9 +1,10 @@
 /** Reads the limits and the usage of cgroups, and writes values and verifies them. */
 import { crashPoint } from '../core/crash-points/index.ts';
 import { ShimError } from '../core/errors/index.ts';
-import type { Bytes, CpuMax, CpuWeight, Limit } from '../core/quantities/index.ts';
+import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes } from '../core/quantities/index.ts';
 import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { CgroupFiles, type CgroupPath, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
+import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
 import {
   formatLimit,
@@ -15,6 +16,7 @@ import {
   unreclaimableOf,
 } from './memory.ts';
 import { holdsSetting } from './settings.ts';
+import { swappableMemory } from './swap.ts';
 import { assertUnifiedKey } from './unified.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
 import type { CgroupWrite } from './write.ts';
@@ -30,8 +32,13 @@ export interface CgroupLimits {
 /** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
 export interface MemoryUse {
   readonly current: Bytes;
-  /** Memory that cannot be reclaimed without swap; see {@link unreclaimableOf}. */
+  /** Memory that cannot be reclaimed: {@link unreclaimableOf} less {@link swappable}. */
   readonly unreclaimable: Bytes;
+  /** Anonymous memory and tmpfs pages that the kernel can write to swap; see {@link swappableMemory}. */
+  readonly swappable: Bytes;
+  /** Bytes in swap (memory.swap.current). Part of `unreclaimable` only after {@link withoutSwap}. */
+  readonly swapped: Bytes;
+  readonly isWithoutSwap?: true;
   readonly anon: Bytes;
   readonly shmem: Bytes;
   readonly unevictable: Bytes;
@@ -41,6 +48,27 @@ export interface MemoryUse {
   /** Number of processes that the OOM killer has killed since the cgroup was created. */
   readonly oomKills: number;
 }
+
+/** Describes what is behind the unreclaimable memory, for errors. */
+export function usageText({ anon, shmem, unevictable, swappable, swapped, isWithoutSwap }: MemoryUse): string {
+  const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
+  const plus = isWithoutSwap === true && swapped > 0 ? `, and ${swapped} in swap` : '';
+  return `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}${less}${plus}`;
+}
+
+/**
+ * Returns the usage of a cgroup as if it had no swap: nothing can go there, and what is there comes back once it is used, charged to
+ * the cgroup.
+ */
+export const withoutSwap = (use: MemoryUse): MemoryUse =>
+  use.isWithoutSwap === true
+    ? use
+    : {
+        ...use,
+        unreclaimable: bytes(use.unreclaimable + use.swappable + use.swapped),
+        swappable: bytes(0),
+        isWithoutSwap: true,
+      };
 
 /** The parts of {@link MemoryUse} that the kernel reads from counters. */
 export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;
@@ -70,10 +98,15 @@ export interface CgroupWriter {
 /** Accesses cgroup v2 through its files. */
 export class CgroupTree implements CgroupReader, CgroupWriter {
   readonly #files: CgroupFiles;
+  readonly #procRoot: string;
 
-  /** @param root mount point of cgroup v2, by default /sys/fs/cgroup */
-  constructor(root?: string) {
+  /**
+   * @param root mount point of cgroup v2, by default /sys/fs/cgroup
+   * @param procRoot the proc file system, by default /proc
+   */
+  constructor(root?: string, procRoot = '/proc') {
     this.#files = new CgroupFiles(root);
+    this.#procRoot = procRoot;
   }
 
   get root(): string {
@@ -133,7 +166,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** Whether a setting's content `found` results from writing `asked`; see {@link holdsSetting}. */
   holdsSetting(key: string, asked: string, found: string): boolean | undefined {
-    return holdsSetting(key, asked, found, this.#files.pageSize);
+    return holdsSetting(key, asked, found, this.#files);
   }
 
   /** Reads memory.oom.group, `0` or `1`. Undefined if the kernel or the cgroup does not have the file. */
@@ -141,12 +174,20 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, 'memory.oom.group', (text) => text);
   }
 
+  /** Reads a cpuset of the cgroup itself; empty if none is set. Undefined if the kernel or the cgroup does not have the file. */
+  readCpuset(cgroup: CgroupPath, file: 'cpuset.cpus' | 'cpuset.mems'): string | undefined {
+    return this.#optional(cgroup, file, (text) => text);
+  }
+
   /** Reads the memory usage. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
   async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
+    const swappable = await swappableMemory(this.#files, cgroup, held, this.#procRoot);
     return {
       ...this.sampleMemory(cgroup),
-      unreclaimable: unreclaimableOf(held),
+      unreclaimable: bytes(Math.max(0, unreclaimableOf(held) - swappable)),
+      swappable: bytes(swappable),
+      swapped: this.readSwapCurrent(cgroup),
       anon: held.anon,
       shmem: held.shmem,
       unevictable: held.unevictable,
@@ -196,6 +237,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
   }
 
+  /** Reads memory.swap.current; 0 if the kernel has no swap accounting. Throws CGROUP_UNAVAILABLE for unexpected content. */
+  readSwapCurrent(cgroup: CgroupPath): Bytes {
+    return this.#optional(cgroup, 'memory.swap.current', (text) => parseSize(text, 'memory.swap.current')) ?? bytes(0);
+  }
+
   /** Reads memory.max. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
   readMemoryMax(cgroup: CgroupPath): Limit<Bytes> {
     return parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max');
@@ -221,6 +267,14 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       if (errno === 'EAGAIN' || errno === 'EINTR') return 'less';
       throw error;
     }
+  }
+
+  /**
+   * Waits for a program that measures the cgroup, such as cAdvisor. Watches cpu.stat, which libcontainer reads after the memory files
+   * (opencontainers/cgroups, fs2.go, GetStats) and the shim never reads. Rejects with CGROUP_UNAVAILABLE.
+   */
+  async watchMeasuring(cgroup: CgroupPath): Promise<ReadWatch> {
+    return watchReads(cgroupFilePath(this.root, cgroup, 'cpu.stat'));
   }
 
   /** Whether the memory limit `found` results from `asked`: the kernel rounds to pages. */

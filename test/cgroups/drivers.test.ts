@@ -7,6 +7,7 @@ import {
   driverOf,
   expandSlice,
   isBestEffort,
+  isKubeletCgroup,
 } from '../../src/cgroups/index.ts';
 
 const id = 'c0ffee'.repeat(11).slice(0, 64);
@@ -133,3 +134,20 @@ test.each([
   [expandSlice('kubepods-burstable-pod1.slice'), false],
   [expandSlice('kubepods-pod1.slice'), false],
 ])('isBestEffort(%s) is %s', (cgroup, expected) => expect(isBestEffort(cgroup)).toBe(expected));
+
+test.each([
+  ['/kubepods', true],
+  ['/other/kubepods', true],
+  ['/kubepods/burstable', true],
+  ['/kubepods/besteffort', true],
+  [expandSlice('kubepods.slice'), true],
+  [expandSlice('kubepods-burstable.slice'), true],
+  [expandSlice('other-kubepods-besteffort.slice'), true],
+  ['/', false],
+  ['/other', false],
+  ['/burstable', false],
+  ['/kubepods/pod1', false],
+  ['/notkubepods', false],
+  [expandSlice('other.slice'), false],
+  [expandSlice('kubepods-pod1.slice'), false],
+])('isKubeletCgroup(%s) is %s', (cgroup, expected) => expect(isKubeletCgroup(cgroup)).toBe(expected));

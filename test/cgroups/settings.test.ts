@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { holdsSetting, restoringSetting } from '../../src/cgroups/settings.ts';
+import { type Machine, holdsSetting, restoringSetting } from '../../src/cgroups/settings.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 
-const holds = (key: string, asked: string, found: string) => holdsSetting(key, asked, found, bytes(4096));
+/** A machine with up to four CPUs, and one memory node. */
+const machine: Machine = { pageSize: bytes(4096), lastPossible: (kind) => (kind === 'cpu' ? 3 : 0) };
+const holds = (key: string, asked: string, found: string) => holdsSetting(key, asked, found, machine);
 
 describe('whether a file has a setting', () => {
   test.each([
@@ -27,8 +29,38 @@ describe('whether a file has a setting', () => {
     ['cpuset.cpus', '0,1,2,5', '0-2,5', true],
     ['cpuset.cpus', '2,0-1', '0-2', true],
     ['cpuset.cpus', '0-1', '0-2', false],
-    ['cpuset.mems', 'all', '0', undefined],
     ['cpuset.cpus', '0-99999', '0', undefined],
+    ['cpuset.cpus', '', '0-3', undefined],
+    ['cpuset.cpus', 'all', '0-3', true],
+    ['cpuset.cpus', 'ALL', '0-3', true],
+    ['cpuset.cpus', 'all', '0-1', false],
+    // A kernel that is built for 64 CPUs.
+    ['cpuset.cpus', 'all', '0-63', true],
+    ['cpuset.cpus', 'all', '0-62', false],
+    ['cpuset.cpus', 'all:1/2', '0,2', true],
+    ['cpuset.cpus', 'N', '3', true],
+    ['cpuset.cpus', 'N', '2', false],
+    ['cpuset.cpus', '1-N', '1-3', true],
+    ['cpuset.cpus', '0,2-N', '0,2-3', true],
+    ['cpuset.cpus', 'N-N', '3', true],
+    ['cpuset.cpus', '5-N', '5-7', true],
+    ['cpuset.cpus', '5-N', '5-6', false],
+    ['cpuset.cpus', '0-10:2/4', '0-1,4-5,8-9', true],
+    ['cpuset.cpus', '0-10:2/4', '0-1,4-5', false],
+    ['cpuset.cpus', '0-3:1/2 8', '0,2,8', true],
+    ['cpuset.cpus', '0-3:4/4', '0-3', true],
+    ['cpuset.cpus', '1-3:2/3', '1-2', true],
+    // The kernel rejects these.
+    ['cpuset.cpus', '0-3:1/0', '0-3', undefined],
+    ['cpuset.cpus', '0-3:3/2', '0-3', undefined],
+    ['cpuset.cpus', '3:1/2', '3', undefined],
+    ['cpuset.cpus', '3-1', '1-3', undefined],
+    ['cpuset.cpus', 'n', '3', undefined],
+    ['cpuset.cpus', '0-1', 'unknown', undefined],
+    ['cpuset.mems', 'all', '0', true],
+    ['cpuset.mems', 'all', '0-1023', true],
+    ['cpuset.mems', 'N', '1', true],
+    ['cpuset.mems', 'all', '1', false],
     ['cpu.max', '20000', '20000 50000', true],
     ['cpu.max', 'max 100000', 'max 50000', true],
     ['cpu.max', '20000 100000', '20000 50000', false],
@@ -45,6 +77,12 @@ describe('whether a file has a setting', () => {
   ])('%s=%j, found %j: %s', (key, asked, found, expected) => {
     expect(holds(key, asked, found)).toBe(expected);
   });
+});
+
+test('a list up to the last CPU is not compared where that is not known', () => {
+  const unknown: Machine = { ...machine, lastPossible: () => undefined };
+  expect(holdsSetting('cpuset.cpus', 'all', '0-3', unknown)).toBeUndefined();
+  expect(holdsSetting('cpuset.cpus', '0-3:1/2', '0,2', unknown)).toBe(true);
 });
 
 describe('what restores a file', () => {

@@ -62,6 +62,8 @@ describe('the memory usage of a cgroup', () => {
     await expect(tree.readMemoryUse('/kubepods/pod1')).resolves.toEqual({
       current: 4096000,
       unreclaimable: 3000,
+      swappable: 0,
+      swapped: 0,
       anon: 1000,
       shmem: 2000,
       unevictable: 2000,

@@ -1,7 +1,7 @@
 /** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import type { CgroupTree, MemorySample, MemoryUse, Reclaimed } from '../tree.ts';
+import { type CgroupTree, type MemorySample, type MemoryUse, type Reclaimed, usageText, withoutSwap } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
@@ -26,8 +26,12 @@ export interface LowerUsageOptions {
   readonly lower?: (held: HeldUsage) => Promise<void>;
   /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
   readonly newHigh?: Limit<Bytes> | undefined;
+  /** Whether `lower` takes or may take swap from the cgroup. What is in swap then counts as not reclaimable. */
+  readonly withoutSwap?: boolean | undefined;
   /** Called with the bytes that each write has freed. Must not throw. */
   readonly onReclaimed?: (freed: Bytes) => void;
+  /** Called with true when a write begins to wait for its slot, and with false when it has it. Must not throw. */
+  readonly onWaiting?: (isWaiting: boolean) => void;
   /** The clock of `deadline`. */
   readonly clock?: Clock;
 }
@@ -85,12 +89,14 @@ export async function lowerUsage(
   const time = new TimeLimit(options.deadline, options.signal, clock);
   const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
   const onReclaimed = options.onReclaimed ?? (() => undefined);
-  const reclaim = new Reclaim(tree, cgroup, target, { time, clock, onReclaimed }, high);
+  const onWaiting = options.onWaiting ?? (() => undefined);
+  const isWithoutSwap = options.withoutSwap === true;
+  const reclaim = new Reclaim(tree, cgroup, target, { time, clock, onReclaimed, onWaiting, isWithoutSwap }, high);
   try {
     time.throwIfAborted();
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
-    await options.lower?.({ look: () => lookAt(tree, cgroup, target, high) });
+    await options.lower?.({ look: () => lookAt(tree, cgroup, { target, isWithoutSwap }, high) });
     await high.restore(undefined, options.newHigh);
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
@@ -105,12 +111,13 @@ export async function lowerUsage(
 async function lookAt(
   tree: LowerUsageTree,
   cgroup: CgroupPath,
-  target: Bytes,
+  { target, isWithoutSwap }: { readonly target: Bytes; readonly isWithoutSwap: boolean },
   high: TemporaryMemoryHigh,
 ): Promise<HeldLook> {
-  const use = await tree.readMemoryUse(cgroup);
-  const found = tree.readHigh(cgroup);
-  const isHeld = found !== 'max' && found < target;
+  const found = await tree.readMemoryUse(cgroup);
+  const use = isWithoutSwap ? withoutSwap(found) : found;
+  const limit = tree.readHigh(cgroup);
+  const isHeld = limit !== 'max' && limit < target;
   if (isHeld && use.unreclaimable < target) await high.raiseTo(goalOf(target, use.unreclaimable));
   return { use, isHeld };
 }
@@ -119,6 +126,8 @@ interface ReclaimParts {
   readonly time: TimeLimit;
   readonly clock: Clock;
   readonly onReclaimed: (freed: Bytes) => void;
+  readonly onWaiting: (isWaiting: boolean) => void;
+  readonly isWithoutSwap: boolean;
 }
 
 class Reclaim {
@@ -163,8 +172,8 @@ class Reclaim {
   async #goal(current: Bytes): Promise<Bytes> {
     const lowest = goalOf(this.target, bytes(0));
     // Usage is below any possible goal, so the kernel does not have to sum up memory.stat.
-    if (current <= lowest) return lowest;
-    const use = await this.tree.readMemoryUse(this.cgroup);
+    if (current <= lowest && !this.parts.isWithoutSwap) return lowest;
+    const use = await this.#use();
     this.time.throwIfAborted();
     if (use.unreclaimable >= this.target) throw notReclaimable(this.cgroup, this.target, use);
     const goal = goalOf(this.target, use.unreclaimable);
@@ -181,16 +190,23 @@ class Reclaim {
 
   /**
    * Whether usage stays below the target until the limit is set. Page cache that is not reclaimed yet is harmless: the kernel waits
-   * for it at the limit. With a small margin above the unreclaimable memory, that memory must not grow: the kernel would kill.
+   * for it at the limit. With a small margin above the other memory, that must not grow: the kernel would kill. Memory that could go
+   * to swap counts until it is there: the kernel swaps more slowly than processes allocate.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
-    if (hasEnoughMargin(this.target, current)) return true;
-    const use = await this.tree.readMemoryUse(this.cgroup);
+    if (hasEnoughMargin(this.target, current) && !this.parts.isWithoutSwap) return true;
+    const use = await this.#use();
     this.time.throwIfAborted();
-    if (hasEnoughMargin(this.target, use.unreclaimable)) return true;
-    if (this.#growth.fits(use.unreclaimable, this.target - use.unreclaimable, this.parts.clock.now())) return true;
+    const inMemory = bytes(use.unreclaimable + use.swappable);
+    if (hasEnoughMargin(this.target, inMemory)) return true;
+    if (this.#growth.fits(inMemory, this.target - inMemory, this.parts.clock.now())) return true;
     if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
     return false;
+  }
+
+  async #use(): Promise<MemoryUse> {
+    const use = await this.tree.readMemoryUse(this.cgroup);
+    return this.parts.isWithoutSwap ? withoutSwap(use) : use;
   }
 
   /** Whether memory.high is still set: systemd resets it when any property of the unit changes, since the unit does not have it. */
@@ -242,7 +258,10 @@ class Reclaim {
   /** Runs a write that reclaims when a slot is free, and adapts the size of the next one to its duration. */
   async #timed<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     let took: number | undefined;
+    const { onWaiting } = this.parts;
+    onWaiting(true);
     const work = reclaiming.run(async () => {
+      onWaiting(false);
       const start = performance.now();
       try {
         return await write();
@@ -271,7 +290,7 @@ function notReclaimable(cgroup: CgroupPath, target: Bytes, use: MemoryUse): Shim
     Code.FAILED_PRECONDITION,
     Reason.MEMORY_NOT_RECLAIMABLE,
     `${cgroup}: usage cannot be lowered below ${target} bytes: ${use.unreclaimable} bytes in use cannot be reclaimed ` +
-      `(anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in total)`,
+      `(${usageText(use)}, of ${use.current} in total)`,
     { file: `${cgroup}/memory.current`, asked: String(target), found: String(use.unreclaimable) },
   );
 }

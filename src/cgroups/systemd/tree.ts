@@ -18,11 +18,21 @@ export interface DriverTreeOptions {
 }
 
 const OOM_GROUP = 'memory.oom.group';
+const CPUSETS = ['cpuset.cpus', 'cpuset.mems'] as const;
 
 interface UnitWrite {
   readonly unit: string;
   readonly file: string;
   readonly properties: readonly UnitProperty[];
+}
+
+/** What a write to a unit replaces. */
+interface Previous {
+  readonly cgroup: CgroupPath;
+  readonly asked: UnitWrite;
+  readonly properties: ReadonlyMap<string, bigint>;
+  /** The values that only the files have. */
+  readonly lost: readonly CgroupWrite[];
 }
 
 /**
@@ -62,11 +72,12 @@ export class DriverCgroupTree extends CgroupTree {
     const lost = this.#overwrittenBySystemd(cgroup, asked.file);
     if (asked.properties.every((property) => isSameProperty(property, before.get(property.name))))
       return this.#writeFile(cgroup, step);
+    const previous: Previous = { cgroup, asked, properties: before, lost };
     try {
       await this.#set(asked);
     } catch (error) {
       // The change may have been applied despite the error.
-      return this.#restore(asked, before, error);
+      return this.#restore(previous, error);
     }
     const after = await this.#read(cgroup, asked);
     const other = asked.properties.find((property) => !isSameProperty(property, after.get(property.name)));
@@ -76,7 +87,7 @@ export class DriverCgroupTree extends CgroupTree {
       for (const one of lost) await this.#rewrite(cgroup, one);
       return { outcome: 'written', found };
     } catch (error) {
-      return this.#restore(asked, before, error);
+      return this.#restore(previous, error);
     }
   }
 
@@ -107,12 +118,24 @@ export class DriverCgroupTree extends CgroupTree {
     }
   }
 
-  /** Returns the values in files that systemd overwrites and has no exact property for. They have to be written again. */
+  /**
+   * Returns the values in files that systemd overwrites and that only the files may have. They have to be written again. systemd writes
+   * the cpusets of a unit where the controller is enabled for it, as it is for the slice of a delegated scope, and clears those that it
+   * has no value for (systemd src/core/cgroup.c, cgroup_context_apply).
+   */
   #overwrittenBySystemd(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
     const { cpuMax } = this.readLimitsNow(cgroup);
     const quota = cpuMax && written !== 'cpu.max' ? [{ file: 'cpu.max', value: cpuMax } as const] : [];
     const oomGroup = this.readOomGroup(cgroup);
-    return [...quota, ...(oomGroup === '1' ? [{ file: 'unified', key: OOM_GROUP, value: oomGroup } as const] : [])];
+    const cpusets = CPUSETS.flatMap((key) => {
+      const value = this.readCpuset(cgroup, key) ?? '';
+      return value === '' ? [] : [{ file: 'unified', key, value } as const];
+    });
+    return [
+      ...quota,
+      ...(oomGroup === '1' ? [{ file: 'unified', key: OOM_GROUP, value: oomGroup } as const] : []),
+      ...cpusets,
+    ];
   }
 
   async #rewrite(cgroup: CgroupPath, one: CgroupWrite): Promise<void> {
@@ -139,13 +162,15 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   /** Restores the unit's previous values and throws the error that was the cause. */
-  async #restore({ unit, properties }: UnitWrite, before: ReadonlyMap<string, bigint>, cause: unknown): Promise<never> {
+  async #restore({ cgroup, asked, properties: before, lost }: Previous, cause: unknown): Promise<never> {
+    const { unit, properties } = asked;
     try {
       const { properties: now } = await this.#systemd.read(unit, [...before.keys()]);
       // Does not revert values that other processes have set meanwhile.
       const ours = properties.filter((property) => isSameProperty(property, now.get(property.name)));
       const previous = ours.map(({ name }): UnitProperty => ({ name, value: before.get(name) ?? now.get(name) ?? 0n }));
       if (previous.some(({ name, value }) => now.get(name) !== value)) await this.#systemd.set(unit, previous);
+      if (ours.length > 0) for (const one of lost) await this.#rewrite(cgroup, one);
     } catch (error) {
       // If systemd was unavailable before and still is, most likely nothing was applied.
       if (cause instanceof ShimError && cause.reason === Reason.SYSTEMD_UNAVAILABLE) throw cause;

@@ -170,6 +170,28 @@ describe('unreclaimable memory', () => {
   });
 });
 
+describe('a limit that takes swap', () => {
+  test('below what is in memory and in swap together is rejected, though usage is far below it', async () => {
+    const memory = new FakeMemory(30 * MiB, 0);
+    memory.swapped = 40 * MiB;
+    const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
+    await expect(reclaimTo(memory, 64 * MiB, { withoutSwap: true, lower })).rejects.toMatchObject({
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      context: { found: String(70 * MiB) },
+    });
+    expect((await reclaimTo(memory, 64 * MiB)).reached.current).toBe(30 * MiB);
+  });
+
+  test('is looked at as such while usage is held', async () => {
+    const memory = new FakeMemory(30 * MiB, 0);
+    const lower: LowerUsageOptions['lower'] = async (held) => {
+      memory.swapped = 20 * MiB;
+      expect((await held.look()).use.unreclaimable).toBe(50 * MiB);
+    };
+    await reclaimTo(memory, 64 * MiB, { withoutSwap: true, lower });
+  });
+});
+
 describe('a target slightly above unreclaimable memory', () => {
   /** Lets unreclaimable memory grow by `perSecond` MiB per second. */
   const grow = (memory: FakeMemory, perSecond: number, milliseconds = Infinity): void => {
@@ -193,6 +215,16 @@ describe('a target slightly above unreclaimable memory', () => {
     await expect(reclaimTo(memory, 64 * MiB, { lower })).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect(lowerings).toEqual([]);
     expect(memory.high).toBe('max');
+  });
+
+  test('is rejected when memory grows that fits into swap and is not there yet', async () => {
+    const memory = new FakeMemory(58 * MiB, 2 * MiB);
+    memory.swappable = 30 * MiB;
+    grow(memory, 10);
+    const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
+    await expect(reclaimTo(memory, 64 * MiB, { deadline: soon(300), lower })).rejects.toMatchObject({
+      reason: 'RECLAIM_TIMEOUT',
+    });
   });
 
   test('is accepted when the memory has stopped to grow', async () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -59,6 +59,8 @@ class FakeSystemd implements Systemd {
     if (weight !== undefined) put('cpu.weight', String(weight));
     if (quota !== undefined) put('cpu.max', `${quota / 10n} 100000`);
     put('memory.oom.group', '0');
+    // Without AllowedCPUs= and AllowedMemoryNodes=: systemd clears them.
+    for (const file of ['cpuset.cpus', 'cpuset.mems']) if (existsSync(join(root, POD, file))) put(file, '');
   }
 }
 
@@ -111,6 +113,34 @@ describe('a limit of a systemd unit', () => {
     put('memory.oom.group', '1');
     await tree.write(POD, memory);
     expect([content('cpu.max'), content('memory.oom.group')]).toEqual(['34560 100000', '1']);
+  });
+
+  test('leaves the cpusets that only the files have', async () => {
+    put('cpuset.cpus', '0-1,4');
+    put('cpuset.mems', '');
+    await tree.write(POD, memory);
+    await tree.write(POD, cpuMax(34_560));
+    expect([content('cpuset.cpus'), content('cpuset.mems')]).toEqual(['0-1,4', '']);
+    put('cpuset.mems', '0');
+    await tree.write(POD, { file: 'cpu.weight', value: cpuWeight(50) });
+    expect([content('cpuset.cpus'), content('cpuset.mems'), content('cpu.max')]).toEqual([
+      '0-1,4',
+      '0',
+      '34560 100000',
+    ]);
+  });
+
+  test('leaves what only the files have when the write is undone', async () => {
+    await tree.write(POD, cpuMax(34_560));
+    put('cpuset.cpus', '0-1');
+    put('memory.oom.group', '1');
+    systemd.onSet = () => {
+      systemd.onSet = () => undefined;
+      throw new Error('disconnected');
+    };
+    await expect(tree.write(POD, memory)).rejects.toThrow('disconnected');
+    expect(content('memory.max')).toBe('4096');
+    expect(['cpu.max', 'cpuset.cpus', 'memory.oom.group'].map(content)).toEqual(['34560 100000', '0-1', '1']);
   });
 
   test('does not overwrite a quota that another process sets meanwhile', async () => {

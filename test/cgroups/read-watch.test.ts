@@ -1,0 +1,124 @@
+import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CgroupTree } from '../../src/cgroups/index.ts';
+import { ReadWatches, watchReads } from '../../src/cgroups/read-watch.ts';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'read-watch-'));
+  writeFileSync(join(folder, 'cpu.stat'), 'usage_usec 1\n');
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+test('a read of the file is noticed, and neither an earlier one nor a read of another file is', async () => {
+  const [file, other] = [join(folder, 'cpu.stat'), join(folder, 'memory.current')];
+  writeFileSync(other, '1\n');
+  readFileSync(file);
+  const watch = await watchReads(file);
+  const another = await watchReads(other);
+  let isRead = false;
+  void watch.whenRead.then(() => (isRead = true));
+  readFileSync(other);
+  await another.whenRead;
+  await turn();
+  expect(isRead).toBe(false);
+  readFileSync(file);
+  await watch.whenRead;
+  expect(isRead).toBe(true);
+});
+
+test('a removed file ends the wait', async () => {
+  const watch = await watchReads(join(folder, 'cpu.stat'));
+  rmSync(join(folder, 'cpu.stat'));
+  await expect(watch.whenRead).resolves.toBeUndefined();
+});
+
+/** The inotify instances of this process. */
+const instances = (): number =>
+  readdirSync('/proc/self/fd').filter((fd) => linkOf(`/proc/self/fd/${fd}`) === 'anon_inode:inotify').length;
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    // The descriptor of the folder itself.
+    return '';
+  }
+}
+
+/** The inotify watches of this process for these files. */
+function watchesOf(...files: readonly string[]): number {
+  const inodes = files.map((file) => `ino:${statSync(file).ino.toString(16)} `);
+  const lines = readdirSync('/proc/self/fdinfo').flatMap((fd) => textOf(`/proc/self/fdinfo/${fd}`).split('\n'));
+  return lines.filter((line) => line.startsWith('inotify ') && inodes.some((inode) => line.includes(inode))).length;
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+test('the watches of all files share one inotify instance, and a closed one leaves no watch', async () => {
+  const files = Array.from({ length: 200 }, (_, number) => join(folder, String(number)));
+  for (const file of files) writeFileSync(file, '');
+  (await watchReads(join(folder, 'cpu.stat'))).close();
+  const before = instances();
+  const all = await Promise.all(files.map((file) => watchReads(file)));
+  expect([instances(), watchesOf(...files)]).toEqual([before, 200]);
+  for (const watch of all) {
+    watch.close();
+    watch.close();
+  }
+  expect([instances(), watchesOf(...files)]).toEqual([before, 0]);
+});
+
+test('two watches of one file end independently', async () => {
+  const file = join(folder, 'cpu.stat');
+  const [one, other] = [await watchReads(file), await watchReads(file)];
+  one.close();
+  readFileSync(file);
+  await other.whenRead;
+  // A read of the past does not end a later wait.
+  const another = await watchReads(join(folder, 'cpu.stat'));
+  readFileSync(file);
+  const later = await watchReads(file);
+  await another.whenRead;
+  let isRead = false;
+  void later.whenRead.then(() => (isRead = true));
+  await turn();
+  expect(isRead).toBe(false);
+  later.close();
+  expect(watchesOf(file)).toBe(0);
+});
+
+test('no more files than the limit are watched, until a watch ends', async () => {
+  const watches = new ReadWatches(1);
+  const file = join(folder, 'cpu.stat');
+  const first = await watches.watch(file);
+  await expect(watches.watch(file)).rejects.toMatchObject({
+    reason: 'CGROUP_UNAVAILABLE',
+    message: `${file}: not watched: 1 files are`,
+  });
+  readFileSync(file);
+  await first.whenRead;
+  (await watches.watch(file)).close();
+});
+
+test('a file that does not exist rejects with its name and the error', async () => {
+  await expect(watchReads(join(folder, 'none'))).rejects.toMatchObject({
+    reason: 'CGROUP_UNAVAILABLE',
+    message: `${join(folder, 'none')}: inotify_add_watch: ENOENT`,
+  });
+});
+
+test('a cgroup is measured when cpu.stat is read', async () => {
+  const watch = await new CgroupTree(folder).watchMeasuring('/');
+  readFileSync(join(folder, 'cpu.stat'));
+  await expect(watch.whenRead).resolves.toBeUndefined();
+});

@@ -1,0 +1,147 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CgroupTree, isCgroupVanished, usageText, withoutSwap } from '../../src/cgroups/index.ts';
+
+/** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts has the kernel. */
+
+const MiB = 2 ** 20;
+const POD = '/kubepods/pod1';
+let root: string;
+let proc: string;
+let tree: CgroupTree;
+
+interface Files {
+  /** Anonymous pages in MiB: on the anonymous lists, and locked. */
+  readonly anon: number;
+  readonly locked?: number;
+  readonly swapMax?: number | 'max';
+  readonly swapUsed?: number;
+  readonly swapHigh?: number;
+  readonly writeback?: string;
+}
+
+const size = (mebibytes: number | 'max'): string => (mebibytes === 'max' ? 'max' : String(mebibytes * MiB));
+
+function cgroup(path: string, { anon, locked = 0, swapMax, swapUsed = 0, swapHigh, writeback }: Files): void {
+  mkdirSync(join(root, path), { recursive: true });
+  const put = (file: string, text: string): void => writeFileSync(join(root, path, file), `${text}\n`);
+  put('memory.current', size(anon + locked + 10));
+  put('memory.events', 'oom_kill 0');
+  const lists = `active_anon ${anon * MiB}\ninactive_anon 0\nunevictable ${locked * MiB}`;
+  put('memory.stat', `anon ${(anon + locked) * MiB}\nfile ${10 * MiB}\nshmem 0\n${lists}`);
+  if (swapMax !== undefined) {
+    put('memory.swap.max', size(swapMax));
+    put('memory.swap.current', size(swapUsed));
+  }
+  if (swapHigh !== undefined) put('memory.swap.high', size(swapHigh));
+  if (writeback !== undefined) put('memory.zswap.writeback', writeback);
+}
+
+function node(swapFree: number | undefined, swappiness = '60'): void {
+  mkdirSync(join(proc, 'sys/vm'), { recursive: true });
+  const swap = swapFree === undefined ? '' : `SwapTotal:  9999999 kB\nSwapFree:  ${swapFree * 1024} kB\n`;
+  writeFileSync(join(proc, 'meminfo'), `MemTotal:  16000000 kB\n${swap}Dirty:  0 kB\n`);
+  writeFileSync(join(proc, 'sys/vm/swappiness'), `${swappiness}\n`);
+}
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'swap-'));
+  proc = join(root, 'proc');
+  tree = new CgroupTree(root, proc);
+  cgroup('/kubepods', { anon: 500, swapMax: 'max' });
+  cgroup(POD, { anon: 100, swapMax: 'max' });
+  cgroup(`${POD}/c1`, { anon: 100, swapMax: 'max' });
+  node(1000);
+});
+afterEach(() => rmSync(root, { recursive: true }));
+
+const useOf = async (path: string): Promise<{ unreclaimable: number; swappable: number }> => {
+  const { unreclaimable, swappable } = await tree.readMemoryUse(path);
+  return { unreclaimable: unreclaimable / MiB, swappable: swappable / MiB };
+};
+
+describe('usage without swap', () => {
+  test('has what fits into swap and what is there, named in the text', async () => {
+    cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
+    const use = await tree.readMemoryUse(`${POD}/c1`);
+    expect([use.unreclaimable / MiB, use.swapped / MiB]).toEqual([70, 20]);
+    expect(usageText(use)).toMatch(/, less 31457280 that fit into swap$/);
+    const without = withoutSwap(use);
+    expect([without.unreclaimable / MiB, without.swappable]).toEqual([120, 0]);
+    expect(usageText(without)).toMatch(/unevictable 0, and 20971520 in swap$/);
+    expect(withoutSwap(without)).toEqual(without);
+  });
+
+  test('of a kernel without swap accounting is the usage', async () => {
+    rmSync(join(root, POD, 'c1/memory.swap.max'));
+    rmSync(join(root, POD, 'c1/memory.swap.current'));
+    expect(withoutSwap(await tree.readMemoryUse(`${POD}/c1`))).toMatchObject({ unreclaimable: 100 * MiB, swapped: 0 });
+  });
+});
+
+describe('what can be reclaimed with swap', () => {
+  test.each<[string, () => void, number]>([
+    ['all anonymous memory where swap is free', () => undefined, 100],
+    ['nothing on a node without swap', () => node(0), 0],
+    ['nothing on a kernel without swap', () => node(undefined), 0],
+    ['nothing with swappiness 0', () => node(1000, '0'), 0],
+    ['no more than the free swap of the node', () => node(30), 30],
+    ['nothing for a container that must not swap', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 0 }), 0],
+    ['what its limit leaves', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 }), 30],
+    ['nothing past its limit', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 60 }), 0],
+    ['what its pod leaves', () => cgroup(POD, { anon: 100, swapMax: 64, swapUsed: 24 }), 40],
+    ['what kubepods leaves', () => cgroup('/kubepods', { anon: 500, swapMax: 64, swapUsed: 44 }), 20],
+    ['up to where the kernel delays it', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 'max', swapHigh: 25 }), 25],
+    [
+      'nothing without writeback from zswap',
+      () => cgroup('/kubepods', { anon: 500, swapMax: 'max', writeback: '0' }),
+      0,
+    ],
+    ['no locked memory', () => cgroup(`${POD}/c1`, { anon: 70, locked: 30, swapMax: 'max' }), 70],
+  ])('%s', async (_, change, swappable) => {
+    change();
+    expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100 - swappable, swappable });
+  });
+
+  test('a kernel without swap accounting tells nothing: nothing', async () => {
+    rmSync(join(root, POD, 'c1/memory.swap.max'));
+    expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100, swappable: 0 });
+  });
+
+  test('of a pod is the sum of what its containers may swap, and what no container has', async () => {
+    cgroup(POD, { anon: 100, swapMax: 'max' });
+    cgroup(`${POD}/c1`, { anon: 40, swapMax: 0 });
+    cgroup(`${POD}/c2`, { anon: 30, swapMax: 30, swapUsed: 20 });
+    cgroup(`${POD}/c3`, { anon: 20, swapMax: 'max' });
+    cgroup(`${POD}/c3/inner`, { anon: 15, swapMax: 5 });
+    // 10 of c2, 5 and 5 of c3, and 10 that belong to the pod itself.
+    expect(await useOf(POD)).toEqual({ unreclaimable: 70, swappable: 30 });
+    mkdirSync(join(root, POD, 'c4'));
+    expect(await useOf(POD)).toEqual({ unreclaimable: 70, swappable: 30 });
+  });
+
+  test('of a removed cgroup is not known', async () => {
+    await expect(tree.readMemoryUse(`${POD}/c9`)).rejects.toSatisfy(isCgroupVanished);
+  });
+
+  test('is never more than anonymous memory, nor than any limit leaves', async () => {
+    const mebibytes = fc.integer({ min: 0, max: 200 });
+    const limit = fc.oneof(mebibytes, fc.constant('max' as const));
+    const cases = fc.tuple(mebibytes, limit, limit, mebibytes, mebibytes);
+    await fc.assert(
+      fc.asyncProperty(cases, async ([anon, ofPod, ofContainer, used, onNode]) => {
+        cgroup(POD, { anon, swapMax: ofPod, swapUsed: used });
+        cgroup(`${POD}/c1`, { anon, swapMax: ofContainer, swapUsed: used });
+        node(onNode);
+        const left = (most: number | 'max'): number => (most === 'max' ? Infinity : Math.max(0, most - used));
+        const swappable = Math.min(anon, left(ofPod), left(ofContainer), onNode);
+        for (const path of [POD, `${POD}/c1`])
+          expect(await useOf(path)).toEqual({ unreclaimable: anon - swappable, swappable });
+      }),
+      { numRuns: 100 },
+    );
+  });
+});
