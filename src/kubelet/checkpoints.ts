@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
-import { type Checkpoint, type PodEntry, readCheckpoint } from './checkpoint.ts';
+import { type Checkpoint, type PodEntry, isSameEntry, readCheckpoint } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { FolderWatch } from './folder-watch.ts';
 import { WorkBudget } from './work-budget.ts';
@@ -154,7 +154,7 @@ export class KubeletFiles implements KubeletState {
     const { log, counters } = this.#parts;
     one.exists = result.kind !== 'absent';
     const read = result.kind === 'text' ? readCheckpoint(result.text) : result;
-    one.pods = read.kind === 'read' ? read.pods : new Map();
+    one.pods = read.kind === 'read' ? withEqualEntries(one.pods, read.pods) : new Map();
     const fault = faultOf(read);
     if (fault === undefined) {
       if (one.isFaulty) log.info({ file: one.name }, 'kubelet checkpoint readable again');
@@ -177,6 +177,18 @@ export class KubeletFiles implements KubeletState {
     );
   }
 }
+
+/**
+ * Returns the pods as read, with the earlier entry of each pod whose entry is equal: kubelet writes all pods when one changes, and what is
+ * known of an entry remains valid for the others.
+ */
+const withEqualEntries = (before: Checkpoint['pods'], read: Checkpoint['pods']): Checkpoint['pods'] =>
+  new Map(
+    [...read].map(([uid, entry]) => {
+      const earlier = before.get(uid);
+      return [uid, earlier !== undefined && isSameEntry(earlier, entry) ? earlier : entry];
+    }),
+  );
 
 function faultOf(
   read: ReturnType<typeof readCheckpoint> | { readonly kind: 'absent' | 'unreadable'; readonly why?: string },

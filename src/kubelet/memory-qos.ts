@@ -29,8 +29,8 @@ export function memoryHighOf({ request, limit }: MemoryAmounts, factor: number, 
  * Undefined when there is none, or several.
  */
 export function throttlingFactorOf(high: Bytes, amounts: MemoryAmounts, pageSize: Bytes): number | undefined {
-  const gives = (factor: number): boolean => memoryHighOf(amounts, factor, pageSize) === high;
-  if (gives(DEFAULT_THROTTLING_FACTOR)) return DEFAULT_THROTTLING_FACTOR;
-  const [factor, ...others] = Array.from({ length: 100 }, (_, index) => (index + 1) / 100).filter(gives);
+  const leadsToHigh = (factor: number): boolean => memoryHighOf(amounts, factor, pageSize) === high;
+  if (leadsToHigh(DEFAULT_THROTTLING_FACTOR)) return DEFAULT_THROTTLING_FACTOR;
+  const [factor, ...others] = Array.from({ length: 100 }, (_, index) => (index + 1) / 100).filter(leadsToHigh);
   return others.length === 0 ? factor : undefined;
 }

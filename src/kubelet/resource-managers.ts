@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Log } from '../observe/index.ts';
+import type { Counters, Log } from '../observe/index.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { type CpuAssignments, type MemoryAssignments, readCpuState, readMemoryState } from './manager-state.ts';
 
@@ -22,9 +22,9 @@ export class ManagerFiles implements ResourceManagers {
   readonly #cpu: StateFile<CpuAssignments>;
   readonly #memory: StateFile<MemoryAssignments>;
 
-  constructor(kubeletRoot: string, log: Log) {
-    this.#cpu = new StateFile(kubeletRoot, 'cpu_manager_state', readCpuState, log);
-    this.#memory = new StateFile(kubeletRoot, 'memory_manager_state', readMemoryState, log);
+  constructor(kubeletRoot: string, parts: ManagerFilesParts) {
+    this.#cpu = new StateFile(kubeletRoot, 'cpu_manager_state', readCpuState, parts);
+    this.#memory = new StateFile(kubeletRoot, 'memory_manager_state', readMemoryState, parts);
   }
 
   exclusiveCpus(podUid: string, container: string): string | undefined {
@@ -36,18 +36,23 @@ export class ManagerFiles implements ResourceManagers {
   }
 }
 
-class StateFile<Content> {
+export interface ManagerFilesParts {
+  readonly log: Log;
+  readonly counters: Pick<Counters, 'foresight'>;
+}
+
+class StateFile<Content extends { readonly fault?: string }> {
   readonly #file: CheckpointFile;
   readonly #name: string;
   readonly #parse: (text: string) => Content | string;
-  readonly #log: Log;
+  readonly #parts: ManagerFilesParts;
   #content: Content | undefined;
 
-  constructor(folder: string, name: string, parse: (text: string) => Content | string, log: Log) {
+  constructor(folder: string, name: string, parse: (text: string) => Content | string, parts: ManagerFilesParts) {
     this.#file = new CheckpointFile(join(folder, name));
     this.#name = name;
     this.#parse = parse;
-    this.#log = log;
+    this.#parts = parts;
   }
 
   read(): Content | undefined {
@@ -55,9 +60,12 @@ class StateFile<Content> {
     if (result.kind === 'unchanged') return this.#content;
     const parsed = result.kind === 'text' ? this.#parse(result.text) : undefined;
     this.#content = typeof parsed === 'string' ? undefined : parsed;
-    const fault = result.kind === 'unreadable' ? result.why : parsed;
-    if (typeof fault === 'string')
-      this.#log.warn({ file: this.#name, error: fault }, 'state of a kubelet manager not understood');
+    const unread = result.kind === 'unreadable' ? result.why : parsed;
+    const fault = typeof unread === 'string' ? unread : unread?.fault;
+    if (fault !== undefined) {
+      this.#parts.counters.foresight('unreadable');
+      this.#parts.log.warn({ file: this.#name, error: fault }, 'state of a kubelet manager not understood');
+    }
     return this.#content;
   }
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readCheckpoint } from '../../src/kubelet/checkpoint.ts';
+import { type PodEntry, isSameEntry, readCheckpoint } from '../../src/kubelet/checkpoint.ts';
 import { cases } from '../support/property-cases.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 
@@ -189,4 +189,35 @@ test('a checkpoint of 5 MB is read within two seconds', () => {
   const read = readCheckpoint(text);
   expect(performance.now() - start).toBeLessThan(2000);
   expect(read.kind === 'read' && read.pods.size).toBe(3000);
+});
+
+describe('two entries of a pod', () => {
+  const resources = (memory: string, cpu: string) => ({ limits: { memory, cpu }, requests: { memory, cpu } });
+  const first = { ContainerResources: { a: resources('64Mi', '1'), b: {} }, PodLevelResources: resources('1Gi', '2') };
+  const entryOf = (value: object): PodEntry => {
+    const text = JSON.stringify({ data: JSON.stringify({ entries: { u: value } }), checksum: 1 });
+    const checkpoint = readCheckpoint(text);
+    if (checkpoint.kind !== 'read') throw new Error(checkpoint.why);
+    return checkpoint.pods.get('u')!;
+  };
+  const container = (change: object) => ({ ContainerResources: { ...first.ContainerResources, ...change } });
+
+  test('are the same when they say the same', () => {
+    expect(isSameEntry(entryOf(first), entryOf(structuredClone(first)))).toBe(true);
+    expect(isSameEntry(entryOf({}), entryOf({}))).toBe(true);
+  });
+
+  test.each([
+    ['another limit', container({ a: { ...resources('64Mi', '1'), limits: { memory: '32Mi', cpu: '1' } } })],
+    ['another CPU limit', container({ a: { ...resources('64Mi', '1'), limits: { memory: '64Mi', cpu: '2' } } })],
+    ['another request', container({ a: { ...resources('64Mi', '1'), requests: { memory: '32Mi', cpu: '1' } } })],
+    ['one container more', container({ c: {} })],
+    ['another container', { ContainerResources: { a: resources('64Mi', '1'), c: {} } }],
+    ['no limits of the pod', { PodLevelResources: null }],
+    ['other requests of the pod', { PodLevelResources: { ...resources('1Gi', '2'), requests: { memory: '1Mi' } } }],
+    ['a part of unknown shape', container({ b: [] })],
+  ])('differ with %s', (_what, change) => {
+    const [one, other] = [entryOf(first), entryOf({ ...first, ...change })];
+    expect([isSameEntry(one, other), isSameEntry(other, one)]).toEqual([false, false]);
+  });
 });

@@ -90,6 +90,17 @@ test('a replaced checkpoint is reported once, and a caller reads it at once', as
   expect(changes).toBe(2);
 });
 
+test('the entry of a pod stays the same object until its content changes', () => {
+  makeRoot();
+  write({ u: withMemory({ a: '64Mi' }), v: withMemory({ a: '64Mi' }) });
+  files.begin();
+  const [u, v] = [files.allocated('u'), files.allocated('v')];
+  write({ u: withMemory({ a: '32Mi' }), v: withMemory({ a: '64Mi' }) });
+  expect(memory()).toBe(32 * MiB);
+  expect(files.allocated('u')).not.toBe(u);
+  expect([v === undefined, files.allocated('v') === v]).toEqual([false, true]);
+});
+
 test('changes are reported when the folder is created, removed and created again, and when a file is removed', async () => {
   files.begin();
   makeRoot();

@@ -7,11 +7,16 @@ import { type LogFields, noLog } from '../../src/observe/index.ts';
 
 let folder: string;
 let warnings: LogFields[];
+let unreadable: number;
 let managers: ManagerFiles;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'managers-'));
   warnings = [];
-  managers = new ManagerFiles(folder, { ...noLog, warn: (fields) => void warnings.push(fields) });
+  unreadable = 0;
+  managers = new ManagerFiles(folder, {
+    log: { ...noLog, warn: (fields) => void warnings.push(fields) },
+    counters: { foresight: (event) => void (unreadable += event === 'unreadable' ? 1 : 0) },
+  });
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
@@ -65,6 +70,56 @@ describe('the state of the CPU manager', () => {
     write('cpu_manager_state', text);
     expect([managers.exclusiveCpus('u', 'app'), managers.exclusiveCpus('u', 'app')]).toEqual([undefined, undefined]);
     expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
+    expect(unreadable).toBe(1);
+  });
+
+  // As kubelet 1.37 writes it (kubelet pkg/kubelet/cm/cpumanager/state/checkpoint.go, CPUManagerCheckpointV4).
+  const since137 = (state: object, data: unknown = JSON.stringify(state)): void =>
+    cpu({
+      policyName: 'static',
+      defaultCpuSet: '0,7-9',
+      entries: { u: { app: '1-2' } },
+      data,
+      dataChecksum: 1420829534,
+    });
+
+  test('assigns CPUs to containers and pods in the form of 1.37, whose string “data” counts', () => {
+    since137({
+      ...{ policyName: 'static', defaultCpuSet: '7-9', entries: { u: { app: '3' } } },
+      ...{ podEntries: { v: { cpuSet: '4-6' }, w: {} }, baselines: { u: { app: { baseline: '3' } } } },
+    });
+    const of = (uid: string): string | undefined => managers.exclusiveCpus(uid, 'app');
+    expect(['u', 'v', 'w', 'x'].map(of)).toEqual(['3', '4-6', undefined, undefined]);
+    since137({ policyName: 'none', defaultCpuSet: '' });
+    expect(of('u')).toBeUndefined();
+    expect([warnings, unreadable]).toEqual([[], 0]);
+  });
+
+  test.each([
+    ['no JSON', '{"policyName', /^"data": .*JSON/],
+    ['no text', { policyName: 'static' }, /^"data": it is not a JSON object$/],
+    ['no object', '[]', /^"data": it is not a JSON object$/],
+  ])('assigns what the earlier form tells, with one warning, where “data” is %s', (_, data, fault) => {
+    since137({}, data);
+    expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
+    expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
+    expect(unreadable).toBe(1);
+  });
+
+  test('an empty “data” is that of an earlier kubelet', () => {
+    since137({}, '');
+    expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
+    expect(warnings).toEqual([]);
+  });
+
+  test('values of unknown shape assign nothing and are counted; the others count', () => {
+    const entries = { u: { app: '1', proxy: 7, none: null }, v: '2', w: null };
+    since137({ policyName: 'static', entries, podEntries: { x: '3', y: { cpuSet: 4 }, z: { cpuSet: '5' } } });
+    expect(managers.exclusiveCpus('u', 'app')).toBe('1');
+    expect(managers.exclusiveCpus('z', 'app')).toBe('5');
+    for (const uid of ['v', 'x', 'y']) expect(managers.exclusiveCpus(uid, 'app')).toBeUndefined();
+    expect(warnings).toEqual([{ file: 'cpu_manager_state', error: '4 values of an unknown shape' }]);
+    expect(unreadable).toBe(1);
   });
 
   test.each([
@@ -99,6 +154,22 @@ describe('the state of the memory manager', () => {
     expect(managers.memoryNodes('u', 'app')).toBe('0,1');
     expect(managers.memoryNodes('u', 'huge')).toBeUndefined();
     expect(managers.memoryNodes('v', 'app')).toBe('1');
+  });
+
+  test('pins memory in the form of 1.37 too', () => {
+    const data = JSON.stringify({
+      ...{ policyName: 'Static', machineState: {}, entries: { u: { app: [block('memory', [1])] } } },
+      podEntries: { v: { memoryBlocks: [block('hugepages-2Mi', [0]), block('memory', [0, 1])] }, w: {} },
+    });
+    memory({ policyName: 'Static', entries: { u: { app: [block('memory', [0])] } }, data, dataChecksum: 1849615440 });
+    expect(['u', 'v', 'w'].map((uid) => managers.memoryNodes(uid, 'app'))).toEqual(['1', '0,1', undefined]);
+    expect(warnings).toEqual([]);
+    memory({
+      policyName: 'Static',
+      entries: { u: { app: [null, { type: 'memory' }], other: [block('memory', [1])] } },
+    });
+    expect(managers.memoryNodes('u', 'other')).toBe('1');
+    expect(warnings).toEqual([{ file: 'memory_manager_state', error: '1 values of an unknown shape' }]);
   });
 
   test.each([
