@@ -17,6 +17,14 @@ export interface CallOptions {
 /** Deadline of calls that no request has caused, so that a backend that hangs does not block the shim forever. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
+/** How long {@link Backend.responds} waits for an answer. */
+export const ANSWER_MS = 1000;
+/** How long an answer counts. */
+const ANSWER_AGE_MS = 1000;
+
+const UNAVAILABLE: number = status.UNAVAILABLE;
+const DEADLINE_EXCEEDED: number = status.DEADLINE_EXCEEDED;
+const CANCELLED: number = status.CANCELLED;
 const UNIMPLEMENTED: number = status.UNIMPLEMENTED;
 const UNKNOWN: number = status.UNKNOWN;
 const NOT_FOUND: number = status.NOT_FOUND;
@@ -33,6 +41,9 @@ export class Backend {
   /** Methods that the backend has said it does not have, since it was last connected to. */
   readonly #lacking = new Set<RuntimeMethod>();
   #closed = false;
+  #asking: Promise<boolean> | undefined;
+  /** When {@link responds} had its last answer. */
+  #answeredAt = -Infinity;
 
   /** @param address `unix:///run/containerd/containerd.sock` */
   constructor(readonly address: string) {
@@ -144,6 +155,28 @@ export class Backend {
   /** Whether there is a connection now. */
   get isConnected(): boolean {
     return !this.#closed && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
+  }
+
+  /**
+   * Whether the backend answers a call within {@link ANSWER_MS}, with any status. Callers in the second after an answer, and concurrent
+   * ones, share one call. Never rejects.
+   */
+  responds(): Promise<boolean> {
+    if (!this.isConnected) return Promise.resolve(false);
+    if (Date.now() - this.#answeredAt < ANSWER_AGE_MS) return Promise.resolve(true);
+    this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
+    return this.#asking;
+  }
+
+  async #ask(): Promise<boolean> {
+    try {
+      await this.call(runtimePath('Version'), Buffer.alloc(0), { deadline: Date.now() + ANSWER_MS });
+    } catch (error) {
+      const code: number = isServiceError(error) ? error.code : UNAVAILABLE;
+      if (code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED) return false;
+    }
+    this.#answeredAt = Date.now();
+    return true;
   }
 
   close(): void {

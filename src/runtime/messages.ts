@@ -74,6 +74,8 @@ export interface Messages {
     info: Record<string, string>;
     containers_statuses: ContainerStatus[];
   };
+  PodSandboxStatsRequest: { pod_sandbox_id: string };
+  ListContainerStatsRequest: { filter: { pod_sandbox_id: string } | null };
   ListPodSandboxRequest: object;
   ListPodSandboxResponse: { items: { id: string; state: number }[] };
   CreateContainerRequest: {

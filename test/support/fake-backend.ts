@@ -90,7 +90,7 @@ export class RawClient {
         path,
         identity,
         identity,
-        Buffer.from(request),
+        Buffer.from(request, 'latin1'),
         metadata,
         { deadline },
         (error, response) => (error === null ? resolve(String(response)) : reject(error)),

@@ -7,7 +7,10 @@ import type { MilliCpu } from '../../kubelet/index.ts';
  */
 export type ContainerKind = 'app' | 'sidecar' | 'init' | 'ephemeral' | 'unknown';
 
-/** `declared`: not created yet. `ended`: its newest container has ended, and may be replaced by a new one. */
+/**
+ * `declared`: the runtime has no container of it: not created yet, or removed. `ended`: its newest container has ended, and may be
+ * replaced by a new one; an ordinary init container that has ended stays so when it is removed, where the pod's spec tells the kind.
+ */
 export type ContainerPhase = 'declared' | 'created' | 'running' | 'ended';
 
 /**
@@ -33,7 +36,7 @@ export interface DeclaredContainer {
   readonly name: string;
   readonly kind: ContainerKind;
   readonly state: ContainerPhase;
-  /** The id of the running container, otherwise of the newest one. Absent while none was created. */
+  /** The id of the running container, otherwise of the newest one. Absent while the runtime has none. */
   readonly id?: string;
   /** The declared limits. Of a running container, the kernel's limits count. Absent: not known. */
   readonly limits?: Amounts;

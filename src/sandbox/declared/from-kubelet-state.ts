@@ -24,14 +24,9 @@ export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stor
       ...listed
         .filter((name) => !newest.has(name))
         .map((name): DeclaredContainer => {
-          const kind = isInitialized ? 'app' : 'unknown';
-          return {
-            name,
-            kind,
-            state: 'declared',
-            limits: entry.containers.get(name) ?? {},
-            ...requestsOf(entry, name),
-          };
+          const limits = entry.containers.get(name) ?? {};
+          // It may wait to be created, or have ended and been removed from the runtime.
+          return { name, kind: 'unknown', state: 'declared', limits, ...requestsOf(entry, name), mayBeInit: true };
         }),
     ],
     ...(entry.pod && { limits: entry.pod }),

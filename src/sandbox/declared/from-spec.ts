@@ -17,7 +17,10 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
     containers: spec.containers.map((container): DeclaredContainer => {
       const limits = entry?.containers.get(container.name) ?? container.limits;
       const admitted = entry?.requests?.containers.get(container.name) ?? container.requests;
-      const base = { ...container, limits, requests: admitted, ...idAndPhase(newest.get(container.name)) };
+      const phase = hasEnded(spec, container, newest)
+        ? { state: 'ended' as const }
+        : idAndPhase(newest.get(container.name));
+      const base = { ...container, limits, requests: admitted, ...phase };
       return isFixed(container) ? { ...base, isFixed: true } : base;
     }),
     limits: entry?.pod ?? spec.limits,
@@ -27,3 +30,14 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
     volumes,
   };
 }
+
+/**
+ * Whether an ordinary init container has ended and was removed from the runtime: kubelet creates the next containers only after its end.
+ * An ephemeral container says nothing: kubelet creates it at any time.
+ */
+const hasEnded = ({ containers }: PodSpec, container: SpecContainer, newest: NewestContainers): boolean =>
+  container.kind === 'init' &&
+  !newest.has(container.name) &&
+  containers
+    .slice(containers.indexOf(container) + 1)
+    .some(({ name, kind }) => kind !== 'ephemeral' && newest.has(name));

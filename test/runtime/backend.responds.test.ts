@@ -1,0 +1,45 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Backend, runtimePath } from '../../src/runtime/index.ts';
+
+const raw = (bytes: Buffer): Buffer => bytes;
+let folder: string;
+let server: Server;
+let backend: Backend;
+let calls: number;
+let hangs: boolean;
+
+beforeEach(async () => {
+  [calls, hangs] = [0, false];
+  folder = mkdtempSync(join(tmpdir(), 'responds-'));
+  server = new Server();
+  const answer = (_: unknown, respond: (error: null, bytes: Buffer) => void): void => {
+    calls += 1;
+    if (!hangs) respond(null, Buffer.alloc(0));
+  };
+  server.register(runtimePath('Version'), answer, raw, raw, 'unary');
+  await new Promise((resolve) =>
+    server.bindAsync(`unix:${folder}/b.sock`, ServerCredentials.createInsecure(), () => resolve(undefined)),
+  );
+  backend = new Backend(`unix://${folder}/b.sock`);
+  await new Promise<void>((resolve) => backend.onConnected(resolve));
+});
+afterEach(() => {
+  backend.close();
+  server.forceShutdown();
+  rmSync(folder, { recursive: true });
+});
+
+test('a backend that answers responds, and is asked once by many callers', async () => {
+  expect(await Promise.all([backend.responds(), backend.responds()])).toEqual([true, true]);
+  expect(await backend.responds()).toBe(true);
+  expect(calls).toBe(1);
+});
+
+test('M6: a backend that hangs does not respond, though it is connected', async () => {
+  hangs = true;
+  expect([backend.isConnected, await backend.responds()]).toEqual([true, false]);
+});
