@@ -57,7 +57,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     journal,
     tree,
     volumes,
-    managers: new ManagerFiles(config.kubeletRoot, log),
+    managers: new ManagerFiles(config.kubeletRoot, { log, counters }),
     specs,
     allocatable,
     volumesFollow,

@@ -25,6 +25,9 @@ export interface ResizeRequestsOptions {
   readonly counters: Counters;
 }
 
+/** When the bypass has served, in milliseconds since the epoch. */
+type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
+
 /** The sources of pod resizes besides the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
 export class ResizeRequests {
   readonly #options: ResizeRequestsOptions;
@@ -32,6 +35,8 @@ export class ResizeRequests {
   #kubernetes: KubernetesWatch | undefined;
   #restored: Promise<void> | undefined;
   #isClosed = false;
+  /** A bypass that has ended before the watch in Kubernetes could report it. */
+  #ended: BypassEnd | undefined;
 
   constructor(options: ResizeRequestsOptions) {
     this.#options = options;
@@ -59,6 +64,12 @@ export class ResizeRequests {
     this.#restored ??= this.#restore();
   }
 
+  /** Reports it in Kubernetes, if it is watched. */
+  bypassEnded(times: BypassEnd): void {
+    if (this.#kubernetes === undefined) this.#ended = times;
+    else this.#kubernetes.bypassEnded(times);
+  }
+
   /** Closes the watch in Kubernetes, also one that is about to start. */
   closeWatch(): void {
     this.#isClosed = true;
@@ -79,6 +90,7 @@ export class ResizeRequests {
     if (config.kubeconfig === '' || this.#isClosed) return;
     try {
       this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log });
+      if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }

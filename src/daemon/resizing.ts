@@ -13,7 +13,7 @@ import {
   noInterceptors,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
-import { createResizeCore } from './resize-core.ts';
+import { type ResizeCore, createResizeCore } from './resize-core.ts';
 import { ResizeRequests } from './resize-requests.ts';
 
 /** Everything that acts on resizes. */
@@ -31,6 +31,10 @@ export interface Resizing {
   readings(): NodeReadings;
   /** Rejects with BACKEND_UNAVAILABLE. */
   overview(): Promise<Overview>;
+  /** Lets calls through that wait for memory to be reclaimed: they do not delay the end of the process. */
+  letCallsThrough(): void;
+  /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
+  bypassEnded(times: { readonly start: number; readonly end: number }): void;
   /** Waits for running resizes, at most `graceMs`, and closes everything. */
   close(graceMs: number): Promise<void>;
 }
@@ -49,6 +53,8 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
       Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
     overview: () => Promise.resolve({ pods: [], recent: [] }),
+    letCallsThrough: () => undefined,
+    bypassEnded: () => undefined,
     close: async () => refusing?.close(),
   };
 }
@@ -64,7 +70,7 @@ export function createResizing(
   { passed, connections }: { readonly passed: PassedSocket | undefined; readonly connections: () => number },
 ): Resizing {
   const core = createResizeCore(config, log, counters);
-  const { backend, registry, volumes, kubelet, context, podResizes } = core;
+  const { backend, kubelet, context, podResizes } = core;
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
     return { ready, checks: [...checks, ...requests.optionalChecks()] };
@@ -76,12 +82,7 @@ export function createResizing(
     interceptors,
     handlers: localHandlers(interceptors, backend),
     readiness,
-    readings: () => ({
-      pods: registry.pods.length,
-      volumes: volumeTotals(volumes),
-      unfinished: podResizes.resizes.unfinished,
-      foresight: kubelet?.isPresent ?? false,
-    }),
+    readings: () => readingsOf(core),
     overview: oneAtATime(() => overviewOf(context, podResizes.pods)),
     async begin() {
       kubelet?.begin();
@@ -92,6 +93,8 @@ export function createResizing(
         void recovery.begin().then(() => requests.restore());
       });
     },
+    letCallsThrough: () => context.decreaseReclaimer.openComparisons(),
+    bypassEnded: (times) => requests.bypassEnded(times),
     async close(graceMs) {
       kubelet?.close();
       recovery.close();
@@ -102,6 +105,18 @@ export function createResizing(
     },
   };
 }
+
+const readingsOf = ({
+  registry,
+  volumes,
+  podResizes,
+  kubelet,
+}: Pick<ResizeCore, 'registry' | 'volumes' | 'podResizes' | 'kubelet'>): NodeReadings => ({
+  pods: registry.pods.length,
+  volumes: volumeTotals(volumes),
+  unfinished: podResizes.resizes.unfinished,
+  foresight: kubelet?.isPresent ?? false,
+});
 
 /** Shares one running call among all callers, so that many page views cost no more than one. */
 function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {

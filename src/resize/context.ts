@@ -142,7 +142,7 @@ function watchRegistry(context: ResizeContext): void {
   registry.watch({
     podAdded(pod) {
       learnPodVolumes(context, pod);
-      context.decreaseReclaimer.check();
+      context.decreaseReclaimer.podAdded(pod.metadata.uid);
     },
     podRemoved(pod) {
       const { sandboxId } = pod;

@@ -17,6 +17,9 @@ import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.t
 export class FakeMemory implements LowerUsageTree {
   high: Limit<Bytes> = 'max';
   oomKills = 0;
+  /** Anonymous memory that fits into swap, and memory in swap. In bytes. Reclaim does not swap here. */
+  swappable = 0;
+  swapped = 0;
   isGone = false;
   /** Kernels before 5.19 have no memory.reclaim. There a write to memory.high reclaims. */
   hasReclaim = true;
@@ -58,7 +61,9 @@ export class FakeMemory implements LowerUsageTree {
       const none = bytes(0);
       return {
         current: bytes(this.current),
-        unreclaimable: bytes(this.anon),
+        unreclaimable: bytes(this.anon - this.swappable),
+        swappable: bytes(this.swappable),
+        swapped: bytes(this.swapped),
         anon: bytes(this.anon),
         shmem: none,
         unevictable: none,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CgroupTree } from '../../cgroups/index.ts';
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/index.ts';
@@ -9,6 +9,11 @@ import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/ind
 export interface Allocatable {
   readonly amount: number;
   readonly source: string;
+}
+
+/** The limit of a cgroup above a pod's. */
+export interface LimitAbove extends Allocatable {
+  readonly cgroup: CgroupPath;
 }
 
 export interface AllocatableParts {
@@ -56,19 +61,22 @@ const least = (amount: number | undefined, source: string, above: readonly Alloc
 export function limitsAbove(
   { tree }: Pick<AllocatableParts, 'tree'>,
   pod: PodDescription,
-): { readonly memory: readonly Allocatable[]; readonly milliCpu: readonly Allocatable[] } {
+): { readonly memory: readonly LimitAbove[]; readonly milliCpu: readonly LimitAbove[] } {
   const names = podCgroup(pod).split('/').slice(1, -1);
   const cgroups = names.map((_, index) => `/${names.slice(0, index + 1).join('/')}`);
   const limits = cgroups.map((cgroup) => ({
+    cgroup,
     source: `cgroup ${cgroup} allows no more`,
     ...tree.readLimitsNow(cgroup),
   }));
   return {
-    memory: limits.flatMap(({ source, memoryMax }) => (memoryMax === 'max' ? [] : [{ source, amount: memoryMax }])),
-    milliCpu: limits.flatMap(({ source, cpuMax }) =>
+    memory: limits.flatMap(({ cgroup, source, memoryMax }) =>
+      memoryMax === 'max' ? [] : [{ cgroup, source, amount: memoryMax }],
+    ),
+    milliCpu: limits.flatMap(({ cgroup, source, cpuMax }) =>
       cpuMax === undefined || cpuMax.quota === 'max'
         ? []
-        : [{ source, amount: Math.floor((cpuMax.quota * 1000) / cpuMax.period) }],
+        : [{ cgroup, source, amount: Math.floor((cpuMax.quota * 1000) / cpuMax.period) }],
     ),
   };
 }

@@ -9,7 +9,7 @@ import {
   NO_CPU_LIMIT,
   amountsOf,
 } from '../../sandbox/index.ts';
-import { type DesiredPod, PAGE } from '../model/index.ts';
+import { type DesiredPod, PAGE, memoryRequestIn } from '../model/index.ts';
 import type { Resource } from './pod-requests.ts';
 
 /** A declared container with its limits and requests. */
@@ -56,32 +56,25 @@ function amountsOfOne(
   const wanted = desired.containers.get(name) ?? {};
   const now = live === undefined ? limits : amountsOf(live);
   const shares = wanted.shares ?? live?.shares;
-  const memory = memoryRequestOf(desired, name) ?? requests?.memory;
+  const memory =
+    memoryRequestIn(desired.memoryRequests, name) ??
+    memoryRequestIn(desired.earlierMemoryRequests, name) ??
+    requests?.memory;
   const milliCpu = (shares === undefined ? 0 : milliCpuOf(shares)) || requests?.milliCpu;
   const changed = amountsOf({ memory: wanted.memory ?? 'max', cpu: wanted.cpu ?? NO_CPU_LIMIT });
   return {
     name,
     kind,
-    limits: {
-      ...pick(
-        wanted.memory === undefined ? now.memory : changed.memory,
-        wanted.cpu === undefined ? now.milliCpu : changed.milliCpu,
-      ),
-    },
+    limits: pick(
+      wanted.memory === undefined ? now.memory : changed.memory,
+      wanted.cpu === undefined ? now.milliCpu : changed.milliCpu,
+    ),
     requests: pick(memory, milliCpu),
     knows: {
       memory: memory !== undefined || requests !== undefined,
       milliCpu: shares !== undefined || requests !== undefined,
     },
   };
-}
-
-function memoryRequestOf({ memoryRequests, earlierMemoryRequests }: DesiredPod, name: string): Amounts['memory'] {
-  // A container may be named "constructor", a property that every object inherits.
-  const [found] = [memoryRequests, earlierMemoryRequests].flatMap((requests) =>
-    requests !== undefined && Object.hasOwn(requests.containers, name) ? (requests.containers[name] ?? []) : [],
-  );
-  return found;
 }
 
 /**

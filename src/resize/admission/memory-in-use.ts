@@ -1,4 +1,4 @@
-import type { CgroupPath, CgroupTree, MemoryUse } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, type MemoryUse, usageText, withoutSwap } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Subject } from '../../sandbox/index.ts';
@@ -22,17 +22,22 @@ export interface LimitChange {
   readonly cgroup: CgroupPath;
   readonly now: Limit<Bytes>;
   readonly wanted: Limit<Bytes>;
+  /** Whether the change must not depend on swap: it takes swap from the cgroup, or must not fail. What is in swap counts, too. */
+  readonly withoutSwap?: boolean | undefined;
 }
 
 /** Returns the memory in use when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE when it cannot be read. */
 export async function blockingUse(
   tree: CgroupTree,
-  { cgroup, now, wanted }: LimitChange,
+  { cgroup, now, wanted, ...change }: LimitChange,
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
-  // Unreclaimable memory is part of memory.current, which is usually below the new limit already.
-  if (tree.readMemoryCurrent(cgroup) < wanted) return undefined;
-  const use = await tree.readMemoryUse(cgroup);
+  const isWithoutSwap = change.withoutSwap === true;
+  const swapped = isWithoutSwap ? tree.readSwapCurrent(cgroup) : 0;
+  // Unreclaimable memory is part of these, which are usually below the new limit already.
+  if (tree.readMemoryCurrent(cgroup) + swapped < wanted) return undefined;
+  const found = await tree.readMemoryUse(cgroup);
+  const use = isWithoutSwap ? withoutSwap(found) : found;
   return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
@@ -44,7 +49,7 @@ export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject
     Code.FAILED_PRECONDITION,
     Reason.MEMORY_NOT_RECLAIMABLE,
     `${text}: memory.max cannot be lowered from ${change.now} to ${change.wanted}: ${use.unreclaimable} bytes are in use ` +
-      `that cannot be reclaimed (anon ${use.anon}, shmem ${use.shmem}, unevictable ${use.unevictable}, of ${use.current} in all)`,
+      `that cannot be reclaimed (${usageText(use)}, of ${use.current} in all)`,
     { ...ids, file: 'memory.max', asked: String(change.wanted), found: String(use.unreclaimable) },
   );
 }

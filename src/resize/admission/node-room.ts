@@ -1,8 +1,9 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { bytes } from '../../core/quantities/index.ts';
+import { isKubeletCgroup } from '../../cgroups/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type Limits, podName } from '../../sandbox/index.ts';
-import { type DesiredPod, formatMemory, formatMilli } from '../model/index.ts';
+import { type Limits, type PodState, podName } from '../../sandbox/index.ts';
+import { type DesiredPod, compareLimits, formatMemory, formatMilli, sameMemory } from '../model/index.ts';
 import { type Allocatable, type AllocatableParts, limitsAbove } from './allocatable.ts';
 import { RESOURCES, type Resource, type TotalRequests } from './pod-requests.ts';
 
@@ -38,27 +39,42 @@ export function assertNodeHasRoom(pod: PodDescription, { before, after }: Reques
 }
 
 /**
- * Throws EXCEEDS_NODE for a memory limit above that of a cgroup above the pod's: it would never be reached. A limit above the node's
- * size is allowed, as in Kubernetes.
+ * Throws EXCEEDS_NODE for a memory limit that is raised above that of a cgroup above the pod's: it would never be reached. kubelet's own
+ * cgroups do not count: kubepods is limited to what the node has for pods, and Kubernetes allows a limit above that, as above the
+ * node's size.
  */
 export function assertWithinCgroups(
   parts: Pick<AllocatableParts, 'tree'>,
   pod: PodDescription,
+  state: PodState,
   { pod: own, containers }: DesiredPod,
 ): void {
-  const all: [string, Limits][] = [
-    [`pod ${podName(pod)}`, own],
-    ...[...containers].map(([name, limits]): [string, Limits] => [`container ${name}`, limits]),
+  const all: [string, Limits, Limit<Bytes> | undefined][] = [
+    [`pod ${podName(pod)}`, own, state.memory],
+    ...[...containers].map(([name, limits]): [string, Limits, Limit<Bytes> | undefined] => [
+      `container ${name}`,
+      limits,
+      memoryOf(state, name),
+    ]),
   ];
-  const [least] = [...limitsAbove(parts, pod).memory].sort((one, other) => one.amount - other.amount);
+  const others = limitsAbove(parts, pod).memory.filter(({ cgroup }) => !isKubeletCgroup(cgroup));
+  const [least] = others.sort((one, other) => one.amount - other.amount);
   if (least === undefined) return;
-  for (const [whose, { memory }] of all) {
+  for (const [whose, { memory }, now] of all) {
     if (memory === undefined || memory === 'max' || memory <= least.amount) continue;
+    if (now !== undefined && (compareLimits(memory, now) <= 0 || sameMemory(now, memory))) continue;
     const message = `${whose}: memory.max ${memory} is more than ${least.amount}: ${least.source}`;
     const found = String(least.amount);
     const context = { pod: pod.metadata.uid, file: 'memory.max', asked: String(memory), found };
     throw new ShimError(Code.FAILED_PRECONDITION, Reason.EXCEEDS_NODE, message, context);
   }
+}
+
+/** Returns the memory limit that a container has now. Undefined if nothing tells. */
+function memoryOf({ declared, containers }: PodState, name: string): Limit<Bytes> | undefined {
+  const found = declared?.containers.find((one) => one.name === name);
+  const live = containers.find(({ id }) => id === found?.id);
+  return live === undefined ? found?.limits && (found.limits.memory ?? 'max') : live.memory;
 }
 
 interface Check extends Allocatable {

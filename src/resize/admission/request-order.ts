@@ -1,7 +1,7 @@
 import type { ContainerDescription } from '../../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
 import { sharesToMilliCpu } from '../../kubelet/index.ts';
-import { type DesiredPod, formatCpuMax, formatMemory, formatShares, invalid } from '../model/index.ts';
+import { type DesiredPod, formatCpuMax, formatMemory, formatShares, invalid, memoryRequestIn } from '../model/index.ts';
 import { type Limits, type PodState, storedLimits } from '../../sandbox/index.ts';
 
 /**
@@ -20,8 +20,7 @@ export function assertRequestsFit(
     const container = described.get(name);
     const running = after.containers.find(({ id }) => id === container?.containerId);
     const limits = running ?? storedLimits(container?.resources);
-    const asked = memoryRequests?.containers ?? {};
-    const memory = Object.hasOwn(asked, name) ? asked[name] : undefined;
+    const memory = memoryRequestIn(memoryRequests, name);
     if (limits !== undefined) assertFits(`containers[${JSON.stringify(name)}]`, desired, memory, limits);
   }
 }

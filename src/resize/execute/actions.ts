@@ -115,7 +115,8 @@ async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<
   // A pod limit that was below the sum from the start is restored anyway.
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
   if (step.kind === 'pod-cpu') return true;
-  return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from })) === undefined;
+  // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
+  return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from, withoutSwap: true })) === undefined;
 }
 
 async function remount(

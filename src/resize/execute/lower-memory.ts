@@ -27,6 +27,8 @@ export interface MemoryChange extends Subject {
   readonly memory: Change<Limit<Bytes>>;
   /** The memory.high that is set with the limit. Without it, memory.high stays as it is. */
   readonly high?: Limit<Bytes> | undefined;
+  /** Whether the cgroup loses swap with the change, so that what is in swap counts as memory in use. */
+  readonly withoutSwap?: boolean | undefined;
 }
 
 /**
@@ -36,7 +38,7 @@ export interface MemoryChange extends Subject {
  */
 export async function lowerMemory(
   parts: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
-  { text, ids, cgroup, memory, high }: MemoryChange,
+  { text, ids, cgroup, memory, high, withoutSwap }: MemoryChange,
   deadline: number,
   set: () => Promise<void>,
   onHigh?: OnHigh,
@@ -56,6 +58,7 @@ export async function lowerMemory(
       deadline,
       lower,
       newHigh: high,
+      withoutSwap,
       ...(onHigh && { onHigh: (previous) => onHigh(cgroup, previous) }),
     });
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };

@@ -14,15 +14,20 @@ export class AdmittedRequests {
   }
 
   /**
-   * Records a pod's requests. Returns a function that restores the record as it was before.
+   * Records a pod's requests. Returns a function that restores the record as it was before, unless it was forgotten or replaced, and
+   * that returns whether it has restored it.
    * @param entry what kubelet has admitted for the pod now
    */
-  record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => void {
+  record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => boolean {
     const before = this.#pods.get(podUid);
-    this.#pods.set(podUid, { requests, kubelet: keyOf(entry) });
+    const own = { requests, kubelet: keyOf(entry) };
+    this.#pods.set(podUid, own);
     return () => {
+      // The pod may be gone since.
+      if (this.#pods.get(podUid) !== own) return false;
       if (before === undefined) this.#pods.delete(podUid);
       else this.#pods.set(podUid, before);
+      return true;
     };
   }
 

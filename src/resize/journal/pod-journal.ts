@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../../cgroups/index.ts';
+import { ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { RequestedVolume } from './volume-record.ts';
 import type { Journal, Readiness } from './store.ts';
+import { LateChange } from './late-change.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
 
@@ -177,8 +179,16 @@ export class PodJournal {
       // A transaction that was to begin does not; one that was to end stays, and the next start recovers it.
       if (before === undefined) this.#records.delete(podUid);
       else this.#records.set(podUid, before);
+      if (error instanceof ShimError && error.cause instanceof LateChange) void this.#writeAgain(podUid, journal);
       throw error;
     }
+  }
+
+  /** Writes the record of a pod again behind a change that was rejected and may still reach the disk. */
+  async #writeAgain(podUid: string, journal: Journal): Promise<void> {
+    const record = this.#records.get(podUid);
+    // A failure is reported by the journal's readiness, and the next change writes the record anyway.
+    await (record === undefined ? journal.remove(podUid) : journal.write(record)).catch(() => undefined);
   }
 }
 

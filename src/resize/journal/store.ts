@@ -4,6 +4,7 @@ import { Slots } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import { knownFile, recordFile } from './file-names.ts';
+import { LateChange, inTime } from './late-change.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
 import { RecordReader } from './reader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
@@ -160,13 +161,13 @@ export class Journal {
 
   /**
    * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then has the
-   * previous record or, rarely, if the last fsync failed, this one. Rejects with INVALID_VALUE when it is too large. A write
+   * previous record or, rarely, if the last fsync failed or the disk hangs, this one. Rejects with INVALID_VALUE when it is too large. A write
    * that a newer write or removal of the same pod supersedes has the outcome of the newer one.
    */
   async write(record: PodRecord): Promise<void> {
     // Awaits nothing once the boot id is known, so that writes queue in the order of their calls.
     const bootId = this.#bootId ?? (await this.#readBootId());
-    await this.#put(record.podUid, { record: encodeRecord(record, bootId) });
+    await this.#inTime(record.podUid, this.#put(record.podUid, { record: encodeRecord(record, bootId) }));
   }
 
   /**
@@ -176,7 +177,17 @@ export class Journal {
    *   such a record reappears after a crash of the machine, it is of an earlier boot and ignored
    */
   async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
-    await this.#put(podUid, { removed: removal });
+    await this.#inTime(podUid, this.#put(podUid, { removed: removal }));
+  }
+
+  /** Waits for a change, but not for a disk that hangs: the caller holds the lock of its pod. */
+  async #inTime(podUid: string, change: Promise<void>): Promise<void> {
+    try {
+      await inTime(change, this.#clock ?? systemClock);
+    } catch (error) {
+      if (!(error instanceof LateChange)) throw error;
+      throw this.#setUnavailable(error, join(this.folder, recordFile(podUid)), podUid);
+    }
   }
 
   #put(podUid: string, content: Content): Promise<void> {

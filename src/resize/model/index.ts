@@ -17,6 +17,7 @@ export { absolute, directionOf, knownOf } from './direction.ts';
 export { backendFailure, explained, failureOf, fitsLater, passes } from './failures.ts';
 export type { KnownValues, PodLimits } from './known-values.ts';
 export { policyText } from './policy-text.ts';
+export { memoryRequestIn } from './resize-request.ts';
 export type {
   DesiredPod,
   MemoryRequests,

@@ -24,6 +24,10 @@ export interface MemoryRequests {
   readonly containers: Readonly<Record<string, Bytes>>;
 }
 
+/** Returns the memory request of one container. A container may be named "constructor", a property that every object inherits. */
+export const memoryRequestIn = (requests: MemoryRequests | undefined, container: string): Bytes | undefined =>
+  requests !== undefined && Object.hasOwn(requests.containers, container) ? requests.containers[container] : undefined;
+
 export interface ResizeOptions {
   /** Admits and plans, but changes nothing. */
   readonly dryRun: boolean;
@@ -38,6 +42,8 @@ export interface ResizeOptions {
   readonly writer?: { readonly arrival: number; readonly text: string };
   /** Called when the resize is admitted, before its first step. Must not throw. */
   readonly onAdmitted?: () => void;
+  /** Called when the resize has failed after its admission, and other pods may fit because of that. Must not throw. */
+  readonly onRoomFreed?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;
 }

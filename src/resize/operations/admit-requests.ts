@@ -21,7 +21,7 @@ import {
 } from '../admission/index.ts';
 import type { AdmittedRequests } from '../history/index.ts';
 import type { DesiredPod } from '../model/index.ts';
-import { requestsAfter, requestsNow } from './pod-requests.ts';
+import { requestsAfter, requestsNow } from '../values/index.ts';
 
 export interface AdmitRequestsParts extends AllocatableParts {
   readonly tree: CgroupTree;
@@ -33,7 +33,8 @@ export interface AdmitRequestsParts extends AllocatableParts {
 
 /**
  * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the next resize
- * of another pod counts them. Returns a function that drops the record, for a resize that fails. Throws as {@link assertNodeHasRoom}.
+ * of another pod counts them. Returns a function that drops the record, for a resize that fails, and that returns whether this frees
+ * room for other pods. Throws as {@link assertNodeHasRoom}.
  */
 export function admitRequests(
   parts: AdmitRequestsParts,
@@ -41,14 +42,16 @@ export function admitRequests(
   state: PodState,
   desired: DesiredPod,
   { dryRun }: { readonly dryRun: boolean },
-): () => void {
+): () => boolean {
   const before = requestsNow(state, desired);
   const after = requestsAfter(state, desired);
-  if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => undefined;
+  if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => false;
   const allocatable = nodeAllocatable(parts, pod);
   assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(parts, pod) });
   const { uid } = pod.metadata;
-  return dryRun ? () => undefined : parts.admitted.record(uid, after, parts.kubelet.allocated(uid));
+  if (dryRun) return () => false;
+  const undo = parts.admitted.record(uid, after, parts.kubelet.allocated(uid));
+  return () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]);
 }
 
 /**

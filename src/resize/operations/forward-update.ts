@@ -18,8 +18,8 @@ import {
   verifyUpdate,
   withoutUnchanged,
 } from '../execute/index.ts';
-import { derivedPodLimits } from './derived-pod-limits.ts';
 import { restoreAndLog } from './restore-and-log.ts';
+import { derivedPodLimits } from '../values/index.ts';
 
 /** A caller's update of a running container. */
 export interface CallersUpdate {

@@ -12,9 +12,9 @@ import {
 } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
-import { asksSwap, otherValues } from './callers-values.ts';
 import { forwardUpdate } from './forward-update.ts';
 import { restoreAndLog } from './restore-and-log.ts';
+import { asksSwap, otherValues } from '../values/index.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */

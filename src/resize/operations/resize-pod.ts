@@ -2,13 +2,8 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { storedStep, withStoredValues } from './stored-container-values.ts';
-import { derivedPodLimits } from './derived-pod-limits.ts';
-import { derivedPodShares } from './derived-pod-shares.ts';
 import type { MemoryVolumes, VolumePolicy } from '../../tmpfs/index.ts';
-import { type DeriveSettings, memoryQosOf } from './memory-qos.ts';
 import { notifyRuntime } from './notify-runtime.ts';
-import { desiredFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { Log } from '../../observe/index.ts';
@@ -58,6 +53,15 @@ import {
 } from '../../sandbox/index.ts';
 import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
+import {
+  derivedPodLimits,
+  derivedPodShares,
+  type DeriveSettings,
+  desiredFields,
+  memoryQosOf,
+  storedStep,
+  withStoredValues,
+} from '../values/index.ts';
 
 export interface ResizePodParts
   extends RecoverParts,
@@ -96,7 +100,9 @@ export async function resizePod(
     options.onAdmitted?.();
     const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
     const performed = perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
-    const steps = await orElse(performed, prepared.dropRequests);
+    const steps = await orElse(performed, () => {
+      if (prepared.dropRequests()) options.onRoomFreed?.();
+    });
     await publishLimits(parts, pod, prepared);
     if (options.writer !== undefined) await parts.newest.applied(id, options.writer, desiredFields(desired));
     return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
@@ -131,8 +137,8 @@ interface Prepared {
   readonly stored: readonly ContainerStep[];
   /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
-  /** Drops the record of the pod's new requests: the resize has failed. */
-  readonly dropRequests: () => void;
+  /** Drops the record of the pod's new requests: the resize has failed. Returns whether this frees room for other pods. */
+  readonly dropRequests: () => boolean;
 }
 
 async function prepare(
@@ -159,7 +165,7 @@ async function prepare(
   assertQosClassStays(pod, state, desired);
   assertNotAssigned(parts, pod, state, desired);
   assertNoRestart(pod, state, desired);
-  assertWithinCgroups(parts, pod, desired);
+  assertWithinCgroups(parts, pod, state, desired);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
   const shares = desired.pod.shares ?? derived?.then;

@@ -7,11 +7,8 @@ import {
 } from '../../runtime/index.ts';
 import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
-import { otherValues } from './callers-values.ts';
-import { derivedPodLimits } from './derived-pod-limits.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
-import { criFields } from './requested-fields.ts';
 import type { WritersParts } from '../history/index.ts';
 import { type Forwarded, followKernel, forwardUpdate } from './forward-update.ts';
 import { passThroughUpdate } from './pass-through-update.ts';
@@ -47,6 +44,7 @@ import {
 import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
+import { criFields, derivedPodLimits, losesSwap, otherValues } from '../values/index.ts';
 
 export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts, WritersParts {}
 
@@ -168,6 +166,7 @@ interface Prepared {
   /** The container's cgroup, and its present memory limit. */
   readonly cgroup: CgroupPath;
   readonly memory: Limit<Bytes>;
+  readonly losesSwap: boolean;
   /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
   readonly state: PodState | undefined;
 }
@@ -188,17 +187,15 @@ async function prepare(
   parts.outcomes.setDesired(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
   parts.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
-  if (wanted.memory !== undefined) {
-    await assertReclaimable(tree, containerSubject(container, pod), {
-      cgroup,
-      now: limits.memoryMax,
-      wanted: wanted.memory,
-    });
-  }
   const memory = limits.memoryMax;
+  const swapless = losesSwap(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
+  if (wanted.memory !== undefined) {
+    const change = { cgroup, now: memory, wanted: wanted.memory, withoutSwap: swapless };
+    await assertReclaimable(tree, containerSubject(container, pod), change);
+  }
   // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
-  const prepared = { container, pod, wanted, resources, shares, cgroup, memory };
+  const prepared = { container, pod, wanted, resources, shares, cgroup, memory, losesSwap: swapless };
   if (!hasPodCgroup(pod)) return { ...prepared, state: undefined };
   const volumes = readVolumes(parts.volumes, pod);
   const state = await readDeclaredPod(parts, pod, volumes);
@@ -223,7 +220,8 @@ async function resize(
         forwardUpdate(parts, pod, { cgroup, before, asked }, forward, onHigh),
       );
     };
-    return lowerMemory(parts, { ...containerSubject(container, pod), cgroup, memory }, until, update, onHigh);
+    const change = { ...containerSubject(container, pod), cgroup, memory, withoutSwap: prepared.losesSwap };
+    return lowerMemory(parts, change, until, update, onHigh);
   };
   const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {

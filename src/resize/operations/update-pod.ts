@@ -17,11 +17,8 @@ import {
   cpuShares,
 } from '../../core/quantities/index.ts';
 import { failOpen } from './fail-open.ts';
-import { criFields } from './requested-fields.ts';
 import { type WritersParts, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
-import { podSettingChanges } from './pod-settings.ts';
-import { dropRepeatedShares } from './repeated-shares.ts';
 import {
   addOverhead,
   assertId,
@@ -36,6 +33,7 @@ import {
   type FailOpen,
   type PodState,
   type Registry,
+  SWAP_MAX,
   type VolumeState,
   hasPodCgroup,
   podCgroup,
@@ -46,6 +44,7 @@ import {
 } from '../../sandbox/index.ts';
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
+import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
@@ -147,19 +146,21 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const state = await readDeclaredPod(parts, known, volumes);
   const request = dropRepeatedShares(asked, state.weight);
   observeVolumes(parts, known, volumes, state.memory);
-  const limits = withSubject(podSubject(known).text, podSubject(known).ids, () => podLimits(known, state, request));
+  const { text, ids } = podSubject(known);
+  const { resources, overhead } = withSubject(text, ids, () => addOverhead(request, state.cpu));
+  const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   parts.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
   parts.outcomes.setDirection(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
-  if (limits.memory !== undefined) {
-    await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory });
-  }
   // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
-  const { resources } = addOverhead(request, state.cpu);
   const unified = await podSettingChanges(parts, known, cgroup, resources, limits.memory ?? state.memory);
+  if (limits.memory !== undefined) {
+    const withoutSwap = unified.some(({ key, from, to }) => key === SWAP_MAX && from !== to);
+    await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory, withoutSwap });
+  }
   return { pod, state, limits, unified, sizes };
 }
 
@@ -191,12 +192,19 @@ async function resize(
   return response;
 }
 
-/** Returns `resources` plus `overhead`. A value that `resources` does not set stays, with any overhead. */
-function podLimits(pod: PodDescription, state: PodState, request: Request): Prepared['limits'] {
-  const { resources } = addOverhead(request, state.cpu);
+/**
+ * Returns the limits in `resources`. A value that `resources` does not set stays.
+ * @param resources with the overhead, except for the shares
+ */
+function podLimits(
+  pod: PodDescription,
+  state: PodState,
+  resources: LinuxContainerResources | null,
+  overhead: LinuxContainerResources | null,
+): Prepared['limits'] {
   if (resources === null) return {};
   const { memory, cpu } = parseLimits(resources, state.cpu);
-  const shares = sharesOf(resources, request.overhead);
+  const shares = sharesOf(resources, overhead);
   const weight = shares === undefined ? undefined : podWeight(pod, state.weight, shares);
   return {
     ...(memory === undefined ? {} : { memory }),

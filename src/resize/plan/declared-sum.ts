@@ -28,6 +28,8 @@ type Counted = Pick<PodState, 'containers' | 'declared'>;
 export interface Reading {
   /** The containers that count as ordinary init containers, by id. */
   readonly inits: ReadonlySet<string>;
+  /** Those of `inits` that ended before all others and were removed from the runtime: no sidecar counts with them. */
+  readonly first?: ReadonlySet<string> | undefined;
   /** The containers without a limit that do not take the pod limit away, by id. */
   readonly ignored: ReadonlySet<string>;
 }
@@ -36,7 +38,7 @@ export interface Reading {
  * Finds out how the containers of a pod count whose kind no source tells. kubelet made `limit` from all of them.
  *
  * - Containers that may be ordinary init containers: kubelet runs these first, so they are the first ones in the order of creation. As
- *   few as possible count as init containers so that the sum fits `limit`: the sum is then as large as it can be.
+ *   few as possible count as init containers so that the sum fits `limit`: the sum is then as large as it can be ({@link readingsOf}).
  * - A container without a limit, in a pod with one: for an app container kubelet would have set none (unless the pod has a pod-level
  *   limit). It is most likely an ephemeral container. Its limit is not counted.
  *
@@ -57,15 +59,35 @@ export function readingOf(state: PodState, resource: Resource, limit: number): R
 }
 
 /**
- * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such, and each other one
- * counts one more, in the order of creation.
+ * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such. Of those that the
+ * runtime has, each other way counts one more, in the order of creation. Those that it has not wait to be created after the sidecars,
+ * or they ended before and were removed: any of them may be init containers, and their order is not known.
  */
 export function readingsOf(pod: Counted, resource: Resource, ignored: ReadonlySet<string> = new Set()): Reading[] {
   const candidates = membersOf(pod, resource).filter(({ mayBeInit }) => mayBeInit);
-  return Array.from({ length: candidates.length + 1 }, (_, count) => ({
-    inits: new Set(candidates.slice(0, count).map(({ id }) => id)),
-    ignored,
-  }));
+  const present = candidates.filter(({ isAbsent }) => !isAbsent).map(({ id }) => id);
+  const absent = subsetsOf(candidates.filter(({ isAbsent }) => isAbsent).map(({ id }) => id));
+  return absent.flatMap((ids) =>
+    Array.from({ length: present.length + 1 }, (_, count) => new Set([...present.slice(0, count), ...ids])).flatMap(
+      (inits): Reading[] =>
+        ids.length === 0
+          ? [{ inits, ignored }]
+          : [
+              { inits, ignored },
+              { inits, first: new Set(ids), ignored },
+            ],
+    ),
+  );
+}
+
+/** More absent containers than this count as app containers, or all as init containers: the number of subsets doubles with each. */
+const MOST_ABSENT = 4;
+
+/** Returns the subsets, small ones first. */
+function subsetsOf(ids: readonly string[]): (readonly string[])[] {
+  if (ids.length > MOST_ABSENT) return [[], ids];
+  const all = ids.reduce<string[][]>((sets, id) => [...sets, ...sets.map((set) => [...set, id])], [[]]);
+  return all.sort((one, other) => one.length - other.length);
 }
 
 /**
@@ -74,11 +96,12 @@ export function readingsOf(pod: Counted, resource: Resource, ignored: ReadonlySe
  * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
  * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
  */
-export function declaredSum(state: Counted, resource: Resource, { inits, ignored }: Reading): DeclaredSum {
+export function declaredSum(state: Counted, resource: Resource, { inits, first, ignored }: Reading): DeclaredSum {
   const { overhead } = resource;
   const level = state.declared?.limits && resource.declared(state.declared.limits);
   if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0, unlimited: 0 };
-  const members = membersOf(state, resource).filter(({ id, value }) => !(ignored.has(id) && value === Infinity));
+  const counted = membersOf(state, resource).filter(({ id, value }) => !(ignored.has(id) && value === Infinity));
+  const members = inOrder(counted, { inits, first });
   let [running, largestInit, isLimited] = [0, 0, true];
   for (const { id, kind, value } of members) {
     const finite = value === Infinity ? 0 : value;
@@ -94,12 +117,28 @@ export function declaredSum(state: Counted, resource: Resource, { inits, ignored
   return { sum: isLimited ? Math.max(running, largestInit) + overhead : Infinity, count: members.length, unlimited };
 }
 
+/**
+ * Returns the containers in the order of their start. Those that ended first and were removed come first. Of those that wait to be
+ * created, the init containers come before the app containers, which have no order in the sum.
+ */
+function inOrder(members: readonly Member[], { inits, first }: Pick<Reading, 'inits' | 'first'>): readonly Member[] {
+  const waits = ({ isAbsent, mayBeInit }: Member): boolean => isAbsent && mayBeInit;
+  const rank = (one: Member): number => {
+    if (first?.has(one.id) === true) return 0;
+    if (!waits(one)) return 1;
+    return inits.has(one.id) ? 2 : 3;
+  };
+  return members.some(waits) ? [...members].sort((one, other) => rank(one) - rank(other)) : members;
+}
+
 /** A container that counts in the sum. */
 interface Member {
   /** The id of the container; its name if none was created. */
   readonly id: string;
   readonly kind: DeclaredContainer['kind'];
   readonly mayBeInit: boolean;
+  /** The runtime has no container of it. */
+  readonly isAbsent: boolean;
   readonly value: number;
 }
 
@@ -112,10 +151,11 @@ function membersOf({ containers, declared }: Counted, resource: Resource): reado
     if (kind === 'ephemeral' || one.isUncounted === true) return [];
     // What a source does not tell cannot be counted.
     if (live === undefined && limits === undefined) return [];
-    return [{ id, kind, mayBeInit, value: live ? resource.live(live) : resource.declared(limits ?? {}) }];
+    const isAbsent = one.id === undefined;
+    return [{ id, kind, mayBeInit, isAbsent, value: live ? resource.live(live) : resource.declared(limits ?? {}) }];
   });
   const others = [...running.values()].map((live): Member => {
-    return { id: live.id, kind: 'unknown', mayBeInit: false, value: resource.live(live) };
+    return { id: live.id, kind: 'unknown', mayBeInit: false, isAbsent: false, value: resource.live(live) };
   });
   return [...members, ...others];
 }

@@ -68,7 +68,7 @@ interface Origin extends MemoryAmounts {
   readonly factor: number;
 }
 
-/** Undefined for a value that no formula gives. */
+/** Undefined for a value that no formula leads to. */
 function originOf(
   high: Bytes,
   { limit, requests, wanted }: MemoryQosChange,

@@ -9,6 +9,7 @@ import {
   formatMemory,
   formatMilli,
   invalid,
+  memoryRequestIn,
   readCpuLimit,
   readCpuRequest,
   readMemoryLimit,
@@ -57,9 +58,7 @@ export function readRequested(asked: RequestedPod, before: MemoryRequests = noMe
   for (const [name, resources] of Object.entries(asked.containers)) {
     const field = `containers[${quoted(name)}]`;
     if (!isDnsLabel(name)) throw invalid(field, name, 'not the name of a container');
-    // A container may be named "constructor", a property that every object inherits.
-    const memoryBefore = Object.hasOwn(before.containers, name) ? before.containers[name] : undefined;
-    const read = readResources(resources, field, memoryBefore);
+    const read = readResources(resources, field, memoryRequestIn(before, name));
     if (read.memoryRequest !== undefined) memory.set(name, read.memoryRequest);
     containers.set(name, read.limits);
   }

@@ -181,7 +181,9 @@ export class ResizeRunner {
         throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
       };
       const writer = writerOf(active);
-      const options = { dryRun: false, deadline, onStep, stillDesired, writer, ...(onAdmitted && { onAdmitted }) };
+      const onRoomFreed = (): void => this.roomFreed();
+      const callbacks = { onStep, stillDesired, onRoomFreed, ...(onAdmitted && { onAdmitted }) };
+      const options = { dryRun: false, deadline, writer, ...callbacks };
       const outcome = await this.#parts.resizePod(pod.sandboxId, read().desired, options);
       await this.#complete(active, outcome, read().memoryRequests);
       return undefined;

@@ -1,6 +1,6 @@
 import { Reason } from '../../core/errors/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
-import type { ResizeOutcome } from '../model/index.ts';
+import { type ResizeOutcome, memoryRequestIn } from '../model/index.ts';
 import type { ActiveResize } from './resize-table.ts';
 import type { RequestsAround } from './resize.ts';
 
@@ -62,7 +62,7 @@ function lowersRequest({ before, after }: RequestsAround): boolean {
   const pairs: [number | undefined, number | undefined][] = [
     [before.pod, after.pod],
     ...Object.entries(after.containers).map(([name, request]): [number | undefined, number] => [
-      Object.hasOwn(before.containers, name) ? before.containers[name] : undefined,
+      memoryRequestIn(before, name),
       request,
     ]),
   ];

@@ -1,6 +1,6 @@
 import { messageOf } from '../../core/errors/index.ts';
 import type { ReadinessCheck, ReadinessReport } from '../../observe/index.ts';
-import type { Backend } from '../../runtime/index.ts';
+import { ANSWER_MS, type Backend } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodJournal } from '../journal/index.ts';
@@ -16,7 +16,7 @@ export interface ReadinessParts {
 /** Returns whether resizes are possible now, with each check and its reason. Never rejects. */
 export async function readinessOf(context: ReadinessParts): Promise<ReadinessReport> {
   const checks = [
-    backendCheck(context),
+    await backendCheck(context),
     await cgroupsCheck(context),
     await journalCheck(context),
     await volumesCheck(context),
@@ -24,9 +24,11 @@ export async function readinessOf(context: ReadinessParts): Promise<ReadinessRep
   return { ready: checks.every(({ ready }) => ready), checks };
 }
 
-function backendCheck({ backend }: { readonly backend: Backend }): ReadinessCheck {
-  const ready = backend.isConnected;
-  return { name: 'backend', ready, says: ready ? 'connected' : 'not connected: resizes fail until it reconnects' };
+async function backendCheck({ backend }: { readonly backend: Backend }): Promise<ReadinessCheck> {
+  const name = 'backend';
+  if (!backend.isConnected) return { name, ready: false, says: 'not connected: resizes fail until it reconnects' };
+  if (await backend.responds()) return { name, ready: true, says: 'connected' };
+  return { name, ready: false, says: `does not answer within ${ANSWER_MS} ms: resizes fail until it does` };
 }
 
 async function cgroupsCheck({ tree }: { readonly tree: CgroupTree }): Promise<ReadinessCheck> {

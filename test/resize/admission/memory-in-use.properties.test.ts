@@ -59,6 +59,8 @@ const use = (unreclaimable: Bytes): MemoryUse => ({
   shmem: bytes(0),
   unevictable: bytes(0),
   file: bytes(0),
+  swappable: bytes(0),
+  swapped: bytes(0),
   kernelUnreclaimable: bytes(0),
   oomKills: 0,
 });

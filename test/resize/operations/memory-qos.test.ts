@@ -175,7 +175,7 @@ describe('memory.high of a container', () => {
 
 describe('what somebody has set on purpose stays', () => {
   test.each([
-    ['a memory.high that no formula gives', { 'memory.high': text(100) }, { c0: 64, c1: 64 }],
+    ['a memory.high that no formula leads to', { 'memory.high': text(100) }, { c0: 64, c1: 64 }],
     ['a memory.high of a container whose request nothing tells', { 'memory.high': high(64, 128) }, {}],
     [
       'a memory.high by another factor that kubelet has not set',
@@ -260,6 +260,38 @@ describe('memory.min and memory.low', () => {
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(50));
     await resize({ request: 80 });
     expect([found()['memory.low'], podFile('memory.low')]).toEqual([text(80), text(50)]);
+  });
+});
+
+describe('an init container that runs, with a sidecar before it and the app container after it', () => {
+  const amounts = (limit: number, request: number) => ({
+    ...{ limits: { memory: mi(limit) }, requests: { memory: mi(request) } },
+    resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' } as const,
+  });
+  beforeEach(() => {
+    runtime.specs.set('uid-1', {
+      containers: [
+        { name: 'c1', kind: 'sidecar', ...amounts(128, 32) },
+        { name: 'c0', kind: 'init', ...amounts(128, 64) },
+        { name: 'web', kind: 'app', ...amounts(100, 50) },
+      ],
+      ...{ limits: {}, requests: {}, qosClass: 'Burstable', priority: 0, volumes: new Map() },
+    });
+    create({ 'memory.high': high(64, 128), 'memory.low': text(64) });
+    // kubelet: the init container with the sidecar before it, which is more than sidecar and app container.
+    runtime.writeFile('/kubepods/pod1', 'memory.low', text(96));
+  });
+
+  test('is raised with its derived values, and the pod with both', async () => {
+    await resize({ limit: mi(256), request: 100 });
+    expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(100, 256), 'memory.low': text(100) });
+    expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(384), text(132)]);
+  });
+
+  test('is lowered, and the pod no further than what the sidecar and the app container need', async () => {
+    await resize({ limit: mi(64), request: 32 });
+    expect(found()).toMatchObject({ 'memory.max': text(64), 'memory.high': high(32, 64), 'memory.low': text(32) });
+    expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(228), text(82)]);
   });
 });
 

@@ -212,11 +212,20 @@ describe('A5: what does not fit next to the other pods', () => {
     await request({ memory: 400 });
     expect(recorded()).toBe(400 * MiB);
     runtime.applyUpdates(() => true);
-    const wanted = requesting({ memory: 500 });
-    await expect(resize({ ...wanted, containers: new Map([['c0', { memory: mi(700) }]]) })).rejects.toMatchObject({
-      code: 5,
-    });
-    expect(recorded()).toBe(400 * MiB);
+    let freed = 0;
+    const fails = async (memory: number): Promise<void> => {
+      const earlierMemoryRequests = { containers: { c0: mi(400) } };
+      const containers = new Map([['c0', { memory: mi(700) }]]);
+      const wanted = { ...requesting({ memory }), containers, earlierMemoryRequests };
+      const options = { dryRun: false, deadline: Date.now() + 60_000, onRoomFreed: () => void (freed += 1) };
+      await expect(resizePod(runtime.context, SANDBOX, wanted, options)).rejects.toMatchObject({ code: 5 });
+      expect(recorded()).toBe(400 * MiB);
+    };
+    await fails(500);
+    expect(freed).toBe(1);
+    await fails(300);
+    await fails(400);
+    expect(freed).toBe(1);
     runtime.context.registry.forgetPod(SANDBOX);
     expect(recorded()).toBeUndefined();
   });

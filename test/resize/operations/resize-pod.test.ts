@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -272,12 +272,56 @@ describe('a ResizePod that is rejected before any change', () => {
   ])('because of %s', async (_name, containers, more, error) => {
     await expect(resize(desired(containers, more as Partial<DesiredPod>))).rejects.toMatchObject(error);
   });
+});
 
-  test('because of a limit above that of a parent cgroup of the pod', async () => {
-    runtime.writeCgroup('/kubepods', { 'memory.max': String(500 * MiB), 'cpu.max': 'max 100000' });
+describe('a limit above that of a cgroup above the pod', () => {
+  const limitOf = (cgroup: string, mebibytes: number): void =>
+    runtime.writeCgroup(cgroup, { 'memory.max': String(mebibytes * MiB), 'cpu.max': 'max 100000' });
+
+  test('is allowed where the cgroup is kubelet’s: Kubernetes allows limits above what the node has for pods', async () => {
+    pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    limitOf('/kubepods', 500);
+    await resize(desired({ c0: { memory: mi(600) } }, { pod: { memory: mi(900) } }));
+    expect(limits()).toEqual([600 * MiB, 200 * MiB]);
+    expect(runtime.read('memory.max')).toBe(String(900 * MiB));
+  });
+
+  /** Moves the pod below a cgroup that is not kubelet's. */
+  function inAnother(memory: number): void {
+    pod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    mkdirSync(join(runtime.cgroupRoot, 'workloads'));
+    renameSync(join(runtime.cgroupRoot, 'kubepods'), join(runtime.cgroupRoot, 'workloads/kubepods'));
+    limitOf('/workloads', memory);
+    const metadata = { name: 'web', uid: 'uid-1', namespace: 'default' };
+    runtime.describePod({
+      config: { metadata, annotations: {}, linux: { cgroup_parent: '/workloads/kubepods/pod1' } },
+    });
+    for (const index of [0, 1])
+      writeFileSync(
+        join(runtime.procRoot, String(100 + index), 'cgroup'),
+        `0::/workloads/kubepods/pod1/${containerId(index)}\n`,
+      );
+  }
+
+  test('is rejected otherwise, for a container and for the pod', async () => {
+    inAnother(500);
     await expect(resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'EXCEEDS_NODE', context: { found: String(500 * MiB) } },
+      message: `container c0: memory.max ${600 * MiB} is more than ${500 * MiB}: cgroup /workloads allows no more`,
+    });
+    await expect(resize(desired({}, { pod: { memory: mi(501) } }))).rejects.toMatchObject({
+      ...{ reason: 'EXCEEDS_NODE', message: expect.stringContaining('pod default/web: memory.max') as string },
+    });
+    await expect(resize(desired({}, { pod: { memory: mi(500) } }), { dryRun: true })).resolves.toBeDefined();
+  });
+
+  test('is allowed where it does not rise', async () => {
+    inAnother(150);
+    const repeated = { c0: { memory: mi(100) }, c1: { memory: mi(200) } };
+    await expect(resize(desired(repeated, { pod: { memory: mi(300) } }), { dryRun: true })).resolves.toBeDefined();
+    await expect(resize(desired({ c1: { memory: mi(190) } }), { dryRun: true })).resolves.toBeDefined();
+    await expect(resize(desired({ c1: { memory: mi(201) } }), { dryRun: true })).rejects.toMatchObject({
       reason: 'EXCEEDS_NODE',
-      context: { found: String(500 * MiB) },
     });
   });
 });

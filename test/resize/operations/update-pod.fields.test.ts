@@ -108,6 +108,23 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     expect(found()).toEqual({ ...AT_FIRST, 'cpuset.mems': '1' });
   });
 
+  test.each([
+    ['0-10:2/4', '0-1,4-5,8-9'],
+    ['all', '0-8191'],
+    ['2-N', '2-8191'],
+  ])('a cpuset written as %s is undone after a crash: the kernel prints it as %s', async (to, printed) => {
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const steps: Step[] = [
+      { kind: 'pod-unified', key: 'cpuset.cpus', from: '0', to },
+      // The crash came before this one.
+      { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
+    ];
+    await runtime.context.journal.begin(pod, steps, { volumes: new Map() });
+    runtime.writeFile(POD, 'cpuset.cpus', printed);
+    await recover(runtime.context);
+    expect(found()['cpuset.cpus']).toBe('0');
+  });
+
   test('counts with the overhead: swap after memory and overhead, huge pages by their size', async () => {
     const overhead = {
       memory_limit_in_bytes: mi(20),

@@ -178,6 +178,41 @@ describe('a container that may be an init container', () => {
   });
 });
 
+describe('a container that the runtime has not, and that may be an init container', () => {
+  const absent = { ...declaredOnly, id: undefined, mayBeInit: true } as unknown as Partial<DeclaredContainer>;
+  const source = 'kubelet-state' as const;
+
+  test('counts as an app container when the pod limit has room for it', () => {
+    const state = pod(150, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(160);
+  });
+
+  test('counts as an init container that has ended when the pod limit has not', () => {
+    const state = pod(110, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(120);
+    expect(podLimitAfter(state, 'a', 30)).toBe(40);
+  });
+
+  test('counts together with the sidecars that run before it when it waits to be created', () => {
+    const waiting = [one('web', 'unknown', 190, absent), one('init', 'unknown', 300, absent)];
+    const state = pod(310, [one('proxy', 'app', 10), ...waiting], { source });
+    expect(podLimitAfter(state, 'proxy', 20)).toBe(320);
+  });
+
+  test('one of several is enough, in any order', () => {
+    const removed = ['b', 'c', 'd'].map((name, at) => one(name, 'unknown', [40, 20, 100][at], absent));
+    const state = pod(170, [one('a', 'app', 110), ...removed], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(180);
+  });
+
+  test('of more than four, none counts as an init container, or all', () => {
+    const many = ['b', 'c', 'd', 'e', 'f'].map((name) => one(name, 'unknown', 10, absent));
+    const sized = (limit: number): PodState => pod(limit, [one('a', 'app', 110), ...many], { source });
+    expect(podLimitAfter(sized(160), 'a', 120)).toBe(170);
+    expect(podLimitAfter(sized(110), 'a', 120)).toBe(120);
+  });
+});
+
 describe('the pod-level limit', () => {
   const containers = [one('a', 'app', 100), one('b', 'app', 200)];
 

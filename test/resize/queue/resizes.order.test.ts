@@ -107,6 +107,18 @@ describe('deferred resizes that wait for room', () => {
     expect(resizes.newestOf('high')?.tries).toBe(2);
   });
 
+  test('are retried in order when an admitted resize has failed, which had taken room', async () => {
+    await deferred('low');
+    await deferred('high', high);
+    const answer = resize('other', true);
+    const call = await core.next();
+    call.options.onRoomFreed?.();
+    await triedInOrder('high', 'low');
+    call.fail(memoryInUse);
+    await answer;
+    expect(core.waiting).toBe(0);
+  });
+
   test('the first in order gets the room: it is applied while the next one is tried', async () => {
     const low = await deferred('low');
     const { id } = await deferred('high', high);

@@ -7,6 +7,8 @@ import {
 } from '../../cgroups/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
+import { compareLimits } from '../model/index.ts';
+import { sizeIn } from '../plan/index.ts';
 import { type Limits, SWAP_MAX, readSettings, settingsIn, swapIn } from '../../sandbox/index.ts';
 
 type Others = Pick<Limits, 'swap' | 'settings'>;
@@ -56,6 +58,29 @@ export function otherValues(
       settings: Object.fromEntries(changes.map(({ file, to }) => [file, to])),
     },
   };
+}
+
+/**
+ * Whether a caller's update leaves a container less swap than it has. Memory that reclaim has written to swap then could not go there
+ * again once it is used.
+ *
+ * @param memory the container's memory limit after the update
+ */
+export function losesSwap(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  stored: LinuxContainerResources | undefined,
+  asked: LinuxContainerResources,
+  memory: Limit<Bytes>,
+): boolean {
+  const now = tree.readSwapMax(cgroup);
+  const written = { ...settingsIn(stored), ...settingsIn(asked) };
+  if (now === undefined) return false;
+  const text = written[SWAP_MAX];
+  if (text !== undefined && tree.holdsSetting(SWAP_MAX, text, String(now)) === true) return false;
+  const then = text === undefined ? swapAfter(stored, asked, memory) : sizeIn(written, SWAP_MAX);
+  // A size with a suffix, which kubelet does not write, counts as less.
+  return then === undefined ? text !== undefined : compareLimits(then, now) < 0;
 }
 
 function swapAfter(

@@ -4,7 +4,7 @@ import { throttlingFactorOf } from '../../kubelet/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type Limits, type PodState, type Settings, podCgroup, settingsIn, storedLimits } from '../../sandbox/index.ts';
 import { type AllocatableParts, amountsNow, memorySizes } from '../admission/index.ts';
-import type { DesiredPod, UnifiedChange } from '../model/index.ts';
+import { type DesiredPod, type UnifiedChange, memoryRequestIn } from '../model/index.ts';
 import { MEMORY_QOS_FILES, type MemoryQosNode, type PossibleRequests, memoryQosAfter, sizeIn } from '../plan/index.ts';
 import { requestsAfter, requestsNow } from './pod-requests.ts';
 
@@ -50,7 +50,7 @@ export function memoryQosOf(
   };
   return {
     ofContainer({ name, resources }, cgroup, { memory }) {
-      const wanted = { limit: memory, request: requestIn(desired, name) };
+      const wanted = { limit: memory, request: memoryRequestIn(desired.memoryRequests, name) };
       if (wanted.limit === undefined && wanted.request === undefined) return NONE;
       const settings = cgroup === undefined ? settingsIn(resources) : filesOf(tree, cgroup);
       const limit = cgroup === undefined ? storedLimits(resources)?.memory : tree.readMemoryMax(cgroup);
@@ -114,12 +114,6 @@ function declaredRequests(state: PodState, desired: DesiredPod): ReadonlyMap<str
     }),
   );
 }
-
-/** A container may be named "constructor", a property that every object inherits. */
-const requestIn = ({ memoryRequests }: DesiredPod, name: string): Bytes | undefined =>
-  memoryRequests !== undefined && Object.hasOwn(memoryRequests.containers, name)
-    ? memoryRequests.containers[name]
-    : undefined;
 
 /**
  * Returns the throttling factor in kubelet's configuration if all containers of a pod that kubelet created with memory QoS show the

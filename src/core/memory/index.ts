@@ -1,0 +1,2 @@
+/** Memory of buffers that are garbage, which V8 frees late. */
+export { bufferUsed } from './young-buffers.ts';
