@@ -1,4 +1,4 @@
-import type { CgroupPath, PreviousHigh } from '../../src/cgroups/index.ts';
+import type { CgroupPath, PreviousHigh, ReadWatch } from '../../src/cgroups/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
@@ -15,12 +15,18 @@ export class FakeKubeletNode {
   readonly cgroups = new Map<string, FakeMemory>();
   /** The limits that kubelet has admitted, in MiB by cgroup, for each pod. */
   readonly admitted = new Map<string, Readonly<Record<string, number>>>();
+  /** Replaced when kubelet has applied limits of a pod. */
+  readonly actuated = new Map<string, object>();
+  /** The pods whose decreases were read. */
+  readonly reads: string[] = [];
   /** The limits in the kernel, in MiB by cgroup. */
   readonly limits = new Map<string, number>();
   readonly busy = new Set<string>();
   readonly deferred: [string, DecreaseReport][] = [];
   /** What the journal has of holds, by pod and cgroup. */
   readonly journal = new Map<string, Map<CgroupPath, PreviousHigh['memoryHigh']>>();
+  /** Cgroups whose limit is the pod's own. */
+  readonly podLevel = new Set<string>();
   /** Pods with an unfinished transaction. */
   readonly unfinished = new Set<string>();
   /** Makes the journal unavailable. */
@@ -28,7 +34,12 @@ export class FakeKubeletNode {
   /** Awaited before the journal has a hold. */
   beforeJournal: Promise<void> = Promise.resolve();
   readonly reclaimer: DecreaseReclaimer;
+  /** Awaited before the pending decreases are known. */
+  beforeDecreases: () => Promise<void> = () => Promise.resolve();
+  /** Makes watches for reads fail. */
+  watchFault: Error | undefined;
   #idle = new Map<string, () => void>();
+  readonly #watches = new Map<string, () => void>();
 
   constructor() {
     const memoryOf = (cgroup: string): FakeMemory => {
@@ -49,6 +60,7 @@ export class FakeKubeletNode {
         },
         reclaim: (cgroup, amount) => memoryOf(cgroup).reclaim(cgroup, amount),
         holds: (asked, found) => asked === found,
+        watchMeasuring: (cgroup) => this.#watchMeasuring(cgroup),
       },
       holds: {
         begin: async (uid, cgroups) => {
@@ -68,15 +80,26 @@ export class FakeKubeletNode {
         },
       },
       pods: () => [...this.admitted.keys()],
-      decreases: (uid) => {
+      entries: (uid) => [this.admitted.get(uid), this.actuated.get(uid)],
+      decreases: async (uid) => {
+        this.reads.push(uid);
         const admitted = this.admitted.get(uid);
         const list = Object.entries(admitted ?? {}).flatMap(([cgroup, to]): Decrease[] => {
           const from = this.limits.get(cgroup) ?? 0;
           return to < from
-            ? [{ text: `container ${cgroup}`, cgroup, from: bytes(from * MiB), to: bytes(to * MiB) }]
+            ? [
+                {
+                  text: `container ${cgroup}`,
+                  cgroup,
+                  from: bytes(from * MiB),
+                  to: bytes(to * MiB),
+                  ...(this.podLevel.has(cgroup) && { isPod: true }),
+                },
+              ]
             : [];
         });
-        return Promise.resolve(admitted && { admitted: JSON.stringify(admitted), list });
+        await this.beforeDecreases();
+        return admitted && { admitted: JSON.stringify(admitted), list };
       },
       isBusy: (uid) => this.busy.has(uid),
       idle: (uid) => (this.busy.has(uid) ? new Promise((resolve) => this.#idle.set(uid, resolve)) : Promise.resolve()),
@@ -85,6 +108,22 @@ export class FakeKubeletNode {
       counters: this.counters,
     });
     this.reclaimer.watch((uid, report) => this.deferred.push([uid, report]));
+  }
+
+  #watchMeasuring(cgroup: string): Promise<ReadWatch> {
+    if (this.watchFault !== undefined) return Promise.reject(this.watchFault);
+    const whenRead = new Promise<void>((resolve) => this.#watches.set(cgroup, resolve));
+    return Promise.resolve({ whenRead, close: () => this.#watches.delete(cgroup) });
+  }
+
+  /** Cgroups that are watched for a program that measures them. */
+  get watched(): readonly string[] {
+    return [...this.#watches.keys()];
+  }
+
+  /** cAdvisor measures a cgroup. */
+  measure(cgroup: string): void {
+    this.#watches.get(cgroup)?.();
   }
 
   /** Creates a pod `uid` with one cgroup of the same name, in MiB. */
@@ -114,7 +153,14 @@ export class FakeKubeletNode {
     const wanted = this.admitted.get(uid)?.[uid] ?? 0;
     if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MiB) return false;
     this.limits.set(uid, wanted);
+    this.actuated.set(uid, {});
     return true;
+  }
+
+  /** kubelet writes another entry of the pod, with the same limits of memory. */
+  writeEntry(uid: string): void {
+    this.actuated.set(uid, {});
+    this.reclaimer.check();
   }
 
   /** A request takes the pod's lock. Resolves when its section begins. */

@@ -50,6 +50,7 @@ export function createDecreaseReclaimer(
     // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
     holds: holdJournal(context, (uid) => sandboxes(uid).at(-1)),
     pods: () => podsWithPendingMemory(context(), declarations),
+    entries: (uid) => [context().kubelet.allocated(uid), context().kubelet.actuated(uid)],
     decreases: async (uid) => {
       const pod = sandboxes(uid).at(-1);
       return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod, declarations);
@@ -131,7 +132,7 @@ async function decreasesOf(
   }
   const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))
-    list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo });
+    list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo, isPod: true });
   return { admitted, list };
 }
 

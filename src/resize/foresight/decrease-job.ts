@@ -1,44 +1,21 @@
-import { isCgroupVanished } from '../../cgroups/index.ts';
+import { isCgroupVanished, withoutSwap } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { bytes } from '../../core/quantities/index.ts';
-import {
-  type Blocked,
-  climbedMessage,
-  expiredMessage,
-  failedMessage,
-  lostMessage,
-  stalledMessage,
-  stuckMessage,
-} from './decrease-messages.ts';
+import { type Blocked, afterHoldMessage, climbedMessage, stalledMessage, stuckMessage } from './decrease-messages.ts';
 import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener, PendingDecreases } from './decrease.ts';
 import {
   type Assessment,
   CHECK_INTERVAL_MS,
   MAX_LOSSES,
   RECLAIM_PERIOD_MS,
+  REPORT_AGAIN_MS,
   assessDecrease,
   backoffMs,
 } from './decrease-policy.ts';
+import { Comparison, type UsageSource } from './comparison.ts';
+import { type Progress, newProgress } from './decrease-progress.ts';
 import { Sleep } from './sleep.ts';
 import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
-
-/** The state of one admitted set of decreases. */
-interface Progress {
-  readonly admitted: string;
-  readonly since: number;
-  reclaimed: number;
-  /** Number of attempts, successful or not. */
-  times: number;
-  /** Earliest time of the next attempt. */
-  notBefore: number;
-  isStuck: boolean;
-  /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
-  isInterrupted: boolean;
-  /** Number of holds in a row during which another program has raised memory.high. */
-  losses: number;
-  isOver: boolean;
-  readonly reported: Set<Reason>;
-}
 
 type Assessed = Blocked & { readonly assessment: Assessment };
 
@@ -48,6 +25,7 @@ export class DecreaseJob {
   #progress: Progress | undefined;
   #hold: UsageHold | undefined;
   readonly #sleep: Sleep;
+  readonly #comparison: Comparison;
   #hasEnded = false;
 
   constructor(
@@ -56,6 +34,7 @@ export class DecreaseJob {
     readonly listeners: readonly DeferredListener[],
   ) {
     this.#sleep = new Sleep(parts.clock);
+    this.#comparison = new Comparison(parts);
   }
 
   /** Triggers a check: kubelet's state or the pod may have changed. */
@@ -64,9 +43,28 @@ export class DecreaseJob {
     this.#hold?.wake();
   }
 
-  /** Ends the present hold. Resolves once memory.high is restored; undefined when there is no hold. */
+  /**
+   * Ends the present hold: a request for the pod begins. Resolves once memory.high is restored; undefined when there is no hold. The
+   * next check follows the request, which may apply what is pending.
+   */
   release(): Promise<void> | undefined {
+    this.#sleep.wake();
     return this.#hold?.release();
+  }
+
+  /** Resolves when kubelet may compare the pod's usage with its pending limits. Never rejects. */
+  comparable(source: UsageSource): Promise<void> {
+    return this.#comparison.ready(source, () => this.#recheck());
+  }
+
+  /** The runtime has reported the pod's usage to kubelet. */
+  measuredByRuntime(): void {
+    this.#comparison.measuredByRuntime();
+  }
+
+  /** Lets kubelet compare from now on. */
+  openComparison(): void {
+    this.#comparison.openForGood();
   }
 
   end(): void {
@@ -81,6 +79,8 @@ export class DecreaseJob {
     try {
       while (!this.#isOver()) {
         const waitMs = await this.#check();
+        // Further changes wait for the next check: they come all the time.
+        if (waitMs !== 0) this.#comparison.open();
         // A wake-up during the check requires another one.
         if (waitMs === undefined && !this.#sleep.isAwake) return;
         await this.#sleep.for(waitMs ?? 0);
@@ -89,7 +89,18 @@ export class DecreaseJob {
       // A pod that has ended needs no help. After any other error kubelet's next write starts a new job.
       if (!isCgroupVanished(error) && !this.#isOver())
         log.warn({ uid: this.uid, error: messageOf(error) }, 'reclaim for a pending kubelet memory decrease failed');
+    } finally {
+      this.openComparison();
     }
+  }
+
+  /** Checks what kubelet has admitted until now. Resolves with false if it has to be called again. Never rejects. */
+  async #recheck(): Promise<boolean> {
+    const hold = this.#hold;
+    if (hold !== undefined && (await hold.isCurrent())) return true;
+    if (this.#hold !== hold) return false;
+    this.wake();
+    return this.#comparison.nextCheck();
   }
 
   /** Whether {@link end} was called, possibly during an await. */
@@ -102,6 +113,7 @@ export class DecreaseJob {
     // A resize in progress reclaims for itself, and may be kubelet's own.
     await this.parts.idle(this.uid);
     this.#sleep.reset();
+    this.#comparison.checkBegins();
     const { clock, counters } = this.parts;
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
@@ -123,7 +135,8 @@ export class DecreaseJob {
   #assess({ list }: PendingDecreases): Promise<readonly Assessed[]> {
     return Promise.all(
       list.map(async (each): Promise<Assessed> => {
-        const use = await this.parts.tree.readMemoryUse(each.cgroup);
+        // The decrease may take the container's swap: kubelet gives none where request and limit are equal.
+        const use = withoutSwap(await this.parts.tree.readMemoryUse(each.cgroup));
         return { ...each, use, assessment: assessDecrease(each.to, use) };
       }),
     );
@@ -164,11 +177,17 @@ export class DecreaseJob {
       },
       onHeld: () => {
         counters.foresight('held');
+        this.#comparison.held(decreases.list.find(({ isPod }) => isPod)?.cgroup);
         this.#inProgress(progress, 'memory usage is held below the new limit: waiting for kubelet to apply it');
       },
-      onStalled: (blocked) => this.#defer(progress, Reason.RECLAIM_TIMEOUT, stalledMessage(blocked)),
+      onStalled: (blocked) => {
+        // kubelet's worker of the pod waits: it does nothing else for the pod meanwhile.
+        this.#comparison.open();
+        this.#defer(progress, Reason.RECLAIM_TIMEOUT, stalledMessage(blocked));
+      },
     });
     this.#hold = hold;
+    this.#comparison.holdBegins();
     return hold;
   }
 
@@ -177,6 +196,7 @@ export class DecreaseJob {
     const start = clock.now();
     const end = await hold.done;
     this.#hold = undefined;
+    this.#comparison.block();
     const why = typeof end === 'object' ? messageOf(end.error) : end;
     log.info({ uid: this.uid, end: why, ms: clock.now() - start }, 'hold of memory usage ended');
     return end;
@@ -195,6 +215,8 @@ export class DecreaseJob {
       this.#tryAgain(progress);
       return 0;
     }
+    // Not its fault: nothing is reported.
+    if (end === 'starved') return this.#tryAgain(progress);
     if (end === 'climbed') {
       if (found !== undefined) this.#defer(progress, Reason.RECLAIM_TIMEOUT, climbedMessage(found));
     } else if (end !== 'lost' || progress.losses >= MAX_LOSSES) await this.#deferAfter(progress, end);
@@ -209,24 +231,13 @@ export class DecreaseJob {
     const blocked = assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
     if (blocked === undefined) return;
     const isOfHold = end === 'lost' || end === 'expired' || !(end.error instanceof ShimError);
-    this.#defer(progress, isOfHold ? Reason.RECLAIM_TIMEOUT : end.error.reason, textOf(blocked, end));
+    this.#defer(progress, isOfHold ? Reason.RECLAIM_TIMEOUT : end.error.reason, afterHoldMessage(blocked, end));
   }
 
   #progressOf(admitted: string): Progress {
     if (this.#progress?.admitted === admitted) return this.#progress;
     this.report = undefined;
-    return (this.#progress = {
-      admitted,
-      since: this.parts.clock.now(),
-      reclaimed: 0,
-      times: 0,
-      notBefore: 0,
-      isStuck: false,
-      isInterrupted: false,
-      losses: 0,
-      isOver: false,
-      reported: new Set(),
-    });
+    return (this.#progress = newProgress(admitted, this.parts.clock.now()));
   }
 
   #tryAgain(progress: Progress): number {
@@ -245,11 +256,17 @@ export class DecreaseJob {
 
   #defer(progress: Progress, reason: Reason, message: string): void {
     this.#setReport(progress, 'Deferred', reason, message);
-    if (progress.reported.has(reason) || this.report === undefined) return;
-    progress.reported.add(reason);
-    this.parts.counters.foresight('deferred');
+    const [now, last] = [this.parts.clock.now(), progress.reported.get(reason)];
+    if (last !== undefined && now - last < REPORT_AGAIN_MS) return;
+    progress.reported.set(reason, now);
+    if (last === undefined) this.parts.counters.foresight('deferred');
     this.parts.log.warn({ uid: this.uid, reason, error: message }, 'memory decrease admitted by kubelet deferred');
-    for (const listener of this.listeners) listener(this.uid, this.report);
+    this.#tellListeners();
+  }
+
+  #tellListeners(): void {
+    const { report } = this;
+    if (report !== undefined) for (const listener of this.listeners) listener(this.uid, report);
   }
 
   #giveUp(progress: Progress): number | undefined {
@@ -264,6 +281,7 @@ export class DecreaseJob {
       { uid: this.uid, reclaimed: progress.reclaimed },
       'reclaim for memory decrease admitted by kubelet given up',
     );
+    this.#tellListeners();
     return Infinity;
   }
 
@@ -276,10 +294,4 @@ export class DecreaseJob {
   #setReport(progress: Progress, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
     this.report = { state, reason, message, since: progress.since, reclaimed: bytes(progress.reclaimed) };
   }
-}
-
-/** Says why a decrease is deferred after a hold. */
-function textOf(blocked: Blocked, end: 'lost' | 'expired' | { readonly error: unknown }): string {
-  if (end === 'lost') return lostMessage(blocked);
-  return end === 'expired' ? expiredMessage(blocked) : failedMessage(blocked, end.error);
 }

@@ -1,4 +1,4 @@
-import type { MemoryUse } from '../../cgroups/index.ts';
+import { type MemoryUse, usageText } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { Decrease } from './decrease.ts';
 import { HOLD_MS, stuckFrom } from './decrease-policy.ts';
@@ -11,18 +11,17 @@ export type Blocked = Decrease & { readonly use: MemoryUse };
 const toLower = ({ text, from, to }: Decrease): string =>
   `${text}: kubelet is to lower memory.max from ${from} to ${to}`;
 
-const figures = ({ current, unreclaimable, anon, shmem, unevictable }: MemoryUse): string =>
-  `${current} bytes are in use, ${unreclaimable} of which cannot be reclaimed ` +
-  `(anon ${anon}, shmem ${shmem}, unevictable ${unevictable})`;
+const figures = (use: MemoryUse): string =>
+  `${use.current} bytes are in use, ${use.unreclaimable} of which cannot be reclaimed ` + `(${usageText(use)})`;
 
 /** Too much memory cannot be reclaimed. */
 export function stuckMessage(blocked: Blocked): string {
   const { to, use } = blocked;
   const most = stuckFrom(to);
-  const { unreclaimable, anon, shmem, unevictable, current } = use;
+  const { unreclaimable, current } = use;
   return (
     `${toLower(blocked)}, but ${unreclaimable} bytes are in use that cannot be reclaimed ` +
-    `(anon ${anon}, shmem ${shmem}, unevictable ${unevictable}; memory.current ${current}): ` +
+    `(${usageText(use)}; memory.current ${current}): ` +
     (most > 0 ? `expected less than ${most}` : 'usage cannot be held below so small a limit')
   );
 }
@@ -52,4 +51,10 @@ export function failedMessage(blocked: Blocked, error: unknown): string {
       `reclaim frees no more of the ${Math.max(0, current - unreclaimable)} reclaimable bytes`
     );
   return `${toLower(blocked)}, but usage cannot be held below it: ${messageOf(error)}`;
+}
+
+/** Says why a decrease is deferred after a hold. */
+export function afterHoldMessage(blocked: Blocked, end: 'lost' | 'expired' | { readonly error: unknown }): string {
+  if (end === 'lost') return lostMessage(blocked);
+  return end === 'expired' ? expiredMessage(blocked) : failedMessage(blocked, end.error);
 }

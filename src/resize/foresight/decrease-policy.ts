@@ -35,6 +35,9 @@ export function assessDecrease(
 /** How long the shim helps with one admitted decrease, in milliseconds. */
 export const RECLAIM_PERIOD_MS = 10 * MINUTE;
 
+/** When the same reason is reported again, with the figures from then, in milliseconds: the first ones tell little about now. */
+export const REPORT_AGAIN_MS = 5 * MINUTE;
+
 /** Maximum time to bring usage below the limits, in milliseconds: dirty pages have to be written to a disk first. */
 export const REACH_MS = 30_000;
 

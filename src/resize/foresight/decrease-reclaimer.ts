@@ -1,4 +1,5 @@
 import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
+import type { UsageSource } from './comparison.ts';
 import { DecreaseJob } from './decrease-job.ts';
 
 /**
@@ -9,21 +10,58 @@ import { DecreaseJob } from './decrease-job.ts';
  */
 export class DecreaseReclaimer {
   readonly #parts: DecreaseReclaimerParts;
-  readonly #jobs = new Map<string, DecreaseJob>();
+  /** By pod, with its entries when it was last woken. */
+  readonly #jobs = new Map<string, { readonly job: DecreaseJob; readonly entries: readonly unknown[] }>();
   /** All jobs that have not ended, including those of removed pods. */
   readonly #running = new Set<DecreaseJob>();
   readonly #listeners: DeferredListener[] = [];
   #isClosed = false;
+  #isOpen = false;
 
   constructor(parts: DecreaseReclaimerParts) {
     this.#parts = parts;
   }
 
-  /** Checks all pods. To be called when kubelet's state files have changed, or pods have been added. */
+  /**
+   * Checks the pods whose entries have changed: kubelet writes the entries of all pods when one changes. To be called when kubelet's
+   * state files have changed.
+   */
   check(): void {
     if (this.#isClosed) return;
     for (const uid of this.#parts.pods()) if (!this.#jobs.has(uid)) this.#begin(uid);
-    for (const job of this.#jobs.values()) job.wake();
+    for (const { job, entries } of this.#jobs.values()) {
+      const now = this.#parts.entries(job.uid);
+      if (now.every((entry, at) => entry === entries[at])) continue;
+      this.#jobs.set(job.uid, { job, entries: now });
+      job.wake();
+    }
+  }
+
+  /** Checks a pod that has been added, or that has another sandbox. */
+  podAdded(uid: string): void {
+    this.check();
+    this.#jobs.get(uid)?.job.wake();
+  }
+
+  /**
+   * Checks a pod. Returns a promise that resolves when kubelet may compare its usage with the limits that it has admitted;
+   * undefined if none is pending. Never rejects.
+   */
+  comparable(uid: string, source: UsageSource): Promise<void> | undefined {
+    if (this.#isOpen) return undefined;
+    if (!this.#isClosed && !this.#jobs.has(uid) && this.#parts.pods().includes(uid)) this.#begin(uid);
+    return this.#jobs.get(uid)?.job.comparable(source);
+  }
+
+  /** The runtime has reported the usage of a pod to kubelet: kubelet does not take cAdvisor's. */
+  measuredByRuntime(uid: string): void {
+    this.#jobs.get(uid)?.job.measuredByRuntime();
+  }
+
+  /** Lets kubelet compare from now on: the calls that wait do not delay the end of the process. */
+  openComparisons(): void {
+    this.#isOpen = true;
+    for (const job of this.#running) job.openComparison();
   }
 
   watch(listener: DeferredListener): void {
@@ -35,11 +73,11 @@ export class DecreaseReclaimer {
    * called with the pod's lock held: no other hold begins then.
    */
   release(uid: string): Promise<void> | undefined {
-    return this.#jobs.get(uid)?.release();
+    return this.#jobs.get(uid)?.job.release();
   }
 
   podRemoved(uid: string): void {
-    this.#jobs.get(uid)?.end();
+    this.#jobs.get(uid)?.job.end();
     this.#jobs.delete(uid);
   }
 
@@ -52,15 +90,15 @@ export class DecreaseReclaimer {
 
   /** Returns the state of a pod's decreases; undefined when none is blocked. */
   reportOf(uid: string): DecreaseReport | undefined {
-    return this.#jobs.get(uid)?.report;
+    return this.#jobs.get(uid)?.job.report;
   }
 
   #begin(uid: string): void {
     const job = new DecreaseJob(uid, this.#parts, this.#listeners);
-    this.#jobs.set(uid, job);
+    this.#jobs.set(uid, { job, entries: this.#parts.entries(uid) });
     this.#running.add(job);
     void job.run().then(() => {
-      if (this.#jobs.get(uid) === job) this.#jobs.delete(uid);
+      if (this.#jobs.get(uid)?.job === job) this.#jobs.delete(uid);
       this.#running.delete(job);
     });
   }

@@ -1,4 +1,4 @@
-import type { CgroupPath, LowerUsageTree, PreviousHigh } from '../../cgroups/index.ts';
+import type { CgroupPath, CgroupTree, LowerUsageTree, PreviousHigh } from '../../cgroups/index.ts';
 import type { Reason } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -11,6 +11,8 @@ export interface Decrease {
   readonly cgroup: CgroupPath;
   readonly from: Limit<Bytes>;
   readonly to: Bytes;
+  /** Present for the pod's own limit. */
+  readonly isPod?: true;
 }
 
 /** The pending decreases of one pod. */
@@ -47,10 +49,12 @@ export interface HoldJournal {
 }
 
 export interface DecreaseReclaimerParts {
-  readonly tree: LowerUsageTree;
+  readonly tree: LowerUsageTree & Pick<CgroupTree, 'watchMeasuring'>;
   readonly holds: HoldJournal;
   /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */
   readonly pods: () => readonly string[];
+  /** Returns kubelet's entries for a pod. An entry is the same object as long as its content is the same. */
+  readonly entries: (podUid: string) => readonly unknown[];
   /** Returns undefined when there is no such pod. */
   readonly decreases: (podUid: string) => Promise<PendingDecreases | undefined>;
   /** Whether a resize of the pod is in progress. */
@@ -62,5 +66,8 @@ export interface DecreaseReclaimerParts {
   readonly counters: Counters;
 }
 
-/** Called when a decrease is deferred, once per decrease and reason. Must not throw. */
+/**
+ * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when it is given up. Must
+ * not throw.
+ */
 export type DeferredListener = (podUid: string, report: DecreaseReport) => void;

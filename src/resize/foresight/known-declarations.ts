@@ -9,8 +9,8 @@ interface Known {
 }
 
 /**
- * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only if kubelet's
- * checkpoint has been read again, or other containers run.
+ * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only if the pod's
+ * entry in kubelet's checkpoint has changed, or other containers run.
  */
 export class KnownDeclarations {
   readonly #known = new WeakMap<PodEntry, Known>();

@@ -1,10 +1,11 @@
-import { type HeldUsage, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
+import { type HeldUsage, isCgroupVanished, lowerUsage, withoutSwap } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
 import type { Blocked } from './decrease-messages.ts';
 import { CHECK_INTERVAL_MS, CLIMB_MS, HOLD_MS, REACH_MS, STALL_MS, stuckFrom } from './decrease-policy.ts';
 import { Sleep } from './sleep.ts';
+import { WorkTime } from './work-time.ts';
 
 /** Why a hold has ended. */
 export type HoldEnd =
@@ -22,6 +23,8 @@ export type HoldEnd =
   | 'climbed'
   /** kubelet has not applied the decrease in time. */
   | 'expired'
+  /** Usage has not fallen in time, because other pods have used the slots for reclaim. */
+  | 'starved'
   | { readonly error: unknown };
 
 export interface UsageHoldOptions {
@@ -39,8 +42,10 @@ export interface UsageHoldOptions {
 interface Lowering {
   readonly decrease: Decrease;
   lowest: number;
-  /** When a check last found it lower than before. */
+  /** The time of its work when a check last found it lower than before. */
   fellAt: number;
+  /** Excludes the time that it waits for a slot. */
+  readonly work: WorkTime;
 }
 
 /** A cgroup whose usage is held. */
@@ -72,6 +77,8 @@ export class UsageHold {
   readonly #whenOver: Promise<void>;
   readonly #sleep: Sleep;
   readonly #watching: Promise<HoldEnd>;
+  /** What to call with the result of the next check. */
+  #asked: ((isCurrent: boolean) => void)[] = [];
   #heldUntil = Infinity;
 
   constructor(uid: string, parts: DecreaseReclaimerParts, pending: PendingDecreases, options: UsageHoldOptions) {
@@ -94,6 +101,13 @@ export class UsageHold {
   /** Triggers a check: kubelet's state or the pod may have changed. */
   wake(): void {
     this.#sleep.wake();
+  }
+
+  /** Checks now. Resolves with whether the hold goes on: kubelet has admitted nothing else. Never rejects. */
+  isCurrent(): Promise<boolean> {
+    if (this.#isOver()) return Promise.resolve(false);
+    this.wake();
+    return new Promise((resolve) => this.#asked.push(resolve));
   }
 
   /** Ends the hold. Resolves once memory.high is restored. Never rejects. */
@@ -124,7 +138,10 @@ export class UsageHold {
       await this.#lower(this.#pending.list);
       return await this.#watching;
     } catch (error) {
-      return error === this.#over.signal.reason ? await this.#watching : { error };
+      if (error === this.#over.signal.reason) return await this.#watching;
+      return isTimeout(error) && this.#lowering !== undefined && this.#lowering.work.ms < STALL_MS
+        ? 'starved'
+        : { error };
     }
   }
 
@@ -147,14 +164,18 @@ export class UsageHold {
     }
     const { tree, clock, holds, log } = this.#parts;
     const { cgroup, to } = first;
-    this.#lowering = { decrease: first, lowest: Infinity, fellAt: clock.now() };
+    const work = new WorkTime(clock);
+    this.#lowering = { decrease: first, lowest: Infinity, fellAt: 0, work };
     let reclaimed = 0;
     await lowerUsage(tree, cgroup, {
       target: to,
+      // The decrease may take the container's swap: kubelet gives none where request and limit are equal.
+      withoutSwap: true,
       deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
       clock,
       signal: this.#over.signal,
       onHigh: (memoryHigh) => holds.lowers(this.#uid, { cgroup, memoryHigh }),
+      onWaiting: (isWaiting) => work.setWaiting(isWaiting),
       onReclaimed: (freed) => {
         reclaimed += freed;
         this.#options.onReclaimed(freed);
@@ -181,13 +202,14 @@ export class UsageHold {
       for (;;) {
         await this.#sleep.for(CHECK_INTERVAL_MS);
         this.#sleep.reset();
-        const end = await this.#check();
+        const asked = this.#asked.splice(0);
+        const end = await this.#check().catch((error: unknown) => ({ error }));
+        for (const answer of asked) answer(end === undefined);
         if (end !== undefined) return end;
       }
-    } catch (error) {
-      return { error };
     } finally {
       this.#end();
+      for (const answer of this.#asked.splice(0)) answer(false);
     }
   }
 
@@ -221,11 +243,16 @@ export class UsageHold {
   /** Reports usage that reclaim does not bring below the limit. */
   async #checkLowering(lowering: Lowering): Promise<void> {
     const { decrease } = lowering;
-    const use = await this.#parts.tree.readMemoryUse(decrease.cgroup);
-    const now = this.#parts.clock.now();
-    if (use.current < lowering.lowest) lowering.fellAt = now;
+    const use = withoutSwap(await this.#parts.tree.readMemoryUse(decrease.cgroup));
+    const worked = lowering.work.ms;
+    if (use.current < lowering.lowest) lowering.fellAt = worked;
     lowering.lowest = Math.min(lowering.lowest, use.current);
-    if (use.current < decrease.to || now - lowering.fellAt < STALL_MS || this.#lowering !== lowering || this.#isOver())
+    if (
+      use.current < decrease.to ||
+      worked - lowering.fellAt < STALL_MS ||
+      this.#lowering !== lowering ||
+      this.#isOver()
+    )
       return;
     this.#hasStalled = true;
     this.#options.onStalled({ ...decrease, use });
@@ -244,6 +271,7 @@ const isSame = (one: PendingDecreases, other: PendingDecreases): boolean =>
   one.list.every(({ cgroup, to }, at) => cgroup === other.list[at]?.cgroup && to === other.list[at].to);
 
 const isUndoFailure = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+const isTimeout = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT;
 
 /** Whether a hold has ended because its cgroup has. */
 export const hasVanished = (end: HoldEnd): boolean => typeof end === 'object' && isCgroupVanished(end.error);

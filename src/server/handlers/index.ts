@@ -6,6 +6,7 @@ import { containerStatus } from './container-status.ts';
 import { amendedHandler, amendedStreamHandler } from './forward.ts';
 import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
 import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
+import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './usage.ts';
 import { runtimeConfig } from './runtime-config.ts';
 import { type Program, runtimeStatus } from './status.ts';
 import { type UpdateContainerResourcesParts, updateContainerResources } from './update-container-resources.ts';
@@ -14,7 +15,7 @@ import type { LocalHandlers } from './local-server.ts';
 import type { RawStreamHandler, RawUnaryHandler } from '../../grpc/index.ts';
 
 /** What the interceptors need. */
-export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts {}
+export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts, UsageParts {}
 
 /** Returns the table of interceptors, by path. */
 export function createInterceptors(context: InterceptorParts, backend: Backend, program: Program): Interceptors {
@@ -28,12 +29,18 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
       [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
       [runtimePath('Status'), { amendment: runtimeStatus(context, program), logLevel: 'debug' }],
       [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(context), logLevel: 'debug' }],
+      [runtimePath('PodSandboxStats'), { amendment: podSandboxStatsAnswered(context), logLevel: 'debug' }],
       [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
       [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],
       [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],
       [runtimePath('RemoveContainer'), { amendment: forgetContainer(context), logLevel: 'info' }],
     ]),
     streams: new Map([[runtimePath('GetContainerEvents'), containerEvents(context)]]),
+    delays: new Map([
+      [runtimePath('PodSandboxStats'), podSandboxStats(context)],
+      [runtimePath('ListContainerStats'), listContainerStats(context)],
+      [runtimePath('StreamContainerStats'), listContainerStats(context)],
+    ]),
   };
 }
 

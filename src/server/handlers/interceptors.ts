@@ -1,7 +1,7 @@
 import { status } from '@grpc/grpc-js';
 import type { Counters, Log } from '../../observe/index.ts';
 import { type CallTrace, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
-import type { Exchange, Interception, MaybePromise } from '../proxy/index.ts';
+import type { DelayedCall, Exchange, Interception, MaybePromise } from '../proxy/index.ts';
 
 /**
  * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See
@@ -13,6 +13,9 @@ export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<U
  * Returns the amended message of a stream, or undefined to leave it unchanged. See {@link Interception.amendMessage}.
  */
 export type MessageAmendment = (message: Uint8Array) => MaybePromise<Uint8Array | undefined>;
+
+/** Returns what the request waits for; undefined to forward it at once. See {@link Interception.delay}. */
+export type Delay = (call: DelayedCall) => Promise<void> | undefined;
 
 /** A call that is forwarded and whose response may be amended. */
 export interface AmendedCall {
@@ -29,6 +32,8 @@ export interface Interceptors {
   readonly amendments: ReadonlyMap<string, AmendedCall>;
   /** Calls with a stream of responses that are forwarded and whose messages are amended one by one. */
   readonly streams: ReadonlyMap<string, MessageAmendment>;
+  /** Calls that are forwarded later, of any kind but those that the shim handles. */
+  readonly delays: ReadonlyMap<string, Delay>;
 }
 
 /** Calls of containerd that stream events until the client cancels. Clients start them again when they end. */
@@ -39,7 +44,12 @@ const watches: ReadonlySet<string> = new Set([
 ]);
 
 /** An empty table: every call is forwarded. */
-export const noInterceptors: Interceptors = { handlers: new Map(), amendments: new Map(), streams: new Map() };
+export const noInterceptors: Interceptors = {
+  handlers: new Map(),
+  amendments: new Map(),
+  streams: new Map(),
+  delays: new Map(),
+};
 
 export interface InterceptionReport {
   readonly log: Log;
@@ -53,7 +63,7 @@ export interface InterceptionReport {
  * unary call is counted and logged, as handled calls are. Streams count as forwarded calls: they last for hours.
  */
 export function interceptionOf(
-  { handlers, amendments, streams }: Interceptors,
+  { handlers, amendments, streams, delays }: Interceptors,
   { log, counters, debug }: InterceptionReport,
 ): Interception {
   const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
@@ -69,6 +79,8 @@ export function interceptionOf(
       return streams.has(path) ? 'amend-each' : 'pass';
     },
     isWatch: (path) => watches.has(path),
+    isDelayed: (path) => delays.has(path),
+    delay: (call) => delays.get(call.path)?.(call),
     amend(exchange) {
       const call = amendments.get(exchange.path);
       if (call === undefined) return undefined;

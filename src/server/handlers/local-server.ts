@@ -12,6 +12,7 @@ import {
   type RawStreamHandler,
   type RawUnaryHandler,
   callFields,
+  CRI_LIMITS,
   createRawServer,
   rawMessage,
   serveStream,
@@ -45,10 +46,10 @@ export function createLocalServer(
   { unary, streams }: LocalHandlers,
   { log, counters }: LocalServerOptions,
 ): LocalServer {
-  const server = createRawServer();
+  const { server, budget } = createRawServer(counters, CRI_LIMITS);
   for (const [path, handler] of streams) {
     const serve = (call: ServerWritableStream<Buffer, Buffer>): void =>
-      void serveStream(path, handler, call, log).then((code) =>
+      void serveStream(path, handler, call, { log, budget }).then((code) =>
         counters.passedCall(path, code === CANCELLED ? 'cancelled' : 'answered'),
       );
     server.register(path, serve, rawMessage, rawMessage, 'serverStream');
@@ -59,7 +60,7 @@ export function createLocalServer(
       log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');
     };
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
-      void serveUnary(path, handler, call, respond, { log, ended });
+      void serveUnary(path, handler, call, respond, { log, budget, ended });
     server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());

@@ -88,6 +88,14 @@ async function hotCache(pod: RunningPod, container: string, mebibytes: number): 
 const useOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.current', container)) / MiB;
 const limitOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.max', container)) / MiB;
 const highsOf = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
+/** Calls as kubelet does before it lowers a memory limit. Returns the usage of the containers, in MiB. */
+async function usageOfRuntime(pod: RunningPod): Promise<number[]> {
+  const { stats } = await cri.call<{ stats: { memory: { usage_bytes: { value: number } } }[] }>('ListContainerStats', {
+    filter: { pod_sandbox_id: pod.sandboxId },
+  });
+  return stats.map(({ memory }) => memory.usage_bytes.value / MiB);
+}
+
 const records = (): string[] => readdirSync(STATE).filter((name) => name.endsWith('.json'));
 
 const held = (pod: RunningPod, number = 1) =>
@@ -124,6 +132,27 @@ describe('hot page cache', () => {
     expect([limitOf(pod), limitOf(pod, 'a'), highsOf(pod), pod.oomKills()]).toEqual([64, 64, ['max', 'max'], 0]);
     await served.shim.waitForLog(({ msg }) => msg === 'memory decrease applied by kubelet after reclaim');
     expect([highsOf(pod), records(), tenant.isAlive]).toEqual([['max', 'max'], [], true]);
+  });
+
+  test("kubelet's stats call is answered once usage is held and cAdvisor has measured the pod, others at once", async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    let answer: number[] | undefined;
+    const waiting = usageOfRuntime(pod).then((found) => (answer = found));
+    // Longer than cAdvisor takes to store what it has read.
+    await delay(1000);
+    const { stats } = await cri.call<{ stats: object[] }>('ListContainerStats', {});
+    expect([answer, stats.length > 0]).toEqual([undefined, true]);
+    pod.read('cpu.stat');
+    const since = performance.now();
+    await waiting;
+    console.log(`stats call answered ${Math.round(performance.now() - since)} ms after the pod was measured`);
+    expect(answer).toHaveLength(1);
+    expect(answer![0]).toBeLessThan(64);
+    await kubelet.sync(pod);
+    expect([limitOf(pod), limitOf(pod, 'a'), pod.oomKills()]).toEqual([64, 64, 0]);
   });
 
   test('usage of the pod stays below its limit while a container that is not lowered uses all of its own', async () => {
@@ -213,6 +242,23 @@ describe('the shim ends while it holds', () => {
     await held(pod, 2);
     await served.stop();
     expect([highsOf(pod), records()]).toEqual([['max', 'max'], []]);
+    await startAgain();
+  });
+
+  test('stopped: a stats call of kubelet that waits is answered, and does not delay the end', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    let isAnswered = false;
+    const waiting = usageOfRuntime(pod).then(() => (isAnswered = true));
+    await delay(1000);
+    expect(isAnswered).toBe(false);
+    const since = performance.now();
+    await Promise.all([served.stop(), waiting]);
+    const ms = Math.round(performance.now() - since);
+    console.log(`the shim with a waiting stats call ends in ${ms} ms`);
+    expect([ms < 5000, highsOf(pod)]).toEqual([true, ['max', 'max']]);
     await startAgain();
   });
 

@@ -25,6 +25,8 @@ const blocked = (to: number, current: number, unreclaimable: number): Blocked =>
     shmem: bytes(0),
     unevictable: bytes(0),
     file: bytes(current),
+    swappable: bytes(0),
+    swapped: bytes(0),
     kernelUnreclaimable: bytes(0),
     oomKills: 0,
   },

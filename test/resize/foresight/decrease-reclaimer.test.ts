@@ -53,7 +53,10 @@ describe('a decrease blocked by page cache', () => {
     expect(report).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
     expect(report?.message).toContain('given up after 10 minutes: container a: kubelet is to lower memory.max from');
     expect(report?.message).toContain('usage climbs back as fast as memory is reclaimed');
-    expect(node.deferred).toHaveLength(1);
+    // At the first time, after five minutes, and when it is given up.
+    const told = node.deferred.map(([, { message }]) => message);
+    expect(told.map((message) => message.startsWith('given up'))).toEqual([false, false, true]);
+    expect(told[2]).toBe(report?.message);
     expect(memory.high).toBe('max');
     // What kubelet admits next is another matter.
     memory.cache = 30 * MiB;
@@ -61,6 +64,28 @@ describe('a decrease blocked by page cache', () => {
     await node.pass(1000);
     expect(memory.current).toBe(42 * MiB);
     expect(events()).toMatchObject({ stuck: 2, given_up: 1 });
+  });
+
+  test('is not held if it fits with swap alone: the decrease may take the swap', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 50, cache: 60 });
+    memory.swappable = 30 * MiB;
+    memory.swapped = 20 * MiB;
+    node.admit('a', 64);
+    await node.pass(3000);
+    expect([memory.highs, memory.asked]).toEqual([[], []]);
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(node.reclaimer.reportOf('a')?.message).toContain(`${70 * MiB} bytes are in use that cannot be reclaimed`);
+  });
+
+  test('is let go if memory goes to swap and then grows past the limit with it', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 40, cache: 60 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    expect(memory.high).not.toBe('max');
+    memory.anon = 30 * MiB;
+    memory.swapped = 40 * MiB;
+    await node.pass(2000);
+    expect([memory.high, node.deferred[0]?.[1].reason]).toEqual(['max', 'MEMORY_NOT_RECLAIMABLE']);
   });
 
   test('is no longer reported once kubelet has admitted other values', async () => {
@@ -132,12 +157,34 @@ describe('a decrease without anything to reclaim', () => {
     expect(events()).toEqual({ stuck: 1, held: 1, deferred: 1 });
   });
 
+  test('is reported again after five minutes, with the figures from then, and a later decrease of the pod at once', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 63, cache: 37 });
+    const told = (): (string | undefined)[] =>
+      node.deferred.map(([, { message }]) => /to (\d+), but (\d+) bytes/.exec(message)?.slice(1).join(' '));
+    node.admit('a', 64);
+    await node.pass(4 * MINUTE);
+    memory.anon = 80 * MiB;
+    expect(told()).toEqual([`${64 * MiB} ${63 * MiB}`]);
+    await node.pass(90_000);
+    expect(told()).toEqual([`${64 * MiB} ${63 * MiB}`, `${64 * MiB} ${80 * MiB}`]);
+    node.admit('a', 60);
+    await node.settle();
+    expect(told().at(-1)).toBe(`${60 * MiB} ${80 * MiB}`);
+    // Withdrawn, and admitted again.
+    node.admit('a', 192);
+    await node.settle();
+    node.admit('a', 60);
+    await node.settle();
+    expect(told()).toHaveLength(4);
+    expect(events()).toMatchObject({ stuck: 3, deferred: 3 });
+  });
+
   test('is retried after the same backoff however often kubelet writes its files', async () => {
     const memory = node.pod('a', { limit: 192, anon: 63, cache: 40 });
     node.admit('a', 64);
     for (let n = 0; n < 50; n += 1) {
       await node.pass(20);
-      node.reclaimer.check();
+      node.writeEntry('a');
     }
     memory.anon = 30 * MiB;
     await node.pass(3000);
@@ -199,6 +246,24 @@ describe('decreases of several pods', () => {
     expect([gone.asked.length, removed.asked.length]).toEqual([1, 1]);
     expect(['gone', 'removed'].map((uid) => node.reclaimer.reportOf(uid))).toEqual([undefined, undefined]);
     expect(removed.high).toBe('max');
+  });
+
+  test('is checked when kubelet has written its entry, and not with those of other pods', async () => {
+    for (const uid of ['a', 'b', 'c']) {
+      node.pod(uid, { limit: 192, anon: 63, cache: 40 });
+      node.admit(uid, 64);
+    }
+    await node.settle();
+    node.reads.length = 0;
+    node.writeEntry('b');
+    await node.settle();
+    expect(node.reads).toEqual(['b']);
+    node.reclaimer.check();
+    await node.settle();
+    expect(node.reads).toEqual(['b']);
+    node.reclaimer.podAdded('c');
+    await node.settle();
+    expect(node.reads).toEqual(['b', 'c']);
   });
 
   test('a closed reclaimer does nothing more', async () => {

@@ -238,6 +238,24 @@ describe('derivePendingResize with the declared pod', () => {
       expect(pending(192, 96)).toBe(160);
     });
 
+    test('a container that the runtime has no more counts as an init container that has ended, where the pod limit tells', () => {
+      const gone: DeclaredContainer = { name: 'setup', kind: 'unknown', state: 'declared', mayBeInit: true };
+      const to = (limit: number) => {
+        const pod = { ...state({ a: 150 }, limit), ...declares([app('a'), gone], 'kubelet-state') };
+        return pendingMemory(pod, entry({ a: 110, setup: 40 }), entry({ a: 150, setup: 40 }))?.pod;
+      };
+      expect(to(190)).toBe(150);
+      // The sum of what is admitted, and the maximum of what was applied: 150 is possible, and so is 110.
+      expect(to(150)).toBeUndefined();
+      expect(
+        pendingMemory(
+          { ...state({ a: 160 }, 160), ...declares([app('a'), gone], 'kubelet-state') },
+          entry({ a: 110, setup: 40 }),
+          entry({ a: 160, setup: 40 }),
+        )?.pod,
+      ).toBe(110);
+    });
+
     test('the pod limit is left out when both are possible and lead to different limits', () => {
       // The sum of what was applied, and the maximum of what is admitted.
       expect(pending(192, 192)).toBeUndefined();

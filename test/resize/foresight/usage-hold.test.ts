@@ -343,7 +343,7 @@ describe('others', () => {
     node.admit('a', 64);
     for (let n = 0; n < 100; n += 1) {
       await node.pass(50);
-      node.reclaimer.check();
+      node.writeEntry('a');
     }
     expect(events()).toEqual({ stuck: 1, held: 1 });
     expect(memory.readMemoryCurrent()).toBeLessThan(64 * MiB);
@@ -355,7 +355,7 @@ describe("frequent writes of kubelet's state, which trigger checks", () => {
   const writeOften = async (): Promise<void> => {
     for (let write = 0; write < 6; write += 1) {
       await node.pass(50);
-      node.reclaimer.check();
+      node.writeEntry('a');
     }
     await node.pass(10);
   };
@@ -375,5 +375,27 @@ describe("frequent writes of kubelet's state, which trigger checks", () => {
     memory.cache = 50 * MiB;
     await writeOften();
     expect([node.deferred, memory.high === 'max']).toEqual([[], false]);
+  });
+});
+
+describe('a pod that waits for a slot to reclaim, because other pods use all of them', () => {
+  test('is not reported, and is reclaimed when a slot is free', async () => {
+    const end = Promise.withResolvers<undefined>();
+    for (const uid of ['x', 'y']) {
+      const busy = node.pod(uid, { limit: 192, anon: 20, cache: 100 });
+      busy.beforeReclaim = () => end.promise;
+      node.admit(uid, 64);
+    }
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(40_000);
+    // The first one has a slot, and its usage does not fall.
+    expect(node.deferred.map(([uid]) => uid)).toContain('x');
+    expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
+    expect(memory.asked).toEqual([]);
+    end.resolve(undefined);
+    await node.pass(10_000);
+    expect(memory.current).toBe(56 * MiB);
+    expect(node.deferred.some(([uid]) => uid === 'a')).toBe(false);
   });
 });

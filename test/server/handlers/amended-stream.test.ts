@@ -49,6 +49,7 @@ beforeEach(async () => {
     handlers: new Map(),
     amendments: new Map(),
     streams: new Map([[PATH, (message: Uint8Array) => Buffer.concat([message, Buffer.from('+kernel')])]]),
+    delays: new Map(),
   };
   counters = createCounters();
   lines = [];

@@ -1,0 +1,158 @@
+import type { CgroupPath, ReadWatch } from '../../cgroups/index.ts';
+import { messageOf } from '../../core/errors/index.ts';
+import type { DecreaseReclaimerParts } from './decrease.ts';
+
+/** Where kubelet has a figure of memory usage from: the runtime measures at each call, cAdvisor every 10 to 30 s. */
+export type UsageSource = 'runtime' | 'cadvisor';
+
+/** cAdvisor stores its figures after it has read all files of a cgroup and of its processes. */
+const STORED_MS = 250;
+
+/** cAdvisor measures an idle cgroup at least this often. The shim waits that long where it cannot watch for it. */
+const UNWATCHED_MS = 30_000;
+
+/**
+ * Says when kubelet may compare a pod's usage with its pending limits: once usage is held below them and kubelet's figures show it,
+ * or when the shim cannot help. kubelet 1.34 and later take the usage of containers from the runtime (ListContainerStats) and the
+ * pod's from cAdvisor, unless its feature gate PodAndContainerStatsFromCRI is on (pkg/kubelet/stats, cri_stats_provider.go,
+ * PodCPUAndMemoryStats).
+ */
+export class Comparison {
+  readonly #parts: Pick<DecreaseReclaimerParts, 'tree' | 'clock' | 'log'>;
+  readonly #waiting = new Set<() => void>();
+  /** `held`: usage is below all limits, and cAdvisor has not measured the pod since. */
+  #state: 'blocked' | 'held' | 'open' = 'blocked';
+  /** Who waits for the present check to decide, and for the next one. */
+  readonly #deciding: ((isDecided: boolean) => void)[] = [];
+  readonly #asked: ((isDecided: boolean) => void)[] = [];
+  readonly #openedForGood = new AbortController();
+  readonly #whenOpenedForGood: Promise<void>;
+  /** Whether the runtime has reported the pod's usage to kubelet: then kubelet does not ask cAdvisor. */
+  #isFromRuntime = false;
+  #stopWatch: () => void = () => undefined;
+
+  constructor(parts: Pick<DecreaseReclaimerParts, 'tree' | 'clock' | 'log'>) {
+    this.#parts = parts;
+    const { signal } = this.#openedForGood;
+    this.#whenOpenedForGood = new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
+  }
+
+  /** A check begins, which finds what kubelet has admitted until now. {@link open} or {@link holdBegins} has its result. */
+  checkBegins(): void {
+    this.#deciding.push(...this.#asked.splice(0));
+  }
+
+  /** A hold begins: usage is not below the limits. */
+  holdBegins(): void {
+    this.#decide();
+    this.block();
+    // These came after the check had begun: the hold has to look at what kubelet has admitted since.
+    for (const answer of this.#asked.splice(0)) answer(false);
+  }
+
+  /** Usage is not below the limits yet. */
+  block(): void {
+    this.#set('blocked');
+  }
+
+  /** A comparison succeeds, or waiting does not help. */
+  open(): void {
+    this.#set('open');
+    this.#decide();
+  }
+
+  /** kubelet may compare from now on, even if usage is above the limits. */
+  openForGood(): void {
+    this.#openedForGood.abort();
+  }
+
+  /** The runtime has reported the pod's usage to kubelet. */
+  measuredByRuntime(): void {
+    this.#isFromRuntime = true;
+    this.#wake();
+  }
+
+  /**
+   * Usage is held below all limits.
+   * @param pod the pod's cgroup if its limit is one of them
+   */
+  held(pod: CgroupPath | undefined): void {
+    if (pod === undefined) {
+      this.open();
+      return;
+    }
+    this.#set('held');
+    let isOver = false;
+    this.#stopWatch = () => (isOver = true);
+    void this.#measured(pod, () => isOver);
+  }
+
+  /**
+   * Resolves when kubelet may compare. Never rejects.
+   * @param recheck looks at what kubelet has admitted until now; resolves with false if it has to be called again
+   */
+  async ready(source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
+    const { signal } = this.#openedForGood;
+    const ready = async (): Promise<void> => {
+      while (!signal.aborted && !(await recheck()));
+      while (!signal.aborted && !this.#isReady(source))
+        await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    };
+    await Promise.race([ready(), this.#whenOpenedForGood]);
+  }
+
+  /** Resolves with true once a check that begins from now on has its result, with false if {@link ready} has to look again. */
+  nextCheck(): Promise<boolean> {
+    return new Promise((resolve) => this.#asked.push(resolve));
+  }
+
+  #isReady(source: UsageSource): boolean {
+    if (this.#state === 'held') return source === 'runtime' || this.#isFromRuntime;
+    return this.#state === 'open';
+  }
+
+  #set(state: 'blocked' | 'held' | 'open'): void {
+    this.#stopWatch();
+    this.#stopWatch = () => undefined;
+    this.#state = state;
+    this.#wake();
+  }
+
+  #decide(): void {
+    for (const answer of this.#deciding.splice(0)) answer(true);
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  /** Opens once cAdvisor has measured the pod. Without a watch, once it must have. */
+  async #measured(pod: CgroupPath, isOver: () => boolean): Promise<void> {
+    const { tree, clock, log } = this.#parts;
+    try {
+      const watch: ReadWatch = await tree.watchMeasuring(pod);
+      if (isOver()) {
+        watch.close();
+        return;
+      }
+      this.#stopWatch = joined(this.#stopWatch, () => watch.close());
+      await watch.whenRead;
+      this.#stopWatch = joined(
+        this.#stopWatch,
+        clock.after(STORED_MS, () => this.open()),
+      );
+    } catch (error) {
+      if (isOver()) return;
+      log.debug({ cgroup: pod, error: messageOf(error) }, 'cgroup not watched for reads');
+      this.#stopWatch = clock.after(UNWATCHED_MS, () => this.open());
+    }
+  }
+}
+
+const joined =
+  (one: () => void, other: () => void): (() => void) =>
+  () => {
+    one();
+    other();
+  };

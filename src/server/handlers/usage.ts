@@ -1,0 +1,84 @@
+import { TimeLimit } from '../../core/concurrency/index.ts';
+import type { Log } from '../../observe/index.ts';
+import { type ComparisonParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
+import type { Messages } from '../../runtime/index.ts';
+import type { FailOpen } from '../../sandbox/index.ts';
+import type { DelayedCall } from '../proxy/index.ts';
+import { decodeOrUndefined } from './decode.ts';
+import type { Amendment, Delay } from './interceptors.ts';
+
+export interface UsageParts extends ComparisonParts {
+  readonly log: Log;
+  readonly failOpen: FailOpen;
+}
+
+/** cAdvisor measures a cgroup in use every 10 to 20 s, an idle one every 15 to 30 s. Usage is reclaimed before. */
+const LONGEST_WAIT_MS = 40_000;
+/** Left of the caller's time for the call itself. */
+const RESERVE_MS = 5000;
+
+/** Longer requests are not read: decoding blocks the event loop. Those of kubelet have about 100 bytes. */
+const MAX_REQUEST_BYTES = 64 * 1024;
+
+/**
+ * Delays PodSandboxStats. kubelet calls it before it lowers a memory limit, with the feature gate PodAndContainerStatsFromCRI. Waits
+ * until usage is held below the limits that kubelet has admitted.
+ */
+export function podSandboxStats(context: UsageParts): Delay {
+  return (call) => {
+    const sandboxId = sandboxOf(context, call.request);
+    return atMost(context, call, sandboxId, awaitComparable(context, sandboxId, 'runtime'));
+  };
+}
+
+/**
+ * Notes each successful PodSandboxStats, and leaves the response unchanged: kubelet compares with it. After a failed one kubelet takes
+ * cAdvisor's figure of the pod.
+ */
+export function podSandboxStatsAnswered(context: UsageParts): Amendment {
+  return ({ request }) => {
+    measuredByRuntime(context, sandboxOf(context, request));
+    return undefined;
+  };
+}
+
+/**
+ * Delays ListContainerStats and StreamContainerStats. kubelet calls one of them for one pod before it lowers a memory limit, and then
+ * compares the usage of the containers and the pod's usage as cAdvisor has measured it last. Waits until both are below the limits
+ * that kubelet has admitted. Calls for all pods are forwarded at once.
+ */
+export function listContainerStats(context: UsageParts): Delay {
+  return (call) => {
+    // The requests of both methods are the same.
+    const request = read(context, 'ListContainerStatsRequest', call.request);
+    const sandboxId = request?.filter?.pod_sandbox_id ?? '';
+    return atMost(context, call, sandboxId, awaitComparable(context, sandboxId, 'cadvisor'));
+  };
+}
+
+const sandboxOf = (context: UsageParts, request: Uint8Array): string =>
+  read(context, 'PodSandboxStatsRequest', request)?.pod_sandbox_id ?? '';
+
+const read = <Name extends keyof Messages>(
+  context: UsageParts,
+  name: Name,
+  bytes: Uint8Array,
+): Messages[Name] | undefined =>
+  bytes.length > MAX_REQUEST_BYTES ? undefined : decodeOrUndefined(context, name, bytes);
+
+/** Limits a wait. Undefined without one. The promise never rejects. */
+function atMost(
+  { log }: UsageParts,
+  { path, timeoutMs }: DelayedCall,
+  sandbox: string,
+  waiting: Promise<void> | undefined,
+): Promise<void> | undefined {
+  if (waiting === undefined) return undefined;
+  const start = Date.now();
+  const limit = new TimeLimit(start + Math.min(LONGEST_WAIT_MS, timeoutMs - RESERVE_MS));
+  return limit.orOver(waiting).finally(() => {
+    const fields = { method: path, sandbox, ms: Date.now() - start, inTime: !limit.isOver };
+    limit.close();
+    log.info(fields, 'call held back until usage is below the pending memory limits');
+  });
+}

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import { noLog } from '../../../src/observe/index.ts';
+import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
+import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import { createInterceptors } from '../../../src/server/handlers/index.ts';
+import {
+  type UsageParts,
+  listContainerStats,
+  podSandboxStats,
+  podSandboxStatsAnswered,
+} from '../../../src/server/handlers/usage.ts';
+import type { DelayedCall } from '../../../src/server/proxy/index.ts';
+
+// kubelet compares the answer with the memory limits that it is about to lower.
+
+/** A pod `s` whose usage is above its new limits until `release` is called, and what has happened in order. */
+class BlockedPod {
+  readonly events: string[] = [];
+  release = (): void => undefined;
+  readonly #comparable = new Promise<void>((resolve) => (this.release = resolve));
+  readonly context = {
+    registry: { pods: [{ sandboxId: 's', metadata: { uid: 'u' } }] },
+    kubelet: { refresh: () => this.events.push('refresh') },
+    decreaseReclaimer: {
+      comparable: (uid: string, source: UsageSource) => {
+        this.events.push(`${uid} ${source}`);
+        return this.#comparable;
+      },
+      measuredByRuntime: (uid: string) => this.events.push(`${uid} measured`),
+    },
+    log: noLog,
+    failOpen: (reason: string) => this.events.push(reason),
+  } as unknown as UsageParts;
+}
+
+const callOf = (request: Uint8Array, timeoutMs = Infinity): DelayedCall => ({ path: '/stats', request, timeoutMs });
+const ofPod = encode('ListContainerStatsRequest', { filter: { pod_sandbox_id: 's' } });
+const ofSandbox = encode('PodSandboxStatsRequest', { pod_sandbox_id: 's' });
+
+test.each([
+  ['ListContainerStats', listContainerStats, ofPod, 'u cadvisor'],
+  ['PodSandboxStats', podSandboxStats, ofSandbox, 'u runtime'],
+] as const)('%s of a pod is forwarded once its usage is comparable', async (_method, delayOf, request, asked) => {
+  const pod = new BlockedPod();
+  let isForwarded = false;
+  const waiting = delayOf(pod.context)(callOf(request))?.then(() => (isForwarded = true));
+  await new Promise(setImmediate);
+  expect([pod.events, isForwarded]).toEqual([['refresh', asked], false]);
+  pod.release();
+  expect(await waiting).toBe(true);
+});
+
+test.each([
+  ['of all pods', encode('ListContainerStatsRequest', {}), []],
+  ['of an unknown pod', encode('ListContainerStatsRequest', { filter: { pod_sandbox_id: 'x' } }), []],
+  ['that cannot be decoded', Buffer.from([0x0a, 0xff]), ['undecodable']],
+  ['that is too long to be read', Buffer.alloc(64 * 1024 + 1, 0xff), []],
+] as const)('ListContainerStats %s is forwarded at once', (_which, request, events) => {
+  const pod = new BlockedPod();
+  expect(listContainerStats(pod.context)(callOf(request))).toBeUndefined();
+  expect(pod.events).toEqual(events);
+});
+
+test("a call is forwarded 5 s before its caller's timeout", async () => {
+  const pod = new BlockedPod();
+  const start = performance.now();
+  await listContainerStats(pod.context)(callOf(ofPod, 5050));
+  expect(performance.now() - start).toBeGreaterThan(45);
+  await listContainerStats(pod.context)(callOf(ofPod, 4000));
+});
+
+test('a successful PodSandboxStats is noted and left as it is', () => {
+  const pod = new BlockedPod();
+  const exchange = { path: '/stats', request: ofSandbox, response: Buffer.from('stats'), backendMs: 1 };
+  expect(podSandboxStatsAnswered(pod.context)(exchange, { fields: {}, backendMs: 1 })).toBeUndefined();
+  expect(pod.events).toEqual(['u measured']);
+});
+
+test("kubelet's stats calls run on its own connection, those of a stream too, and only PodSandboxStats is read", () => {
+  const parts = [{}, {}, {}] as unknown as Parameters<typeof createInterceptors>;
+  const { handlers, amendments, streams, delays } = createInterceptors(...parts);
+  const stats = ['ListContainerStats', 'StreamContainerStats', 'PodSandboxStats'].map(runtimePath);
+  expect(stats.map((path) => delays.has(path))).toEqual([true, true, true]);
+  expect(stats.map((path) => handlers.has(path) || streams.has(path))).toEqual([false, false, false]);
+  expect(stats.map((path) => amendments.has(path))).toEqual([false, false, true]);
+});
