@@ -12,14 +12,17 @@ import {
 import type { Counters, Log } from '../observe/index.ts';
 import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
 import {
+  API_LIMITS,
   type CallTrace,
   type EndedCall,
+  type RawServer,
   callFields,
   codeFor,
   createRawServer,
   failureOf,
   rawMessage,
   serveUnary,
+  withinBudget,
 } from '../grpc/index.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
@@ -39,7 +42,7 @@ export interface ResizeServerParts extends ServiceParts {
 /** Creates the server. Each call is counted and logged. */
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   const { log, counters } = parts;
-  const server = createRawServer();
+  const { server, budget } = createRawServer(counters, API_LIMITS);
   const endedOf =
     (path: string) =>
     ({ trace, code, elapsedMs }: EndedCall): void => {
@@ -49,11 +52,12 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   for (const [path, handler] of unaryHandlers(parts)) {
     const ended = endedOf(path);
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
-      void serveUnary(path, handler, call, respond, { log, ended });
+      void serveUnary(path, handler, call, respond, { log, budget, ended });
     server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const watchPath = methodPath('WatchResizes');
-  const watch = (call: ServerWritableStream<Buffer, Buffer>): void => void serveWatch(parts, call, endedOf(watchPath));
+  const watch = (call: ServerWritableStream<Buffer, Buffer>): void =>
+    void serveWatch({ ...parts, budget }, call, endedOf(watchPath));
   server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
@@ -74,7 +78,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
 
 /** Serves WatchResizes. Never rejects: every error becomes the call's status. */
 async function serveWatch(
-  parts: ResizeServerParts,
+  parts: ResizeServerParts & Pick<RawServer, 'budget'>,
   call: ServerWritableStream<Buffer, Buffer>,
   ended: (call: EndedCall) => void,
 ): Promise<void> {
@@ -82,7 +86,7 @@ async function serveWatch(
   const trace: CallTrace = { fields: {}, backendMs: 0 };
   let code: number = status.OK;
   try {
-    await stream(parts, call, trace);
+    await withinBudget(call, parts.budget, () => stream(parts, call, trace));
     call.end();
   } catch (error) {
     const failure = failureOf(error, call.getPath(), parts.log);

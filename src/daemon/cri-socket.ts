@@ -4,11 +4,14 @@ import type { Config } from '../config/index.ts';
 import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
 import {
   type Listener,
+  SHARED_LIMITS,
+  SharedBudget,
   createLocalServer,
   interceptionOf,
   listen,
   listenOnInherited,
   createClientConnections,
+  refuseConnection,
   serveConnection,
   proxyReport,
 } from '../server/index.ts';
@@ -45,10 +48,13 @@ export function createCriSocket(
   const local = createLocalServer(handlers, { log, counters });
   const observer = proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
   const debug = logLevel === 'debug' || logLevel === 'trace';
+  const shared = new SharedBudget(SHARED_LIMITS);
   let listener: Listener | undefined;
   const clients = createClientConnections({
-    serve: (client, options) => serveConnection(client, { ...options, observer }),
+    serve: (client, options) => serveConnection(client, { ...options, observer, shared }),
     backendPath,
+    refuse: refuseConnection,
+    tooMany: () => counters.refused('connections'),
     connectLocal: () => local.connect(),
     interception: interceptionOf(interceptors, { log, counters, debug }),
     onBackend: () => listener?.mirrorBackend(),

@@ -1,6 +1,8 @@
 import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
 import type { Log } from '../observe/index.ts';
 import type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
+import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
+import type { ServerBudget } from './server-budget.ts';
 import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
 
 /** A call that has ended, for its log line. */
@@ -13,6 +15,8 @@ export interface EndedCall {
 
 export interface ServeOptions {
   readonly log: Log;
+  /** The budget of the call's server. */
+  readonly budget: ServerBudget;
   readonly ended: (call: EndedCall) => void;
 }
 
@@ -22,13 +26,13 @@ export async function serveUnary(
   handler: RawUnaryHandler,
   call: ServerUnaryCall<Buffer, Buffer>,
   respond: sendUnaryData<Buffer>,
-  { log, ended }: ServeOptions,
+  { log, budget, ended }: ServeOptions,
 ): Promise<void> {
   const start = performance.now();
   const trace: CallTrace = { fields: {}, backendMs: 0 };
   let code: number = status.OK;
   try {
-    respond(null, await handler(call, trace));
+    respond(null, await withinBudget(call, budget, () => handler(call, trace)));
   } catch (error) {
     const failure = failureOf(error, path, log);
     code = failure.code;
@@ -42,10 +46,10 @@ export async function serveStream(
   path: string,
   handler: RawStreamHandler,
   call: ServerWritableStream<Buffer, Buffer>,
-  log: Log,
+  { log, budget }: Pick<ServeOptions, 'log' | 'budget'>,
 ): Promise<number> {
   try {
-    await handler(call);
+    await withinBudget(call, budget, () => handler(call));
     call.end();
     return codeFor(call, status.OK);
   } catch (error) {
@@ -55,6 +59,24 @@ export async function serveStream(
     call.emit('error', failure);
     return failure.code;
   }
+}
+
+/** Runs a call's handler with its decompressed request. Rejects with OVERLOADED if the call does not fit into the budget. */
+export function withinBudget<Result>(
+  call: ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>,
+  budget: ServerBudget,
+  handle: () => Promise<Result>,
+): Promise<Result> {
+  const [encoding] = call.metadata.get(ENCODING_HEADER);
+  return budget.run(() =>
+    budget.holding(call.request.length, async () => {
+      if (!isEncoding(encoding)) return handle();
+      call.metadata.remove(ENCODING_HEADER);
+      const received = call.request;
+      call.request = await decompressed(encoding, received, budget);
+      return budget.holding(call.request.length, handle);
+    }),
+  );
 }
 
 /** Returns the status for an error. Logs an internal error with its stack. */

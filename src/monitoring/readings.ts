@@ -1,16 +1,24 @@
 import { readdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { type Family, type NodeReadings, type ReadinessReport, Reading, families } from '../observe/index.ts';
+import {
+  type BypassReadings,
+  type Family,
+  type NodeReadings,
+  type ReadinessReport,
+  Reading,
+  families,
+} from '../observe/index.ts';
 
 export interface Readings {
   readonly version: string;
   readonly connections: number;
   readonly readiness: ReadinessReport;
   readonly node: NodeReadings;
+  readonly bypass: BypassReadings;
 }
 
 /** The metrics that are read at scrape time, in the order of families.ts. */
-export function readingFamilies({ version, connections, readiness, node }: Readings): readonly Family[] {
+export function readingFamilies({ version, connections, readiness, node, bypass }: Readings): readonly Family[] {
   const one = (value: number) => () => [[[], value] as const];
   const { volumes, unfinished } = node;
   const states = [...new Set(['Deferred', 'InProgress', 'Proposed', ...unfinished])];
@@ -28,6 +36,8 @@ export function readingFamilies({ version, connections, readiness, node }: Readi
       states.map((state) => [[state] as const, unfinished.filter((other) => other === state).length] as const),
     ),
     new Reading(families.foresightPresent, one(node.foresight ? 1 : 0)),
+    new Reading(families.bypassStart, one((bypass.start ?? 0) / 1000)),
+    new Reading(families.bypassEnd, one((bypass.end ?? 0) / 1000)),
   ];
 }
 

@@ -1,9 +1,18 @@
 import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { ShimError, loggableError } from '../core/errors/index.ts';
-import { type Family, type Log, type NodeReadings, type ReadinessReport } from '../observe/index.ts';
+import {
+  type BypassReadings,
+  type Family,
+  type Log,
+  type NodeReadings,
+  type ReadinessReport,
+} from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
+import { cached } from './cached.ts';
+import { limitConnections } from './connections.ts';
+import { MONITORING_LIMITS } from './limits.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
@@ -17,6 +26,7 @@ export interface MonitoringParts {
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
   readonly node: () => NodeReadings;
+  readonly bypass: () => BypassReadings;
   /** What the page shows. */
   readonly overview: () => Promise<Overview>;
   /** Connections of CRI clients that are open. */
@@ -31,14 +41,18 @@ export interface MonitoringServer {
   close(): void;
 }
 
-/** Limits the cost of connections by local users. */
-const MOST_CONNECTIONS = 32;
-const IDLE_MS = 10_000;
-
 type Route = (query: URLSearchParams) => Answer | Promise<Answer>;
 
-/** @param checksHost true for a TCP address, which a browser can reach: see host.ts */
-export function createMonitoringServer(parts: MonitoringParts, checksHost: boolean): MonitoringServer {
+/**
+ * @param checksHost true for a TCP address, which a browser can reach: see host.ts
+ * @param pageMs how long the page is cached for a TCP address
+ */
+export function createMonitoringServer(
+  parts: MonitoringParts,
+  checksHost: boolean,
+  pageMs: number = MONITORING_LIMITS.pageMs,
+): MonitoringServer {
+  const page = cached(() => pageOf(parts), pageMs);
   const lag = measureEventLoop();
   const routes: Readonly<Record<string, Route>> = {
     '/metrics': async () => ({
@@ -46,15 +60,15 @@ export function createMonitoringServer(parts: MonitoringParts, checksHost: boole
       type: expositionType,
       body: expositionOf(await allFamilies(parts, lag.family)),
     }),
-    '/': () => pageOf(parts),
+    // Every local user may connect to a TCP address.
+    '/': () => (checksHost ? page() : pageOf(parts)),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
     '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
   };
   const answer = (request: IncomingMessage) => answerTo(routes, request, checksHost);
   const http = createServer((request, response) => void serve(answer, request, response, parts.log));
-  http.maxConnections = MOST_CONNECTIONS;
-  http.timeout = IDLE_MS;
+  limitConnections(http);
   return {
     http,
     close() {
@@ -75,9 +89,9 @@ async function pageOf({ version, readiness, overview }: MonitoringParts): Promis
 }
 
 async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonly Family[]> {
-  const { version, counted, connections, node } = parts;
+  const { version, counted, connections, node, bypass } = parts;
   const readiness = await parts.readiness();
-  const read = readingFamilies({ version, connections: connections(), readiness, node: node() });
+  const read = readingFamilies({ version, connections: connections(), readiness, node: node(), bypass: bypass() });
   return [...read, ...counted, lag, ...processFamilies()];
 }
 

@@ -2,10 +2,12 @@ import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
 import { grpcCodeName } from './grpc-code.ts';
 import type {
+  Budget,
   Counters,
   FailOpenReason,
   ForesightEvent,
   JournalFault,
+  LogDrop,
   LogFields,
   RecoveryOutcome,
   UndoOutcome,
@@ -67,6 +69,17 @@ const foresightEvents = fromStart<ForesightEvent>({
   given_up: true,
 });
 
+const logDrops = fromStart<LogDrop>({ slow_reader: true, rate: true });
+const budgets = fromStart<Budget>({
+  connections: true,
+  handshake: true,
+  streams: true,
+  handled_calls: true,
+  requests: true,
+  decompressed: true,
+  lingering: true,
+});
+
 /** Creates the shim's counters in memory. */
 export function createCounters(): CountersInMemory {
   const fed = createFamilies();
@@ -90,6 +103,8 @@ export function createCounters(): CountersInMemory {
     remount: (direction, result) => fed.remounts.add([direction, result]),
     foresight: (event) => fed.foresight.add([event]),
     foresightReclaimed: (bytes) => fed.foresightReclaimed.add([], bytes),
+    logDropped: (reason) => fed.logDropped.add([reason]),
+    refused: (budget) => fed.refused.add([budget]),
     families: Object.values(fed),
     snapshot: () => snapshotOf(fed),
   };
@@ -115,6 +130,8 @@ function createFamilies() {
     notifyFaults: new Counter(families.notifyFaults),
     foresight: new Counter(families.foresight, foresightEvents),
     foresightReclaimed: new Counter(families.foresightReclaimed),
+    logDropped: new Counter(families.logDropped, logDrops),
+    refused: new Counter(families.refused, budgets),
   };
 }
 

@@ -60,6 +60,19 @@ export const families = {
     'Whether the shim reads the resizes that kubelet has admitted from its state files: 1 if so, otherwise 0.',
   ),
 
+  bypassStart: shimMetric(
+    'gauge',
+    'bypass_start_time_seconds',
+    [],
+    'Time at which the bypass last began to serve clients without the shim, in seconds since the Unix epoch; 0 if it has not since the boot.',
+  ),
+  bypassEnd: shimMetric(
+    'gauge',
+    'bypass_end_time_seconds',
+    [],
+    'Time at which the bypass last ended, in seconds since the Unix epoch; 0 if it has not, or if clients still use it.',
+  ),
+
   callDuration: shimMetric(
     'histogram',
     'call_duration_seconds',
@@ -163,6 +176,19 @@ export const families = {
     'foresight_reclaimed_bytes_total',
     [],
     'Bytes of memory reclaimed for limits that kubelet is about to lower.',
+  ),
+
+  logDropped: shimMetric(
+    'counter',
+    'log_lines_dropped_total',
+    ['reason'],
+    'Log lines that were not written, by reason: slow_reader (the reader of the log does not take them), rate (too many lines of one message).',
+  ),
+  refused: shimMetric(
+    'counter',
+    'refused_total',
+    ['budget'],
+    'Connections, streams, calls and bytes refused because a budget was used up, by budget (docs/limits.md).',
   ),
 
   eventLoopLag: shimMetric(

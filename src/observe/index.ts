@@ -2,9 +2,10 @@
 export type * from './interfaces.ts';
 export { noCounters, noLog } from './interfaces.ts';
 export { oncePerKey } from './once.ts';
-export type { NodeReadings } from './readings.ts';
+export type { BypassReadings, NodeReadings } from './readings.ts';
 export { countersFields, createCounters } from './counters.ts';
 export { families } from './families.ts';
 export { Histogram, Reading, bounds } from './family.ts';
 export type { Description, Family, Series } from './family.ts';
 export { createLog } from './log.ts';
+export { LOG_LIMITS } from './log-limits.ts';

@@ -56,7 +56,31 @@ export interface Counters {
   foresight(event: ForesightEvent): void;
   /** Bytes were reclaimed for a limit that kubelet is about to lower. */
   foresightReclaimed(bytes: number): void;
+  /** A line of the log was not written. */
+  logDropped(reason: LogDrop): void;
+  /** Something was refused because a budget was used up (docs/limits.md). */
+  refused(budget: Budget): void;
 }
+
+/** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
+export type LogDrop = 'slow_reader' | 'rate';
+
+/** A budget whose use is refused when it is used up. */
+export type Budget =
+  /** Client connections of the CRI socket or of the resize API. */
+  | 'connections'
+  /** The time in which a client connection has to begin. */
+  | 'handshake'
+  /** Streams of one client connection. */
+  | 'streams'
+  /** Calls that the shim handles itself, of all clients. */
+  | 'handled_calls'
+  /** Requests that wait for their last byte. */
+  | 'requests'
+  /** Bytes of decompressed requests. */
+  | 'decompressed'
+  /** Connections that are closed and whose peer has not closed. */
+  | 'lingering';
 
 export type ForesightEvent =
   /** A kubelet state file, or a part of it, cannot be read. */
@@ -151,4 +175,6 @@ export const noCounters: Counters = {
   remount: () => undefined,
   foresight: () => undefined,
   foresightReclaimed: () => undefined,
+  logDropped: () => undefined,
+  refused: () => undefined,
 };

@@ -1,3 +1,9 @@
+/** When the bypass last served clients without the shim, in milliseconds since the epoch. */
+export interface BypassReadings {
+  readonly start: number | undefined;
+  readonly end: number | undefined;
+}
+
 /** Values that are read at each scrape instead of being counted as events happen. */
 export interface NodeReadings {
   readonly pods: number;

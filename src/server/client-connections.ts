@@ -11,6 +11,8 @@ export interface Connection {
   destroy(): void;
   readonly closed: Promise<void>;
   readonly activeStreams: number;
+  /** When its last stream ended; -1 if it had none. */
+  readonly lastUsed: number;
 }
 
 /** What the proxy needs to serve a connection. */
@@ -28,9 +30,19 @@ export interface ClientConnectionsOptions {
   /** Opens a connection to the local server. */
   readonly connectLocal: () => Duplex;
   readonly interception: Interception;
+  /** Refuses a client connection: there are too many. */
+  readonly refuse: (client: Socket) => void;
+  /** Called for each connection that is refused or ended because there are too many. */
+  readonly tooMany: () => void;
   /** Called when a connection to the backend has been established. */
   readonly onBackend: () => void;
 }
+
+/**
+ * Client connections at the same time. kubelet needs two, and each program that calls the CRI one. There is no idle timeout: kubelet's
+ * connections are idle for long.
+ */
+export const CONNECTION_LIMIT = 256;
 
 /** All client connections of the CRI socket. */
 export interface ClientConnections {
@@ -49,6 +61,8 @@ export function createClientConnections({
   serve,
   backendPath,
   onBackend,
+  refuse,
+  tooMany,
   ...options
 }: ClientConnectionsOptions): ClientConnections {
   const connections = new Set<Connection>();
@@ -59,6 +73,13 @@ export function createClientConnections({
 
   return {
     accept(client) {
+      if (connections.size >= CONNECTION_LIMIT) {
+        tooMany();
+        if (!makeRoom(connections)) {
+          refuse(client);
+          return;
+        }
+      }
       const connection = serve(client, { ...options, connectBackend });
       connections.add(connection);
       void connection.closed.finally(() => connections.delete(connection));
@@ -81,4 +102,23 @@ export function createClientConnections({
       return cut;
     },
   };
+}
+
+/** Ends a connection without running calls. Returns whether there is one. */
+function makeRoom(connections: Set<Connection>): boolean {
+  const unused = leastUsed(connections);
+  if (unused === undefined) return false;
+  connections.delete(unused);
+  unused.destroy();
+  return true;
+}
+
+/** Returns the connection without running calls that was used least recently, or never. Its client connects again. */
+function leastUsed(connections: Iterable<Connection>): Connection | undefined {
+  let found: Connection | undefined;
+  for (const connection of connections) {
+    if (connection.activeStreams > 0) continue;
+    if (found === undefined || connection.lastUsed < found.lastUsed) found = connection;
+  }
+  return found;
 }

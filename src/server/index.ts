@@ -1,5 +1,5 @@
 /** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
-export { createClientConnections } from './client-connections.ts';
+export { CONNECTION_LIMIT, createClientConnections } from './client-connections.ts';
 export {
   callFields,
   createInterceptors,
@@ -12,4 +12,4 @@ export type { Interceptors, LocalHandlers } from './handlers/index.ts';
 export { listen, listenOnInherited } from './listener/index.ts';
 export type { Listener } from './listener/index.ts';
 export { proxyReport } from './proxy-report.ts';
-export { serveConnection } from './proxy/index.ts';
+export { LIMITS, SHARED_LIMITS, SharedBudget, refuseConnection, serveConnection } from './proxy/index.ts';

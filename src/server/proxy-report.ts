@@ -30,6 +30,9 @@ export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyRep
         log.warn({ error: message }, 'backend connection lost; calls fail with UNAVAILABLE until it is back');
       isLost = true;
     },
+    noDescriptor(message) {
+      log.error({ error: message }, 'no free file descriptor for a connection to the backend');
+    },
     streamOpened: () => undefined,
     streamClosed(path, route, outcome, code, milliseconds) {
       const ms = Math.round(milliseconds * 1000) / 1000;
@@ -54,12 +57,11 @@ export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyRep
     amendSkipped(path, reason, error) {
       counters.failOpen('amend_failed');
       if (!isFirst(`amend ${path} ${reason}`)) return;
-      log.warn(
-        { method: path, reason, ...(error === undefined ? {} : loggableError(error)) },
-        'response forwarded without amendment; logged once',
-      );
+      const fields = error === undefined ? {} : loggableError(error);
+      log.warn({ method: path, reason, ...fields }, 'response forwarded without amendment; logged once');
     },
     pingAnswered: () => undefined,
+    refused: (budget) => counters.refused(budget),
   };
 }
 

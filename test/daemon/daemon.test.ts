@@ -70,4 +70,21 @@ describe('the daemon', () => {
     program.kill('SIGTERM');
     expect((await once(program.process, 'exit'))[0]).toBe(0);
   });
+
+  test('H3: answers calls while the reader of its log stalls', async () => {
+    await daemon.startBackend();
+    const program = daemon.start('--log-level=trace', '--log-passed-calls');
+    await program.logged('serving');
+    program.process.stderr?.pause();
+    const client = daemon.connect();
+    // More lines than fit into the socket between the two processes.
+    const calls = Array.from({ length: 6000 }, (_, at) => String(at));
+    for (let at = 0; at < calls.length; at += 100)
+      expect(await Promise.all(calls.slice(at, at + 100).map((text) => client.call('/s/Echo', text)))).toEqual(
+        calls.slice(at, at + 100),
+      );
+    program.process.stderr?.resume();
+    program.kill('SIGTERM');
+    expect(await program.exited).toEqual({ code: 0, signal: null });
+  });
 });

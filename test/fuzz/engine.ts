@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import type { ProxyObserver } from '../../src/server/proxy/index.ts';
-import { LIMITS, NO_OBSERVER } from '../../src/server/proxy/index.ts';
+import { LIMITS, NO_OBSERVER, SHARED_LIMITS, SharedBudget } from '../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../src/server/proxy/connection.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../support/http2/wire.ts';
 import { CORPUS } from './corpus.ts';
@@ -21,6 +21,8 @@ export interface Tally {
   backendErrors: number;
   localErrors: number;
   amended: number;
+  /** Requests that were held back. */
+  delayed: number;
 }
 
 export const emptyTally = (): Tally => ({
@@ -30,6 +32,7 @@ export const emptyTally = (): Tally => ({
   backendErrors: 0,
   localErrors: 0,
   amended: 0,
+  delayed: 0,
 });
 
 /** Returns the input with this seed and index. */
@@ -79,10 +82,16 @@ class Run {
     this.#core = new ProxyConnection(
       {
         ...LIMITS,
+        shared: new SharedBudget(SHARED_LIMITS),
+        clientHeaderListLimit: 2000,
+        streamLimit: 20,
+        settingsLimit: 5,
+        queueLimit: 100_000,
         // Small limits, so that small inputs reach them.
         headerListLimit: 2000,
         requestLimit: 200,
         responseLimit: 20_000,
+        delayLimit: 200,
         heldLimit: 25_000,
         deferredWriteDelay: random.below(2),
         readAhead: random.below(2) * 100_000,
@@ -91,6 +100,8 @@ class Run {
           route: routeOf,
           amend: ({ response }) => this.#amend(response),
           amendMessage: (_, message) => this.#amendMessage(message),
+          isDelayed: () => random.chance(2),
+          delay: () => this.#delay(),
         },
         now: () => this.#clock,
         connectLocal: (events) => this.#end('local', events),
@@ -135,6 +146,16 @@ class Run {
     if (this.#random.chance(2)) return this.#amend(message);
     this.#tally.amended += 1;
     return this.#random.chance(2) ? undefined : Buffer.concat([message, Buffer.alloc(this.#random.below(200), '-')]);
+  }
+
+  /** At once, later, or never. */
+  #delay(): Promise<void> | undefined {
+    const kind = this.#random.below(8);
+    if (kind > 3) return undefined;
+    this.amendmentRequested = true;
+    this.#tally.delayed += 1;
+    if (kind === 0) return Promise.reject(new Error('refused'));
+    return kind === 1 ? new Promise(() => undefined) : Promise.resolve();
   }
 
   #amend(response: Uint8Array): Promise<Uint8Array | undefined> {

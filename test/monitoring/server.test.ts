@@ -26,6 +26,7 @@ beforeEach(async () => {
       version: '1.2.3',
       counted: counters.families,
       readiness: () => readiness(),
+      bypass: () => ({ start: 1000, end: undefined }),
       node: () => ({
         pods: 7,
         volumes: { count: 2, size: 3000, used: 100 },
@@ -37,6 +38,7 @@ beforeEach(async () => {
       log: { ...noLog, error: (fields) => void logged.push(fields) },
     },
     true,
+    0,
   );
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');

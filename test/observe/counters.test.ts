@@ -69,6 +69,10 @@ describe('counters', () => {
       ...['unreadable', 'stuck', 'held', 'unstuck', 'deferred', 'given_up'].map(
         (event) => `foresight_events_total ${event}`,
       ),
+      ...['slow_reader', 'rate'].map((reason) => `log_lines_dropped_total ${reason}`),
+      ...['connections', 'handshake', 'streams', 'handled_calls', 'requests', 'decompressed', 'lingering'].map(
+        (budget) => `refused_total ${budget}`,
+      ),
     ]);
     const { failOpen, journalFaults, foresight } = createCounters().snapshot();
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);

@@ -5,7 +5,11 @@ import { PassThrough } from 'node:stream';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type ConnectionOptions, createClientConnections } from '../../src/server/client-connections.ts';
+import {
+  CONNECTION_LIMIT,
+  type ConnectionOptions,
+  createClientConnections,
+} from '../../src/server/client-connections.ts';
 import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
 import {
   type AmendedCall,
@@ -20,7 +24,10 @@ class FakeConnection {
   readonly events: string[] = [];
   #close: () => void = () => undefined;
   readonly closed = new Promise<void>((resolve) => (this.#close = resolve));
-  constructor(public activeStreams: number) {}
+  constructor(
+    public activeStreams: number,
+    readonly lastUsed = -1,
+  ) {}
 
   shutdown(): void {
     this.events.push('shutdown');
@@ -39,6 +46,7 @@ class FakeConnection {
 function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend = (): void => undefined) {
   const connections: FakeConnection[] = [];
   const given: ConnectionOptions[] = [];
+  const refused: Socket[] = [];
   const door = createClientConnections({
     serve: (_, options) => {
       const connection = new FakeConnection(activeStreams[connections.length] ?? 0);
@@ -47,13 +55,31 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
       return connection;
     },
     backendPath,
+    refuse: (client) => refused.push(client),
+    tooMany: () => undefined,
     connectLocal: () => new PassThrough(),
     interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),
     onBackend,
   });
   activeStreams.forEach(() => door.accept(new Socket()));
-  return { door, connections, given };
+  return { door, connections, given, refused };
 }
+
+describe('L2: connections above the limit', () => {
+  test('end the one that was used least recently and has no running call', () => {
+    const used = Array.from({ length: CONNECTION_LIMIT }, (_, at) => (at % 2 === 0 ? 1 : 0));
+    const { door, connections, refused } = open(used);
+    door.accept(new Socket());
+    expect(connections.flatMap(({ events }, at) => events.map((event) => [at, event]))).toEqual([[1, 'destroy']]);
+    expect([door.connections, refused.length]).toEqual([CONNECTION_LIMIT, 0]);
+  });
+
+  test('are refused if all have running calls', () => {
+    const { door, connections, refused } = open(Array.from({ length: CONNECTION_LIMIT }, () => 1));
+    door.accept(new Socket());
+    expect([door.connections, connections.length, refused.length]).toEqual([CONNECTION_LIMIT, CONNECTION_LIMIT, 1]);
+  });
+});
 
 describe('shutdown', () => {
   test('waits for running streams', async () => {
@@ -129,6 +155,7 @@ describe('interceptors', () => {
         ['/a/Often', { amendment: reversed, logLevel: 'debug' }],
       ]),
       streams: new Map<string, MessageAmendment>([['/a/Stream', (message) => Uint8Array.from(message).reverse()]]),
+      delays: new Map([['/a/Stats', ({ timeoutMs }) => (timeoutMs < 10 ? undefined : Promise.resolve())]]),
     },
     { log, counters: noCounters, debug: true },
   );
@@ -142,6 +169,15 @@ describe('interceptors', () => {
     expect(interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }).route('/a/Handled')).toBe(
       'pass',
     );
+  });
+
+  test('delay by path, and only what the handler delays', async () => {
+    const call = { request: new Uint8Array(), timeoutMs: 10 };
+    expect(['/a/Stats', '/a/Amended'].map((path) => interception.isDelayed?.(path))).toEqual([true, false]);
+    await expect(interception.delay?.({ path: '/a/Stats', ...call })).resolves.toBeUndefined();
+    expect(interception.delay?.({ path: '/a/Stats', ...call, timeoutMs: 9 })).toBeUndefined();
+    expect(interception.delay?.({ path: '/a/Amended', ...call })).toBeUndefined();
+    expect(lines).toEqual([]);
   });
 
   test('amends each message of a stream by path, and reports no call', () => {

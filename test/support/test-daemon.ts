@@ -2,7 +2,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, unlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
-import { Program, type ProgramOptions, buildProgram } from './daemon-program.ts';
+import { buildProgram } from './build-program.ts';
+import { Program, type ProgramOptions } from './daemon-program.ts';
 import { FakeBackend, RawClient } from './fake-backend.ts';
 
 /**

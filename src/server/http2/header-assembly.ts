@@ -75,7 +75,9 @@ export class HeaderAssembly {
   #add(frame: Frame, block: Buffer): HeaderBlock | undefined {
     this.#size += block.length;
     // Copies, because the rest of the block may come with another chunk.
-    this.#parts.push({ block: Buffer.from(block), frame: Buffer.from(frame.bytes()) });
+    const copy = Buffer.from(frame.bytes());
+    const from = block.byteOffset - frame.buffer.byteOffset - frame.start;
+    this.#parts.push({ block: copy.subarray(from, from + block.length), frame: copy });
     if (this.#size > this.#limit || this.#parts.length > MAX_FRAMES) throw tooLarge();
     if (!frame.has(Flag.END_HEADERS)) return undefined;
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));

@@ -9,7 +9,13 @@ import {
 } from './frame.ts';
 
 /** Identifiers of settings (RFC 9113 6.5.2). Others are forwarded unread. */
-export const Setting = { HEADER_TABLE_SIZE: 1, ENABLE_PUSH: 2, INITIAL_WINDOW_SIZE: 4, MAX_FRAME_SIZE: 5 } as const;
+export const Setting = {
+  HEADER_TABLE_SIZE: 1,
+  ENABLE_PUSH: 2,
+  MAX_CONCURRENT_STREAMS: 3,
+  INITIAL_WINDOW_SIZE: 4,
+  MAX_FRAME_SIZE: 5,
+} as const;
 
 /** One SETTINGS frame: its values in order, and those that the proxy acts on. */
 export interface Settings {
@@ -68,8 +74,13 @@ export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [
 
 /**
  * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of
- * its own table applies, which is the default, and not the backend's.
+ * its own table applies, which is the default, and not the backend's. The number of streams is at most the proxy's own limit.
+ * @param first whether this is the backend's first SETTINGS frame, which always has the number of streams
  */
-export function settingsForClient(settings: Settings): Buffer {
-  return settingsFrame(settings.all.filter(([id]) => id !== Setting.HEADER_TABLE_SIZE));
+export function settingsForClient(settings: Settings, streamLimit: number, first: boolean): Buffer {
+  const passed = settings.all
+    .filter(([id]) => id !== Setting.HEADER_TABLE_SIZE)
+    .map(([id, value]) => [id, id === Setting.MAX_CONCURRENT_STREAMS ? Math.min(value, streamLimit) : value] as const);
+  const isLimited = !first || passed.some(([id]) => id === Setting.MAX_CONCURRENT_STREAMS);
+  return settingsFrame(isLimited ? passed : [...passed, [Setting.MAX_CONCURRENT_STREAMS, streamLimit]]);
 }

@@ -16,8 +16,9 @@ import {
   windowUpdate,
 } from '../http2/index.ts';
 import type { AmendedStream, Amender, MessageAmender, MessageStream } from './amending/index.ts';
-import { frameReader } from './dispatch.ts';
-import { BackendFlow, type FlowControl } from './flow-control/index.ts';
+import { frameReader, refuseTooMany } from './dispatch.ts';
+import { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
+import { BackendFlow, type FlowControl, type Lane } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
@@ -47,6 +48,8 @@ export interface BackendSidePorts {
   readonly client: {
     readonly reader: FrameReader;
     readonly lastStreamId: number;
+    /** The client gets a larger connection window. */
+    windowGranted(bytes: number): void;
     /** Acknowledges the oldest of the client's SETTINGS. */
     acknowledge(): void;
   };
@@ -66,15 +69,17 @@ export class BackendSide {
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, as last sent to the client. */
   initialWindow = DEFAULT_WINDOW;
-  /** The largest {@link initialWindow} so far. */
-  largestInitialWindow = DEFAULT_WINDOW;
   /** The connection to the backend is closed. */
   gone = false;
   /** The backend's SETTINGS that the client has not acknowledged, oldest first. */
   readonly #unacknowledged: Settings[] = [];
   /** The last stream that the backend serves, by its GOAWAY. */
   #lastStreamId = Infinity;
+  #settingsReceived = false;
   readonly #ports: BackendSidePorts;
+  readonly #pings: FloodMeter;
+  readonly #settingsMeter: FloodMeter;
+  readonly #goaways: FloodMeter;
 
   constructor(ports: BackendSidePorts) {
     this.#ports = ports;
@@ -89,7 +94,12 @@ export class BackendSide {
       goaway: (frame) => this.#goaway(frame),
       windowUpdate: (frame) => this.#windowUpdate(frame),
     });
-    this.flow = new BackendFlow(ports.flowControl, (lane) => ports.streams.delivered(lane));
+    const { queueLimit, shared, now } = ports.options;
+    const finished = (lane: Lane): void => ports.streams.delivered(lane);
+    this.flow = new BackendFlow(ports.flowControl, finished, queueLimit, shared.queued);
+    this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
+    this.#settingsMeter = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
+    this.#goaways = new FloodMeter('GOAWAY', FLOOD_LIMIT, now);
   }
 
   /** @throws ConnectionError */
@@ -128,6 +138,7 @@ export class BackendSide {
   }
 
   #ping(frame: Frame): void {
+    this.#pings.count();
     this.#ports.toBackend.acknowledgePing(frame);
     this.#ports.options.observer.pingAnswered('backend');
   }
@@ -144,6 +155,7 @@ export class BackendSide {
   #connectionWindow(frame: Frame): void {
     const { toClient } = this.#ports;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
+    this.#ports.client.windowGranted(increment);
     if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
     else toClient.pushDeferred(Buffer.from(frame.buffer.subarray(frame.start, frame.end)));
   }
@@ -220,19 +232,22 @@ export class BackendSide {
 
   #settings(frame: Frame): void {
     const ports = this.#ports;
+    this.#settingsMeter.count();
     const settings = readSettings(frame);
     this.#unacknowledged.push(settings);
+    refuseTooMany(this.#unacknowledged, ports.options.settingsLimit);
     // Never lowered: until the client acknowledges a smaller size, it may send longer frames.
     ports.client.reader.maxFrameSize = Math.max(ports.client.reader.maxFrameSize, settings.maxFrameSize ?? 0);
-    ports.toClient.push(settingsForClient(settings));
+    ports.toClient.push(settingsForClient(settings, ports.options.streamLimit, !this.#settingsReceived));
+    this.#settingsReceived = true;
     const before = this.initialWindow;
     this.initialWindow = settings.initialWindow ?? before;
-    this.largestInitialWindow = Math.max(this.largestInitialWindow, this.initialWindow);
     if (this.initialWindow < before) ports.streams.restoreLocalWindows(before - this.initialWindow);
     ports.opened();
   }
 
   #goaway(frame: Frame): void {
+    this.#goaways.count();
     const ports = this.#ports;
     const last = frame.buffer.readUInt32BE(frame.payload) & LARGEST_STREAM;
     const code = frame.buffer.readUInt32BE(frame.payload + 4);

@@ -16,19 +16,21 @@ import {
   type Settings,
   headersInPlace,
   readSettings,
+  rstStream,
   settingsAck,
   settingsForServer,
   windowUpdate,
 } from '../http2/index.ts';
 import type { Amender } from './amending/index.ts';
 import type { BackendSide } from './backend-side.ts';
-import { frameReader } from './dispatch.ts';
-import { FloodMeter } from './flood-meter.ts';
+import type { Delayer } from './delaying/index.ts';
+import { frameReader, refuseTooMany } from './dispatch.ts';
+import { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
 import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { PassStream, Stream, Streams } from './streams/index.ts';
+import type { LocalStream, PassStream, Stream, Streams } from './streams/index.ts';
 import type { Outbox } from './transport/index.ts';
 
 /** What {@link ClientSide} uses of the connection. */
@@ -41,12 +43,16 @@ export interface ClientSidePorts {
   readonly flowControl: FlowControl;
   readonly streams: Streams;
   readonly amender: Amender;
+  readonly delayer: Delayer;
   readonly backend: BackendSide;
   readonly gracefulShutdown: GracefulShutdown;
+  /** The client has sent its first SETTINGS. */
+  begun(): void;
 }
 
-/** Unsolicited frames of one kind per second; see {@link FloodMeter}. */
-const FLOOD_LIMIT = 10_000;
+/** A DATA frame below this size that does not end its request is a fragment. Streams that are forwarded unread may have any. */
+const FRAGMENT = 64;
+const TOO_MANY_CALLS = 'cri-resize-shim: too many calls run already: retry later';
 
 /** Reads and checks what the client sends, and forwards it to the server of its stream. */
 export class ClientSide {
@@ -61,6 +67,8 @@ export class ClientSide {
   lastStreamId = 0;
   /** Bytes of the connection window to return to the client, for DATA that is not forwarded to the backend. */
   #windowToReturn = 0;
+  /** Bytes of DATA that the client may still send on this connection. */
+  #window = DEFAULT_WINDOW;
   #prefaceLeft = PREFACE.length;
   /** {@link FlowControl.sentFrames} at the last PING. */
   #sentFramesAtPing = 0;
@@ -69,12 +77,13 @@ export class ClientSide {
   readonly #encoder = new HpackEncoder();
   readonly #pings: FloodMeter;
   readonly #settings: FloodMeter;
+  readonly #fragments: FloodMeter;
   readonly #resets: FloodMeter;
 
   constructor(ports: ClientSidePorts) {
     this.#ports = ports;
-    const { headerListLimit, now } = ports.options;
-    this.reader = frameReader(headerListLimit, {
+    const { clientHeaderListLimit, now } = ports.options;
+    this.reader = frameReader(clientHeaderListLimit, {
       data: (frame) => this.#data(frame),
       headers: (block) => this.#headers(block),
       reset: (frame) => this.#reset(frame),
@@ -86,8 +95,9 @@ export class ClientSide {
       goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
       windowUpdate: (frame) => this.#windowUpdate(frame),
     });
-    this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, headerListLimit);
+    this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, clientHeaderListLimit);
     this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
+    this.#fragments = new FloodMeter('small DATA', FLOOD_LIMIT, now);
     this.#settings = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
     this.#resets = new FloodMeter('RST_STREAM', FLOOD_LIMIT, now);
   }
@@ -104,11 +114,27 @@ export class ClientSide {
     if (expected < chunk.length) this.reader.push(expected === 0 ? chunk : chunk.subarray(expected));
   }
 
+  /** DATA of the client has left the proxy for the local server: its connection window goes back to the client. */
+  windowReleased(bytes: number): void {
+    this.#windowToReturn += bytes;
+  }
+
+  /** The client gets a larger connection window. */
+  windowGranted(bytes: number): void {
+    this.#window += bytes;
+  }
+
   /** Returns connection window to the client. */
   returnWindow(): void {
     if (this.#windowToReturn === 0) return;
     this.#ports.toClient.push(windowUpdate(0, this.#windowToReturn));
+    this.windowGranted(this.#windowToReturn);
     this.#windowToReturn = 0;
+  }
+
+  /** Returns connection window later, for DATA that the backend never gets. */
+  refund(size: number): void {
+    this.#windowToReturn += size;
   }
 
   /** Acknowledges the oldest of the client's SETTINGS, which takes effect with that (RFC 9113 6.5.3). */
@@ -132,6 +158,9 @@ export class ClientSide {
 
   #data(frame: Frame): void {
     const ports = this.#ports;
+    this.#window -= frame.length;
+    // Checked here because the backend does not see all of it.
+    if (this.#window < 0) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'DATA exceeds the connection window');
     const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
       this.#refuseIdle(frame);
@@ -146,13 +175,13 @@ export class ClientSide {
     }
     if (frame.has(Flag.PADDED)) frame.content();
     stream.clientEnded = frame.has(Flag.END_STREAM);
+    if (frame.length < FRAGMENT && stream.kind !== 'pass' && !stream.clientEnded) this.#fragments.count();
     if (stream.kind === 'handle') {
-      this.#windowToReturn += frame.length;
       stream.peer.request(stream, frame);
     } else {
       if (ports.backend.gone) this.#windowToReturn += frame.length;
       if (stream.kind === 'amend') ports.amender.request(stream, frame.content());
-      ports.toBackend.pass(frame.buffer, frame.start, frame.end);
+      if (!ports.delayer.request(stream, frame)) ports.toBackend.pass(frame.buffer, frame.start, frame.end);
     }
     ports.streams.closeIfOver(stream);
   }
@@ -189,7 +218,10 @@ export class ClientSide {
     }
     stream.clientEnded = true;
     if (stream.kind === 'handle') stream.peer.trailers(stream, fields);
-    else this.#toBackend(stream.id, fields, true);
+    else {
+      ports.delayer.release(stream);
+      this.#toBackend(stream.id, fields, true);
+    }
     ports.streams.closeIfOver(stream);
   }
 
@@ -197,17 +229,35 @@ export class ClientSide {
     const ports = this.#ports;
     const { streamId, endStream } = headers;
     if (!ports.lifecycle.admits(streamId, ports.flowControl.maxFrameSize)) return;
+    if (ports.streams.count >= ports.options.streamLimit) {
+      // The client may send it again: it has had no effect.
+      ports.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));
+      ports.options.observer.refused('streams');
+      return;
+    }
     let path = '';
     let encoding = 'identity';
+    let timeout = '';
     for (const { name, value } of fields) {
       if (name === ':path') path = value;
       else if (name === 'grpc-encoding') encoding = value;
+      else if (name === 'grpc-timeout') timeout = value;
     }
-    const stream = ports.streams.open(streamId, path, encoding !== 'identity');
+    const stream = ports.streams.open(streamId, path, encoding !== 'identity', timeout);
     stream.clientEnded = endStream;
-    if (stream.kind === 'handle') stream.peer.open(stream, fields, endStream);
+    if (stream.kind === 'handle') this.#openLocal(stream, fields);
     else if (ports.backend.accepts(streamId)) this.#forward(headers, fields);
     else ports.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
+  }
+
+  /** Opens a stream at the local server, or refuses it if too many calls of all clients run there. */
+  #openLocal(stream: LocalStream, fields: readonly HeaderField[]): void {
+    if (stream.admitted) {
+      stream.peer.open(stream, fields, stream.clientEnded);
+      return;
+    }
+    this.#ports.options.observer.refused('handled_calls');
+    this.#ports.streams.refuseCall(stream, TOO_MANY_CALLS);
   }
 
   /**
@@ -244,8 +294,10 @@ export class ClientSide {
     this.#settings.count();
     const settings = readSettings(frame);
     this.unacknowledged.push(settings);
+    refuseTooMany(this.unacknowledged, this.#ports.options.settingsLimit);
     const first = !this.settingsReceived;
     this.settingsReceived = true;
+    if (first) this.#ports.begun();
     const ports = this.#ports;
     ports.toBackend.push(settingsForServer(settings, first, ports.options.readAhead));
     if (first) ports.backend.flow.readAhead(ports.options.readAhead);

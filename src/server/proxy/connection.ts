@@ -1,17 +1,12 @@
-import { messageOf } from '../../core/errors/index.ts';
+import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../http2/index.ts';
-import {
-  Amender,
-  type AmenderPorts,
-  HeldBytes,
-  MessageAmender,
-  type MessageAmenderPorts,
-  Results,
-} from './amending/index.ts';
+import { Amender, type AmenderPorts, MessageAmender, type MessageAmenderPorts, Results } from './amending/index.ts';
 import { BackendSide, type BackendSidePorts } from './backend-side.ts';
 import { ClientSide, type ClientSidePorts } from './client-side.ts';
+import { Delayer, type DelayerPorts } from './delaying/index.ts';
 import { FlowControl } from './flow-control/index.ts';
 import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
+import { HeldBytes } from './held-bytes.ts';
 import { Lifecycle, type State } from './lifecycle.ts';
 import { LocalConnections, type LocalConnectionsPorts } from './local-connections.ts';
 import { LocalSide } from './local-side.ts';
@@ -23,6 +18,7 @@ import { Outbox, type Transport, type TransportEvents, balance } from './transpo
 type AllPorts = AmenderPorts &
   BackendSidePorts &
   ClientSidePorts &
+  DelayerPorts &
   GracefulShutdownPorts &
   LocalConnectionsPorts &
   MessageAmenderPorts &
@@ -46,6 +42,7 @@ export class ProxyConnection implements AllPorts {
   readonly results = new Results((action) => this.run('backend', action));
   readonly amender: Amender;
   readonly messageAmender: MessageAmender;
+  readonly delayer: Delayer;
   readonly client: ClientSide;
   readonly backend: BackendSide;
   readonly locals: LocalConnections;
@@ -53,6 +50,7 @@ export class ProxyConnection implements AllPorts {
   readonly #clientTransport: Transport;
   readonly #backendTransport: Transport;
   #deferredWrites: NodeJS.Timeout | undefined;
+  readonly #handshake: NodeJS.Timeout;
   /** The transport has reported `closed`. */
   #clientClosed = false;
   #backendClosed = false;
@@ -68,9 +66,10 @@ export class ProxyConnection implements AllPorts {
     this.toBackend = new Outbox(defersWrites);
     this.flowControl = new FlowControl(this.toClient);
     this.streams = new Streams(this);
-    this.held = new HeldBytes(options.heldLimit);
+    this.held = new HeldBytes(options.heldLimit, options.shared.held);
     this.amender = new Amender(this);
     this.messageAmender = new MessageAmender(this);
+    this.delayer = new Delayer(this);
     this.client = new ClientSide(this);
     this.backend = new BackendSide(this);
     this.locals = new LocalConnections(this);
@@ -90,13 +89,14 @@ export class ProxyConnection implements AllPorts {
       drained: () => this.balance(),
       closed: (error) => {
         this.#backendClosed = true;
-        this.run('backend', () => this.#backendLost(error?.message ?? 'it closed the connection'));
+        this.run('backend', () => this.#backendClosedBy(error));
         this.#destroyIfBothClosed();
       },
     });
     this.toClient.open(this.#clientTransport);
     this.toBackend.open(this.#backendTransport);
     this.toBackend.push(PREFACE);
+    this.#handshake = setTimeout(() => this.#refuseSilent(), options.handshakeTimeout);
   }
 
   get state(): State {
@@ -109,12 +109,13 @@ export class ProxyConnection implements AllPorts {
   }
 
   /** Closes both connections at once. */
-  destroy(): void {
+  readonly destroy = (): void => {
     if (this.lifecycle.state.kind === 'closed') return;
+    this.options.shared.lingering.delete(this.destroy);
     this.#end({ kind: 'closed' });
     this.#clientTransport.destroy();
     this.#backendTransport.destroy();
-  }
+  };
 
   /** Handles an event of a side, then writes what has gathered. An error in it ends this connection and no other. */
   run(side: Side, action: () => void): void {
@@ -158,6 +159,11 @@ export class ProxyConnection implements AllPorts {
     return isReusable;
   }
 
+  /** The client has sent its first SETTINGS. */
+  begun(): void {
+    clearTimeout(this.#handshake);
+  }
+
   /** The backend's SETTINGS have come: forwarding starts. */
   opened(): void {
     if (!this.lifecycle.open()) return;
@@ -187,13 +193,23 @@ export class ProxyConnection implements AllPorts {
     return this.#clientTransport.backlog + this.#backendTransport.backlog + this.locals.backlog;
   }
 
-  #backendLost(reason: string): void {
+  /** The connection to the backend has closed. During calls, clients get the words of grpc-go's client, which some programs match. */
+  #backendClosedBy(error: Error | undefined): void {
+    const errno = errnoOf(error);
+    if (errno === 'EMFILE' || errno === 'ENFILE') {
+      const message = `cri-resize-shim has no free file descriptor (${errno}): raise its limit (LimitNOFILE=), or end connections`;
+      this.#backendLost(message, () => this.options.observer.noDescriptor(message));
+    } else if (this.lifecycle.state.kind === 'opening')
+      this.#backendLost(`backend unavailable: ${error?.message ?? 'it closed the connection'}`);
+    else this.#backendLost(`error reading from server: ${error?.message ?? 'EOF'}`);
+  }
+
+  #backendLost(message: string, report = (): void => this.options.observer.backendLost(message)): void {
     if (this.lifecycle.isOver || this.backend.gone) return;
-    const message = `backend unavailable: ${reason}`;
     this.backend.gone = true;
     this.toBackend.close();
     this.#backendTransport.end();
-    this.options.observer.backendLost(message);
+    report();
     if (this.lifecycle.state.kind === 'opening') {
       this.#refuse(message);
       return;
@@ -201,6 +217,13 @@ export class ProxyConnection implements AllPorts {
     this.streams.backendLost(message);
     this.asClient(() => this.client.acknowledgeAll());
     this.goAway(message);
+  }
+
+  /** The client has connected and not begun to use HTTP/2. */
+  #refuseSilent(): void {
+    if (this.lifecycle.isOver) return;
+    this.options.observer.refused('handshake');
+    this.destroy();
   }
 
   /** Acts as the server without a backend, so that the client's first calls are answered UNAVAILABLE. */
@@ -231,7 +254,7 @@ export class ProxyConnection implements AllPorts {
     this.options.observer.protocolError(side, code, message);
     if (side === 'backend' && error instanceof ConnectionError) {
       this.toBackend.push(goaway(0, code, Buffer.from(message)));
-      this.#backendLost(`it broke the protocol: ${message}`);
+      this.#backendLost(`backend unavailable: it broke the protocol: ${message}`);
       return;
     }
     // RFC 9113 3.4 allows to close without GOAWAY if the peer does not use HTTP/2.
@@ -290,16 +313,14 @@ export class ProxyConnection implements AllPorts {
   /** Sends what is left and closes, without waiting for streams. */
   #close(): void {
     if (this.lifecycle.isOver) return;
-    const timer = setTimeout(() => {
-      this.#clientTransport.destroy();
-      this.#backendTransport.destroy();
-    }, this.options.lingerTimeout);
-    this.#end({ kind: 'closing', timer });
+    const { lingerTimeout, observer, shared } = this.options;
+    this.#end({ kind: 'closing', timer: setTimeout(this.destroy, lingerTimeout) });
     // Keep reading and dropping what the client sends: closing a socket with unread bytes would discard the last
     // answers.
     this.#clientTransport.resume();
     this.#clientTransport.end();
     this.#backendTransport.end();
+    if (shared.lingering.add(this.destroy)) observer.refused('lingering');
   }
 
   #destroyIfBothClosed(): void {
@@ -310,6 +331,7 @@ export class ProxyConnection implements AllPorts {
   #end(next: Extract<State, { kind: 'closing' | 'closed' }>): void {
     this.lifecycle.end(next);
     clearTimeout(this.#deferredWrites);
+    clearTimeout(this.#handshake);
     this.gracefulShutdown.end();
     this.streams.cancelAll();
     // Callers further up the stack may still push bytes: a closed outbox drops them.

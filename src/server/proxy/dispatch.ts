@@ -7,6 +7,7 @@ import {
   FrameType,
   HeaderAssembly,
   type HeaderBlock,
+  type Settings,
   checkFrame,
 } from '../http2/index.ts';
 
@@ -43,6 +44,15 @@ export function frameReader(headerListLimit: number, handlers: FrameHandlers): F
     if (block === undefined) dispatch(frame, handlers);
     else handlers.headers(block);
   });
+}
+
+/**
+ * Checks the number of SETTINGS that a side has sent and the other has not acknowledged.
+ * @throws ConnectionError ENHANCE_YOUR_CALM
+ */
+export function refuseTooMany(unacknowledged: readonly Settings[], limit: number): void {
+  if (unacknowledged.length > limit)
+    throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many SETTINGS that are not acknowledged');
 }
 
 /** Calls the handler of a frame that is not part of a header block. */

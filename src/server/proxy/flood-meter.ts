@@ -1,5 +1,8 @@
 import { ConnectionError, ErrorCode } from '../http2/index.ts';
 
+/** Unsolicited frames of one kind per second; see {@link FloodMeter}. */
+export const FLOOD_LIMIT = 10_000;
+
 /**
  * Ends the connection of a peer that sends frames which cost the proxy work but the peer nothing (PING, SETTINGS,
  * RST_STREAM) at an abusive rate (RFC 9113 10.5). The limit is far above what a busy Go client sends. It only protects

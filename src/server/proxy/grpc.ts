@@ -2,6 +2,8 @@ import { HeaderField, HpackDecoder, staticField } from '../http2/index.ts';
 
 /** gRPC's status UNAVAILABLE: the server is gone, and clients retry. */
 export const UNAVAILABLE = 14;
+/** gRPC's status RESOURCE_EXHAUSTED: a budget of the shim is used up. */
+export const RESOURCE_EXHAUSTED = 8;
 /** Index of `content-type` in the static table (RFC 7541 Appendix A). */
 const CONTENT_TYPE = 31;
 /** Index of `:status 200` in the static table (RFC 7541 Appendix A). */
@@ -18,13 +20,13 @@ export function messagePrefix(length: number): Buffer {
 }
 
 /**
- * Returns a header block that ends a call with UNAVAILABLE: trailers, or Trailers-Only if no headers were sent (gRPC
- * over HTTP/2, Responses). It uses no dynamic table.
+ * Returns a header block that ends a call: trailers, or Trailers-Only if no headers were sent (gRPC over HTTP/2,
+ * Responses). It uses no dynamic table.
  * @param answered whether headers were sent already
  */
-export function unavailableBlock(message: string, answered: boolean): Buffer {
+export function statusBlock(code: number, message: string, answered: boolean): Buffer {
   const fields = [
-    new HeaderField('grpc-status', String(UNAVAILABLE), 0, 0, false),
+    new HeaderField('grpc-status', String(code), 0, 0, false),
     new HeaderField('grpc-message', percentEncode(message), 0, 0, false),
   ];
   const ok = staticField(STATUS_200);
@@ -53,4 +55,14 @@ export function statusOf(block: Buffer): number | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Milliseconds of each unit of a grpc-timeout (gRPC over HTTP/2, Timeout). */
+const UNITS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
+
+/** Returns the milliseconds of a grpc-timeout; Infinity if it is empty or malformed. */
+export function millisecondsOf(timeout: string): number {
+  const unit = UNITS[timeout.at(-1) ?? ''];
+  const value = timeout.slice(0, -1);
+  return unit === undefined || !/^\d{1,8}$/.test(value) ? Infinity : Number(value) * unit;
 }

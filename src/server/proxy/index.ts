@@ -2,14 +2,18 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
+import { ErrorCode, goaway, settingsFrame } from '../http2/index.ts';
+import { MESSAGE_PREFIX_SIZE } from './grpc.ts';
 import { ProxyConnection } from './connection.ts';
 import type { Interception } from './interception.ts';
 import { NO_OBSERVER, type ProxyObserver } from './observer.ts';
 import type { ProxyConnectionOptions } from './options.ts';
+import { SharedBudget, type SharedLimits } from './shared-budget.ts';
 import { PairTransport, ReusedReads, SocketTransport } from './transport/index.ts';
 
-export type { Exchange, Interception, MaybePromise } from './interception.ts';
+export type { DelayedCall, Exchange, Interception, MaybePromise } from './interception.ts';
 export { NO_OBSERVER } from './observer.ts';
+export { SharedBudget } from './shared-budget.ts';
 export type { Outcome, ProxyObserver, Side, SkipReason } from './observer.ts';
 
 export interface ServeOptions {
@@ -22,6 +26,8 @@ export interface ServeOptions {
   connectLocal(): Duplex;
   readonly interception: Interception;
   readonly observer?: ProxyObserver;
+  /** Used by all connections together. Default: a budget of its own. */
+  readonly shared?: SharedBudget;
   /** Milliseconds that an amendment may take before the response is sent as received. Default 2000. */
   readonly amendTimeout?: number;
 }
@@ -38,22 +44,52 @@ export interface ServedConnection {
   readonly closed: Promise<void>;
   /** Streams whose response is not complete. */
   readonly activeStreams: number;
+  /** When the last stream ended, in milliseconds by the clock of performance.now(); -1 if there was none. */
+  readonly lastUsed: number;
 }
 
 const MIB = 1_048_576;
-/** Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. */
+/**
+ * Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. A request that is held back takes
+ * connection window from other calls meanwhile, so only short ones are.
+ */
 export const LIMITS = {
   headerListLimit: MIB,
+  clientHeaderListLimit: MIB / 4,
+  streamLimit: 1024,
+  settingsLimit: 64,
+  queueLimit: MIB,
   requestLimit: MIB,
   responseLimit: 16 * MIB,
-  heldLimit: 32 * MIB,
+  heldLimit: 20 * MIB,
+  delayLimit: 4096,
+  handledRequestLimit: 16 * MIB + MESSAGE_PREFIX_SIZE,
   amendTimeout: 2000,
   deferredWriteDelay: 5,
   readAhead: MIB / 4,
+  handshakeTimeout: 10_000,
   refuseTimeout: 3000,
   gracefulShutdownTimeout: 1000,
   lingerTimeout: 1000,
 } as const satisfies Partial<ProxyConnectionOptions>;
+
+/** Limits of all connections together; see {@link SharedLimits}. */
+export const SHARED_LIMITS = {
+  held: 32 * MIB,
+  queued: 16 * MIB,
+  lingering: 64,
+  calls: { all: 1024, compressed: 16 },
+  requests: 18 * MIB,
+} as const satisfies SharedLimits;
+
+/** Refuses a client connection before anything is read: there are too many. */
+export function refuseConnection(client: Socket): void {
+  const message = Buffer.from('too many connections');
+  client.on('error', () => undefined).resume();
+  client.end(Buffer.concat([settingsFrame([]), goaway(0, ErrorCode.ENHANCE_YOUR_CALM, message)]));
+  const timer = setTimeout(() => client.destroy(), LIMITS.lingerTimeout).unref();
+  client.once('close', () => clearTimeout(timer));
+}
 
 /**
  * Serves one client connection: opens a backend connection for it, and leads intercepted streams to the local server.
@@ -67,6 +103,7 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
       ...LIMITS,
       interception: options.interception,
       observer: options.observer ?? NO_OBSERVER,
+      shared: options.shared ?? new SharedBudget(SHARED_LIMITS),
       amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
       now: () => performance.now(),
       connectLocal: (events) => new PairTransport(options.connectLocal(), events),
@@ -80,6 +117,9 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
     closed,
     get activeStreams() {
       return connection.streams.running;
+    },
+    get lastUsed() {
+      return connection.streams.lastUsed;
     },
   };
 }

@@ -25,11 +25,26 @@ export interface Exchange {
   readonly backendMs: number;
 }
 
+/** A call whose request is complete and held back. The message is without its gRPC prefix. */
+export interface DelayedCall {
+  readonly path: string;
+  readonly request: Uint8Array;
+  /** Milliseconds that the caller gives the call; Infinity without a timeout. */
+  readonly timeoutMs: number;
+}
+
 export interface Interception {
   /** Returns the route of a stream with this `:path`. Must not throw. */
   route(path: string): Route;
   /** Whether a call never ends by itself: a shutdown does not wait for it. Without this method no call is a watch. */
   isWatch?(path: string): boolean;
+  /** Whether {@link delay} decides when the request of a call that is not handled is forwarded. Must not throw. */
+  isDelayed?(path: string): boolean;
+  /**
+   * Returns a promise that settles when the request may be forwarded; undefined if it may at once. The call's headers are
+   * forwarded before. Must not throw.
+   */
+  delay?(call: DelayedCall): Promise<void> | undefined;
   /**
    * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also
    * counts a rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of

@@ -1,5 +1,5 @@
 import { headersFrames } from '../http2/index.ts';
-import { unavailableBlock } from './grpc.ts';
+import { UNAVAILABLE, statusBlock } from './grpc.ts';
 
 /** What closes a draining connection: the backend, which sent GOAWAY, or the end of the last stream. */
 export type Until = 'backend' | 'streams';
@@ -68,7 +68,7 @@ export class Lifecycle {
   admits(id: number, maxFrameSize: number): boolean {
     const state = this.#state;
     if (state.kind === 'refusing') {
-      state.answers.push(headersFrames(id, unavailableBlock(state.message, false), true, maxFrameSize));
+      state.answers.push(headersFrames(id, statusBlock(UNAVAILABLE, state.message, false), true, maxFrameSize));
       return false;
     }
     return state.kind !== 'draining' || id <= state.lastStreamId;

@@ -15,14 +15,21 @@ import {
   readSettings,
   settingsAck,
   settingsFrame,
+  rstStream,
   windowUpdate,
 } from '../http2/index.ts';
 import { frameReader } from './dispatch.ts';
 import { FlowControl, type Lane, type LaneSource } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
+import type { Side } from './observer.ts';
 import type { ProxyConnectionOptions } from './options.ts';
 import { type LocalPeer, type LocalStream, type Streams, serverEnded } from './streams/index.ts';
 import { Outbox } from './transport/index.ts';
+
+/** Bytes of the local server that may wait here for the client's windows. */
+export const CONNECTION_WINDOW = 1_048_576;
+
+const REQUESTS_FULL = 'cri-resize-shim: the request is too long, or the requests of all clients are: retry later';
 
 /** What {@link LocalSide} uses of the connection. */
 export interface LocalSidePorts {
@@ -31,8 +38,14 @@ export interface LocalSidePorts {
   /** Towards the client. */
   readonly flowControl: FlowControl;
   readonly streams: Streams;
-  /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, in bytes: the current value and the largest so far. */
-  readonly backend: { readonly initialWindow: number; readonly largestInitialWindow: number };
+  /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, in bytes. */
+  readonly backend: { readonly initialWindow: number };
+  readonly client: {
+    /** DATA of the client has left the proxy: its connection window goes back to the client. */
+    windowReleased(bytes: number): void;
+  };
+  /** Handles an event of a side, then writes what has gathered. */
+  run(side: Side, action: () => void): void;
   readonly locals: {
     /** Opens no new streams on this connection. */
     retire(side: LocalSide): void;
@@ -41,7 +54,8 @@ export interface LocalSidePorts {
 
 /**
  * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server
- * sends waits here for the client's windows; one initial window for each stream bounds it.
+ * sends waits here for the client's windows; the connection window bounds it. What the client sends and the server does not take
+ * occupies the client's own connection window.
  */
 export class LocalSide implements LocalPeer {
   readonly reader: FrameReader;
@@ -71,12 +85,16 @@ export class LocalSide implements LocalPeer {
     });
     this.#requests = {
       released: (lane, bytes) => this.#returnClientWindow(lane.id, bytes),
-      finished: () => undefined,
+      finished: (lane) => {
+        const stream = this.#stream(lane.id);
+        if (stream !== undefined) this.#forget(stream);
+      },
     };
     this.outbox = new Outbox(ports.options.deferredWriteDelay > 0);
     this.flowControl = new FlowControl(this.outbox);
     this.outbox.push(PREFACE);
     this.outbox.push(settingsFrame(NO_TABLE_NO_PUSH));
+    this.outbox.push(windowUpdate(0, CONNECTION_WINDOW - DEFAULT_WINDOW));
   }
 
   get initialWindow(): number {
@@ -101,17 +119,19 @@ export class LocalSide implements LocalPeer {
   }
 
   trailers(stream: LocalStream, fields: readonly HeaderField[]): void {
+    this.#complete(stream, false);
     this.#sendHeaders(stream, fields, true);
   }
 
   request(stream: LocalStream, frame: Frame): void {
-    if (this.flowControl.pass(stream.up, frame)) {
-      this.#returnClientWindow(stream.id, frame.length);
-      return;
-    }
-    this.flowControl.data(stream.up, frame.content(), frame.length, stream.clientEnded);
-    const allowed = DEFAULT_WINDOW + this.#ports.backend.largestInitialWindow;
-    if (stream.up.charged > allowed) this.#ports.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+    const isWhole = stream.clientEnded && stream.collected === undefined;
+    if (isWhole && this.flowControl.pass(stream.up, frame)) this.#returnClientWindow(stream.id, frame.length);
+    else this.#collect(stream, frame);
+  }
+
+  discard(stream: LocalStream): void {
+    this.flowControl.discard(stream.up);
+    this.#forget(stream);
   }
 
   /** Returns connection window to the server and writes what waits for it. */
@@ -123,12 +143,50 @@ export class LocalSide implements LocalPeer {
   }
 
   released(lane: Lane, bytes: number): void {
+    this.#windowToReturn += bytes;
     const stream = this.#ports.streams.get(lane.id);
     if (stream !== undefined && !stream.serverEnded) this.outbox.push(windowUpdate(lane.id, bytes));
   }
 
   finished(lane: Lane): void {
     this.#ports.streams.delivered(lane);
+  }
+
+  /**
+   * Holds a request until its last frame has come: here an unfinished one costs its bytes only. The client gets their window back,
+   * because the limit for all clients bounds them.
+   */
+  #collect(stream: LocalStream, frame: Frame): void {
+    const { shared, handledRequestLimit } = this.#ports.options;
+    stream.collected ??= { blocks: [], size: 0, refuse: () => this.#ports.run('client', () => this.#refuse(stream)) };
+    const content = frame.content();
+    this.#returnClientWindow(stream.id, frame.length);
+    if (stream.collected.size + content.length > handledRequestLimit) this.#refuse(stream);
+    else shared.requests.add(stream.collected, content);
+    if (stream.clientEnded) this.#complete(stream, true);
+  }
+
+  /** Sends a collected request to the local server. */
+  #complete(stream: LocalStream, last: boolean): void {
+    if (stream.collected === undefined) return;
+    const parts = this.#ports.options.shared.requests.complete(stream.collected);
+    this.flowControl.hold(stream.up);
+    this.flowControl.release(stream.up, undefined, parts, 0, last);
+  }
+
+  /** Ends a call whose request is too long, or the longest when there are too many. */
+  #refuse(stream: LocalStream): void {
+    this.#ports.options.observer.refused('requests');
+    this.outbox.push(rstStream(stream.id, ErrorCode.CANCEL));
+    this.discard(stream);
+    stream.reset = true;
+    if (!stream.serverEnded) this.#ports.streams.refuseCall(stream, REQUESTS_FULL);
+  }
+
+  #forget(stream: LocalStream): void {
+    if (stream.collected === undefined) return;
+    this.#ports.options.shared.requests.drop(stream.collected);
+    stream.collected = undefined;
   }
 
   #sendHeaders(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
@@ -139,6 +197,7 @@ export class LocalSide implements LocalPeer {
 
   #returnClientWindow(id: number, bytes: number): void {
     const stream = this.#ports.streams.get(id);
+    this.#ports.client.windowReleased(bytes);
     if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(id, bytes));
   }
 
@@ -159,9 +218,11 @@ export class LocalSide implements LocalPeer {
 
   #data(frame: Frame): void {
     const size = frame.length;
-    this.#windowToReturn += size;
     const stream = this.#stream(frame.streamId);
-    if (stream === undefined || stream.serverEnded) return;
+    if (stream === undefined || stream.serverEnded) {
+      this.#windowToReturn += size;
+      return;
+    }
     const last = frame.has(Flag.END_STREAM);
     if (last) serverEnded(stream);
     const { flowControl } = this.#ports;
@@ -169,6 +230,7 @@ export class LocalSide implements LocalPeer {
       flowControl.data(stream.down, frame.content(), size, last);
       return;
     }
+    this.#windowToReturn += size;
     if (last) this.#ports.streams.delivered(stream.down);
     else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
   }

@@ -32,6 +32,8 @@ export interface ProxyObserver {
   connected(): void;
   /** The backend could not be reached, or closed its connection. */
   backendLost(message: string): void;
+  /** The backend could not be reached because this process has no free file descriptor. */
+  noDescriptor(message: string): void;
   streamOpened(path: string, route: Route): void;
   /** @param milliseconds since it was opened */
   streamClosed(path: string, route: Route, outcome: Outcome, status: number | undefined, milliseconds: number): void;
@@ -40,6 +42,8 @@ export interface ProxyObserver {
   /** @param error what {@link Interception.amend} threw, for the reason `failed` */
   amendSkipped(path: string, reason: SkipReason, error: unknown): void;
   pingAnswered(side: Side): void;
+  /** Something was refused because a budget was used up. */
+  refused(budget: 'streams' | 'handshake' | 'lingering' | 'handled_calls' | 'requests'): void;
 }
 
 function nothing(): void {
@@ -50,9 +54,11 @@ export const NO_OBSERVER: ProxyObserver = {
   wantsStatus: false,
   connected: nothing,
   backendLost: nothing,
+  noDescriptor: nothing,
   streamOpened: nothing,
   streamClosed: nothing,
   protocolError: nothing,
   amendSkipped: nothing,
   pingAnswered: nothing,
+  refused: nothing,
 };

@@ -1,5 +1,6 @@
 import type { Interception } from './interception.ts';
 import type { ProxyObserver } from './observer.ts';
+import type { SharedBudget } from './shared-budget.ts';
 import type { Transport, TransportEvents } from './transport/index.ts';
 
 /** The settings of one proxied connection. Sizes in bytes, times in milliseconds. */
@@ -18,14 +19,30 @@ export interface ProxyConnectionOptions {
   readonly deferredWriteDelay: number;
   /** Bytes that the backend may send beyond the client's windows. They are queued here. */
   readonly readAhead: number;
-  /** The largest decoded header list from the client, and the largest encoded header block from any side. */
+  /** The largest encoded header block of a server. */
   readonly headerListLimit: number;
+  /** The largest header list of the client, encoded and decoded. */
+  readonly clientHeaderListLimit: number;
+  /** Streams of the client that are open at the same time. Further ones are reset with REFUSED_STREAM. */
+  readonly streamLimit: number;
+  /** SETTINGS of one side that the other has not acknowledged. */
+  readonly settingsLimit: number;
+  /** Bytes that the backend may send and that may wait here for the client, together. */
+  readonly queueLimit: number;
+  /** Used by all connections together. */
+  readonly shared: SharedBudget;
   /** The longest request that is copied for an amendment. The response to a longer one is not amended. */
   readonly requestLimit: number;
   /** The longest response that is held. A longer one is not amended. */
   readonly responseLimit: number;
-  /** The total of copied requests and held responses. */
+  /** The total of copied requests and held responses of this connection. */
   readonly heldLimit: number;
+  /** The longest request that is held back. A longer one is forwarded at once. */
+  readonly delayLimit: number;
+  /** The longest request for the local server, with the prefix of its message. */
+  readonly handledRequestLimit: number;
+  /** How long the client may take to send its first SETTINGS. */
+  readonly handshakeTimeout: number;
   /** How long a connection without a backend waits for a call to answer. */
   readonly refuseTimeout: number;
   /**

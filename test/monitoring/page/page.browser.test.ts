@@ -48,12 +48,14 @@ beforeAll(async () => {
       version: '1.2.3',
       counted: createCounters().families,
       readiness: () => Promise.resolve(readiness),
+      bypass: () => ({ start: 1000, end: undefined }),
       node: () => ({ pods: 5, volumes: { count: 3, size: 0, used: 0 }, unfinished: [], foresight: true }),
       connections: () => 1,
       overview: () => Promise.resolve(overview),
       log: noLog,
     },
     true,
+    0,
   );
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');

@@ -103,7 +103,10 @@ describe('the backend is lost', () => {
       [GOAWAY, 0],
     ]);
     expect(fieldsOf(seen[0]!)).toMatchObject({ ':status': '200', 'grpc-status': '14' });
-    expect(fieldsOf(seen[1]!)).toEqual({ 'grpc-status': '14', 'grpc-message': 'backend unavailable: read ECONNRESET' });
+    expect(fieldsOf(seen[1]!)).toEqual({
+      'grpc-status': '14',
+      'grpc-message': 'error reading from server: read ECONNRESET',
+    });
     expect(seen[2]!.payload.readUInt32BE(0)).toBe(7);
     expect(proxy.client.ended).toBe(false);
     // The proxy acknowledges SETTINGS and returns windows in place of the lost backend.
@@ -119,7 +122,7 @@ describe('the backend is lost', () => {
     expect(proxy.client.ended).toBe(true);
     expect(proxy.events).toEqual([
       '/pass/done pass answered 0',
-      'backend unavailable: read ECONNRESET',
+      'error reading from server: read ECONNRESET',
       '/pass/unanswered pass unavailable 14',
       '/pass/streaming pass unavailable 14',
       '/handle/B handle answered 0',

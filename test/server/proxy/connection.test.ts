@@ -63,7 +63,7 @@ describe('connection setup', () => {
     expect(proxy.client.paused).toBe(false);
     expect(typesOf(proxy.client.take())).toEqual([SETTINGS]);
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
-    expect(typesOf(proxy.locals[0]!.take())).toEqual([SETTINGS, HEADERS]);
+    expect(typesOf(proxy.locals[0]!.take())).toEqual([SETTINGS, WINDOW_UPDATE, HEADERS]);
   });
 
   test('output does not depend on how the bytes of the client are split into chunks', () => {

@@ -36,8 +36,24 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
+  test.each(['/amend/A', '/handle/A'])('a request in DATA frames of one byte: %s', (path) => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request(path)));
+    for (let sent = 0; sent < 200 && !proxy.client.ended; sent += 1)
+      proxy.client.send(Buffer.concat(Array.from({ length: 100 }, () => data(1, Buffer.of(1)))));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test('but not such frames of a call that is forwarded unread', () => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request('/pass/A')));
+    for (let sent = 0; sent < 200; sent += 1)
+      proxy.client.send(Buffer.concat(Array.from({ length: 100 }, () => data(1, Buffer.of(1)))));
+    expect(proxy.client.ended).toBe(false);
+  });
+
   test('a header block larger than the limit', () => {
-    const proxy = openProxy({ headerListLimit: 50_000 });
+    const proxy = openProxy({ clientHeaderListLimit: 50_000 });
     proxy.client.send(frame(HEADERS, 0, 1, Buffer.alloc(16_000)));
     for (let sent = 0; sent < 4 && !proxy.client.ended; sent += 1)
       proxy.client.send(frame(CONTINUATION, 0, 1, Buffer.alloc(16_000)));

@@ -10,11 +10,12 @@ import { containerFolder } from '../cri/pod-cgroup.ts';
  * - `read FILE`: page cache
  * - `dirty FILE N`: dirty page cache
  * - `reread FILE`: reads a file ten times per second: hot page cache
+ * - `rewrite FILE N`: overwrites a file once per second: page cache that is dirty again and again
  * - `churn FILE N`: reads a file repeatedly, and allocates and frees N bytes meanwhile
  * - `grow`: allocates anonymous memory as fast as possible while the limit of its cgroup allows it, like a runtime that
  * knows its limit
  *
- * The last three continue until the next command. Files stay open, because a file of the machine outside loses its page
+ * The last four continue until the next command. Files stay open, because a file of the machine outside loses its page
  * cache with its last close.
  */
 export class Tenant {
@@ -74,6 +75,8 @@ while (1) {
     if ($do eq "read") { slurp(opened("<", $a)) }
     if ($do eq "dirty") { my $f = opened(">", $a); syswrite($f, "d" x (1 << 20)) for 1 .. $b >> 20 }
     if ($do eq "reread") { my $f = opened("<", $a); slurp($f); $more = sub { slurp($f); select(undef, undef, undef, 0.1) } }
+    if ($do eq "rewrite") { my $f = opened("+>", $a); $more = sub {
+      sysseek($f, 0, 0); syswrite($f, "d" x (1 << 20)) for 1 .. $b >> 20; select(undef, undef, undef, 1) } }
     if ($do eq "churn") { my $f = opened("<", $a); $more = sub { my $x = take($b); slurp($f) } }
     if ($do eq "grow") { $more = sub {
       if (number("memory.current") + (4 << 20) < number("memory.max")) { push @held, take(1 << 20) }

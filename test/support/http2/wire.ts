@@ -2,7 +2,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/server/http2/frame.ts';
 import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
 import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
-import { LIMITS, NO_OBSERVER, type ProxyObserver } from '../../../src/server/proxy/index.ts';
+import {
+  LIMITS,
+  NO_OBSERVER,
+  type ProxyObserver,
+  SHARED_LIMITS,
+  SharedBudget,
+} from '../../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
@@ -181,6 +187,8 @@ export interface TestProxyOptions extends Partial<Omit<ProxyConnectionOptions, '
   readonly route?: (path: string) => Route;
   readonly amend?: Interception['amend'];
   readonly amendMessage?: Interception['amendMessage'];
+  readonly isDelayed?: (path: string) => boolean;
+  readonly delay?: NonNullable<Interception['delay']>;
 }
 
 /** Returns the route that a path begins with. */
@@ -199,6 +207,8 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
     protocolError: (side, code, text) => events.push(`error ${side} ${code} ${text}`),
     amendSkipped: (path, reason) => events.push(`skipped ${path} ${reason}`),
     backendLost: (text) => events.push(text),
+    noDescriptor: (text) => events.push(`descriptor: ${text}`),
+    refused: (budget) => events.push(`refused ${budget}`),
   };
   const locals: FakeTransport[] = [];
   const ends = new Map<string, FakeTransport>();
@@ -206,10 +216,12 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
   const core = new ProxyConnection(
     {
       ...LIMITS,
+      shared: new SharedBudget(SHARED_LIMITS),
       // Not deferred, unless a test covers that.
       deferredWriteDelay: 0,
       // No read-ahead, so that the backend's windows equal the client's.
       readAhead: 0,
+      queueLimit: 2 ** 31 - 1,
       now: () => proxy.clock,
       connectLocal: (events) => {
         const local = new FakeTransport(events);
@@ -223,6 +235,8 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
         isWatch: (path) => path.endsWith('/Watch'),
         amend: options.amend ?? (() => Promise.resolve(undefined)),
         amendMessage: options.amendMessage ?? (() => undefined),
+        isDelayed: options.isDelayed ?? (() => false),
+        delay: options.delay ?? (() => undefined),
       },
     },
     (side, events) => {

@@ -4,14 +4,15 @@ import type { SkipReason } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
 import type { Amendment } from './amendment.ts';
-import type { HeldBytes } from './held-bytes.ts';
+import type { HeldBytes } from '../held-bytes.ts';
 import type { Results } from './results.ts';
 
 /** A unary call whose response is amended. */
 export interface AmendedStream {
   readonly id: number;
   readonly path: string;
-  readonly openedAt: number;
+  /** When its request was forwarded. */
+  readonly forwardedAt: number;
   readonly down: Lane;
   readonly serverEnded: boolean;
   answered: boolean;
@@ -47,7 +48,7 @@ export class Amender {
     const { request, state } = stream.amendment;
     if (state.kind === 'passing') return;
     const before = request.size;
-    const collected = request.add(Buffer.from(part));
+    const collected = request.add(part);
     const { held } = this.#ports;
     if (collected === 'unusable' || held.wouldExceed(request.size)) request.clear();
     held.add(request.size - before);
@@ -72,7 +73,7 @@ export class Amender {
     amendment.last = stream.serverEnded;
     const { response } = amendment;
     const before = response.size;
-    const collected = response.add(Buffer.from(frame.content()));
+    const collected = response.add(frame.content());
     ports.held.add(response.size - before);
     if (collected === 'unusable') this.#skip(stream, 'response', undefined);
     else if (collected === 'complete') this.#amend(stream);
@@ -134,7 +135,7 @@ export class Amender {
       path,
       request: amendment.request.message(),
       response: amendment.response.message(),
-      backendMs: now() - stream.openedAt,
+      backendMs: now() - stream.forwardedAt,
     };
     try {
       const answer = interception.amend(exchange);

@@ -47,7 +47,7 @@ export class Amendment {
 
   /** Returns the held bytes as received, or the amended message in their place. */
   release(amended: Uint8Array | undefined): Buffer[] {
-    if (amended === undefined) return this.response.parts;
+    if (amended === undefined) return this.response.size === 0 ? [] : [this.response.bytes];
     const prefix = messagePrefix(amended.length);
     const total = MESSAGE_PREFIX_SIZE + amended.length;
     if (total <= JOIN_LIMIT) return [Buffer.concat([prefix, amended], total)];

@@ -1,5 +1,9 @@
 import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
 
+/** The smallest memory for a message that comes in several parts. */
+const SMALLEST_CAPACITY = 1024;
+const NOTHING = Buffer.alloc(0);
+
 /**
  * - `partial`: the message is not complete yet.
  * - `complete`: exactly one message.
@@ -7,9 +11,12 @@ import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
  */
 export type Collected = 'partial' | 'complete' | 'unusable';
 
-/** Reassembles one gRPC message from the payloads of DATA frames, however the message is split among them. */
+/**
+ * Reassembles one gRPC message from the payloads of DATA frames, however the message is split among them. Copies the parts into one
+ * buffer, so that many small ones cost no more memory than one large one.
+ */
 export class MessageCollector {
-  #parts: Buffer[] = [];
+  #bytes = NOTHING;
   #size = 0;
   #needed = MESSAGE_PREFIX_SIZE;
   #state: Collected = 'partial';
@@ -36,9 +43,8 @@ export class MessageCollector {
 
   add(part: Buffer): Collected {
     if (part.length === 0 || this.#state === 'unusable') return this.#state;
-    this.#parts.push(part);
     const before = this.#size;
-    this.#size += part.length;
+    this.#append(part);
     if (before < MESSAGE_PREFIX_SIZE && this.#size >= MESSAGE_PREFIX_SIZE && !this.#readPrefix())
       this.#state = 'unusable';
     else if (this.#size > this.#needed) this.#state = 'unusable';
@@ -47,34 +53,44 @@ export class MessageCollector {
   }
 
   /** The collected bytes as received, prefix included. */
-  get parts(): Buffer[] {
-    return this.#parts;
+  get bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#size);
   }
 
-  /** Returns the message without its prefix, as one buffer. Requires the state `complete`. */
+  /** Returns the message without its prefix. Requires the state `complete`. */
   message(): Buffer {
-    return this.#joined().subarray(MESSAGE_PREFIX_SIZE);
+    return this.#bytes.subarray(MESSAGE_PREFIX_SIZE, this.#size);
   }
 
   /** Frees the bytes. */
   clear(): void {
-    this.#parts = [];
+    this.#bytes = NOTHING;
     this.#size = 0;
     this.#state = 'unusable';
   }
 
-  #readPrefix(): boolean {
-    const [first] = this.#parts;
-    const bytes = first !== undefined && first.length >= MESSAGE_PREFIX_SIZE ? first : Buffer.concat(this.#parts);
-    const length = bytes.readUInt32BE(1);
-    this.#needed = MESSAGE_PREFIX_SIZE + length;
-    return bytes.readUInt8(0) === 0 && length <= this.#limit;
+  /** Most messages come in one part: its copy is then all the memory that they need. */
+  #append(part: Buffer): void {
+    const size = this.#size + part.length;
+    if (this.#size === 0) this.#bytes = Buffer.from(part);
+    else {
+      if (size > this.#bytes.length) this.#makeRoom(size);
+      part.copy(this.#bytes, this.#size);
+    }
+    this.#size = size;
   }
 
-  #joined(): Buffer {
-    const [first] = this.#parts;
-    const joined = first !== undefined && this.#parts.length === 1 ? first : Buffer.concat(this.#parts);
-    this.#parts = [joined];
-    return joined;
+  #makeRoom(size: number): void {
+    // Not more than doubled at a time: a peer may announce a long message and send nothing.
+    const wanted = Math.min(Math.max(this.#needed, size), 2 * size);
+    const memory = Buffer.allocUnsafe(Math.max(SMALLEST_CAPACITY, wanted));
+    this.#bytes.copy(memory, 0, 0, this.#size);
+    this.#bytes = memory;
+  }
+
+  #readPrefix(): boolean {
+    const length = this.#bytes.readUInt32BE(1);
+    this.#needed = MESSAGE_PREFIX_SIZE + length;
+    return this.#bytes.readUInt8(0) === 0 && length <= this.#limit;
   }
 }

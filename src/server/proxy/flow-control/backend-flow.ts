@@ -1,6 +1,10 @@
 import { ConnectionError, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW } from '../../http2/index.ts';
 import type { FlowControl } from './flow-control.ts';
 import type { Lane, LaneSource } from './lane.ts';
+import type { QueuedBytes } from './queued-bytes.ts';
+
+/** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
+const SMALLEST_GRANT = 1 / 4;
 
 /**
  * The connection window that the backend may use, as opposed to the client's. The two differ:
@@ -8,6 +12,8 @@ import type { Lane, LaneSource } from './lane.ts';
  * - The proxy queues bytes that the backend has sent.
  * - The backend may send ahead. With the client's small first windows, each window of a long response would otherwise
  *   cost a round trip to the client through the proxy; with read-ahead the client waits for the proxy alone.
+ * - What may wait here is limited, for this connection and for all: a client may open a large window for its connection and none
+ *   for its streams.
  */
 export class BackendFlow implements LaneSource {
   /** Bytes that the backend may still send: what it was granted less what it has sent. */
@@ -18,11 +24,19 @@ export class BackendFlow implements LaneSource {
   #ahead = 0;
   readonly #flowControl: FlowControl;
   readonly #finished: (lane: Lane) => void;
+  readonly #limit: number;
+  readonly #all: QueuedBytes;
 
-  /** @param flowControl towards the client */
-  constructor(flowControl: FlowControl, finished: (lane: Lane) => void) {
+  /**
+   * @param flowControl towards the client
+   * @param limit bytes that the backend may send and that may wait here, together
+   * @param all what waits here of all connections
+   */
+  constructor(flowControl: FlowControl, finished: (lane: Lane) => void, limit: number, all: QueuedBytes) {
     this.#flowControl = flowControl;
     this.#finished = finished;
+    this.#limit = limit;
+    this.#all = all;
   }
 
   /** Lets the backend send this much ahead. To be called once the backend has been sent SETTINGS. */
@@ -39,28 +53,39 @@ export class BackendFlow implements LaneSource {
 
   /** Received bytes wait here. */
   queued(bytes: number): void {
-    this.#queued += bytes;
+    this.#add(bytes);
   }
 
   /** Queued bytes no longer count against the backend: it gets their window back at once. */
   credited(bytes: number): void {
-    this.#queued -= bytes;
+    this.#add(-bytes);
     this.#allowance += bytes;
   }
 
   released(_lane: Lane, bytes: number): void {
-    this.#queued -= bytes;
+    this.#add(-bytes);
   }
 
   finished(lane: Lane): void {
     this.#finished(lane);
   }
 
-  /** Returns the bytes to grant the backend now, 0 for none: the client's window plus read-ahead, less what waits. */
+  /**
+   * Returns the bytes to grant the backend now, 0 for none: the client's window plus read-ahead, less what waits, within the limits.
+   */
   grant(): number {
-    const increment = Math.min(this.#flowControl.window + this.#ahead, LARGEST_WINDOW) - this.#queued - this.#allowance;
-    if (increment <= 0) return 0;
+    const used = this.#queued + this.#allowance;
+    const wanted = Math.min(this.#flowControl.window + this.#ahead, LARGEST_WINDOW) - used;
+    if (wanted <= 0) return 0;
+    const limit = this.#all.isFull ? DEFAULT_WINDOW : this.#limit;
+    const increment = Math.min(wanted, limit - used);
+    if (increment < wanted && increment < limit * SMALLEST_GRANT) return 0;
     this.#allowance += increment;
     return increment;
+  }
+
+  #add(bytes: number): void {
+    this.#queued += bytes;
+    this.#all.add(bytes);
   }
 }

@@ -8,7 +8,10 @@ import {
   frameHeader,
 } from '../../http2/index.ts';
 import { BufferPool, type Outbox } from '../transport/index.ts';
-import { type DataItem, type Lane, type LaneItem, NO_ITEMS } from './lane.ts';
+import { type DataItem, type Lane, type LaneItem, NO_ITEMS, NO_SPARE } from './lane.ts';
+
+/** A shorter payload that is queued takes this much memory, and later ones join it: each alone would need an item of its own. */
+const SMALL_PAYLOAD = 512;
 
 /**
  * Sends all DATA to one receiver, whichever server it comes from. Knows the receiver's real windows, sends what fits
@@ -51,8 +54,10 @@ export class FlowControl {
 
   /** Sends the part of a payload that fits and queues the rest, as a copy: the chunk it came in is reused. */
   data(lane: Lane, payload: Buffer, charged: number, last: boolean): void {
-    const { bytes, block } = this.#pool.copy(payload);
-    this.#queue(lane, { kind: 'data', parts: [bytes], size: payload.length, charged, last, block });
+    if (!joined(lane, payload, charged, last)) {
+      const { bytes, spare, block } = this.#pool.copy(payload, SMALL_PAYLOAD);
+      this.#queue(lane, { kind: 'data', parts: [bytes], size: payload.length, spare, charged, last, block });
+    }
     lane.charged += charged;
     this.drain(lane);
   }
@@ -82,7 +87,7 @@ export class FlowControl {
     const at = lane.queue.findIndex((item) => item.kind === 'held');
     if (at === -1) return;
     const items: LaneItem[] = head === undefined ? [] : [{ kind: 'frames', bytes: head, last: false }];
-    lane.queue.splice(at, 1, ...items, { kind: 'data', parts, size, charged, last, block: undefined });
+    lane.queue.splice(at, 1, ...items, { kind: 'data', parts, size, spare: NO_SPARE, charged, last, block: undefined });
     lane.charged += charged;
     this.drain(lane);
   }
@@ -92,7 +97,7 @@ export class FlowControl {
     const size = parts.reduce((sum, part) => sum + part.length, 0);
     const at = lane.queue.findLastIndex((item) => item.kind === 'held');
     if (at === -1) return;
-    lane.queue.splice(at, 0, { kind: 'data', parts, size, charged, last: false, block: undefined });
+    lane.queue.splice(at, 0, { kind: 'data', parts, size, spare: NO_SPARE, charged, last: false, block: undefined });
     lane.charged += charged;
     this.drain(lane);
   }
@@ -190,4 +195,19 @@ export class FlowControl {
   #releaseBlock(item: LaneItem): void {
     if (item.kind === 'data' && item.block !== undefined) this.#pool.release(item.block);
   }
+}
+
+/** Adds a small payload to the last item of a lane. Returns false if it has no memory for it. */
+function joined(lane: Lane, payload: Buffer, charged: number, last: boolean): boolean {
+  const item = lane.queue.at(-1);
+  if (item?.kind !== 'data' || item.last || payload.length === 0 || payload.length > item.spare.length) return false;
+  const part = item.parts.pop();
+  if (part === undefined) return false;
+  payload.copy(item.spare);
+  item.parts.push(Buffer.from(part.buffer, part.byteOffset, part.length + payload.length));
+  item.spare = item.spare.subarray(payload.length);
+  item.size += payload.length;
+  item.charged += charged;
+  item.last = last;
+  return true;
 }

@@ -23,12 +23,17 @@ export interface DataItem {
   /** The bytes that remain to be sent. */
   parts: Buffer[];
   size: number;
+  /** Memory right behind the last part, for small payloads that follow. */
+  spare: Buffer;
   /** Bytes that the source's windows are charged for this item. Differs from `size` for padded or amended data. */
   charged: number;
-  readonly last: boolean;
+  last: boolean;
   /** The pool's block that holds the copied parts, if they were copied. */
   readonly block: PoolBlock | undefined;
 }
+
+/** No memory for further payloads; see {@link DataItem}. */
+export const NO_SPARE = Buffer.alloc(0);
 
 /** The queue of every lane that never queued anything: most lanes. */
 export const NO_ITEMS: LaneItem[] = [];

@@ -1,7 +1,9 @@
 import type { HeaderField, Frame } from '../../http2/index.ts';
 import type { Amendment, MessageAmendment } from '../amending/index.ts';
+import type { RequestDelay } from '../delaying/index.ts';
 import type { FlowControl, Lane, LaneSource } from '../flow-control/index.ts';
 import type { Outcome } from '../observer.ts';
+import type { CollectedRequest } from '../collected-requests.ts';
 import type { Outbox } from '../transport/index.ts';
 
 /** A connection to the local server, as its streams use it. It is the source of their lanes towards the client. */
@@ -18,6 +20,8 @@ export interface LocalPeer extends LaneSource {
   /** Sends DATA of the request. */
   request(stream: LocalStream, frame: Frame): void;
   trailers(stream: LocalStream, fields: readonly HeaderField[]): void;
+  /** Drops what waits for a stream that ends. */
+  discard(stream: LocalStream): void;
 }
 
 /**
@@ -43,6 +47,10 @@ abstract class StreamBase {
   readonly path: string;
   /** Milliseconds, by the connection's clock. */
   readonly openedAt: number;
+  /** When the request was forwarded, for calls that are not handled: later than {@link openedAt} if it was held back. */
+  forwardedAt: number;
+  /** Holds the request back. */
+  delay: RequestDelay | undefined = undefined;
   /** Towards the client. */
   readonly down: Lane;
 
@@ -50,6 +58,7 @@ abstract class StreamBase {
     this.id = down.id;
     this.path = path;
     this.openedAt = openedAt;
+    this.forwardedAt = openedAt;
     this.down = down;
   }
 }
@@ -88,17 +97,27 @@ export class MessageAmendStream extends StreamBase {
   }
 }
 
+type LocalStreamParts = Pick<LocalStream, 'peer' | 'compressed' | 'admitted'>;
+
 /** A stream that the local server handles. */
 export class LocalStream extends StreamBase {
   readonly kind = 'handle';
   readonly peer: LocalPeer;
   /** Towards the local server. */
   readonly up: Lane;
+  /** Whether its messages are compressed. */
+  readonly compressed: boolean;
+  /** Whether it has a place among the calls that the local server handles. */
+  readonly admitted: boolean;
+  /** Its request, if that came in several frames and waits here for the last one. */
+  collected: CollectedRequest | undefined = undefined;
 
-  constructor(path: string, openedAt: number, down: Lane, up: Lane, peer: LocalPeer) {
+  constructor(path: string, openedAt: number, down: Lane, up: Lane, { peer, compressed, admitted }: LocalStreamParts) {
     super(path, openedAt, down);
     this.peer = peer;
     this.up = up;
+    this.compressed = compressed;
+    this.admitted = admitted;
   }
 }
 

@@ -1,7 +1,8 @@
 import { ErrorCode, type Frame, LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
 import { Amendment, MessageAmendment } from '../amending/index.ts';
+import { type DelayedStream, RequestDelay } from '../delaying/index.ts';
 import { type BackendFlow, type FlowControl, Lane } from '../flow-control/index.ts';
-import { UNAVAILABLE, unavailableBlock } from '../grpc.ts';
+import { RESOURCE_EXHAUSTED, UNAVAILABLE, millisecondsOf, statusBlock } from '../grpc.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
 import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
@@ -20,6 +21,10 @@ export interface StreamsPorts {
     /** Frees what is held for a stream. Returns whether that includes any of the response. */
     finish(stream: AmendStream): boolean;
   };
+  readonly delayer: {
+    /** Ends the delay of a stream that ends. */
+    finish(stream: DelayedStream): void;
+  };
   readonly messageAmender: {
     /** The response ends: what follows goes to the client after what is held. */
     responseEnds(stream: MessageAmendStream): void;
@@ -36,6 +41,8 @@ export interface StreamsPorts {
 export class Streams {
   readonly #ports: StreamsPorts;
   readonly #open = new Map<number, Stream>();
+  /** When the last stream ended, by the connection's clock; -1 if there was none. */
+  lastUsed = -1;
 
   constructor(ports: StreamsPorts) {
     this.#ports = ports;
@@ -43,6 +50,11 @@ export class Streams {
 
   get(id: number): Stream | undefined {
     return this.#open.get(id);
+  }
+
+  /** The number of open streams. */
+  get count(): number {
+    return this.#open.size;
   }
 
   all(): Iterable<Stream> {
@@ -66,8 +78,9 @@ export class Streams {
   /**
    * Opens a new stream of the client on its route.
    * @param compressed whether its messages are compressed: the local server can read those, an amendment cannot
+   * @param timeout its grpc-timeout; empty without one
    */
-  open(id: number, path: string, compressed: boolean): Stream {
+  open(id: number, path: string, compressed: boolean, timeout: string): Stream {
     const ports = this.#ports;
     const { interception, now, observer } = ports.options;
     const route = interception.route(path);
@@ -84,10 +97,13 @@ export class Streams {
       const amendment = new MessageAmendment(ports.options.responseLimit, window + ahead);
       stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {
+      const admitted = ports.options.shared.calls.take(compressed);
       const peer = ports.locals.current();
       const up = new Lane(id, peer.initialWindow, peer.requests);
-      stream = new LocalStream(path, now(), new Lane(id, window, peer), up, peer);
+      stream = new LocalStream(path, now(), new Lane(id, window, peer), up, { peer, compressed, admitted });
     }
+    if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
+      stream.delay = new RequestDelay(ports.options.delayLimit, millisecondsOf(timeout));
     this.#open.set(id, stream);
     observer.streamOpened(path, stream.kind);
     return stream;
@@ -109,12 +125,17 @@ export class Streams {
   close(stream: Stream): void {
     if (!this.#open.delete(stream.id)) return;
     const ports = this.#ports;
+    ports.delayer.finish(stream);
     if (stream.kind === 'amend') ports.amender.finish(stream);
     if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
-    if (stream.kind === 'handle') stream.peer.flowControl.discard(stream.up);
+    if (stream.kind === 'handle') {
+      stream.peer.discard(stream);
+      if (stream.admitted) ports.options.shared.calls.release(stream.compressed);
+    }
     ports.flowControl.discard(stream.down);
     const { observer, now } = ports.options;
-    observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, now() - stream.openedAt);
+    this.lastUsed = now();
+    observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, this.lastUsed - stream.openedAt);
   }
 
   /** Sends the server's RST_STREAM to the client, after what waits for the stream. */
@@ -207,15 +228,26 @@ export class Streams {
 
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
   #endUnavailable(stream: Stream, message: string): void {
-    const { amender, flowControl, messageAmender } = this.#ports;
     stream.outcome = 'unavailable';
-    stream.status = UNAVAILABLE;
+    this.#endWith(stream, UNAVAILABLE, message);
+  }
+
+  /** Ends a handled stream with RESOURCE_EXHAUSTED, and asks the client to send no more of it (RFC 9113 8.1). */
+  refuseCall(stream: LocalStream, message: string): void {
+    const stop = stream.clientEnded ? [] : [rstStream(stream.id, ErrorCode.NO_ERROR)];
+    this.#endWith(stream, RESOURCE_EXHAUSTED, message, stop);
+  }
+
+  /** Ends a stream with a gRPC status. What the client still sends is dropped. */
+  #endWith(stream: Stream, code: number, message: string, behind: readonly Buffer[] = []): void {
+    const { amender, flowControl, messageAmender } = this.#ports;
+    stream.status = code;
     stream.serverEnded = true;
     stream.reset = true;
     if (stream.kind === 'amend' && amender.finish(stream)) flowControl.discard(stream.down);
     if (stream.kind === 'amend-each') messageAmender.responseEnds(stream);
-    const block = unavailableBlock(message, stream.answered);
-    const frames = headersFrames(stream.id, block, true, flowControl.maxFrameSize);
+    const block = statusBlock(code, message, stream.answered);
+    const frames = Buffer.concat([headersFrames(stream.id, block, true, flowControl.maxFrameSize), ...behind]);
     flowControl.frames(stream.down, frames, 0, frames.length, true);
   }
 }

@@ -2,8 +2,8 @@ import type { Transport } from './transport.ts';
 
 /** Bytes of backlog at which the proxy stops reading for a side. The kernel's socket buffers are full by then. */
 const BACKLOG_LIMIT = 65_536;
-/** Bytes of backlog at which the proxy stops reading the client itself: answers to its pings and settings pile up. */
-const CLIENT_BACKLOG_LIMIT = 1_048_576;
+/** Bytes of backlog at which the proxy stops reading a side itself: answers to its pings and settings pile up. */
+const OWN_BACKLOG_LIMIT = 1_048_576;
 
 /**
  * Pauses and resumes transports, so that the proxy reads from no side faster than the others take the data.
@@ -17,13 +17,13 @@ export function balance(
 ): void {
   const { backlog } = client;
   const forClient = backlog <= BACKLOG_LIMIT;
-  let fromClient = readClient && backlog <= CLIENT_BACKLOG_LIMIT;
+  let fromClient = readClient && backlog <= OWN_BACKLOG_LIMIT;
   if (backend !== undefined) {
-    setReading(backend, forClient);
+    setReading(backend, forClient && backend.backlog <= OWN_BACKLOG_LIMIT);
     fromClient &&= backend.backlog <= BACKLOG_LIMIT;
   }
   for (const local of locals) {
-    setReading(local, forClient);
+    setReading(local, forClient && local.backlog <= OWN_BACKLOG_LIMIT);
     fromClient &&= local.backlog <= BACKLOG_LIMIT;
   }
   setReading(client, fromClient);

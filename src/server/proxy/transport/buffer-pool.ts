@@ -3,6 +3,8 @@ const BLOCK_SIZE = 65_536;
 /** Empty blocks that the pool keeps. */
 const MAX_FREE_BLOCKS = 4;
 
+const NOTHING = Buffer.alloc(0);
+
 /** Memory for copies. */
 export interface PoolBlock {
   readonly memory: Buffer;
@@ -10,6 +12,13 @@ export interface PoolBlock {
   used: number;
   /** Copies in it that have not been sent. */
   copies: number;
+}
+
+/** Copied bytes and their place. */
+export interface Copy {
+  readonly bytes: Buffer;
+  readonly spare: Buffer;
+  readonly block: PoolBlock | undefined;
 }
 
 /**
@@ -22,19 +31,25 @@ export class BufferPool {
   #drained: PoolBlock[] = [];
   #current: PoolBlock | undefined;
 
-  /** Copies bytes. Returns the copy and its block, which is undefined for a copy too large to share one. */
-  copy(bytes: Buffer): { readonly bytes: Buffer; readonly block: PoolBlock | undefined } {
-    if (bytes.length === 0 || bytes.length > BLOCK_SIZE / 2) return { bytes: Buffer.from(bytes), block: undefined };
+  /**
+   * Copies bytes. Returns the copy and its block, which is undefined for a copy too large to share one.
+   * @param smallest bytes that a copy takes at least; what it does not need is `spare`, right behind it
+   */
+  copy(bytes: Buffer, smallest: number): Copy {
+    if (bytes.length === 0 || bytes.length > BLOCK_SIZE / 2)
+      return { bytes: Buffer.from(bytes), spare: NOTHING, block: undefined };
+    const size = Math.max(bytes.length, smallest);
     let block = this.#current;
-    if (block === undefined || block.used + bytes.length > BLOCK_SIZE) {
+    if (block === undefined || block.used + size > BLOCK_SIZE) {
       block = this.#free.pop() ?? { memory: Buffer.allocUnsafeSlow(BLOCK_SIZE), used: 0, copies: 0 };
       this.#current = block;
     }
     const from = block.used;
     bytes.copy(block.memory, from);
-    block.used += bytes.length;
+    block.used += size;
     block.copies += 1;
-    return { bytes: block.memory.subarray(from, block.used), block };
+    const end = from + bytes.length;
+    return { bytes: block.memory.subarray(from, end), spare: block.memory.subarray(end, block.used), block };
   }
 
   /** Records that one copy in the block has been handed on or dropped. */

@@ -1,4 +1,5 @@
 import type { OnReadOpts, Socket } from 'node:net';
+import { bufferUsed } from '../../../core/memory/index.ts';
 import { ReusedMemory } from '../../http2/index.ts';
 
 /** One side of a proxied connection as a byte stream: a socket, an in-process pair, or a test's fake. */
@@ -75,7 +76,10 @@ export class SocketTransport implements Transport {
       failure ??= error;
     });
     // With reused reads no chunk arrives here, but the listener is still needed for `end` to be emitted.
-    stream.on('data', data);
+    stream.on('data', (chunk: Buffer) => {
+      bufferUsed(chunk.length);
+      data(chunk);
+    });
     reads?.listen(data);
     stream.on('drain', () => {
       if (!over) events.drained();

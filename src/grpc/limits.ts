@@ -1,0 +1,27 @@
+const MIB = 1_048_576;
+
+/** Budgets of one gRPC server of the shim. docs/limits.md lists them. */
+export interface ServerLimits {
+  /** The longest request, in bytes. */
+  readonly requestLimit: number;
+  /** Bytes of requests of all clients, from their first byte until their handlers end. */
+  readonly requestBytes: number;
+}
+
+/** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. */
+export const CRI_LIMITS: ServerLimits = { requestLimit: 16 * MIB, requestBytes: 20 * MIB };
+
+/** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. */
+export const API_LIMITS: ServerLimits = { requestLimit: 8 * MIB, requestBytes: 10 * MIB };
+
+/** Budgets of each gRPC server of the shim. */
+export const GRPC_LIMITS = {
+  /** Calls whose handlers run, of all clients. */
+  runningCalls: 1024,
+  /** Streams of one connection. */
+  streams: 1024,
+  /** What one part of a request (a DATA frame) occupies beyond its bytes. */
+  partOverhead: 256,
+  /** The longest request after decompression. CRI clients do not compress, and a pod cannot start with more. */
+  decompressedBytes: 8 * MIB,
+} as const;

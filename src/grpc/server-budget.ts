@@ -1,0 +1,72 @@
+import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { GRPC_LIMITS } from './limits.ts';
+
+/** What a gRPC server's clients use at the same time: bytes of requests and running calls. */
+export class ServerBudget {
+  #bytes = 0;
+  #calls = 0;
+  readonly #most: number;
+  readonly #refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void;
+
+  /**
+   * @param most bytes of requests at the same time
+   * @param refused called for each refusal
+   */
+  constructor(most: number, refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void) {
+    this.#most = most;
+    this.#refused = refused;
+  }
+
+  /** Takes bytes of a request. Returns whether they fit; if not, nothing is taken. */
+  take(bytes: number): boolean {
+    if (this.#bytes + bytes > this.#most) {
+      this.#refused('requests');
+      return false;
+    }
+    this.#bytes += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+
+  /** Bytes that are taken. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** A decompressed request is too long. */
+  tooLong(): ShimError {
+    this.#refused('decompressed');
+    return overloaded(`a request has at most ${GRPC_LIMITS.decompressedBytes} bytes after decompression`);
+  }
+
+  /** Runs a call. Rejects with OVERLOADED if too many run. */
+  async run<Result>(action: () => Promise<Result>): Promise<Result> {
+    if (this.#calls >= GRPC_LIMITS.runningCalls) {
+      this.#refused('handled_calls');
+      throw overloaded(`${GRPC_LIMITS.runningCalls} calls run already, which is the maximum: retry later`);
+    }
+    this.#calls += 1;
+    try {
+      return await action();
+    } finally {
+      this.#calls -= 1;
+    }
+  }
+
+  /** Runs a call while the bytes of its request are taken. Rejects with OVERLOADED if they do not fit. */
+  async holding<Result>(bytes: number, action: () => Promise<Result>): Promise<Result> {
+    if (!this.take(bytes)) throw overloaded(REQUESTS_FULL);
+    try {
+      return await action();
+    } finally {
+      this.giveBack(bytes);
+    }
+  }
+}
+
+export const REQUESTS_FULL = 'the requests of all clients are too long together: retry later';
+
+const overloaded = (message: string): ShimError => new ShimError(Code.RESOURCE_EXHAUSTED, Reason.OVERLOADED, message);

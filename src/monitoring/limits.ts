@@ -1,0 +1,8 @@
+/** Budgets of the server for metrics and health. docs/limits.md lists them. */
+export const MONITORING_LIMITS = {
+  connections: 32,
+  /** How long a connection may last, in milliseconds. */
+  connectionMs: 10_000,
+  /** How long the status page is cached, in milliseconds: it asks the backend about every container. */
+  pageMs: 5000,
+} as const;

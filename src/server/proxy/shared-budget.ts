@@ -1,0 +1,36 @@
+import { CollectedRequests } from './collected-requests.ts';
+import { HeldBytes } from './held-bytes.ts';
+import { QueuedBytes } from './flow-control/index.ts';
+import { Lingering } from './lingering.ts';
+import { type CallLimits, RunningCalls } from './running-calls.ts';
+
+/** Limits of what all connections use together. Sizes in bytes. */
+export interface SharedLimits {
+  /** Copied requests and held responses. */
+  readonly held: number;
+  /** Data that waits for clients. Beyond it, no connection reads ahead. */
+  readonly queued: number;
+  /** Connections that are closed and whose peers are not. */
+  readonly lingering: number;
+  /** Calls that the local server handles. */
+  readonly calls: CallLimits;
+  /** Requests for the local server that wait for their last frame. */
+  readonly requests: number;
+}
+
+/** What all connections of the proxy use together. */
+export class SharedBudget {
+  readonly held: HeldBytes;
+  readonly queued: QueuedBytes;
+  readonly lingering: Lingering;
+  readonly calls: RunningCalls;
+  readonly requests: CollectedRequests;
+
+  constructor(limits: SharedLimits) {
+    this.held = new HeldBytes(limits.held);
+    this.queued = new QueuedBytes(limits.queued);
+    this.lingering = new Lingering(limits.lingering);
+    this.calls = new RunningCalls(limits.calls);
+    this.requests = new CollectedRequests(limits.requests);
+  }
+}

@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { ANSWER_MS } from '../../src/runtime/index.ts';
+import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from '../../src/grpc/index.ts';
+import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
+import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
+import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
+import { defaultBounds } from '../../src/resize/queue/resizes.ts';
+import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
+import { FLOOD_LIMIT } from '../../src/server/proxy/flood-meter.ts';
+import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
+
+const page = readFileSync('docs/limits.md', 'utf8');
+const rows = page
+  .split('\n')
+  .filter((line) => line.startsWith('| '))
+  .map((line) => line.split('|').map((cell) => cell.trim()))
+  .map(([, what = '', limit = '']) => [what, limit] as const);
+const limitOf = (what: string): string | undefined => rows.find(([name]) => name.startsWith(what))?.[1];
+
+const count = (value: number): string => value.toLocaleString('en-US');
+const size = (bytes: number): string => (bytes >= 1_048_576 ? `${bytes / 1_048_576} MiB` : `${bytes / 1024} KiB`);
+const time = (ms: number): string => `${ms / 1000} s`;
+
+describe('docs/limits.md has the limits of the code:', () => {
+  test.each([
+    ['client connections', count(CONNECTION_LIMIT)],
+    ['time for a client', time(LIMITS.handshakeTimeout)],
+    ['streams of a connection', `${count(LIMITS.streamLimit)}, announced in SETTINGS`],
+    ['SETTINGS that are not acknowledged', count(LIMITS.settingsLimit)],
+    ['PING, SETTINGS or RST_STREAM', `${count(FLOOD_LIMIT)} a second`],
+    ['header list of a client', size(LIMITS.clientHeaderListLimit)],
+    ['header block of the backend', size(LIMITS.headerListLimit)],
+    ['data of the backend that waits', `${size(LIMITS.queueLimit)} for a connection`],
+    ['the same, of all connections', size(SHARED_LIMITS.queued)],
+    ['data that the backend may send beyond', size(LIMITS.readAhead)],
+    ['data of handled calls', `${size(CONNECTION_WINDOW)} for a connection`],
+    ['request that is copied', size(LIMITS.requestLimit)],
+    ['response that is held', size(LIMITS.responseLimit)],
+    [
+      'requests and responses that are held',
+      `${size(LIMITS.heldLimit)} for a connection, ${size(SHARED_LIMITS.held)} for all`,
+    ],
+    ['connections that are closed', `${count(SHARED_LIMITS.lingering)}, for ${time(LIMITS.lingerTimeout)}`],
+    ['calls that run', `${count(GRPC_LIMITS.runningCalls)} on each socket`],
+    ['of these, calls with compressed', count(SHARED_LIMITS.calls.compressed)],
+    ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],
+    ['requests on the CRI socket', size(SHARED_LIMITS.requests)],
+    [
+      'requests, from the first byte',
+      `${size(CRI_LIMITS.requestBytes)} from the CRI socket, ${size(API_LIMITS.requestBytes)} in the resize API; each part counts ${GRPC_LIMITS.partOverhead} bytes more`,
+    ],
+    ['request after decompression', `${size(GRPC_LIMITS.decompressedBytes)}, one at a time`],
+    ['streams of a connection to the resize', count(GRPC_LIMITS.streams)],
+    ['resizes in progress', count(defaultBounds.active)],
+    ['watches', `${count(defaultBounds.watchers)}, with ${count(defaultBounds.unreadEvents)} unread events each`],
+    ['lines of the log', size(LOG_LIMITS.bufferBytes)],
+    [
+      'lines of one message at the levels warn',
+      `${count(LOG_LIMITS.warningsPerSecond)} a second, after ${count(10 * LOG_LIMITS.warningsPerSecond)} at once`,
+    ],
+    [
+      'lines of one message at the levels debug',
+      `${count(LOG_LIMITS.linesPerSecond)} a second, after ${count(2 * LOG_LIMITS.linesPerSecond)} at once`,
+    ],
+    ['wait for the journal', time(LONGEST_CHANGE_MS)],
+    ['wait for the backend', time(ANSWER_MS)],
+    [
+      'connections for metrics',
+      `${count(MONITORING_LIMITS.connections)}, for ${time(MONITORING_LIMITS.connectionMs)} each`,
+    ],
+    ['reads of the status page', `one in ${time(MONITORING_LIMITS.pageMs)}`],
+  ])('%s', (what, limit) => {
+    expect(limitOf(what)).toBe(limit);
+  });
+
+  test('each budget that is counted', () => {
+    const refused = createCounters().families.find(({ description }) => description.name.endsWith('refused_total'));
+    const budgets = [...(refused?.series() ?? [])].map(({ labels: [budget] }) => budget);
+    const listed = [...page.matchAll(/\| `([a-z_]+)` \|$/gm)].map(([, budget]) => budget);
+    expect([...new Set(listed.filter((name) => name !== 'budget'))].sort()).toEqual(budgets.sort());
+  });
+
+  test('the unit', () => {
+    const unit = readFileSync('systemd/cri-resize-shim.service', 'utf8');
+    for (const [line] of page.matchAll(/(?<=`)(?:MemoryMax|LimitCORE)=\w+/g)) expect(unit).toContain(`\n${line}\n`);
+  });
+});

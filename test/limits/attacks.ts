@@ -1,0 +1,132 @@
+import { once } from 'node:events';
+import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders, connect } from 'node:http2';
+import { type Socket, createConnection } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import {
+  PREFACE,
+  SETTINGS_ACK,
+  data,
+  frame,
+  headers,
+  message,
+  request,
+  settings,
+  windowUpdate,
+} from '../support/http2/wire.ts';
+
+const MiB = 1_048_576;
+const UPDATE = '/runtime.v1.RuntimeService/UpdateContainerResources';
+const STATUS = '/runtime.v1.RuntimeService/ContainerStatus';
+
+/** Opens a connection that reads and drops everything. */
+async function open(path: string, ...pairs: [id: number, value: number][]): Promise<Socket> {
+  const socket = createConnection(path)
+    .on('error', () => undefined)
+    .setMaxListeners(0);
+  await once(socket, 'connect');
+  socket.resume();
+  socket.write(Buffer.concat([PREFACE, settings(...pairs), SETTINGS_ACK, windowUpdate(0, 1 << 30)]));
+  return socket;
+}
+
+async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
+  if (!socket.destroyed && !socket.write(bytes))
+    await Promise.race([once(socket, 'drain'), once(socket, 'close'), delay(1000)]);
+}
+
+/** Attacks through one connection. Ends by itself. */
+export type Attack = (path: string) => Promise<void>;
+
+/** Opens a connection that keeps to HTTP/2's rules, so that nothing but the shim's budgets ends its calls. */
+function connectHttp2(path: string): ClientHttp2Session {
+  const session = connect('http://localhost', { createConnection: () => createConnection(path) });
+  return session.on('error', () => undefined).setMaxListeners(0);
+}
+
+function call(session: ClientHttp2Session, method: string, fields: OutgoingHttpHeaders = {}): ClientHttp2Stream {
+  const headersOf = { ':method': 'POST', ':path': method, 'content-type': 'application/grpc', te: 'trailers' };
+  const stream = session.request({ ...headersOf, ...fields });
+  return stream.on('error', () => undefined).resume();
+}
+
+async function gzipBombs(path: string): Promise<void> {
+  const session = connectHttp2(path);
+  const bomb = message(gzipSync(Buffer.alloc(16 * MiB)), true);
+  const calls = Array.from({ length: 100 }, () => call(session, UPDATE, { 'grpc-encoding': 'gzip' }));
+  for (const stream of calls) stream.end(bomb);
+  await Promise.race([Promise.all(calls.map((stream) => once(stream, 'close'))), delay(3000)]);
+  session.destroy();
+}
+
+async function unfinishedUpdates(path: string): Promise<void> {
+  const session = connectHttp2(path);
+  const most = message(Buffer.alloc(16 * MiB)).subarray(0, 16 * MiB);
+  for (let at = 0; at < 40; at += 1) call(session, UPDATE).write(most);
+  await delay(4000);
+  session.destroy();
+}
+
+async function singleBytes(path: string): Promise<void> {
+  const socket = await open(path);
+  await write(socket, Buffer.concat([headers(1, request(STATUS)), data(1, message(Buffer.alloc(MiB)).subarray(0, 5))]));
+  const bytes = Buffer.concat(Array.from({ length: 10_000 }, () => data(1, Buffer.of(1))));
+  for (let sent = 0; sent < 900_000; sent += 10_000) await write(socket, bytes);
+  await delay(500);
+  socket.destroy();
+}
+
+async function noWindows(path: string): Promise<void> {
+  const socket = await open(path, [4, 0]);
+  for (let id = 1; id < 2000; id += 2) await write(socket, headers(id, request('/s/Large'), true));
+  await delay(3000);
+  socket.destroy();
+}
+
+async function shortConnections(path: string): Promise<void> {
+  const sockets: Socket[] = [];
+  for (let at = 0; at < 1000; at += 1) {
+    const socket = createConnection({ path, allowHalfOpen: true }).on('error', () => undefined);
+    sockets.push(socket);
+    socket.write(
+      Buffer.concat([
+        PREFACE,
+        settings(),
+        SETTINGS_ACK,
+        headers(1, request(UPDATE), true),
+        frame(7, 0, 0, Buffer.alloc(7)),
+      ]),
+    );
+    socket.resume();
+    if (at % 20 === 0) await delay(10);
+  }
+  await delay(1500);
+  for (const socket of sockets) socket.destroy();
+}
+
+async function idleConnections(path: string): Promise<void> {
+  const sockets = Array.from({ length: 100 }, () => createConnection(path).on('error', () => undefined));
+  await delay(3000);
+  for (const socket of sockets) socket.destroy();
+}
+
+async function badConnections(path: string): Promise<void> {
+  for (let at = 0; at < 2000; at += 1) {
+    const socket = createConnection(path).on('error', () => undefined);
+    socket.end('GET / HTTP/1.1\r\n\r\n');
+    socket.resume();
+    await Promise.race([once(socket, 'close'), delay(1000)]);
+  }
+}
+
+export const attacks = {
+  'H4: 100 requests of 16 KB that decompress to 16 MiB': gzipBombs,
+  'H4: 40 unfinished requests of 16 MiB': unfinishedUpdates,
+  'H4: a request in DATA frames of one byte': singleBytes,
+  'H4: 1,000 streams without windows': noWindows,
+  'L1: the backend floods with PING': (path) =>
+    open(path).then((socket) => delay(3000).then(() => void socket.destroy())),
+  'L2: connections that send nothing': idleConnections,
+  'L3: 2,000 connections that are not HTTP/2': badConnections,
+  '1,000 short connections': shortConnections,
+} satisfies Readonly<Record<string, Attack>>;

@@ -1,0 +1,61 @@
+import { once } from 'node:events';
+import { type IncomingMessage, get } from 'node:http';
+import { type AddressInfo, type Socket, createConnection } from 'node:net';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createMonitoringServer } from '../../src/monitoring/index.ts';
+import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
+import { noLog } from '../../src/observe/index.ts';
+
+let server: ReturnType<typeof createMonitoringServer>;
+let asked: number;
+const sockets: Socket[] = [];
+const port = (): number => (server.http.address() as AddressInfo).port;
+
+beforeEach(async () => {
+  asked = 0;
+  server = createMonitoringServer(
+    {
+      version: '1.2.3',
+      counted: [],
+      readiness: () => Promise.resolve({ ready: true, checks: [] }),
+      node: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
+      connections: () => 0,
+      bypass: () => ({ start: undefined, end: undefined }),
+      overview: () => {
+        asked += 1;
+        return Promise.resolve({ pods: [], recent: [] });
+      },
+      log: noLog,
+    },
+    true,
+  );
+  server.http.listen({ host: '127.0.0.1', port: 0 });
+  await once(server.http, 'listening');
+});
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  server.close();
+});
+
+async function statusOf(path: string): Promise<number | undefined> {
+  const [response] = (await once(get({ host: '127.0.0.1', port: port(), path, agent: false }), 'response')) as [
+    IncomingMessage,
+  ];
+  response.resume();
+  return response.statusCode;
+}
+
+test('M4: the page asks the backend once, however often it is read over TCP', async () => {
+  for (let at = 0; at < 5; at += 1) expect(await statusOf('/')).toBe(200);
+  expect(await Promise.all(Array.from({ length: 20 }, () => statusOf('/')))).toEqual(Array(20).fill(200));
+  expect(asked).toBe(1);
+});
+
+test('M4: clients that send nothing shut nobody out', async () => {
+  for (let at = 0; at < MONITORING_LIMITS.connections + 8; at += 1) {
+    const socket = createConnection({ port: port(), host: '127.0.0.1' }).on('error', () => undefined);
+    sockets.push(socket);
+    await once(socket, 'connect');
+  }
+  expect(await statusOf('/livez')).toBe(200);
+});

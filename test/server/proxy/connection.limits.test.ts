@@ -1,0 +1,66 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { LIMITS, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import {
+  HEADERS,
+  PREFACE,
+  fieldsOf,
+  headers,
+  openProxy,
+  request,
+  settings,
+  startProxy,
+} from '../../support/http2/wire.ts';
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const failure = (code: string): Error => Object.assign(new Error(`connect ${code} /run/x.sock`), { code });
+const messageOf = (proxy: ReturnType<typeof openProxy>): string | undefined =>
+  fieldsOf(proxy.client.take().find(({ type }) => type === HEADERS)!)['grpc-message'];
+
+describe('L2: a client that has connected', () => {
+  test('and sends nothing is disconnected at the handshake timeout', () => {
+    const proxy = startProxy();
+    vi.advanceTimersByTime(LIMITS.handshakeTimeout - 1);
+    expect(proxy.client.destroyed).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect([proxy.client.destroyed, proxy.backend.destroyed]).toEqual([true, true]);
+    expect(proxy.events).toEqual(['refused handshake']);
+  });
+
+  test('and uses HTTP/2 may be idle for days, as kubelet is', () => {
+    const proxy = openProxy();
+    vi.advanceTimersByTime(7 * 86_400_000);
+    expect([proxy.client.ended, proxy.client.destroyed, proxy.events]).toEqual([false, false, []]);
+  });
+
+  test('gets the cause if the shim has no file descriptor for the backend, not that the backend is gone', () => {
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
+    proxy.backend.events.closed(failure('EMFILE'));
+    expect(messageOf(proxy)).toMatch(/^cri-resize-shim has no free file descriptor \(EMFILE\)/);
+    expect(proxy.events[0]).toMatch(/^descriptor: /);
+  });
+});
+
+describe('a call whose backend goes away', () => {
+  test('ends with the words of grpc-go’s client', () => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request('/pass/A'), true));
+    proxy.backend.events.closed(undefined);
+    expect(messageOf(proxy)).toBe('error reading from server: EOF');
+  });
+});
+
+describe('connections whose peers close slowly', () => {
+  test('are limited: the one that has waited longest is destroyed', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 3 });
+    const proxies = Array.from({ length: 5 }, () => openProxy({ shared }));
+    for (const proxy of proxies) proxy.client.events.closed(undefined);
+    expect(proxies.map(({ backend }) => backend.destroyed)).toEqual([true, true, false, false, false]);
+    expect(shared.lingering.count).toBe(3);
+    vi.advanceTimersByTime(LIMITS.lingerTimeout);
+    expect(proxies.map(({ backend }) => backend.destroyed)).toEqual([true, true, true, true, true]);
+    expect(shared.lingering.count).toBe(0);
+  });
+});
