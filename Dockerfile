@@ -18,6 +18,8 @@ FROM node:26-slim
 COPY --from=build /out /usr/local/lib/cri-resize-shim
 # The program of the DaemonSet in deploy/: it installs the shim and this Node on the host. The base image has nsenter.
 COPY --from=build /build/dist/cri-resize-shim-installer.js /usr/local/lib/cri-resize-shim/dist/
+# Keeps kubelet's socket and starts the shim. Perl: Node may be what is broken, and perl-base is an essential package of the base image.
+COPY container/entry.pl /usr/local/lib/cri-resize-shim/container/
 # The same values as in the systemd unit.
 ENV MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=65536
-ENTRYPOINT ["node", "/usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js"]
+ENTRYPOINT ["perl", "/usr/local/lib/cri-resize-shim/container/entry.pl"]

@@ -2,7 +2,15 @@ import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
 import { type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
-import { type Supervisor, superviseBy, takePassedSockets, takeSupervisorVariables } from '../systemd/index.ts';
+import {
+  BypassWatch,
+  type Supervisor,
+  superviseBy,
+  takeBypassFiles,
+  takePassedSockets,
+  takeSupervisorVariables,
+  writeBypassTarget,
+} from '../systemd/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
 import { useLittleMemory } from './heap.ts';
 import { type RunningMetrics, serveMetrics } from './metrics.ts';
@@ -26,6 +34,7 @@ interface Assembly {
   readonly resizing: Resizing;
   readonly cri: CriSocket;
   readonly metrics: RunningMetrics;
+  readonly bypass: BypassWatch;
 }
 
 /** Time to close everything after the calls have ended, in milliseconds. Reported to systemd on top of --shutdown-timeout. */
@@ -33,40 +42,39 @@ const CLOSING_MS = 15_000;
 
 /** Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened. */
 export async function startDaemon(config: Config): Promise<Daemon> {
-  const log = createLog({ level: config.logLevel });
   const counters = createCounters();
+  const log = createLog({ level: config.logLevel, dropped: (reason) => counters.logDropped(reason) });
   const stopped = stopSignal();
   exitOnUncaughtException(log);
 
   const passed = takePassedSockets(process.env, process.pid);
-  const supervisor = superviseBy(takeSupervisorVariables(process.env, process.pid), { log, counters });
+  const variables = takeSupervisorVariables(process.env, process.pid);
+  const supervisor = superviseBy(variables, { log, counters });
+  const { target, state } = takeBypassFiles(process.env);
+  await supervisor.check();
   const sockets = { passed: passed.resize, connections: () => cri.connections };
   const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
   const cri: CriSocket = createCriSocket(config, resizing, { passed: passed.cri, log, counters });
   const { failure } = await cri.listen();
-  log.info(
-    {
-      version,
-      listen: cri.path,
-      passed: Object.keys(passed),
-      backend: config.containerRuntimeEndpoint,
-      intercept: config.intercept,
-    },
-    'serving',
-  );
+  const { containerRuntimeEndpoint: backend, intercept } = config;
+  log.info({ version, listen: cri.path, passed: Object.keys(passed), backend, intercept }, 'serving');
   crashPoint('serving');
+  const bypass = new BypassWatch({ log, state, onEnd: (times) => resizing.bypassEnded(times) });
   const metrics = await serveMetrics(config, {
     version,
     counted: counters.families,
     log,
     readiness: () => resizing.readiness(),
     node: () => resizing.readings(),
+    bypass: () => bypass.times,
     overview: () => resizing.overview(),
     connections: () => cri.connections,
   });
   await resizing.begin();
   useLittleMemory();
+  await writeBypassTarget(target, backend, log);
   await supervisor.ready(`serving ${cri.path}`);
+  if (variables !== undefined) void bypass.run();
 
   return {
     async stopSignal() {
@@ -74,20 +82,22 @@ export async function startDaemon(config: Config): Promise<Daemon> {
       if (signal instanceof Error) throw signal;
       return signal;
     },
-    stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics }, signal),
+    stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics, bypass }, signal),
   };
 }
 
 async function stop(
-  { config, log, counters, supervisor, resizing, cri, metrics }: Assembly,
+  { config, log, counters, supervisor, resizing, cri, metrics, bypass }: Assembly,
   signal: StopSignal,
 ): Promise<void> {
   const { shutdownTimeout } = config;
   log.info({ signal, connections: cri.connections }, 'stopping');
   // One deadline for calls and resizes together: the systemd unit allows no more.
   const deadline = Date.now() + shutdownTimeout;
+  bypass.close();
   await cri.closeListener();
   await supervisor.stopping(shutdownTimeout + CLOSING_MS, 'waiting for running calls');
+  resizing.letCallsThrough();
   const cut = await cri.shutdown(shutdownTimeout);
   await resizing.close(Math.max(0, deadline - Date.now()));
   // Last, so that metrics are available during the shutdown.

@@ -3,8 +3,13 @@ import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import { type DatagramSender, openDatagramSender } from './datagram.ts';
 
-/** Notifies systemd of the shim's state (sd_notify(3)). Its methods never reject: the shim serves calls without it, too. */
+/** Notifies systemd of the shim's state (sd_notify(3)). Apart from `check`, its methods never reject. */
 export interface Supervisor {
+  /**
+   * Rejects if notifications cannot be sent, because koffi cannot be loaded. The shim must not serve then: systemd would end it at
+   * the start timeout, with its clients.
+   */
+  check(): Promise<void>;
   /** Reports that the shim serves calls, and starts to send watchdog notifications. */
   ready(status: string): Promise<void>;
   /** Reports that the shim is stopping, and extends the unit's stop timeout to some milliseconds. */
@@ -28,6 +33,7 @@ export interface SupervisorVariables {
 
 /** Used if systemd did not ask for notifications. */
 export const noSupervisor: Supervisor = {
+  check: () => Promise.resolve(),
   ready: () => Promise.resolve(),
   stopping: () => Promise.resolve(),
   close: () => undefined,
@@ -61,6 +67,14 @@ class Notifier implements Supervisor {
   constructor(variables: SupervisorVariables, parts: SupervisorParts) {
     this.#variables = variables;
     this.#parts = parts;
+  }
+
+  async check(): Promise<void> {
+    try {
+      await import('koffi');
+    } catch (error) {
+      throw new Error(`systemd cannot be notified: koffi cannot be loaded: ${messageOf(error)}`, { cause: error });
+    }
   }
 
   async ready(status: string): Promise<void> {

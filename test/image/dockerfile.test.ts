@@ -37,16 +37,17 @@ test('the Dockerfile copies everything that its steps need, and its programs run
       await execa(command, rest, { cwd: build });
     }
   }
-  const [, entry = ''] = /^ENTRYPOINT \["node", "(.*)"\]$/m.exec(last) ?? [];
-  const installed = join(folder, entry);
-  for (const [, from = '', to = ''] of last.matchAll(/^COPY --from=build (\S+) (\S+)$/gm)) {
+  const [, entry = ''] = /^ENTRYPOINT \["perl", "(.*)"\]$/m.exec(last) ?? [];
+  const installed = join(folder, dirname(dirname(entry)), 'dist/cri-resize-shim.js');
+  for (const [, from = '', to = ''] of last.matchAll(/^COPY (?:--from=build )?(\S+) (\S+)$/gm)) {
     const source = from.replace(/^\/out/, out).replace(/^\/build/, build);
     const target = join(folder, to.endsWith('/') ? join(to, basename(from)) : to);
     mkdirSync(dirname(target), { recursive: true });
     cpSync(source, target, { recursive: true, verbatimSymlinks: true });
   }
   rmSync(build, { recursive: true });
-  const { stdout } = await execa(process.execPath, [installed, '--version'], { cwd: '/' });
+  const env = { PATH: `${dirname(process.execPath)}:${process.env['PATH']}` };
+  const { stdout } = await execa('perl', [join(folder, entry), '--version'], { cwd: '/', env });
   expect(stdout).toBe(version);
   const config = join(folder, 'config.yaml');
   writeFileSync(config, 'logLevel: loud\n');

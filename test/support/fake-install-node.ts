@@ -26,6 +26,7 @@ export class FakeInstallNode {
     kubeletUnit: 'kubelet.service',
     procRoot: join(this.folder, 'proc'),
     systemdFolder: join(this.folder, 'systemd'),
+    proxyProgram: join(this.folder, 'systemd'),
     kernel: '6.1.0-18-amd64',
     nodeVersion: '26.10.0',
     uid: 0,

@@ -58,7 +58,9 @@ test('the unit of the service has the settings that kubelet depends on', () => {
   const service = readFileSync('systemd/cri-resize-shim.service', 'utf8').split('\n');
   for (const line of [
     'Type=notify',
-    'Restart=always',
+    // Every other end is a failure, after which the fallback starts it.
+    'Restart=on-success',
+    'OnFailure=cri-resize-shim-fallback.service',
     'StartLimitIntervalSec=0',
     'OOMScoreAdjust=-999',
     'Before=kubelet.service',

@@ -11,9 +11,22 @@ export {
   originIn,
   originOf,
   resizectlOf,
+  resizectlStartOf,
   startOf,
 } from './programs.ts';
 export { type Runtime, queryRuntime } from './query-runtime.ts';
-export { SERVICE, SOCKETS, type Site, UNITS, shimEndpoint, socketOf } from './site.ts';
+export {
+  BYPASS,
+  FALLBACK,
+  SERVICE,
+  SOCKETS,
+  STARTED_UNITS,
+  type Site,
+  TAKEOVER,
+  UNITS,
+  UNIT_FILES,
+  shimEndpoint,
+  socketOf,
+} from './site.ts';
 export { systemctl, unitProperties } from './systemctl.ts';
 export { type Wait, waitUntil } from './waiting.ts';

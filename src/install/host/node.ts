@@ -20,6 +20,8 @@ export interface Node {
   readonly procRoot: string;
   /** Exists if systemd is the init system (sd_booted(3)). */
   readonly systemdFolder: string;
+  /** systemd's socket proxy, the program of the bypass. */
+  readonly proxyProgram: string;
   /** Kernel release: `6.1.0-18-amd64`. */
   readonly kernel: string;
   /** Node's version: `26.10.0`. */

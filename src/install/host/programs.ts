@@ -75,6 +75,10 @@ export function startOf(program: Program, to: string): string {
   return words.map(quoted).join(' ');
 }
 
+/** The value of ExecStart= for the resizectl installed in the folder `to`, quoted for systemd. */
+export const resizectlStartOf = (program: Program, to: string): string =>
+  resizectlOf(program, to).map(quoted).join(' ');
+
 /** Quotes a word for systemd, where % starts a specifier. */
 function quoted(word: string): string {
   const escaped = word.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');

@@ -25,7 +25,16 @@ export interface Site {
 
 export const SERVICE = 'cri-resize-shim.service';
 export const SOCKETS: readonly string[] = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+/** The units that are enabled, and active while the shim is installed. */
 export const UNITS: readonly string[] = [SERVICE, ...SOCKETS];
+
+export const FALLBACK = 'cri-resize-shim-fallback.service';
+export const BYPASS = 'cri-resize-shim-bypass.service';
+export const TAKEOVER = 'cri-resize-shim-takeover.service';
+/** The units that the others start. They are never enabled, and stop with the sockets. */
+export const STARTED_UNITS: readonly string[] = [FALLBACK, TAKEOVER, BYPASS];
+/** All unit files. */
+export const UNIT_FILES: readonly string[] = [...UNITS, ...STARTED_UNITS, 'cri-resize-shim-waiting@.service'];
 
 /** The endpoint of the shim, for kubelet. */
 export const shimEndpoint = ({ node }: Site): string => `unix://${node.listen}`;

@@ -4,6 +4,7 @@ import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
+import { checkBypass, isBypassed } from './check-bypass.ts';
 import { findKubelet } from '../kubelet/index.ts';
 import { isAtLeast } from './release.ts';
 
@@ -23,6 +24,7 @@ export const checks: readonly Check[] = [
   checkSystemd,
   checkContainerd,
   checkShim,
+  checkBypass,
   checkKubelet,
   ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
   ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
@@ -100,12 +102,18 @@ async function checkContainerd({ containerd }: Node): Promise<Finding> {
 }
 
 /** Checks what serves the socket of the shim. */
-async function checkShim({ listen }: Node): Promise<Finding> {
+async function checkShim(node: Node): Promise<Finding> {
+  const { listen } = node;
   const { ok, warning, failed } = findingsOf('shim');
   if (!(await isThere(listen))) return ok(`not running: no socket at ${listen}`);
   const runtime = await answerOf(listen);
   if ('error' in runtime)
     return warning(`${listen} does not answer: ${runtime.error}`, 'check the log: journalctl -u cri-resize-shim');
+  if (runtime.shim === undefined && (await isBypassed(node)))
+    return warning(
+      `not running: the bypass serves ${listen}`,
+      'check the log (journalctl -u cri-resize-shim), then: resizectl bypass off',
+    );
   if (runtime.shim === undefined)
     return failed(
       `${listen} is served by something else (${runtime.name} ${runtime.version})`,

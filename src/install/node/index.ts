@@ -8,7 +8,9 @@ export {
   applyChanges,
   nodeProgramOf,
 } from '../host/index.ts';
+export { type BypassState, bypassState, isBypassHeld, isShimActive, turnBypassOff, turnBypassOn } from './bypass.ts';
 export { diagnose } from './checks.ts';
+export { withLogLine } from './service.ts';
 export { copyProgram } from './program.ts';
 export { type Finding, findingsOf, worstOf } from './finding.ts';
 export { type Plan, planInstall, planUninstall } from './install.ts';

@@ -7,7 +7,9 @@ import {
   SERVICE,
   type Site,
   UNITS,
+  UNIT_FILES,
   originOf,
+  resizectlStartOf,
   shimEndpoint,
   readSaved,
   removing,
@@ -17,6 +19,7 @@ import {
   combineChanges,
   writing,
 } from '../host/index.ts';
+import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
 import { type Kubelet, Refusal, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
@@ -35,6 +38,8 @@ export async function planInstall(site: Site): Promise<Plan> {
       'systemd is not the init system of this node',
       'start the shim before kubelet with the init system of this node',
     );
+  if (await isBypassHeld(site.unitFolder))
+    throw new Refusal('the bypass was switched on by hand (resizectl bypass on)', 'run resizectl bypass off first');
   const kubelet = await runningKubelet(site);
   const isThrough = socketOf(kubelet.endpoint) === site.node.listen;
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
@@ -67,7 +72,7 @@ export async function planInstall(site: Site): Promise<Plan> {
 /** Plans the removal of the shim. The configuration and the state folder are kept. Throws Refusal. */
 export async function planUninstall(site: Site): Promise<Plan> {
   const state = await unitsState();
-  const files = UNITS.map((unit) => join(site.unitFolder, unit));
+  const files = UNIT_FILES.map((unit) => join(site.unitFolder, unit));
   const written = (await Promise.all(files.map(async (file) => ((await isThere(file)) ? [file] : [])))).flat();
   const hasProgram = await isThere(site.to);
   const isInstalled = state.active.length + state.enabled.length + written.length > 0 || hasProgram;
@@ -109,7 +114,7 @@ async function reload(): Promise<void> {
 /** Plans the units, adapted to the place of the program on this machine. */
 async function unitChanges({ program, to, unitFolder }: Site): Promise<readonly Change[]> {
   const changes: Change[] = [];
-  for (const unit of UNITS) {
+  for (const unit of UNIT_FILES) {
     const text = unitText(await shippedUnit(program, unit), { program, to });
     const there = await readSaved(join(unitFolder, unit));
     if (there?.content.toString('utf8') !== text) changes.push(writing(join(unitFolder, unit), text));
@@ -127,10 +132,12 @@ async function shippedUnit(program: Program, unit: string): Promise<string> {
 export function unitText(shipped: string, { program, to }: Pick<Site, 'program' | 'to'>): string {
   return shipped
     .replace(SHIPPED_START, () => `ExecStart=${startOf(program, to)}`)
+    .replace(SHIPPED_RESIZECTL, () => `ExecStart=${resizectlStartOf(program, to)}`)
     .replaceAll('/usr/local/lib/cri-resize-shim', () => to);
 }
 
 const SHIPPED_START = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/cri-resize-shim\.js/m;
+const SHIPPED_RESIZECTL = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/resizectl\.js/m;
 
 /** Plans the configuration files. Existing files are kept, unless a configuration is given. */
 async function missingSettings({ configFile, configText, isConfigGiven, flagsFile }: Site): Promise<readonly Change[]> {

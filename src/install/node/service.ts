@@ -2,6 +2,7 @@ import { rm, rmdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
+import { bypassState, holdBypass, isBypassHeld, releaseBypass, stopStartedUnits } from './bypass.ts';
 import {
   type Change,
   type Node,
@@ -46,6 +47,8 @@ export function restartOnRollback({ node, wait }: Site): Change {
     do: () => Promise.resolve(),
     async undo() {
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs);
+      // The units of the old version may not know the bypass, and would leave it on.
+      if (!(await bypassState()).isUsed) await stopStartedUnits();
       await waitUntil(uninterrupted(wait), () => missingOf(node));
     },
   };
@@ -72,17 +75,22 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
 }
 
 /** Stops and disables the units. */
-export function stopping({ node, wait }: Site, before: UnitsState): Change {
+export function stopping({ node, wait, unitFolder }: Site, before: UnitsState): Change {
+  let wasHeld = false;
   return {
     description: `stop and disable ${UNITS.join(', ')}`,
     async do() {
+      wasHeld = await isBypassHeld(unitFolder);
       await stop(UNITS, node);
       await systemctl(['disable', '--', ...UNITS]);
+      await releaseBypass();
     },
     async undo() {
       if (before.enabled.length > 0) await systemctl(['enable', '--', ...before.enabled]);
+      if (wasHeld) await holdBypass();
       if (before.active.length === 0) return;
       await systemctl(['start', '--', ...before.active], wait.timeoutMs);
+      if (wasHeld) return;
       await waitUntil(uninterrupted(wait), () => missingOf(node));
     },
   };
@@ -91,6 +99,8 @@ export function stopping({ node, wait }: Site, before: UnitsState): Change {
 /** Stops units and removes the sockets, which systemd keeps (RemoveOnStop=no). */
 async function stop(units: readonly string[], node: Node): Promise<void> {
   await systemctl(['stop', '--', ...units]);
+  // The stop of the service has started the fallback.
+  if (units.includes(SERVICE)) await stopStartedUnits();
   await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
   if (!SOCKETS.every((unit) => units.includes(unit))) return;
   const folder = dirname(node.listen);
@@ -108,7 +118,7 @@ const missingIn = (units: readonly string[]): readonly string[] => UNITS.filter(
 const uninterrupted = (wait: Wait): Wait => ({ ...wait, signal: new AbortController().signal });
 
 /** Adds the last error line of the shim from the systemd journal to the error. */
-async function withLogLine(error: unknown): Promise<never> {
+export async function withLogLine(error: unknown): Promise<never> {
   const args = ['--no-pager', '--output=cat', '--lines=20', `--unit=${SERVICE}`];
   const result = await execa('journalctl', args, { reject: false, timeout: 10_000 });
   const last = (result.failed ? '' : result.stdout)

@@ -1,5 +1,5 @@
 import { type Log, oncePerKey } from '../../observe/index.ts';
-import { type PodEvent, eventBody } from './events.ts';
+import { type NodeEvent, type PodEvent, eventBody, namespaceOf } from './events.ts';
 import { wait } from '../pods/index.ts';
 import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
@@ -23,14 +23,14 @@ const LONGEST_ANSWER = 64 * 1024;
 export class EventPoster {
   readonly #parts: PosterParts;
   readonly #isFirst = oncePerKey(64);
-  #waiting: PodEvent[] = [];
+  #waiting: (PodEvent | NodeEvent)[] = [];
   #wake: () => void = () => undefined;
 
   constructor(parts: PosterParts) {
     this.#parts = parts;
   }
 
-  post(event: PodEvent): void {
+  post(event: PodEvent | NodeEvent): void {
     this.#waiting.push(event);
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
@@ -62,8 +62,8 @@ export class EventPoster {
     }
   }
 
-  async #try(event: PodEvent, signal: AbortSignal): Promise<unknown> {
-    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(event.pod.namespace)}/events`;
+  async #try(event: PodEvent | NodeEvent, signal: AbortSignal): Promise<unknown> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespaceOf(event))}/events`;
     const body = eventBody(event, this.#parts.nodeName);
     try {
       const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });

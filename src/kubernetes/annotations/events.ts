@@ -11,6 +11,16 @@ export type EventReason =
   /** Documented in docs/foresight.md. */
   | 'MemoryDecreaseDeferred';
 
+/** An event about the node itself. */
+export interface NodeEvent {
+  readonly node: string;
+  /** Documented in docs/bypass.md. */
+  readonly reason: 'ShimBypassed';
+  readonly note: string;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
 export interface PodEvent {
   readonly pod: Pick<PodIdentity, 'uid' | 'namespace' | 'name'>;
   readonly reason: EventReason;
@@ -28,8 +38,30 @@ const TYPES: Readonly<Record<EventReason, 'Normal' | 'Warning'>> = {
   MemoryDecreaseDeferred: 'Warning',
 };
 
+/** The namespace of an event. Those of nodes, which have none, are in `default`. */
+export const namespaceOf = (event: PodEvent | NodeEvent): string => ('pod' in event ? event.pod.namespace : 'default');
+
 /** Returns the event for events.k8s.io/v1. */
-export function eventBody({ pod, reason, note, at }: PodEvent, nodeName: string): object {
+export const eventBody = (event: PodEvent | NodeEvent, nodeName: string): object =>
+  'pod' in event ? podEventBody(event, nodeName) : nodeEventBody(event);
+
+function nodeEventBody({ node, reason, note, at }: NodeEvent): object {
+  return eventOf({
+    namespace: 'default',
+    name: node,
+    reporter: CONTROLLER,
+    instance: node,
+    // As kubelet's own events of its node: kubectl describe node finds them by this uid.
+    regarding: { apiVersion: 'v1', kind: 'Node', name: node, uid: node },
+    action: 'Bypass',
+    type: 'Warning',
+    reason,
+    note,
+    at,
+  });
+}
+
+function podEventBody({ pod, reason, note, at }: PodEvent, nodeName: string): object {
   const { uid, namespace, name } = pod;
   return eventOf({
     namespace,

@@ -42,6 +42,8 @@ export interface KubernetesWatch {
   readonly allocatable: NodeAllocatable;
   /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
+  /** Clients were served without the shim for this time, in milliseconds since the epoch. */
+  bypassEnded(times: { readonly start: number; readonly end: number }): void;
   check(): ReadinessCheck;
   /** Closes immediately: aborts running requests and drops pending events. */
   close(): void;
@@ -68,6 +70,8 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
     specs,
     allocatable,
     decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
+    bypassEnded: ({ start, end }) =>
+      poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.now() }),
     check: () => reach.check(),
     close() {
       stop.abort();
@@ -75,6 +79,10 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
     },
   };
 }
+
+const bypassNote = (start: number, end: number): string =>
+  `kubelet reached containerd without the shim from ${new Date(start).toISOString()} to ${new Date(end).toISOString()}: ` +
+  'resizes in this time were neither ordered nor reclaimed for; see journalctl -u cri-resize-shim on the node';
 
 /** Passes pods on to both, to `first` first. */
 const both = (first: PodAudience, second: PodAudience): PodAudience => ({

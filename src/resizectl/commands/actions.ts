@@ -54,6 +54,9 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
   install: async (context, _args, options) => (await import('./install.ts')).install(context, options),
   uninstall: async (context, _args, options) => (await import('./install.ts')).uninstall(context, options),
+  'bypass on': async (context) => (await import('./bypass.ts')).bypassOn(context),
+  'bypass off': async (context) => (await import('./bypass.ts')).bypassOff(context),
+  'bypass drain': async (context) => (await import('./bypass.ts')).bypassDrain(context),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
     // An empty grpc.health.v1.HealthCheckRequest asks for the health of the whole process.

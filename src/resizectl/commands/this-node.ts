@@ -52,6 +52,7 @@ export function thisNode(options: NodeOptions): Node {
     kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
     procRoot: '/proc',
     systemdFolder: '/run/systemd/system',
+    proxyProgram: '/usr/lib/systemd/systemd-socket-proxyd',
     kernel: release(),
     nodeVersion: process.versions.node,
     uid: process.geteuid?.() ?? -1,

@@ -44,6 +44,7 @@ const notFound: ReadonlySet<string> = new Set([Reason.UNKNOWN_POD, Reason.AMBIGU
 const unknownResult: ReadonlySet<string> = new Set([
   Reason.INTERNAL,
   Reason.STOPPING,
+  Reason.OVERLOADED,
   Reason.TOO_MANY_WATCHERS,
   Reason.WATCHER_TOO_SLOW,
 ]);

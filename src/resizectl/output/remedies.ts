@@ -37,6 +37,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   UNKNOWN_RESIZE: 'use WatchResizes while it runs',
   TOO_MANY_RESIZES: 'wait for some to end, or cancel deferred ones',
   TOO_MANY_WATCHERS: 'end a watch that is not in use',
+  OVERLOADED: 'try again later; make fewer calls at the same time, with shorter requests',
   WATCHER_TOO_SLOW: 'watch again, which starts with the current states; read faster',
   BACKEND_UNAVAILABLE: 'try again when it responds',
   BACKEND_FAILED: "see containerd's log",

@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
@@ -23,6 +23,7 @@ beforeAll(async () => {
   }
   folder = mkdtempSync('/var/lib/image-');
   await execa(process.execPath, ['dist/tools/package.js', '--only', 'tree', '--to', join(folder, 'program')]);
+  cpSync('container', join(folder, 'program/container'), { recursive: true });
   mkdirSync(join(folder, 'root'));
   // Binds the root alone, without the mounts below it.
   await execa('mount', ['--bind', '/', join(folder, 'root')]);
@@ -52,43 +53,96 @@ function imageOf(dockerfile: string): Image {
   return { entry: JSON.parse(entry) as string[], env: env.split(' '), mounts: named.match(/\/[\w/-]+/g) ?? [] };
 }
 
-test('the image runs with the node’s folders that the Dockerfile names, and resizes a pod with its volume', async () => {
+const CRI = '/run/in-image/cri.sock';
+const RESIZE = '/run/in-image/resize.sock';
+
+/** Runs the image, as the Dockerfile says. Returns its process; `output` has what it has printed so far. */
+function run(...flags: readonly string[]) {
   const image = imageOf(readFileSync('Dockerfile', 'utf8'));
   expect(image.mounts).toEqual(['/run', '/var/lib/kubelet', '/var/lib/cri-resize-shim', '/sys/fs/cgroup']);
   const [command = '', program = ''] = image.entry;
+  expect(command).toBe('perl');
   const nodes = image.mounts.map((path) => ({ from: path, to: path, options: 'rbind:rslave:rw' }));
   // The root of the node, or that of the image.
-  const [root, mounted] =
+  const [root, mounted, env] =
     folder === undefined
-      ? [[imageName, 'shim', command], nodes]
+      ? [[imageName, 'shim', command], nodes, []]
       : [
-          ['--rootfs', join(folder, 'root'), 'shim', resolve(process.execPath)],
+          ['--rootfs', join(folder, 'root'), 'shim', '/usr/bin/perl'],
           [...nodes, { from: join(folder, 'program'), to: dirname(dirname(program)), options: 'rbind:ro' }],
+          [`PATH=${dirname(process.execPath)}:/usr/bin:/bin`],
         ];
   for (const { from } of mounted) mkdirSync(from, { recursive: true });
-  const [cri, resize] = ['/run/in-image/cri.sock', '/run/in-image/resize.sock'];
-  expect(command).toBe('node');
   const container = execa(
     'ctr',
     [
       ...['--namespace', 'image', 'run', '--rm', '--privileged', '--net-host'],
-      ...image.env.flatMap((variable) => ['--env', variable]),
+      ...[...image.env, ...env].flatMap((variable) => ['--env', variable]),
       ...mounted.flatMap(({ from, to, options }) => ['--mount', `type=bind,src=${from},dst=${to},options=${options}`]),
-      ...[...root, program, '--listen', cri, '--resize-listen', resize],
+      ...[...root, program, '--listen', CRI, '--resize-listen', RESIZE, ...flags],
     ],
     { reject: false, all: true },
   );
+  let output = '';
+  container.all.on('data', (text: Buffer) => (output += String(text)));
+  return { container, output: () => output };
+}
+
+async function says({ output }: ReturnType<typeof run>, text: string): Promise<void> {
+  await expect.poll(output, { timeout: 60_000, interval: 100 }).toContain(text);
+}
+
+async function stopped({ container }: ReturnType<typeof run>): Promise<void> {
+  await execa('ctr', ['--namespace', 'image', 'tasks', 'kill', '--signal', 'SIGTERM', 'shim'], { reject: false });
+  expect(await container).toMatchObject({ exitCode: 0 });
+  expect(existsSync(CRI)).toBe(false);
+}
+
+test('the image runs with the node’s folders that the Dockerfile names, and resizes a pod with its volume', async () => {
+  const image = run();
   try {
-    await new Promise<void>((done, reject) => {
-      container.all.on('data', (text: Buffer) => String(text).includes('"serving"') && done());
-      void container.then(({ all }) => reject(new Error(`the shim has exited: ${all}`)));
-    });
-    await resizesThrough(direct, { cri, resize, name: 'image' });
-    await execa('ctr', ['--namespace', 'image', 'tasks', 'kill', '--signal', 'SIGTERM', 'shim']);
-    expect(await container).toMatchObject({ exitCode: 0 });
-    expect(existsSync(cri)).toBe(false);
+    await says(image, '"serving"');
+    await resizesThrough(direct, { cri: CRI, resize: RESIZE, name: 'image' });
   } finally {
-    container.kill('SIGTERM');
-    await container;
+    await stopped(image);
+  }
+});
+
+test('clients of a container whose shim fails reach containerd within 10 s, and the shim takes over without a lost call', async () => {
+  const config = '/run/in-image/config.yaml';
+  mkdirSync(dirname(config), { recursive: true });
+  writeFileSync(config, 'unknownKey: 1\n');
+  const image = run('--config', config);
+  const client = new CriClient(`unix://${CRI}`);
+  try {
+    await expect.poll(() => existsSync(CRI), { timeout: 30_000, interval: 20 }).toBe(true);
+    const since = Date.now();
+    expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
+    expect(Date.now() - since).toBeLessThan(10_000);
+    expect(image.output()).toContain('unknownKey');
+    const isShim = async (): Promise<boolean> =>
+      'cri-resize-shim' in (await client.call<{ info: object }>('Status', { verbose: true })).info;
+    expect(await isShim()).toBe(false);
+    const calls: Promise<unknown>[] = [];
+    const timer = setInterval(
+      () =>
+        calls.push(
+          client.version().then(
+            () => undefined,
+            (error: unknown) => error,
+          ),
+        ),
+      20,
+    );
+    writeFileSync(config, '');
+    await says(image, 'the bypass has ended');
+    clearInterval(timer);
+    expect((await Promise.all(calls)).filter((error) => error !== undefined)).toEqual([]);
+    expect(calls.length).toBeGreaterThan(50);
+    expect(await isShim()).toBe(true);
+  } finally {
+    client.close();
+    await stopped(image);
+    rmSync(config);
   }
 });

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'no
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
@@ -41,6 +41,8 @@ const GATEWAY = '10.88.0.1';
 const LABEL = 'cri-resize-shim.io/install';
 const PROGRAM = '/usr/local/lib/cri-resize-shim';
 const LONG = { timeout: 90_000, interval: 200 };
+// A test installs up to three times. Each takes 10 s, and 40 s if other tests run on this machine.
+vi.setConfig({ testTimeout: 300_000 });
 const off = ['inactive', 'inactive', 'inactive'];
 const on = ['active', 'active', 'active'];
 

@@ -1,4 +1,14 @@
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, rmdirSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  rmdirSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -255,7 +265,7 @@ describe('a failing resize with the systemd driver', () => {
 });
 
 describe('the shim in its own units', () => {
-  const UNITS = ['cri-resize-shim.service', 'cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+  const UNITS = readdirSync('systemd');
   const LIBRARY = '/usr/local/lib/cri-resize-shim';
 
   beforeAll(async () => {
@@ -271,7 +281,7 @@ describe('the shim in its own units', () => {
   });
 
   afterAll(async () => {
-    await execa('systemctl', ['stop', ...UNITS]);
+    await execa('systemctl', ['stop', ...UNITS.filter((name) => !name.includes('@'))]);
     // Removes the units, because other tests on this node install their own.
     for (const name of UNITS) rmSync(join('/etc/systemd/system', name));
     await execa('systemctl', ['daemon-reload']);

@@ -1,10 +1,30 @@
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import {
+  CONFIG,
+  CONTAINERD,
+  OURS,
+  UNIT,
+  calledThrough,
+  startKubelet,
+  states,
+  stopKubelet,
+} from '../../support/e2e/kubelet-unit.ts';
 import { resizesThrough } from '../../support/e2e/resizing.ts';
 
 /**
@@ -16,6 +36,7 @@ import { resizesThrough } from '../../support/e2e/resizing.ts';
 
 const SERVICE = 'cri-resize-shim.service';
 const SOCKETS = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
+const BYPASS = 'cri-resize-shim-bypass.service';
 const CRI = '/run/cri-resize-shim/cri-resize-shim.sock';
 
 let packages: string;
@@ -53,6 +74,12 @@ async function systemctl(...args: readonly string[]): Promise<string> {
   const { stdout: journal } = await execa('journalctl', ['--no-pager', '--unit', SERVICE]);
   throw new Error(`systemctl ${args.join(' ')}: ${journal}`);
 }
+
+const dpkgRemove = () =>
+  execa('dpkg', [`--admindir=${join(packages, 'dpkg')}`, '--force-depends', '--remove', 'cri-resize-shim'], {
+    reject: false,
+    all: true,
+  });
 
 const property = (name: string): Promise<string> => systemctl('show', '--value', '--property', name, SERVICE);
 
@@ -122,7 +149,8 @@ test('a hanging service is killed by the watchdog, and the next one serves', asy
   process.kill(pid, 'SIGSTOP');
   const client = new CriClient(`unix://${CRI}`);
   expect(await client.version()).toMatchObject({ runtime_name: 'containerd' });
-  expect(await property('NRestarts')).toBe('1');
+  expect(await property('MainPID')).not.toMatch(new RegExp(`^(0|${pid})$`));
+  expect(await systemctl('show', '--value', '--property=ActiveEnterTimestampMonotonic', BYPASS)).toMatch(/^0?$/);
   client.close();
 });
 
@@ -171,4 +199,91 @@ test('the .deb contains the manual page, completions, an editable configuration 
   writeFileSync(edited, config.replace(/^#(\w+: )/gm, '$1').replace(/^logLevel: .*$/m, 'logLevel: loud'));
   const refused = await execa('cri-resize-shim', ['--config', edited], { reject: false });
   expect(refused.stderr).toContain('logLevel: "loud" must be one of');
+});
+
+test('an upgrade of the .deb starts a shim that has failed', async () => {
+  const config = '/etc/cri-resize-shim/config.yaml';
+  const before = readFileSync(config, 'utf8');
+  const state = (unit: string) => systemctl('show', '--value', '--property=ActiveState', unit);
+  // Otherwise tried again after five minutes.
+  mkdirSync('/run/cri-resize-shim-fallback', { recursive: true });
+  writeFileSync('/run/cri-resize-shim-fallback/failures', '50\n');
+  writeFileSync(config, 'unknownKey: 1\n');
+  try {
+    await systemctl('restart', SERVICE).catch(() => undefined);
+    await expect.poll(() => state(BYPASS), { timeout: 30_000 }).toBe('active');
+  } finally {
+    writeFileSync(config, before);
+  }
+  expect(await state(SERVICE)).toBe('failed');
+  await installDeb();
+  await expect.poll(() => state(SERVICE), { timeout: 60_000 }).toBe('active');
+  await expect.poll(() => state(BYPASS), { timeout: 60_000 }).toBe('inactive');
+  rmSync('/run/cri-resize-shim-fallback/failures');
+});
+
+describe('removing the .deb', () => {
+  /** The stand-in waits for a list of pods that is not empty. */
+  let pod: RunningPod;
+  beforeAll(async () => {
+    await systemctl('start', ...SOCKETS, SERVICE);
+    const resources = { memory_limit_in_bytes: 64 * 1024 * 1024, cpu_quota: 10_000, cpu_period: 100_000 };
+    const containers = [{ name: 'a', command: ['sleep', '1000000'], resources: { ...resources, cpu_shares: 102 } }];
+    pod = await runPod(direct, { name: 'web', containers });
+  });
+  afterAll(async () => {
+    await stopKubelet();
+    await pod.remove();
+  });
+
+  test('points kubelet back at containerd first', async () => {
+    await startKubelet(`--config=${CONFIG}`);
+    const { all, exitCode } = await execa('resizectl', ['install'], { reject: false, all: true });
+    expect(exitCode, all).toBe(0);
+    await calledThrough(OURS);
+    const removed = await dpkgRemove();
+    expect(removed.exitCode, removed.all).toBe(0);
+    await calledThrough(CONTAINERD);
+    expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    expect(existsSync('/usr/lib/cri-resize-shim')).toBe(false);
+    await installDeb();
+  });
+
+  test('leaves units alone that start another installation', async () => {
+    const [etc, packaged] = ['/etc/systemd/system', '/usr/lib/systemd/system'];
+    const units = readdirSync(packaged).filter((name) => name.startsWith('cri-resize-shim'));
+    await execa('cp', ['-a', '/usr/lib/cri-resize-shim', '/opt/other']);
+    for (const unit of units) {
+      const text = readFileSync(join(packaged, unit), 'utf8');
+      writeFileSync(join(etc, unit), text.replaceAll('/usr/lib/cri-resize-shim/', '/opt/other/'));
+    }
+    await systemctl('daemon-reload');
+    await systemctl('start', ...SOCKETS, SERVICE);
+    await systemctl('restart', SERVICE);
+    try {
+      const removed = await dpkgRemove();
+      expect(removed.exitCode, removed.all).toBe(0);
+      expect(await states()).toEqual(['active', 'active', 'active']);
+    } finally {
+      await installDeb();
+      for (const unit of units) rmSync(join(etc, unit));
+      rmSync('/opt/other', { recursive: true });
+      await systemctl('daemon-reload');
+      await systemctl('restart', SERVICE);
+    }
+  });
+
+  test('is refused if kubelet cannot be pointed back, and kubelet is served as before', async () => {
+    await systemctl('start', ...SOCKETS, SERVICE);
+    const flag = `--container-runtime-endpoint=${OURS}`;
+    await execa('sed', ['-i', `s|^ExecStart=.*|& ${flag} ${flag}|`, UNIT]);
+    await systemctl('daemon-reload');
+    await systemctl('restart', 'kubelet.service');
+    await calledThrough(OURS);
+    const refused = await dpkgRemove();
+    expect(refused.exitCode, refused.all).not.toBe(0);
+    expect(refused.all).toContain('cri-resize-shim is not removed: kubelet may use it');
+    expect(await states()).toEqual(['active', 'active', 'active']);
+    await calledThrough(OURS);
+  });
 });

@@ -64,6 +64,32 @@ test('check shim reports a stale socket', async () => {
   });
 });
 
+test('check bypass knows the entry point of the image, and units that do not start the bypass', async () => {
+  expect(await found('bypass', { systemdFolder: '/nowhere' })).toMatchObject({ result: 'ok' });
+  const [state, used] = ['LoadState=loaded\\nActiveState=inactive\\nMainPID=0', 'cri-resize-shim-fallback.service'];
+  const systemd = (onFailure: string): void =>
+    fake.systemctl(`case "$*" in *OnFailure*) echo "OnFailure=${onFailure}" ;; *) printf '${state}\\n' ;; esac`);
+  systemd(used);
+  expect(await found('bypass')).toMatchObject({ result: 'ok', found: 'ready to serve if the shim fails' });
+  systemd('');
+  expect(await found('bypass')).toMatchObject({
+    result: 'warning',
+    found: expect.stringContaining('a version without it') as string,
+  });
+  // A container with the /run of the node, but no systemctl that answers.
+  fake.systemctl('exit 1');
+  fake.put('.shim.sock.bypass', 'ActiveState=inactive\nActiveEnterTimestampMonotonic=0\n');
+  expect(await found('bypass')).toMatchObject({
+    result: 'ok',
+    found: expect.stringContaining('entry point') as string,
+  });
+  fake.put('.shim.sock.bypass', 'ActiveState=active\nActiveEnterTimestampMonotonic=@1700000000\n');
+  expect(await found('bypass')).toMatchObject({
+    result: 'warning',
+    found: expect.stringContaining('serves clients since 2023-11-14T22:13:20.000Z') as string,
+  });
+});
+
 test('check state folder fails if other users may write to it or own it', async () => {
   const folder = join(fake.folder, 'state');
   mkdirSync(folder);

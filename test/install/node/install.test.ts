@@ -1,4 +1,4 @@
-import { chmodSync } from 'node:fs';
+import { chmodSync, mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
@@ -63,6 +63,16 @@ test('installing is rejected if kubelet uses another runtime', async () => {
     name: 'Refusal',
     message: `kubelet uses unix:///run/other/containerd.sock, but the shim would use unix://${fake.node.containerd}`,
     remedy: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${at('etc/config.yaml')}, and try again`,
+  });
+});
+
+test('installing is rejected while the bypass is switched on by hand', async () => {
+  node(`unix://${fake.node.containerd}`);
+  mkdirSync(at('units/cri-resize-shim.socket.wants'), { recursive: true });
+  symlinkSync('/nowhere', at('units/cri-resize-shim.socket.wants/cri-resize-shim-bypass.service'));
+  await expect(planInstall(site())).rejects.toMatchObject({
+    name: 'Refusal',
+    remedy: 'run resizectl bypass off first',
   });
 });
 

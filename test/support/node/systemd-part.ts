@@ -22,7 +22,7 @@ const programs = [
   ...['busctl', 'journalctl', 'systemctl', 'systemd-analyze', 'systemd-cgls', 'systemd-notify', 'systemd-run'],
   ...['dbus-daemon', 'dbus-send'],
 ];
-const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown'];
+const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown', 'systemd-socket-proxyd'];
 
 /** What starts, of all that Debian's packages would start: a node of containers has no terminals, disks and users. */
 const started = {
@@ -41,7 +41,7 @@ export const systemdPart: PackagedPart = {
     ...of('trixie', 'systemd', 'dbus', 'dbus-daemon', 'dbus-bin', 'dbus-system-bus-common', ...libraries),
     ...of('bookworm', 'patchelf'),
   ],
-  revision: 1,
+  revision: 2,
   async arrange(unpacked, folder, finalFolder) {
     const [bin, lib, own] = ['bin', 'lib', 'systemd'].map((name) => join(folder, name)) as [string, string, string];
     await keep(

@@ -1,0 +1,58 @@
+/** System calls on another process. Node has none of them. */
+import { nameOfErrno } from '../core/errors/index.ts';
+
+// The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
+const SYS_PIDFD_OPEN = 434;
+const SYS_PIDFD_GETFD = 438;
+// asm-generic/ioctls.h and asm-generic/resource.h
+const FIONREAD = 0x541b;
+const RLIMIT_NOFILE = 7;
+
+export interface ProcessCalls {
+  /** Returns a descriptor of a process (pidfd_open(2), Linux 5.3). Throws an error with the kernel's reason, like the others. */
+  open(pid: number): number;
+  /** Returns a duplicate of a descriptor of that process (pidfd_getfd(2), Linux 5.6). */
+  duplicate(processDescriptor: number, descriptor: number): number;
+  /** Returns how many bytes can be read from a socket or a pipe. */
+  pending(descriptor: number): number;
+  /** Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before. */
+  limitDescriptors(pid: number, limit: bigint): bigint;
+}
+
+type PidfdOpen = (number: number, pid: number, flags: number) => number;
+type PidfdGetfd = (number: number, pidfd: number, descriptor: number, flags: number) => number;
+type Ioctl = (descriptor: number, request: number, value: Buffer) => number;
+type Prlimit = (pid: number, resource: number, fresh: Buffer | null, old: Buffer | null) => number;
+
+/** Rejects without koffi. */
+export async function loadProcessCalls(): Promise<ProcessCalls> {
+  const { default: koffi } = await import('koffi');
+  const libc = koffi.load(null);
+  const pidfdOpen = libc.func('syscall', 'long', ['long', 'int', 'uint']) as PidfdOpen;
+  const pidfdGetfd = libc.func('syscall', 'long', ['long', 'int', 'int', 'uint']) as PidfdGetfd;
+  const ioctl = libc.func('ioctl', 'int', ['int', 'ulong', 'void *']) as Ioctl;
+  const prlimit = libc.func('prlimit', 'int', ['int', 'int', 'void *', 'void *']) as Prlimit;
+  const checked = (call: string, result: number): number => {
+    if (result >= 0) return result;
+    throw new Error(`${call}: ${nameOfErrno(koffi.errno())}`);
+  };
+  return {
+    open: (pid) => checked('pidfd_open', pidfdOpen(SYS_PIDFD_OPEN, pid, 0)),
+    duplicate: (process, descriptor) => checked('pidfd_getfd', pidfdGetfd(SYS_PIDFD_GETFD, process, descriptor, 0)),
+    pending(descriptor) {
+      const value = Buffer.alloc(4);
+      checked('ioctl FIONREAD', ioctl(descriptor, FIONREAD, value));
+      return new Int32Array(value.buffer, value.byteOffset, 1)[0] ?? 0;
+    },
+    limitDescriptors(pid, limit) {
+      // struct rlimit: the soft limit, then the hard one, which stays.
+      const limits = Buffer.alloc(16);
+      checked('prlimit', prlimit(pid, RLIMIT_NOFILE, null, limits));
+      const words = new BigUint64Array(limits.buffer, limits.byteOffset, 2);
+      const [before = 0n] = words;
+      words[0] = limit;
+      checked('prlimit', prlimit(pid, RLIMIT_NOFILE, limits, null));
+      return before;
+    },
+  };
+}

@@ -1,0 +1,149 @@
+import { closeSync, readFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errnoOf, messageOf } from '../core/errors/index.ts';
+import { type ProcessCalls, loadProcessCalls } from './calls.ts';
+import { descriptorsOf } from './proxy-sockets.ts';
+
+/** A byte-wise proxy whose clients shall move to another process that accepts on the same socket. */
+export interface Proxy {
+  readonly procRoot: string;
+  readonly pid: number;
+  /** The path of the socket that it serves. */
+  readonly listen: string;
+  /** Descriptors through which no bytes of clients pass, although they may look so. */
+  readonly ignored?: readonly number[];
+}
+
+export interface DrainOptions {
+  /** How long calls may run, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Whether the other process still serves. If not, the proxy accepts clients again. */
+  readonly isReplaced: () => Promise<boolean>;
+  readonly say: (line: string) => void;
+}
+
+/** `drained`: every client has moved. `timed out`: calls still run. `not replaced`: the proxy continues. */
+export type DrainResult = 'drained' | 'timed out' | 'not replaced';
+
+/**
+ * GOAWAY of RFC 9113 with the highest stream id and NO_ERROR: the server takes no new streams on this connection, and
+ * answers all those that are open. The client opens another connection for its next call, and closes this one after its
+ * last answer.
+ */
+const GOAWAY = Buffer.from('0000080700000000007fffffff00000000', 'hex');
+
+/** With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. */
+const SILENCE_MS = 25;
+const RETRY_MS = 100;
+const WATCH_MS = 200;
+
+/**
+ * Moves the clients of a proxy that knows no HTTP/2 (systemd-socket-proxyd) without losing a call:
+ *
+ * 1. The proxy can open no further descriptors: from now on only the other process accepts clients.
+ * 2. In a moment in which nothing comes from the backend, each client gets a GOAWAY over a duplicate of the proxy's
+ *    descriptor. The proxy is stopped for these milliseconds, so that nothing comes between.
+ * 3. Each client goes when its last call is answered.
+ *
+ * Rejects if the kernel does not allow it: before Linux 5.6, or without CAP_SYS_PTRACE.
+ */
+export async function drain(proxy: Proxy, { timeoutMs, isReplaced, say }: DrainOptions): Promise<DrainResult> {
+  const calls = await loadProcessCalls();
+  const { pid } = proxy;
+  const deadline = Date.now() + timeoutMs;
+  const before = calls.limitDescriptors(pid, 0n);
+  const over = async (): Promise<DrainResult | undefined> => {
+    if (!(await isReplaced())) {
+      calls.limitDescriptors(pid, before);
+      return 'not replaced';
+    }
+    return Date.now() > deadline ? 'timed out' : undefined;
+  };
+  try {
+    for (let attempt = 1; !(await sendGoaways(proxy, calls)); attempt += 1) {
+      const result = await over();
+      if (result !== undefined) return result;
+      if (attempt === 1) say('waiting for a moment without traffic');
+      await delay(RETRY_MS);
+    }
+    for (let left = -1; ; ) {
+      const { length } = clientsOf(proxy);
+      if (length === 0) return 'drained';
+      if (length !== left) say(`${length} connections have calls that run`);
+      left = length;
+      const result = await over();
+      if (result !== undefined) return result;
+      await delay(WATCH_MS);
+    }
+  } catch (error) {
+    if (!isRunning(proxy)) return 'drained';
+    calls.limitDescriptors(pid, before);
+    throw new Error(`cannot move the clients of process ${pid}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+const clientsOf = ({ procRoot, pid, listen }: Proxy): readonly number[] => descriptorsOf(procRoot, pid, listen).clients;
+
+/** Returns whether all clients have got it. If bytes came from the backend meanwhile, none gets it. */
+async function sendGoaways(proxy: Proxy, calls: ProcessCalls): Promise<boolean> {
+  const { procRoot, pid, listen, ignored = [] } = proxy;
+  const proxyProcess = calls.open(pid);
+  process.kill(pid, 'SIGSTOP');
+  try {
+    while (stateOf(proxy) !== 'T') await delay(1);
+    await delay(SILENCE_MS);
+    const { clients, fromBackend } = descriptorsOf(procRoot, pid, listen);
+    const watched = fromBackend.filter((descriptor) => !ignored.includes(descriptor));
+    if (!isSilent(watched, proxyProcess, calls)) return false;
+    return clients.every((descriptor) => withDuplicate(proxyProcess, descriptor, calls, isTold));
+  } finally {
+    process.kill(pid, 'SIGCONT');
+    closeSync(proxyProcess);
+  }
+}
+
+/** Sends a GOAWAY. Returns false if the client reads nothing now. A second one is no harm to the others. */
+function isTold(client: number): boolean {
+  try {
+    writeSync(client, GOAWAY);
+    return true;
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === 'EAGAIN') return false;
+    // The client has gone meanwhile.
+    if (code === 'EPIPE' || code === 'ECONNRESET') return true;
+    throw error;
+  }
+}
+
+const isSilent = (fromBackend: readonly number[], proxyProcess: number, calls: ProcessCalls): boolean =>
+  fromBackend.every((descriptor) => withDuplicate(proxyProcess, descriptor, calls, (own) => calls.pending(own)) === 0);
+
+function withDuplicate<Result>(
+  proxyProcess: number,
+  descriptor: number,
+  calls: ProcessCalls,
+  use: (own: number) => Result,
+): Result {
+  const own = calls.duplicate(proxyProcess, descriptor);
+  try {
+    return use(own);
+  } finally {
+    closeSync(own);
+  }
+}
+
+/** The state of a process in /proc/PID/stat, after its name in parentheses: T if it is stopped. Throws if it is gone. */
+function stateOf({ procRoot, pid }: Proxy): string {
+  const text = readFileSync(join(procRoot, String(pid), 'stat'), 'utf8');
+  return text.slice(text.lastIndexOf(')') + 2, text.lastIndexOf(')') + 3);
+}
+
+function isRunning(proxy: Proxy): boolean {
+  try {
+    return stateOf(proxy) !== 'Z';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,2 @@
+/** The bypass: systemd's socket proxy serves the CRI socket while the shim cannot. Moves its clients back to the shim. */
+export { type DrainOptions, type DrainResult, type Proxy, drain } from './drain.ts';

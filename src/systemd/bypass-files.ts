@@ -1,0 +1,35 @@
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { messageOf } from '../core/errors/index.ts';
+import type { Log } from '../observe/index.ts';
+
+/** Files through which the shim and its bypass know about each other. Undefined where nobody has set them. */
+export interface BypassFiles {
+  /** The shim writes containerd's socket to it, as an environment file of systemd. */
+  readonly target: string | undefined;
+  /** Properties of the bypass, as `systemctl show` prints them, from the entry point of the image. */
+  readonly state: string | undefined;
+}
+
+/** Reads and removes the variables from the environment, because they are not for child processes. */
+export function takeBypassFiles(env: NodeJS.ProcessEnv): BypassFiles {
+  const { CRI_RESIZE_SHIM_BYPASS_FILE: target, CRI_RESIZE_SHIM_BYPASS_STATE: state } = env;
+  for (const name of ['CRI_RESIZE_SHIM_BYPASS_FILE', 'CRI_RESIZE_SHIM_BYPASS_STATE']) Reflect.deleteProperty(env, name);
+  return { target, state };
+}
+
+/**
+ * Writes the socket to which the bypass leads if the shim fails after this start: the one that the shim uses. Never
+ * rejects: a bypass to the socket of an earlier start is better than no shim.
+ */
+export async function writeBypassTarget(file: string | undefined, containerd: string, log: Log): Promise<void> {
+  if (file === undefined) return;
+  // systemd's EnvironmentFile= treats these characters in double quotes as a shell does.
+  const text = `CRI_RESIZE_SHIM_BYPASS_TO="${containerd.replaceAll(/["\\`$]/g, '\\$&')}"\n`;
+  try {
+    if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
+    await writeFile(`${file}.new`, text, { mode: 0o600 });
+    await rename(`${file}.new`, file);
+  } catch (error) {
+    log.warn({ file, error: messageOf(error) }, 'socket of containerd not written for the bypass');
+  }
+}

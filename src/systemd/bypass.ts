@@ -1,0 +1,107 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { messageOf } from '../core/errors/index.ts';
+import type { Log } from '../observe/index.ts';
+
+/** When the bypass has served clients, in milliseconds since the epoch. */
+export interface BypassTimes {
+  /** Undefined if it has not served since the boot, as far as systemd remembers. */
+  readonly start: number | undefined;
+  /** Undefined while it serves, also if it has not served. */
+  readonly end: number | undefined;
+}
+
+export interface BypassParts {
+  /** Returns the output of `systemctl show` for properties of the bypass. */
+  readonly show?: (properties: readonly string[]) => Promise<string>;
+  /** In a container: the file in which the entry point says the same as systemctl; see {@link takeBypassFiles}. */
+  readonly state?: string | undefined;
+  readonly log: Log;
+  /** When this shim has started, in milliseconds since the epoch. */
+  readonly since?: number;
+  /** Called once, when a bypass that served at the start of the shim has ended. */
+  readonly onEnd: (times: { readonly start: number; readonly end: number }) => void;
+}
+
+const UNIT = 'cri-resize-shim-bypass.service';
+const PROPERTIES = ['ActiveState', 'ActiveEnterTimestampMonotonic', 'InactiveEnterTimestampMonotonic'];
+const POLL_MS = 1000;
+const ANSWER_MS = 10_000;
+
+/** Follows the bypass that may have served before this shim, until all clients are back. systemd sends us no event for it. */
+export class BypassWatch {
+  readonly #parts: BypassParts;
+  readonly #stop = new AbortController();
+  #times: BypassTimes = { start: undefined, end: undefined };
+
+  constructor(parts: BypassParts) {
+    this.#parts = parts;
+  }
+
+  get times(): BypassTimes {
+    return this.#times;
+  }
+
+  /** Returns when there is nothing to follow any more. Never rejects. */
+  async run(): Promise<void> {
+    const { log, onEnd, since = performance.timeOrigin } = this.#parts;
+    try {
+      let wasActive = false;
+      while (!this.#stop.signal.aborted) {
+        const { isActive, ...times } = await this.#read();
+        this.#times = times;
+        if (isActive && !wasActive) log.warn({ start: textOf(times.start) }, 'the bypass serves clients');
+        if (!isActive) {
+          const { start, end } = times;
+          // Its clients may all have moved before the first look.
+          const isAtStart = wasActive || (end !== undefined && end >= since);
+          if (!isAtStart || start === undefined || end === undefined) return;
+          log.warn({ start: textOf(start), end: textOf(end) }, 'the bypass has ended');
+          onEnd({ start, end });
+          return;
+        }
+        wasActive = true;
+        await delay(POLL_MS, undefined, { signal: this.#stop.signal, ref: false });
+      }
+    } catch (error) {
+      if (!this.#stop.signal.aborted) log.warn({ error: messageOf(error) }, 'state of the bypass unknown');
+    }
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  async #read(): Promise<BypassTimes & { readonly isActive: boolean }> {
+    const { show = showUnit, state } = this.#parts;
+    const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
+    const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
+    const isActive = values.get('ActiveState') === 'active';
+    const end = timeOf(values.get('InactiveEnterTimestampMonotonic'));
+    return {
+      isActive,
+      start: timeOf(values.get('ActiveEnterTimestampMonotonic')),
+      end: isActive ? undefined : end,
+    };
+  }
+}
+
+async function showUnit(properties: readonly string[]): Promise<string> {
+  const args = ['show', `--property=${properties.join(',')}`, '--', UNIT];
+  return (await promisify(execFile)('systemctl', args, { timeout: ANSWER_MS })).stdout;
+}
+
+/**
+ * Converts microseconds of the monotonic clock, which a change of the system's time does not affect, or, after an @, seconds since the
+ * epoch. 0 and nothing are no time.
+ */
+function timeOf(microseconds: string | undefined): number | undefined {
+  if (microseconds?.startsWith('@') === true) return Number(microseconds.slice(1)) * 1000;
+  if (microseconds === undefined || !/^[1-9]\d*$/.test(microseconds)) return undefined;
+  return Date.now() - (Number(process.hrtime.bigint() / 1000n) - Number(microseconds)) / 1000;
+}
+
+const textOf = (time: number | undefined): string | undefined =>
+  time === undefined ? undefined : new Date(time).toISOString();

@@ -1,0 +1,117 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { type ClientHttp2Session, type Http2Server, connect, createServer } from 'node:http2';
+import { createConnection } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { drain } from '../../src/bypass/index.ts';
+
+// A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does. test/e2e/systemd/bypass.test.ts uses systemd's.
+const PROXY = `
+const { createConnection, createServer } = require('node:net');
+const [, listen, backend] = process.argv;
+createServer((client) => {
+  const server = createConnection(backend);
+  client.pipe(server).pipe(client);
+  for (const [one, other] of [[client, server], [server, client]])
+    one.on('error', () => undefined).on('close', () => other.destroy());
+}).listen(listen, () => process.send('listening'));
+`;
+
+let folder: string;
+let proxy: ChildProcess;
+let server: Http2Server;
+let session: ClientHttp2Session;
+/** Ends the calls that the server has begun to answer. */
+let answer: () => void;
+const lines: string[] = [];
+/** The descriptors of the proxy before its first client. One of libuv's pipes always has a byte in it. */
+let own: readonly number[];
+
+const listen = (): string => join(folder, 'listen.sock');
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'drain-'));
+  lines.length = 0;
+  const backend = join(folder, 'backend.sock');
+  server = createServer();
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  server.on('stream', (stream, headers) => {
+    // A proxy that is killed with bytes unread resets the connection.
+    stream.on('error', () => undefined);
+    stream.respond({ ':status': 200 });
+    if (headers[':path'] === '/slow') void answered.then(() => stream.end('done'));
+    else stream.end('done');
+  });
+  server.listen(backend);
+  await once(server, 'listening');
+  proxy = spawn(process.execPath, ['-e', PROXY, listen(), backend], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+  await once(proxy, 'message');
+  own = readdirSync(`/proc/${proxy.pid}/fd`).map(Number);
+  session = connect('http://localhost', { createConnection: () => createConnection(listen()) });
+});
+afterEach(() => {
+  session.destroy();
+  server.close();
+  proxy.kill('SIGKILL');
+  rmSync(folder, { recursive: true });
+});
+
+async function call(path: string): Promise<string> {
+  const stream = session.request({ ':path': path });
+  let text = '';
+  for await (const chunk of stream.setEncoding('utf8')) text += chunk as string;
+  return text;
+}
+
+const drained = (isReplaced: () => boolean = () => true, timeoutMs = 30_000) =>
+  drain(
+    { procRoot: '/proc', pid: proxy.pid ?? 0, listen: listen(), ignored: own },
+    { timeoutMs, isReplaced: () => Promise.resolve(isReplaced()), say: (line) => void lines.push(line) },
+  );
+
+/** The soft limit of the proxy's descriptors. */
+const limit = (): string | undefined =>
+  /^Max open files\s+(\d+)/m.exec(readFileSync(`/proc/${proxy.pid}/limits`, 'utf8'))?.[1];
+
+test('a client gets a GOAWAY, its running call is answered, and its connection ends after that', async () => {
+  expect(await call('/quick')).toBe('done');
+  const slow = call('/slow');
+  const goaway = once(session, 'goaway');
+  const result = drained();
+  expect(await goaway).toEqual([0, 2 ** 31 - 1, undefined]);
+  expect(session.destroyed).toBe(false);
+  expect(limit()).toBe('0');
+  answer();
+  expect(await slow).toBe('done');
+  expect(await result).toBe('drained');
+  expect(lines).toContain('1 connections have calls that run');
+});
+
+test('a proxy that is not replaced after all continues, and accepts clients again', async () => {
+  expect(await call('/quick')).toBe('done');
+  const before = limit();
+  const slow = call('/slow');
+  let replaced = true;
+  session.once('goaway', () => (replaced = false));
+  expect(await drained(() => replaced)).toBe('not replaced');
+  expect(limit()).toBe(before);
+  answer();
+  expect(await slow).toBe('done');
+});
+
+test('calls that run for too long are reported', async () => {
+  expect(await call('/quick')).toBe('done');
+  void call('/slow').catch(() => undefined);
+  expect(await drained(() => true, 500)).toBe('timed out');
+});
+
+test('a proxy that ends has no clients any more', async () => {
+  expect(await call('/quick')).toBe('done');
+  void call('/slow').catch(() => undefined);
+  session.once('goaway', () => proxy.kill('SIGKILL'));
+  session.on('error', () => undefined);
+  expect(await drained()).toBe('drained');
+});

@@ -1,0 +1,49 @@
+import { chmodSync, cpSync, rmSync, writeFileSync } from 'node:fs';
+import { SETTINGS } from './kubelet-unit.ts';
+
+/** Ways in which an installed shim fails to start. */
+
+const FOLDER = '/usr/local/lib/cri-resize-shim';
+export const PROGRAM = `${FOLDER}/dist/cri-resize-shim.js`;
+const NODE = `${FOLDER}/bin/node`;
+const STATE = '/var/lib/cri-resize-shim';
+
+/** A fault, and what ends it. */
+export interface Fault {
+  readonly title: string;
+  readonly begin: () => void;
+  readonly end: () => void;
+}
+
+/** Replaces a file or a folder by a file with this content, or removes it. */
+export function replaced(path: string, content: string | undefined): Pick<Fault, 'begin' | 'end'> {
+  const aside = `${path}.aside`;
+  // A folder of an overlay cannot be renamed.
+  const move = (from: string, to: string): void => {
+    cpSync(from, to, { recursive: true });
+    rmSync(from, { recursive: true });
+  };
+  return {
+    begin() {
+      move(path, aside);
+      if (content === undefined) return;
+      writeFileSync(path, content);
+      chmodSync(path, 0o755);
+    },
+    end() {
+      rmSync(path, { recursive: true, force: true });
+      move(aside, path);
+    },
+  };
+}
+
+export const faults: readonly Fault[] = [
+  { title: 'an invalid configuration', ...replaced(SETTINGS, 'unknownKey: 1\n') },
+  { title: 'a missing Node', ...replaced(NODE, undefined) },
+  { title: 'a broken Node', ...replaced(NODE, '\x7fELF broken') },
+  { title: 'a corrupt program file', ...replaced(PROGRAM, 'import {') },
+  { title: 'koffi gone', ...replaced(`${FOLDER}/node_modules/koffi`, undefined) },
+  { title: 'a crash at the start', ...replaced(PROGRAM, 'process.abort();\n') },
+  { title: 'a start that hangs', ...replaced(PROGRAM, 'setInterval(() => undefined, 1e9);\n') },
+  { title: 'an unreadable state folder', ...replaced(STATE, 'not a folder') },
+];

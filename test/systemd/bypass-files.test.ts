@@ -1,0 +1,36 @@
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { noLog } from '../../src/observe/index.ts';
+import { takeBypassFiles, writeBypassTarget } from '../../src/systemd/index.ts';
+
+let folder: string;
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'bypass-'))));
+afterEach(() => rmSync(folder, { recursive: true }));
+
+test('each start writes the socket that the shim uses, and nothing else stays', async () => {
+  const file = join(folder, 'target');
+  await writeBypassTarget(file, '/run/containerd/containerd.sock', noLog);
+  expect(readFileSync(file, 'utf8')).toBe('CRI_RESIZE_SHIM_BYPASS_TO="/run/containerd/containerd.sock"\n');
+  await writeBypassTarget(file, '/run/a "b"/$c\\d.sock', noLog);
+  expect(readFileSync(file, 'utf8')).toBe('CRI_RESIZE_SHIM_BYPASS_TO="/run/a \\"b\\"/\\$c\\\\d.sock"\n');
+  expect(readdirSync(folder)).toEqual(['target']);
+  const { ino } = statSync(file);
+  await writeBypassTarget(file, '/run/a "b"/$c\\d.sock', noLog);
+  expect(statSync(file).ino).toBe(ino);
+});
+
+test('a file that cannot be written is logged, and the shim continues', async () => {
+  const logged: string[] = [];
+  const log = { ...noLog, warn: (_fields: object, message: string) => void logged.push(message) };
+  await writeBypassTarget(join(folder, 'none/target'), '/run/containerd/containerd.sock', log);
+  await writeBypassTarget(undefined, '/run/containerd/containerd.sock', log);
+  expect(logged).toEqual(['socket of containerd not written for the bypass']);
+});
+
+test('the variables are not passed on to child processes', () => {
+  const env = { CRI_RESIZE_SHIM_BYPASS_FILE: '/a', CRI_RESIZE_SHIM_BYPASS_STATE: '/b', PATH: '/bin' };
+  expect(takeBypassFiles(env)).toEqual({ target: '/a', state: '/b' });
+  expect(env).toEqual({ PATH: '/bin' });
+});
