@@ -45,6 +45,11 @@ export class Api {
     return this.#call('PATCH', path, body, 'application/strategic-merge-patch+json');
   }
 
+  /** A JSON merge patch that replaces lists as a whole, which custom resources need. */
+  merge<Answer = unknown>(path: string, body: object): Promise<Answer> {
+    return this.#call('PATCH', path, body, 'application/merge-patch+json');
+  }
+
   delete(path: string): Promise<unknown> {
     return this.#call('DELETE', path);
   }

@@ -25,6 +25,8 @@ const logs = process.env['NODE_OUT'] ?? '/tmp';
 /** etcd, kube-apiserver and kubelet on this node. kubelet uses the shim as its runtime. */
 export class Cluster {
   readonly api = new Api(SERVER, TOKEN);
+  /** kubelet's own server. */
+  readonly kubelet = new Api(`https://${ADDRESS}:10250`, TOKEN);
   readonly #processes: ChildProcess[] = [];
   #kubelet: ChildProcess | undefined;
 
@@ -236,7 +238,12 @@ function prepareNode(folder: string): void {
 }
 
 /** Polls a condition that sends no event. Rejects if it does not hold within the given number of seconds. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string, seconds = 60): Promise<void> {
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+  seconds = 60,
+  everyMs = 250,
+): Promise<void> {
   const deadline = Date.now() + seconds * 1000;
   let last: unknown;
   for (;;) {
@@ -246,6 +253,6 @@ export async function until(condition: () => boolean | Promise<boolean>, what: s
       last = error;
     }
     if (Date.now() > deadline) throw new Error(`timed out after ${seconds} s of waiting for ${what}`, { cause: last });
-    await delay(250);
+    await delay(everyMs);
   }
 }

@@ -22,7 +22,7 @@ import { compareSides } from './table/host.ts';
  */
 
 const say = progressOf('kubelet');
-const parts = ['table', 'pods', 'installer'] as const;
+const parts = ['table', 'pods', 'installer', 'bypass'] as const;
 type Part = (typeof parts)[number];
 
 interface Flags {
@@ -43,7 +43,7 @@ const flags = new Command('kubelet')
     new Option(
       '--only <part...>',
       'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume; ' +
-        'installer: the DaemonSet under systemd',
+        'installer: the DaemonSet under systemd; bypass: the shim fails under systemd',
     )
       .choices(parts)
       .default([...parts]),
@@ -86,7 +86,14 @@ function others({ folder, env, signal }: Run): Promise<Outcome[]> {
     outDir: join(folder, 'systemd'),
     only: ['test/real-kubelet/installer.test.ts'],
   } as const;
+  const bypass = {
+    ...installer,
+    what: `kubelet ${kubeletVersion} under systemd, and the bypass`,
+    outDir: join(folder, 'bypass'),
+    only: ['test/real-kubelet/bypass.test.ts'],
+  } as const;
   const runs: readonly NodeRun[] = [
+    ...(flags.only.includes('bypass') ? [bypass] : []),
     ...(flags.only.includes('installer') ? [installer] : []),
     ...(flags.only.includes('pods') ? pods : []),
   ];

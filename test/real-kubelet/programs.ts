@@ -24,20 +24,55 @@ const modules: readonly GoModule[] = [
  * kubelet, kube-apiserver and etcd, built from their Go modules the first time. Throws NodeError without a Go
  * toolchain.
  */
-export async function obtainKubernetes(progress: Progress): Promise<Part> {
+export function obtainKubernetes(progress: Progress): Promise<Part> {
+  const what = `kubelet ${kubeletVersion}, kube-apiserver and etcd`;
+  return obtainBuilt({ name: 'kubernetes', modules, what, time: 'five to twenty minutes' }, progress);
+}
+
+export const vpaVersion = 'v1.8.1';
+
+const vpaModules: readonly GoModule[] = [
+  {
+    path: 'k8s.io/autoscaler/vertical-pod-autoscaler',
+    version: vpaVersion,
+    linking: '',
+    programs: { 'vpa-updater': './pkg/updater' },
+    files: { 'crd.yaml': 'deploy/vpa-v1-crd-gen.yaml' },
+  },
+];
+
+/**
+ * The updater of the Vertical Pod Autoscaler, with the definition of its objects (crd.yaml). Built from its Go module the
+ * first time. Throws NodeError without a Go toolchain.
+ */
+export function obtainVpa(progress: Progress): Promise<Part> {
+  const what = `the updater of the Vertical Pod Autoscaler ${vpaVersion}`;
+  return obtainBuilt({ name: 'vpa', modules: vpaModules, what, time: 'one to five minutes' }, progress);
+}
+
+interface Built {
+  readonly name: string;
+  readonly modules: readonly GoModule[];
+  /** The programs, for progress and errors. */
+  readonly what: string;
+  /** How long a build takes, for progress. */
+  readonly time: string;
+}
+
+async function obtainBuilt({ name, modules: from, what, time }: Built, progress: Progress): Promise<Part> {
   const cache = cacheRoot();
   // Without the names of fields: renaming one is no reason for another build of minutes.
-  const key = JSON.stringify(modules.map((module) => Object.values(module) as unknown[]));
-  const recipe: Pick<Recipe, 'name' | 'key'> = { name: 'kubernetes', key };
+  const key = JSON.stringify(from.map((module) => Object.values(module) as unknown[]));
+  const recipe: Pick<Recipe, 'name' | 'key'> = { name, key };
   const built = await present(cache, recipe);
   if (built) return built;
   const toolchain = await goToolchain();
-  if (toolchain === undefined) throw new NodeError('building kubelet needs a Go toolchain (command "go")');
-  const what = `building kubelet ${kubeletVersion}, kube-apiserver and etcd with ${toolchain} (five to twenty minutes)`;
+  if (toolchain === undefined) throw new NodeError(`building ${what} needs a Go toolchain (command "go")`);
   const make = async (folder: string): Promise<Record<string, string>> => {
     const versions: Record<string, string> = {};
-    for (const module of modules) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
+    for (const module of from) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
     return versions;
   };
-  return obtain(cache, { ...recipe, make: (folder) => timed(progress, what, () => make(folder)) }, progress);
+  const building = `building ${what} with ${toolchain} (${time})`;
+  return obtain(cache, { ...recipe, make: (folder) => timed(progress, building, () => make(folder)) }, progress);
 }

@@ -56,7 +56,12 @@ interface ContainerState {
 }
 
 export interface Pod {
-  readonly metadata: { readonly name: string; readonly uid: string; readonly generation: number };
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly generation: number;
+    readonly deletionTimestamp?: string;
+  };
   readonly spec: PodSpec;
   readonly status: Reported & {
     readonly phase: string;

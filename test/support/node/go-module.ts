@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { execa } from 'execa';
@@ -20,6 +20,8 @@ export interface GoModule {
    * repository.
    */
   readonly siblingVersion?: string;
+  /** Other files: their names, and their paths in the module. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 /** The version of the Go toolchain; undefined without one. */
@@ -34,9 +36,9 @@ export async function goToolchain(): Promise<string | undefined> {
   }
 }
 
-/** Builds the programs into bin/ of a folder. Returns the versions of the inputs. */
+/** Builds the programs into bin/ of a folder, and copies the other files into the folder. Returns the versions of the inputs. */
 export async function buildingPrograms(
-  { path, version, linking, programs, testPrograms = {}, siblingVersion }: GoModule,
+  { path, version, linking, programs, testPrograms = {}, siblingVersion, files = {} }: GoModule,
   folder: string,
   toolchain: string,
 ): Promise<Record<string, string>> {
@@ -64,8 +66,10 @@ export async function buildingPrograms(
   ];
   try {
     await go('mod', 'init', 'programs');
+    const download = await go('mod', 'download', '-json', `${path}@${version}`);
+    const { GoMod, Dir } = JSON.parse(download) as { GoMod: string; Dir: string };
+    for (const [name, at] of Object.entries(files)) await copyFile(join(Dir, at), join(folder, name));
     if (siblingVersion !== undefined) {
-      const { GoMod } = JSON.parse(await go('mod', 'download', '-json', `${path}@${version}`)) as { GoMod: string };
       const required = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
       const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
       await go('mod', 'edit', ...replacing);
