@@ -22,7 +22,7 @@ afterAll(async () => {
 });
 
 describe('a shim that is killed at each crash point recovers', () => {
-  for (const scenario of scenarios(process.env['CRASH_SCENARIOS'])) {
+  for (const scenario of scenarios(process.env['CRASH_SCENARIOS'], process.env['CRASH_TITLE'])) {
     test(scenario.name, async () => {
       const report = await new Campaign(shim, direct, scenario, pairs).run();
       reports.push(report);

@@ -11,12 +11,15 @@ import { crashTable } from './table.ts';
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];
   readonly all?: true;
+  readonly title: string;
 }
 
 interface Node {
   readonly release: ContainerdRelease;
   /** The share of the scenarios: `1/2`. */
   readonly share: string;
+  /** Only scenarios with this text in their name. */
+  readonly title: string;
 }
 
 const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
@@ -29,17 +32,19 @@ const program = new Command('crash')
   )
   .addOption(new Option('--containerd <release...>', 'containerd releases').choices(releases).default(releases))
   .option('--all', 'run all scenarios on each containerd; otherwise the releases share them')
+  .option('--title <text>', 'only scenarios with this text in their name; the kinds of points are not counted then', '')
   .parse();
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
-async function main({ containerd, all }: Flags): Promise<number> {
+async function main({ containerd, all, title }: Flags): Promise<number> {
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-crash-'));
   try {
     const share = (index: number): string => `${index + 1}/${containerd.length}`;
-    const nodes = containerd.map((release, index) => ({ release, share: all === true ? '' : share(index) }));
+    const nodes = containerd.map((release, index) => ({ release, share: all === true ? '' : share(index), title }));
     const ended = await inPairs(nodes, (node) => inNode(node, join(folder, node.release), signal));
-    const outcomes = [...ended.map(([outcome]) => outcome), coverage(ended.flatMap(([, scenarios]) => scenarios))];
+    const points = title === '' ? [coverage(ended.flatMap(([, scenarios]) => scenarios))] : [];
+    const outcomes = [...ended.map(([outcome]) => outcome), ...points];
     return signal.aborted ? 128 + constants.signals.SIGINT : report('crash', outcomes, say);
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -54,13 +59,14 @@ function coverage(scenarios: readonly ScenarioReport[]): Outcome {
 }
 
 async function inNode(
-  { release, share }: Node,
+  { release, share, title }: Node,
   outDir: string,
   signal: AbortSignal,
 ): Promise<[Outcome, readonly ScenarioReport[]]> {
   const what = `containerd ${release}`;
   const node = { containerd: release, runtime: 'runc', project: 'crash', timeoutMs: 40 * 60_000 } as const;
-  const tests = await testsInNode({ ...node, what, outDir, env: { CRASH_SCENARIOS: share }, say, signal });
+  const env = { CRASH_SCENARIOS: share, CRASH_TITLE: title };
+  const tests = await testsInNode({ ...node, what, outDir, env, say, signal });
   const text = await readFile(join(outDir, 'crash.json'), 'utf8').catch(() => '[]');
   const scenarios = JSON.parse(text) as readonly ScenarioReport[];
   process.stdout.write(`${crashTable(what, scenarios)}\n`);

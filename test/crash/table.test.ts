@@ -67,3 +67,7 @@ test('two nodes share the scenarios without leaving one out', () => {
   expect([...names('1/2'), ...names('2/2')].toSorted()).toEqual(names().toSorted());
   expect(() => scenarios('first')).toThrow('not a share');
 });
+
+test('a title chooses scenarios by their name', () => {
+  expect(scenarios('', 'requests alone').map(({ name }) => name)).toEqual(['ResizePod, requests alone']);
+});

@@ -6,10 +6,14 @@ import { podItself } from './update-pod.ts';
 
 const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted];
 
-/** Returns a share of the scenarios: `1/2` is every second one, starting with the first. Without a share, returns all. */
-export function scenarios(share: string | undefined): readonly Scenario[] {
-  if (share === undefined || share === '') return all;
+/**
+ * Returns a share of the scenarios that have a text in their name: `1/2` is every second one, starting with the first. Without a share,
+ * returns all of them.
+ */
+export function scenarios(share = '', title = ''): readonly Scenario[] {
+  const named = all.filter(({ name }) => name.includes(title));
+  if (share === '') return named;
   const [, part, parts] = /^(\d)\/(\d)$/.exec(share) ?? [];
   if (part === undefined) throw new Error(`${share} is not a share of the scenarios`);
-  return all.filter((_scenario, index) => index % Number(parts) === Number(part) - 1);
+  return named.filter((_scenario, index) => index % Number(parts) === Number(part) - 1);
 }
