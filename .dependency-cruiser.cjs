@@ -5,6 +5,7 @@ const mayImport = {
   observe: ['core'],
   config: ['observe', 'core'],
   systemd: ['observe', 'core'],
+  bypass: ['core'],
   cgroups: ['core'],
   tmpfs: ['core'],
   runtime: ['core'],
@@ -23,7 +24,7 @@ const mayImport = {
   'install/kubelet': ['install/host', 'core'],
   'install/node': ['install/host', 'install/kubelet', 'cgroups', 'core'],
   'install/rollout': ['install/node', 'kubernetes/client', 'config', 'core'],
-  resizectl: ['install/node', 'api/wire', 'config', 'observe', 'core'],
+  resizectl: ['install/node', 'bypass', 'api/wire', 'config', 'observe', 'core'],
 };
 
 // Inside src/resize: each folder imports only from the folders above it in this list.
@@ -36,6 +37,7 @@ const resizeFloors = [
   'volumes',
   'foresight',
   'execute',
+  'values',
   'operations',
   'queue',
   'report',

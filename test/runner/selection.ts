@@ -5,7 +5,11 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 /** Selects which tests `npm test` runs, and where, by the lists below and the command line. */
 
 /** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
-export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
+export const UNDER_SYSTEMD = [
+  'test/e2e/systemd/systemd.test.ts',
+  'test/e2e/systemd/units.test.ts',
+  'test/e2e/systemd/bypass.test.ts',
+];
 
 /** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
 export const INSTALLING = [
