@@ -50,6 +50,8 @@ export class FakeNode {
   readonly messages: string[] = [];
   isInstalled = false;
   isReady = false;
+  /** Whether the program is on the host. */
+  isStaged = false;
   readonly #stop = new AbortController();
   readonly #end = new AbortController();
   readonly #parts: RolloutContext;
@@ -67,7 +69,9 @@ export class FakeNode {
     const parts = contextOf(options, undefined, (line) => void this.messages.push(line));
     this.#parts = {
       ...parts,
-      ...{ host: this.#host(), stage: () => Promise.resolve(), unstage: () => Promise.resolve(), random: () => 0 },
+      ...{ host: this.#host(), random: () => 0 },
+      stage: () => Promise.resolve(void (this.isStaged = true)),
+      unstage: () => Promise.resolve(void (this.isStaged = false)),
       turns: { ...parts.turns, random: () => 0 },
       markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
       times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, ...times },

@@ -128,6 +128,7 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
   const { host, say, uninstallFlags } = context;
   say('the label was removed: uninstalling the shim');
   await context.markReady(false);
+  let isBegun = false;
   try {
     await host.idle(end);
     const looked = await attempted(async () => {
@@ -140,14 +141,20 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
       return;
     }
     const turn = await takeTurn(context.turns, 'uninstall', end);
+    isBegun = true;
     const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags])));
+    // A kubelet that has just started can end this pod within 2 s, before its grace period is over: it is a running pod
+    // that no pod worker knows yet (kubelet, pkg/kubelet/pod_workers.go).
+    await unstageIdle(context);
     const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
     await turn.end(end, result.kind === 'done' ? undefined : result.why);
     await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
   } catch (error) {
     if (!end.aborted) throw error;
-    const why = 'the grace period of the pod ended before the turn of this node';
-    await reported(context, 'ShimLeftInstalled', { kind: 'failed', why }, AbortSignal.timeout(SOON_MS));
+    const what = isBegun ? 'this node was Ready again' : 'the turn of this node';
+    const result = { kind: 'failed', why: `the grace period of the pod ended before ${what}` } as const;
+    const reason = isBegun ? 'ShimUninstallFailed' : 'ShimLeftInstalled';
+    await reported(context, reason, result, AbortSignal.timeout(SOON_MS));
   }
 }
 

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { CommandResult } from '../../../src/install/rollout/host.ts';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
-import { FakeCluster, type FakeNode, done } from '../../support/fake-nodes.ts';
+import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/fake-nodes.ts';
 
 /** Tests the order of nodes. test/e2e/install/installer.test.ts tests what resizectl does on a host. */
 
@@ -156,8 +157,12 @@ describe('a turn', () => {
 });
 
 describe('when the installer’s pod ends', () => {
-  const start = async (name = 'a', ...more: readonly Parameters<FakeCluster['node']>[1][]): Promise<FakeNode> => {
-    const node = cluster.node(name, ...more);
+  const start = async (
+    name = 'a',
+    behaviour?: Behaviour,
+    times?: Parameters<FakeCluster['node']>[2],
+  ): Promise<FakeNode> => {
+    const node = cluster.node(name, behaviour, times);
     node.isInstalled = true;
     await installed(node.start());
     return node;
@@ -242,6 +247,24 @@ describe('when the installer’s pod ends', () => {
     expect(cluster.work).toEqual([]);
     expect(cluster.api.eventReasons()).toEqual(['b: ShimLeftInstalled']);
     expect(a.isInstalled).toBe(true);
+  });
+
+  test('nothing stays on the host, though the restarted kubelet ends the pod before the node is Ready', async () => {
+    const uninstall = (): CommandResult => {
+      cluster.api.set('a', { ready: 'False' });
+      return done;
+    };
+    const node = await start('a', { uninstall }, { ready: 600_000 });
+    cluster.api.set('a', { labels: {} });
+    const ending = node.terminate();
+    await until(() => cluster.work.includes('a: uninstall 0') && !node.isStaged);
+    expect(cluster.api.eventReasons()).toEqual([]);
+    node.timeUp();
+    await ending;
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstallFailed']);
+    expect(node.messages).toContain(
+      'ShimUninstallFailed: the grace period of the pod ended before this node was Ready again',
+    );
   });
 
   test('a running installation ends first, and then the label decides', async () => {
