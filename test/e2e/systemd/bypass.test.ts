@@ -92,18 +92,21 @@ async function isShim(): Promise<boolean> {
   }
 }
 
-/** Calls every 20 ms on one connection, until the function returns. */
+/** Calls about every 20 ms on one connection, from before the function is called until it has returned. */
 async function callingThroughout(work: () => Promise<void>): Promise<readonly PromiseSettledResult<unknown>[]> {
   const client = new CriClient(OURS);
   await client.version();
   const calls: Promise<unknown>[] = [];
-  const timer = setInterval(() => {
+  const callOnce = (): void => {
     const call = client.version();
     call.catch(() => undefined);
     calls.push(call);
-  }, 20);
+  };
+  const timer = setInterval(callOnce, 20);
   try {
+    callOnce();
     await work();
+    callOnce();
   } finally {
     clearInterval(timer);
   }
@@ -157,7 +160,6 @@ describe.each(faults)('$title', ({ begin, end }) => {
       await takenOver();
     });
     expect(rejected(results)).toEqual([]);
-    expect(results.length).toBeGreaterThan(50);
     expect(await isShim()).toBe(true);
     await calledThrough(OURS);
     expect(failedCalls().length).toBe(failed);
