@@ -257,6 +257,10 @@ export function writeFailed(
   );
 }
 
+/** Whether a value was written, but the file has another one afterwards: another process has written it. */
+export const isOverwritten = (error: unknown): boolean =>
+  error instanceof ShimError && error.reason === Reason.CGROUP_WRITE_FAILED && error.context.found !== undefined;
+
 function unavailable(path: string, errno: string | undefined, why: string, cause?: unknown): ShimError {
   const context = { file: path, ...defined({ errno }) };
   return new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, `${path} ${why}`, context, { cause });

@@ -88,6 +88,7 @@ export class FakeMemory implements LowerUsageTree {
       if (!this.hasReclaim && value !== 'max') this.#free(this.current - value);
     });
     await this.afterHigh(value);
+    if (this.high !== value) throw overwritten(this.high);
     return { outcome: 'written', found: String(value) };
   }
 
@@ -112,6 +113,9 @@ export class FakeMemory implements LowerUsageTree {
     return this.isGone ? Promise.reject(gone()) : Promise.resolve(read());
   }
 }
+
+const overwritten = (found: Limit<Bytes>): ShimError =>
+  new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high: another value', { found: String(found) });
 
 export const writeRefused = (): ShimError =>
   new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high: refused', { errno: 'EIO' });

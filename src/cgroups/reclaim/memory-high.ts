@@ -1,7 +1,7 @@
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../tree.ts';
-import { isCgroupVanished } from '../file.ts';
+import { isCgroupVanished, isOverwritten } from '../file.ts';
 import type { CgroupPath } from '../file.ts';
 
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
@@ -43,9 +43,21 @@ export async function restoreMarkedHigh(
     // The shim only lowers memory.high.
     const isLower = found !== 'max' && (memoryHigh === 'max' || found < memoryHigh);
     if (!isLower || !(isUnmarked === true || isMarkedHigh(found))) return;
-    await tree.write(cgroup, { file: 'memory.high', value: memoryHigh });
+    await writeHigh(tree, cgroup, memoryHigh);
   } catch (error) {
     if (!isCgroupVanished(error)) throw error;
+  }
+}
+
+/**
+ * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own value whenever a
+ * property of the unit changes or systemd reloads.
+ */
+async function writeHigh(tree: Pick<MemoryHighTree, 'write'>, cgroup: CgroupPath, value: Limit<Bytes>): Promise<void> {
+  try {
+    await tree.write(cgroup, { file: 'memory.high', value });
+  } catch (error) {
+    if (!isOverwritten(error)) throw error;
   }
 }
 
@@ -85,7 +97,7 @@ export class TemporaryMemoryHigh {
     }
     if (this.#hasEnded()) return found;
     await this.#set(limit);
-    return limit;
+    return this.#tree.readHigh(this.#cgroup);
   }
 
   /**
@@ -104,7 +116,7 @@ export class TemporaryMemoryHigh {
   /** If {@link restore} was called during the write, restores memory.high again. */
   async #set(limit: Bytes): Promise<void> {
     this.#pending = limit;
-    await this.#tree.write(this.#cgroup, { file: 'memory.high', value: limit });
+    await writeHigh(this.#tree, this.#cgroup, limit);
     this.#written = limit;
     // If this fails too, the caller's record from `onChange` has the value to restore.
     if (this.#hasEnded()) await this.restore();
@@ -121,7 +133,7 @@ export class TemporaryMemoryHigh {
     this.#previous = set ?? this.#previous;
     try {
       if (!this.#isOurs(this.#tree.readHigh(this.#cgroup))) return;
-      await this.#tree.write(this.#cgroup, { file: 'memory.high', value: this.#previous });
+      await writeHigh(this.#tree, this.#cgroup, this.#previous);
     } catch (error) {
       if (isCgroupVanished(error)) return;
       const file = `${this.#cgroup}/memory.high`;

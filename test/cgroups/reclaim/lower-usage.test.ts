@@ -79,6 +79,33 @@ describe('lowerUsage', () => {
     expect(memory.high).toBe('max');
   });
 
+  test('lowers memory.high again when it was reset during the write', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    let resets = 0;
+    memory.afterHigh = (value) => {
+      if (value !== 'max' && resets < 3) {
+        resets += 1;
+        memory.high = 'max';
+      }
+      return Promise.resolve();
+    };
+    const atLower: unknown[] = [];
+    await reclaimTo(memory, 64 * MiB, {
+      lower: () => Promise.resolve(void atLower.push(memory.high, memory.current)),
+    });
+    expect([resets, atLower, memory.high]).toEqual([3, [HELD, 56 * MiB], 'max']);
+  });
+
+  test('leaves the memory.high that another process sets while it is restored', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    memory.afterHigh = (value) => {
+      if (value === 'max') memory.high = bytes(100 * MiB);
+      return Promise.resolve();
+    };
+    await reclaimTo(memory, 64 * MiB);
+    expect(memory.high).toBe(100 * MiB);
+  });
+
   test('only sets memory.high when usage is already below the target', async () => {
     const memory = new FakeMemory(10 * MiB, 10 * MiB);
     await reclaimTo(memory, 64 * MiB);
