@@ -1,0 +1,119 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type Http2Server, createServer } from 'node:http2';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+
+/** A shim of few lines: serves its descriptor 3, or fails as the file `mode` says. Perl sends the notification. */
+const SHIM = `
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http2';
+if (process.argv.includes('--version')) { console.log('1.2.3'); process.exit(0); }
+const mode = readFileSync(process.env.MODE, 'utf8');
+if (mode === 'crash') process.abort();
+if (mode === 'hang') setInterval(() => undefined, 1e9);
+if (mode.startsWith('serve')) {
+  const sessions = new Set();
+  const server = createServer((_, response) => response.end('shim'));
+  server.on('session', (session) => sessions.add(session));
+  process.on('SIGTERM', () => process.exit(Number(mode.split(' ')[1] ?? 0)));
+  server.listen({ fd: 3 }, () => execFileSync('perl', ['-MSocket', '-e',
+    'socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, "READY=1", 0, pack_sockaddr_un($ARGV[0])) or die', process.env.NOTIFY_SOCKET]));
+}
+`;
+
+/** For expect.poll. */
+export const LONG = { timeout: 20_000, interval: 20 };
+
+export interface RunOptions {
+  /** New values of constants of the entry point, in seconds. */
+  readonly constants?: Readonly<Record<string, number>>;
+  /** The limit of open descriptors. */
+  readonly descriptors?: number;
+  /** Whether nobody reads the log. */
+  readonly isLogStalled?: boolean;
+}
+
+/** The entry point of the image in a folder of its own, with a shim that only answers with its name, and an HTTP/2 server as containerd. */
+export class EntryPoint {
+  readonly folder = mkdtempSync(join(tmpdir(), 'entry-'));
+  readonly listen = this.at('run/cri.sock');
+  readonly backend: Http2Server = createServer();
+  process: ChildProcess | undefined;
+  output = '';
+  /** Ends the calls of /slow. */
+  answer: () => void = () => undefined;
+
+  constructor() {
+    for (const name of ['bin', 'program/container', 'program/dist', 'backend'])
+      mkdirSync(this.at(name), { recursive: true });
+    cpSync('container/entry.pl', this.at('program/container/entry.pl'));
+    writeFileSync(this.at('program/dist/cri-resize-shim.js'), '');
+    writeFileSync(this.at('shim.mjs'), SHIM);
+    writeFileSync(this.at('bin/node'), `#!/bin/sh\nshift\nexec ${process.execPath} ${this.at('shim.mjs')} "$@"\n`);
+    chmodSync(this.at('bin/node'), 0o755);
+    const answered = new Promise<void>((done) => (this.answer = done));
+    this.backend.on('stream', (stream, headers) => {
+      stream.respond({ ':status': 200 });
+      if (headers[':path'] === '/slow') void answered.then(() => stream.end('slow'));
+      else stream.end(`${'x'.repeat(Number(/^\/(\d+)/.exec(String(headers[':path']))?.[1] ?? 0))}containerd`);
+    });
+  }
+
+  at(name: string): string {
+    return join(this.folder, name);
+  }
+
+  async serve(): Promise<void> {
+    this.backend.listen(this.at('backend/sock'));
+    await once(this.backend, 'listening');
+    chmodSync(this.at('backend/sock'), 0o640);
+  }
+
+  mode(text: string): void {
+    writeFileSync(this.at('mode'), text);
+  }
+
+  run(flags: readonly string[] = [], { constants = {}, descriptors, isLogStalled = false }: RunOptions = {}): void {
+    const program = this.at('program/container/entry.pl');
+    let text = readFileSync(program, 'utf8');
+    for (const [name, value] of Object.entries(constants)) {
+      expect(text).toMatch(new RegExp(`^my \\$${name} = \\d+;`, 'm'));
+      text = text.replace(new RegExp(`^my \\$${name} = \\d+;`, 'm'), () => `my $${name} = ${value};`);
+    }
+    writeFileSync(program, text);
+    const sockets = ['--listen', this.listen, `--container-runtime-endpoint=unix://${this.at('backend/sock')}`];
+    const words = ['perl', program, ...(flags.length > 0 ? flags : sockets)];
+    // A FIFO that is its own reader. Node itself passes sockets, and a container has pipes.
+    const log = isLogStalled ? `mkfifo ${this.at('log')}; exec 2<>${this.at('log')}; ` : '';
+    const limit = descriptors === undefined ? '' : `ulimit -n ${descriptors}; `;
+    const args = ['-c', `${log}${limit}exec "$@"`, 'sh', ...words];
+    const env = { ...process.env, PATH: `${this.at('bin')}:/usr/bin:/bin`, MODE: this.at('mode') };
+    this.process = spawn('sh', args, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    for (const stream of [this.process.stdout!, this.process.stderr!])
+      stream.setEncoding('utf8').on('data', (chunk: string) => (this.output += chunk));
+  }
+
+  says(text: string): Promise<void> {
+    return expect.poll(() => this.output, LONG).toContain(text);
+  }
+
+  listens(): Promise<void> {
+    return expect.poll(() => existsSync(this.listen), LONG).toBe(true);
+  }
+
+  async remove(): Promise<void> {
+    this.answer();
+    if (this.process?.exitCode === null && this.process.signalCode === null) {
+      const ended = once(this.process, 'exit');
+      // With its shim.
+      process.kill(-this.process.pid!, 'SIGKILL');
+      await ended;
+    }
+    this.backend.close();
+    rmSync(this.folder, { recursive: true });
+  }
+}
