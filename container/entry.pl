@@ -6,9 +6,9 @@ use strict;
 use warnings;
 use Cwd qw(realpath);
 use Errno;
-use Fcntl qw(F_GETFL F_SETFD F_SETFL O_NONBLOCK);
+use Fcntl qw(F_GETFL F_SETFD F_SETFL O_APPEND O_CREAT O_EXCL O_NONBLOCK O_WRONLY);
 use File::Basename qw(basename dirname);
-use POSIX qw(WNOHANG);
+use POSIX qw(WNOHANG _SC_OPEN_MAX sysconf);
 use Socket qw(AF_UNIX SOCK_DGRAM SOCK_STREAM pack_sockaddr_un);
 
 # In seconds. The same values as in the units.
@@ -20,10 +20,18 @@ my $DRAIN = 600;       # for calls that the bypass has begun
 my $STOP = 30;         # the same when the container stops
 my $AT_ONCE = 3;       # failures before the bypass serves without waiting
 my ($PAUSE, $MOST) = (5, 300);
-my $CLIENTS = 400;     # connections of the bypass
+my $PAUSED = 3;        # without a look at the shim: more than the loop ever waits
+my $CLIENTS = 400;     # connections of the bypass, each with two descriptors
+my $SPARE = 16;        # descriptors for everything else
 my $BUFFER = 256 * 1024;
 # RFC 9113: no new streams on this connection, running ones are answered. The client makes its next call on another connection.
 my $GOAWAY = pack 'H*', '0000080700000000007fffffff00000000';
+
+# An own description of the log that does not block: a log that nobody reads must not keep clients waiting. The shim keeps the other one.
+my $log = \*STDERR;
+if (-p STDERR && sysopen my $pipe, '/proc/self/fd/2', O_WRONLY | O_APPEND | O_NONBLOCK) { $log = $pipe }
+# Stays open, so that the time is known without a free descriptor.
+open my $uptime, '<', '/proc/uptime' or die "/proc/uptime: $!\n";
 
 my $program = dirname(dirname(realpath($0))) . '/dist/cri-resize-shim.js';
 exec 'node', $program, @ARGV or exit 127 if grep { /^(?:--version|--help|-h)$/ } @ARGV;
@@ -38,6 +46,7 @@ my ($child, $started, $ready, $beat, $next_start, $stopping);
 my $code = 0;
 my ($failures, $pause) = (0, $PAUSE);
 my $down = now();
+my $looked = $down;
 # When the bypass has begun and ended, in seconds since the epoch, and until when its clients may stay.
 my ($begun, $ended, $deadline) = (0, 0);
 my %pairs;
@@ -46,6 +55,8 @@ $SIG{PIPE} = 'IGNORE';
 $SIG{CHLD} = sub { };
 $SIG{$_} = sub { $signals++ } for qw(TERM INT);
 
+my $open = sysconf(_SC_OPEN_MAX);
+$CLIENTS = int(($open - $SPARE) / 2) if defined $open && $open >= 0 && $open < 2 * $CLIENTS + $SPARE;
 my $socket = listening($listen);
 my @identity = (stat $listen)[0, 1];
 unlink $notify_path;
@@ -87,12 +98,13 @@ sub flag {
     return $value;
 }
 
-sub report { print STDERR "cri-resize-shim entry point: $_[0]\n" }
+sub report { syswrite $log, "cri-resize-shim entry point: $_[0]\n" }
 
 # Seconds since the boot.
 sub now {
-    open my $file, '<', '/proc/uptime' or return time;
-    return (split ' ', <$file>)[0];
+    sysseek $uptime, 0, 0;
+    sysread $uptime, my $text, 64;
+    return (split ' ', $text)[0];
 }
 
 # Creates the socket, for root only at first. Ends if another process listens there.
@@ -103,7 +115,9 @@ sub listening {
     if (-e $path || -l $path) {
         -S $path or die "$path exists and is not a socket\n";
         socket my $probe, AF_UNIX, SOCK_STREAM, 0 or die "socket: $!\n";
-        die "another process listens on $path\n" if connect $probe, pack_sockaddr_un($path);
+        unblock($probe);
+        # EAGAIN: its queue is full.
+        die "another process listens on $path\n" if connect($probe, pack_sockaddr_un($path)) || $!{EAGAIN};
         $!{ECONNREFUSED} or die "cannot connect to $path: $!\n";
         unlink $path;
     }
@@ -135,7 +149,7 @@ sub make_folder {
     $is_our_folder = !@others && !$is_backends && $owner == $> && !($mode & 022);
 }
 
-# Gives socket and folder owner and mode of containerd's, once it is there, without those who cannot reach containerd's.
+# Sets owner and mode of socket and folder to those of containerd's, once it is there, without those who cannot reach containerd's.
 sub mirror_rights {
     my $real = realpath($backend);
     return unless defined $real && -S $real;
@@ -205,17 +219,22 @@ sub reap {
         $child = undef;
         $code = $? & 127 ? 128 + ($? & 127) : $? >> 8;
         return if $stopping;
-        if (!defined $down) {
-            $failures = 0 if now() - $ready >= $SERVED;
-            $down = now();
-            count_failure();
-        }
-        elsif (!$failures) { count_failure() }
-        ($ready, $deadline) = ();
+        note_failure();
         my $wait = $begun && !$ended || serves() ? next_pause() : 1;
         $next_start = now() + $wait;
         report("the shim has ended ($how), and is started again in $wait s");
     }
+}
+
+# The shim serves no more.
+sub note_failure {
+    if (!defined $down) {
+        $failures = 0 if now() - $ready >= $SERVED;
+        $down = now();
+        count_failure();
+    }
+    elsif (!$failures) { count_failure() }
+    ($ready, $deadline) = ();
 }
 
 sub count_failure {
@@ -235,6 +254,10 @@ sub serves { return !$stopping && defined $down && ($failures >= $AT_ONCE || now
 
 sub supervise {
     my $time = now();
+    my $gap = $time - $looked;
+    $looked = $time;
+    # A pause of the container was one of the shim, too, and is no time in which it was silent.
+    if ($gap > $PAUSED) { $_ = $_ + $gap < $time ? $_ + $gap : $time for grep { defined } $started, $beat }
     start() if !$child && defined $next_start && $time >= $next_start;
     kill_shim("not ready after $START s") if $child && !defined $ready && $time - $started > $START;
     kill_shim("no notification for $WATCHDOG s") if $child && defined $ready && $time - $beat > $WATCHDOG;
@@ -248,15 +271,18 @@ sub kill_shim {
     my ($why) = @_;
     report("the shim is killed: $why");
     kill 'KILL', $child;
-    # The exit is waited for here, so that this happens once.
-    ($started, $beat) = (now(), now());
+    # The bypass does not wait for the exit: a process that waits for a disk has none. It is killed again after $START.
+    note_failure();
+    $started = now();
 }
 
 # The shim reads this like the output of systemctl show.
 sub write_state {
     my $active = $begun && !$ended ? 'active' : 'inactive';
     my ($from, $to) = map { $_ ? "\@$_" : 0 } $begun, $ended;
-    open my $file, '>', "$state_path.new" or return report("cannot write $state_path: $!");
+    # Another one's link is not followed.
+    unlink "$state_path.new";
+    sysopen my $file, "$state_path.new", O_WRONLY | O_CREAT | O_EXCL, 0644 or return report("cannot write $state_path: $!");
     print $file "ActiveState=$active\nActiveEnterTimestampMonotonic=$from\nInactiveEnterTimestampMonotonic=$to\n";
     close $file;
     rename "$state_path.new", $state_path;
@@ -347,11 +373,11 @@ sub receive {
     my $count = sysread $pair->{$from}, my $bytes, 65536;
     return if !defined $count && ($!{EAGAIN} || $!{EINTR});
     if (!$count) {
-        $pair->{eof} = 1;
+        $pair->{eof} = $from;
         return finish($pair) unless length $pair->{"to $to"};
     }
     elsif ($to eq 'client') { frames($pair, $bytes) }
-    else { $pair->{'to backend'} .= $bytes }
+    elsif (!$pair->{deaf}) { $pair->{'to backend'} .= $bytes }
     flush($pair, $to);
 }
 
@@ -371,6 +397,8 @@ sub frames {
                 my ($high, $low, $type, $flags) = unpack 'CnCC', $pair->{head};
                 ($pair->{body}, $pair->{head}) = ($high << 16 | $low, '');
                 $pair->{frames}++;
+                # A GOAWAY of containerd: one of ours with a higher stream would be an error (section 6.8).
+                $pair->{sent} = 1 if $type == 7;
                 # HEADERS, PUSH_PROMISE and CONTINUATION without END_HEADERS: nothing may come before the next one.
                 $pair->{headers} = !($flags & 4) if $type == 1 || $type == 5 || $type == 9;
             }
@@ -393,10 +421,17 @@ sub flush {
     while (length $pair->{"to $to"}) {
         my $count = syswrite $pair->{$to}, $pair->{"to $to"};
         return if !defined $count && ($!{EAGAIN} || $!{EINTR});
-        return finish($pair) unless defined $count;
+        return failed_write($pair, $to) unless defined $count;
         substr $pair->{"to $to"}, 0, $count, '';
     }
-    finish($pair) if $pair->{eof};
+    finish($pair) if $pair->{eof} && $pair->{eof} ne $to;
+}
+
+# containerd may have closed after answers that are still to be read. Without the client, nobody waits for them.
+sub failed_write {
+    my ($pair, $to) = @_;
+    return finish($pair) if $to eq 'client' || $pair->{eof} && $pair->{eof} eq 'client';
+    ($pair->{'to backend'}, $pair->{deaf}) = ('', 1);
 }
 
 sub finish {

@@ -1,0 +1,180 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { type Server, type Socket, createConnection, createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { execa } from 'execa';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { EntryPoint, LONG } from '../support/entry-point.ts';
+
+// What may fail around the bypass of a container. entry.test.ts shows what it does.
+
+let entry: EntryPoint;
+/** A backend that only copies what a test writes. */
+let raw: Server;
+const connections: Socket[] = [];
+const clients: Socket[] = [];
+
+beforeEach(async () => {
+  entry = new EntryPoint();
+  raw = createServer((socket) => void connections.push(socket.on('error', () => undefined)));
+  raw.listen(entry.at('raw'));
+  await once(raw, 'listening');
+});
+afterEach(async () => {
+  for (const socket of [...clients.splice(0), ...connections.splice(0)]) socket.destroy();
+  raw.close();
+  await entry.remove();
+});
+
+const runBefore = (backend: string, options?: Parameters<EntryPoint['run']>[1]): void =>
+  entry.run(['--listen', entry.listen, '--container-runtime-endpoint', entry.at(backend)], options);
+
+/** A client of the entry point, and what it has received. */
+function connectClient(): { socket: Socket; received: () => string; isClosed: () => boolean } {
+  const socket = createConnection(entry.listen).on('error', () => undefined);
+  clients.push(socket);
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => void chunks.push(chunk));
+  return { socket, received: () => Buffer.concat(chunks).toString('latin1'), isClosed: () => socket.closed };
+}
+
+const shimPid = async (): Promise<number> => Number((await execa('pgrep', ['-P', String(entry.process!.pid)])).stdout);
+
+/** A frame of data (RFC 9113, section 6.1). */
+function frame(type: number, body: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(body.length, 0, 3);
+  head[3] = type;
+  return Buffer.concat([head, body]);
+}
+
+test('answers of a backend that has closed reach the client, although it no longer accepts what the client writes', async () => {
+  entry.mode('crash');
+  runBefore('raw');
+  await entry.listens();
+  const client = connectClient();
+  await expect.poll(() => connections.length, LONG).toBe(1);
+  // Both at one time for the entry point.
+  entry.process!.kill('SIGSTOP');
+  client.socket.write('window update');
+  const last = frame(0, Buffer.alloc(20_000, 'x'));
+  connections[0]!.end(last);
+  await once(connections[0]!, 'finish');
+  connections[0]!.destroy();
+  entry.process!.kill('SIGCONT');
+  await expect.poll(client.isClosed, LONG).toBe(true);
+  expect(client.received()).toBe(last.toString('latin1'));
+});
+
+test('a client gets no second GOAWAY with a higher stream after that of containerd', async () => {
+  entry.mode('crash');
+  runBefore('raw');
+  await entry.listens();
+  const client = connectClient();
+  await expect.poll(() => connections.length, LONG).toBe(1);
+  const settings = frame(4, Buffer.alloc(0));
+  // Stream 5 is the last one that containerd answers.
+  const goaway = frame(7, Buffer.from('0000000500000000', 'hex'));
+  connections[0]!.write(Buffer.concat([settings, goaway]));
+  entry.mode('serve');
+  await entry.says('clients of the bypass move to it');
+  const answer = frame(0, Buffer.from('answer'));
+  connections[0]!.end(answer);
+  await expect.poll(client.isClosed, LONG).toBe(true);
+  expect(client.received()).toBe(Buffer.concat([settings, goaway, answer]).toString('latin1'));
+});
+
+test('more clients than descriptors wait, and neither a client nor the start of the shim is ended', async () => {
+  entry.mode('hang');
+  runBefore('raw', { descriptors: 40 });
+  await entry.listens();
+  const all = Array.from({ length: 30 }, connectClient);
+  await entry.says('the shim does not serve');
+  await expect.poll(() => connections.length, LONG).toBeGreaterThan(5);
+  const first = connections.length;
+  for (const { socket } of all) socket.write('hello');
+  // A client that goes makes room for one that waits.
+  for (const { socket } of all.slice(0, 5)) socket.destroy();
+  await expect.poll(() => connections.length, LONG).toBe(first + 5);
+  expect(all.slice(5).filter(({ isClosed }) => isClosed())).toEqual([]);
+  expect(entry.output).not.toContain('killed');
+});
+
+test('a log that nobody reads delays no client', async () => {
+  await entry.serve();
+  writeFileSync(
+    entry.at('bin/node'),
+    '#!/bin/sh\nwhile :; do echo "a line of the log of a shim that crashes" >&2; done\n',
+  );
+  entry.run([], { isLogStalled: true });
+  await entry.listens();
+  const client = connectClient();
+  client.socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+  await expect.poll(() => client.received().length, LONG).toBeGreaterThan(0);
+});
+
+test('a file of the state folder that another user has made is not followed', async () => {
+  mkdirSync(entry.at('run'));
+  writeFileSync(entry.at('victim'), 'content');
+  symlinkSync(entry.at('victim'), entry.at('run/.cri.sock.bypass.new'));
+  entry.mode('hang');
+  entry.run();
+  await entry.listens();
+  await entry.says('the shim does not serve');
+  expect(readFileSync(entry.at('victim'), 'utf8')).toBe('content');
+  expect(readFileSync(entry.at('run/.cri.sock.bypass'), 'utf8')).toContain('ActiveState=active');
+});
+
+test('a socket whose process accepts nothing is not replaced, and not waited for', async () => {
+  mkdirSync(entry.at('run'));
+  const script = `socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, pack_sockaddr_un($ARGV[0])); listen(S, 0);
+    for (1 .. 3) { socket(my $c, AF_UNIX, SOCK_STREAM, 0); fcntl($c, 4, 2048); connect($c, pack_sockaddr_un($ARGV[0])); push @c, $c }
+    $| = 1; print "full"; sleep`;
+  const other = spawn('perl', ['-MSocket', '-e', script, entry.listen], { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(other.stdout, 'data');
+  entry.run();
+  await expect.poll(() => entry.process!.exitCode, LONG).not.toBe(null);
+  expect(entry.output).toContain(`another process listens on ${entry.listen}`);
+  const ended = once(other, 'exit');
+  other.kill();
+  await ended;
+});
+
+test('a shim that hangs and cannot be killed is bypassed', async () => {
+  entry.mode('serve');
+  runBefore('raw', { constants: { WATCHDOG: 2 } });
+  await entry.listens();
+  const pid = await shimPid();
+  // A tracer that does not wait: to its parent, a traced process that is killed looks like one that waits for a disk.
+  const PTRACE = process.arch === 'arm64' ? 117 : 101;
+  const script =
+    'syscall($ARGV[0], 0x4206, $ARGV[1] + 0, 0, 0) == 0 or die "ptrace: $!"; $| = 1; print "traced"; sleep';
+  const tracer = spawn('perl', ['-e', script, String(PTRACE), String(pid)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(tracer.stdout, 'data');
+  try {
+    await entry.says('the shim is killed: no notification for 2 s');
+    connectClient();
+    await expect.poll(() => connections.length, LONG).toBe(1);
+    expect(entry.output).not.toContain('has ended');
+  } finally {
+    tracer.kill();
+  }
+  await entry.says('has ended (signal 9)');
+});
+
+test('a shim whose container was paused is not killed for its silence', async () => {
+  entry.mode('serve');
+  entry.run([], { constants: { WATCHDOG: 5 } });
+  await entry.listens();
+  const client = connectClient();
+  client.socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+  await expect.poll(() => client.received().length, LONG).toBeGreaterThan(0);
+  const since = Date.now();
+  process.kill(-entry.process!.pid!, 'SIGSTOP');
+  await delay(6000);
+  process.kill(-entry.process!.pid!, 'SIGCONT');
+  await entry.says('the shim is killed');
+  // What was left of the time before the pause comes after it.
+  expect(Date.now() - since).toBeGreaterThan(9000);
+}, 30_000);
