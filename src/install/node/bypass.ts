@@ -64,9 +64,16 @@ export async function isBypassHeld(unitFolder = UNIT_FOLDER): Promise<boolean> {
  * Stops the shim, as at an upgrade: calls that run are answered. The bypass is started first, so that new clients do not
  * wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot.
  */
-export async function turnBypassOn(): Promise<void> {
+export async function turnBypassOn(unitFolder = UNIT_FOLDER): Promise<void> {
+  const wasHeld = await isBypassHeld(unitFolder);
   await holdBypass();
-  await systemctl(['start', '--', BYPASS]);
+  try {
+    await systemctl(['start', '--', BYPASS]);
+  } catch (error) {
+    // Otherwise nothing serves after the next boot: neither a bypass that does not start, nor the shim.
+    if (!wasHeld) await releaseBypass(unitFolder);
+    throw error;
+  }
   await systemctl(['stop', '--', SERVICE]);
 }
 
@@ -86,8 +93,8 @@ export async function holdBypass(): Promise<void> {
 }
 
 /** Removes the link of {@link holdBypass}. */
-export async function releaseBypass(): Promise<void> {
-  if (await isBypassHeld()) await systemctl(['disable', '--', BYPASS]);
+export async function releaseBypass(unitFolder = UNIT_FOLDER): Promise<void> {
+  if (await isBypassHeld(unitFolder)) await systemctl(['disable', '--', BYPASS]);
 }
 
 /** Stops what starts the shim again or serves instead of it. Units of an older version have none of these. */

@@ -83,7 +83,7 @@ export function stopping({ node, wait, unitFolder }: Site, before: UnitsState): 
       wasHeld = await isBypassHeld(unitFolder);
       await stop(UNITS, node);
       await systemctl(['disable', '--', ...UNITS]);
-      await releaseBypass();
+      await releaseBypass(unitFolder);
     },
     async undo() {
       if (before.enabled.length > 0) await systemctl(['enable', '--', ...before.enabled]);
