@@ -18,6 +18,8 @@ export interface Proxy {
 export interface DrainOptions {
   /** How long calls may run, in milliseconds. */
   readonly timeoutMs: number;
+  /** Ends this early, as the timeout does. */
+  readonly signal?: AbortSignal;
   /** Whether the other process still serves. If not, the proxy accepts clients again. */
   readonly isReplaced: () => Promise<boolean>;
   readonly say: (line: string) => void;
@@ -33,10 +35,20 @@ export type DrainResult = 'drained' | 'timed out' | 'not replaced';
  */
 const GOAWAY = Buffer.from('0000080700000000007fffffff00000000', 'hex');
 
-/** With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. */
+/**
+ * With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. There is no event for
+ * it: where a frame ends is only known to those who have read the connection from its beginning.
+ */
 const SILENCE_MS = 25;
+/** The proxy runs for this long between two attempts, so that calls proceed. */
 const RETRY_MS = 100;
+/**
+ * How often the connections and the other process are looked at. There is no event for a connection that the proxy closes: /proc sends
+ * none, and a duplicate of its descriptor to wait on would keep the connection open for the client.
+ */
 const WATCH_MS = 200;
+/** The kernel tells only the parent of a process that it has stopped. */
+const STOP_MS = 1;
 
 /**
  * Moves the clients of a proxy that knows no HTTP/2 (systemd-socket-proxyd) without losing a call:
@@ -48,24 +60,26 @@ const WATCH_MS = 200;
  *
  * Rejects if the kernel does not allow it: before Linux 5.6, or without CAP_SYS_PTRACE.
  */
-export async function drain(proxy: Proxy, { timeoutMs, isReplaced, say }: DrainOptions): Promise<DrainResult> {
+export async function drain(proxy: Proxy, { timeoutMs, signal, isReplaced, say }: DrainOptions): Promise<DrainResult> {
   const calls = await loadProcessCalls();
   const { pid } = proxy;
-  const deadline = Date.now() + timeoutMs;
+  const deadline = performance.now() + timeoutMs;
   const before = calls.limitDescriptors(pid, 0n);
   const over = async (): Promise<DrainResult | undefined> => {
     if (!(await isReplaced())) {
       calls.limitDescriptors(pid, before);
       return 'not replaced';
     }
-    return Date.now() > deadline ? 'timed out' : undefined;
+    return signal?.aborted === true || performance.now() > deadline ? 'timed out' : undefined;
   };
+  const pause = (milliseconds: number): Promise<void> =>
+    delay(milliseconds, undefined, { signal }).catch(() => undefined);
   try {
     for (let attempt = 1; !(await sendGoaways(proxy, calls)); attempt += 1) {
       const result = await over();
       if (result !== undefined) return result;
       if (attempt === 1) say('waiting for a moment without traffic');
-      await delay(RETRY_MS);
+      await pause(RETRY_MS);
     }
     for (let left = -1; ; ) {
       const { length } = clientsOf(proxy);
@@ -74,7 +88,7 @@ export async function drain(proxy: Proxy, { timeoutMs, isReplaced, say }: DrainO
       left = length;
       const result = await over();
       if (result !== undefined) return result;
-      await delay(WATCH_MS);
+      await pause(WATCH_MS);
     }
   } catch (error) {
     if (!isRunning(proxy)) return 'drained';
@@ -91,7 +105,7 @@ async function sendGoaways(proxy: Proxy, calls: ProcessCalls): Promise<boolean> 
   const proxyProcess = calls.open(pid);
   process.kill(pid, 'SIGSTOP');
   try {
-    while (stateOf(proxy) !== 'T') await delay(1);
+    while (stateOf(proxy) !== 'T') await delay(STOP_MS);
     await delay(SILENCE_MS);
     const { clients, fromBackend } = descriptorsOf(procRoot, pid, listen);
     const watched = fromBackend.filter((descriptor) => !ignored.includes(descriptor));

@@ -5,7 +5,7 @@ import { type ClientHttp2Session, type Http2Server, connect, createServer } from
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { drain } from '../../src/bypass/index.ts';
 
 // A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does. test/e2e/systemd/bypass.test.ts uses systemd's.
@@ -66,10 +66,15 @@ async function call(path: string): Promise<string> {
   return text;
 }
 
-const drained = (isReplaced: () => boolean = () => true, timeoutMs = 30_000) =>
+const drained = (isReplaced: () => boolean = () => true, timeoutMs = 30_000, signal?: AbortSignal) =>
   drain(
     { procRoot: '/proc', pid: proxy.pid ?? 0, listen: listen(), ignored: own },
-    { timeoutMs, isReplaced: () => Promise.resolve(isReplaced()), say: (line) => void lines.push(line) },
+    {
+      timeoutMs,
+      ...(signal && { signal }),
+      isReplaced: () => Promise.resolve(isReplaced()),
+      say: (line) => void lines.push(line),
+    },
   );
 
 /** The soft limit of the proxy's descriptors. */
@@ -106,6 +111,41 @@ test('calls that run for too long are reported', async () => {
   expect(await call('/quick')).toBe('done');
   void call('/slow').catch(() => undefined);
   expect(await drained(() => true, 500)).toBe('timed out');
+});
+
+test('a change of the system time does not cut off calls', async () => {
+  expect(await call('/quick')).toBe('done');
+  const slow = call('/slow');
+  const goaway = once(session, 'goaway');
+  vi.useFakeTimers({ toFake: ['Date'] });
+  try {
+    let looks = 0;
+    const result = drained(() => ++looks > 0);
+    await goaway;
+    vi.setSystemTime(Date.now() + 86_400_000);
+    const before = looks;
+    await expect.poll(() => looks).toBeGreaterThan(before);
+    answer();
+    expect(await slow).toBe('done');
+    expect(await result).toBe('drained');
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test.each([
+  ['not replaced', false, (before: string | undefined) => before],
+  ['timed out', true, () => '0'],
+])('a takeover that is stopped ends at once: %s', async (result, isReplaced, expected) => {
+  expect(await call('/quick')).toBe('done');
+  const before = limit();
+  const slow = call('/slow');
+  const ending = new AbortController();
+  session.once('goaway', () => ending.abort());
+  expect(await drained(() => isReplaced || !ending.signal.aborted, 3_600_000, ending.signal)).toBe(result);
+  expect(limit()).toBe(expected(before));
+  answer();
+  expect(await slow).toBe('done');
 });
 
 test('a proxy that ends has no clients any more', async () => {

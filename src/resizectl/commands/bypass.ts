@@ -43,8 +43,11 @@ export async function bypassDrain({ print }: Print): Promise<Exit> {
   }
   const listen = socketPath('--listen', defaultOf('listen'));
   const say = (line: string): void => print(`${line}\n`);
-  const options = { timeoutMs: DRAIN_MS, isReplaced: isShimActive, say };
-  const result = await drain({ procRoot: '/proc', pid, listen }, options);
+  const ending = new AbortController();
+  const end = (): void => ending.abort();
+  process.on('SIGTERM', end);
+  const options = { timeoutMs: DRAIN_MS, signal: ending.signal, isReplaced: isShimActive, say };
+  const result = await drain({ procRoot: '/proc', pid, listen }, options).finally(() => process.off('SIGTERM', end));
   say(
     { drained: 'all clients use the shim', 'timed out': 'calls are cut off', 'not replaced': 'the shim has failed' }[
       result
