@@ -88,6 +88,15 @@ test('a shim that fails again and again after short service is bypassed at once,
   expect((await run({ states, served: 5, failures: 50 })).did).toEqual([...BYPASSES, '300', TRIES, '300']);
 });
 
+test('a failure counts although the shim is still about to end at the first look', async () => {
+  const { did, failures } = await run({
+    states: ['deactivating', 'failed', 'failed', 'inactive'],
+    served: 5,
+    failures: 2,
+  });
+  expect([did, failures]).toEqual([['1', ...BYPASSES, '5', TRIES, '10'], '3']);
+});
+
 test('ten minutes of service make earlier failures count no more', async () => {
   const { did, failures } = await run({ states: ['failed', 'active'], served: 600, failures: 50 });
   expect([did, failures]).toEqual([['--no-block start cri-resize-shim.service', '1'], '1']);
