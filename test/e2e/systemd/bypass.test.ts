@@ -30,6 +30,7 @@ import { PROGRAM, faults, replaced } from '../../support/e2e/shim-faults.ts';
 const SERVICE = 'cri-resize-shim.service';
 const BYPASS = 'cri-resize-shim-bypass.service';
 const FALLBACK = 'cri-resize-shim-fallback.service';
+const TAKEOVER = 'cri-resize-shim-takeover.service';
 const FAILURES = '/run/cri-resize-shim-fallback/failures';
 /** As the promise says. */
 const WITHIN_MS = 10_000;
@@ -118,6 +119,24 @@ async function callingThroughout(work: () => Promise<void>): Promise<readonly Pr
 const rejected = (results: readonly PromiseSettledResult<unknown>[]): readonly unknown[] =>
   results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
 
+/** Calls the function while the shim does not start and the bypass serves. */
+async function whileFailing(work: () => Promise<void>): Promise<void> {
+  rmSync(FAILURES, { force: true });
+  const fault = replaced(SETTINGS, 'unknownKey: 1\n');
+  fault.begin();
+  try {
+    await systemctl('restart', '--no-block', SERVICE);
+    await expect.poll(() => active(BYPASS), LONG).toBe('active');
+    await work();
+  } finally {
+    fault.end();
+  }
+}
+
+/** Runs a call that takes some seconds. */
+const slowCall = (client: CriClient, seconds: number): Promise<unknown> =>
+  client.call('ExecSync', { container_id: pod.id('a'), cmd: ['sleep', String(seconds)], timeout: 60 });
+
 const takenOver = async (): Promise<void> => {
   await expect
     .poll(async () => [await active(SERVICE), await active(BYPASS), await active(FALLBACK)], LONG)
@@ -182,13 +201,35 @@ test('a shim that crashes again and again after it was ready is bypassed, and tr
   await takenOver();
 }, 180_000);
 
-test('a shim that does not start is tried after 5 s, 10 s and 20 s, while the bypass serves', async () => {
-  rmSync(FAILURES, { force: true });
-  const fault = replaced(SETTINGS, 'unknownKey: 1\n');
-  fault.begin();
+test('a shim that fails again while it takes over cuts off no call', async () => {
+  expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
+  const bypass = await property(BYPASS, 'MainPID');
+  const one = new CriClient(OURS);
+  await one.version();
+  const begun = slowCall(one, 20);
+  const whole = readFileSync(PROGRAM, 'utf8');
+  // From the third failure on, the fallback does not wait.
+  writeFileSync(FAILURES, '5\n');
+  writeFileSync(PROGRAM, `${whole}\nsetTimeout(() => process.abort(), 4000);\n`);
   try {
-    await systemctl('restart', '--no-block', SERVICE);
-    await expect.poll(() => active(BYPASS), LONG).toBe('active');
+    await systemctl('disable', BYPASS);
+    await systemctl('start', SERVICE);
+    await expect.poll(() => active(TAKEOVER), LONG).toBe('activating');
+    await expect.poll(() => active(TAKEOVER), LONG).toBe('inactive');
+  } finally {
+    writeFileSync(PROGRAM, whole);
+  }
+  expect(await active(SERVICE)).toBe('failed');
+  expect(await callAnew()).toBeLessThan(WITHIN_MS);
+  expect([await active(BYPASS), await property(BYPASS, 'MainPID')]).toEqual(['active', bypass]);
+  await begun;
+  one.close();
+  await systemctl('start', SERVICE);
+  await takenOver();
+}, 120_000);
+
+test('a shim that does not start is tried after 5 s, 10 s and 20 s, while the bypass serves', async () => {
+  await whileFailing(async () => {
     const starts = [Number(await property(BYPASS, 'ActiveEnterTimestampMonotonic')) / 1e6];
     const next = async (): Promise<void> => {
       const time = Number(await property(SERVICE, 'InactiveExitTimestampMonotonic')) / 1e6;
@@ -202,9 +243,7 @@ test('a shim that does not start is tried after 5 s, 10 s and 20 s, while the by
       expect(waited).toBeLessThan(pause + 5);
     }
     expect(await active(BYPASS)).toBe('active');
-  } finally {
-    fault.end();
-  }
+  });
   await systemctl('start', SERVICE);
   await takenOver();
 }, 180_000);
@@ -252,17 +291,15 @@ test('a shim that is killed once starts again at once, without the bypass', asyn
 
 describe('resizectl bypass', () => {
   test('on and off: no call is lost, also one that takes seconds', async () => {
-    const slow = (client: CriClient): Promise<unknown> =>
-      client.call('ExecSync', { container_id: pod.id('a'), cmd: ['sleep', '4'], timeout: 20 });
     const results = await callingThroughout(async () => {
       const one = new CriClient(OURS);
-      const begun = slow(one);
+      const begun = slowCall(one, 4);
       const on = await resizectl('bypass', 'on');
       expect(on.exitCode, on.all).toBe(0);
       expect([await active(SERVICE), await active(BYPASS), await isShim()]).toEqual(['inactive', 'active', false]);
       expect((await resizectl('doctor')).all).toMatch(/^bypass +warning +serves clients since /m);
       await begun;
-      const other = slow(one);
+      const other = slowCall(one, 4);
       await delay(500);
       const off = await resizectl('bypass', 'off');
       expect(off.exitCode, off.all).toBe(0);
@@ -294,16 +331,9 @@ describe('resizectl bypass', () => {
   }, 120_000);
 
   test('on holds for a shim that fails, which is not tried any more', async () => {
-    rmSync(FAILURES, { force: true });
-    const fault = replaced(SETTINGS, 'unknownKey: 1\n');
-    fault.begin();
-    try {
-      await systemctl('restart', '--no-block', SERVICE);
-      await expect.poll(() => active(BYPASS), LONG).toBe('active');
+    await whileFailing(async () => {
       expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
-    } finally {
-      fault.end();
-    }
+    });
     await expect.poll(() => active(FALLBACK), LONG).toBe('inactive');
     expect([await active(SERVICE), await active(BYPASS)]).toEqual([expect.not.stringMatching(/^activ/), 'active']);
     expect((await resizectl('bypass', 'off')).exitCode).toBe(0);
