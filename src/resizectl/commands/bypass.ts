@@ -44,10 +44,10 @@ export async function bypassDrain({ print }: Print): Promise<Exit> {
   const listen = socketPath('--listen', defaultOf('listen'));
   const say = (line: string): void => print(`${line}\n`);
   const ending = new AbortController();
-  const end = (): void => ending.abort();
-  process.on('SIGTERM', end);
+  // Until the process ends: its exit code says whether the bypass accepts clients again, and a signal after that must not replace it.
+  process.on('SIGTERM', () => ending.abort());
   const options = { timeoutMs: DRAIN_MS, signal: ending.signal, isReplaced: isShimActive, say };
-  const result = await drain({ procRoot: '/proc', pid, listen }, options).finally(() => process.off('SIGTERM', end));
+  const result = await drain({ procRoot: '/proc', pid, listen }, options);
   say(
     { drained: 'all clients use the shim', 'timed out': 'calls are cut off', 'not replaced': 'the shim has failed' }[
       result
