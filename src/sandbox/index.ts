@@ -36,5 +36,6 @@ export { NO_CPU_LIMIT, hasPodCgroup, overheadOf, podCgroup, readContainer, readP
 export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
-export { storedLimits } from './stored-limits.ts';
+export { storedLimits, storedValues } from './stored-limits.ts';
+export type { StoredValues } from './stored-limits.ts';
 export { volumeTotals } from './volume-totals.ts';

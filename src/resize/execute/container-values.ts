@@ -6,18 +6,17 @@ import {
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { type CpuShares, type CpuWeight, cpuShares } from '../../core/quantities/index.ts';
+import type { CpuShares, CpuWeight } from '../../core/quantities/index.ts';
 import {
   type ContainerLimits,
   type EffectiveLimits,
   NO_CPU_LIMIT,
   type Registry,
   type Settings,
+  type StoredValues,
   containerCgroup,
   readSettings,
-  settingsIn,
-  storedLimits,
-  swapIn,
+  storedValues,
 } from '../../sandbox/index.ts';
 import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
 import { goingAlong, withPinned } from './stored-values.ts';
@@ -28,10 +27,7 @@ interface Place extends EffectiveLimits {
   readonly holds: (file: string, text: string) => boolean | undefined;
 }
 
-interface InStore extends Place {
-  readonly shares: CpuShares;
-  readonly settings: Settings;
-}
+type InStore = Place & StoredValues;
 
 interface InKernel extends Place {
   readonly cgroup: CgroupPath;
@@ -267,17 +263,12 @@ async function inKernel(
 }
 
 function inStore(tree: CgroupTree, container: ContainerDescription | undefined): InStore | undefined {
-  const stored = storedLimits(container?.resources);
+  const stored = storedValues(container?.resources);
   if (stored === undefined) return undefined;
-  const settings = settingsIn(container?.resources);
-  const swap = swapIn(container?.resources);
   return {
     ...stored,
-    shares: cpuShares(Number(container?.resources?.cpu_shares ?? 0n)),
-    ...(swap !== undefined && { swap }),
-    settings,
     holds(file, text) {
-      const found = settings[file];
+      const found = stored.settings[file];
       // The runtime does not write what it has not stored.
       return found === undefined || tree.holdsSetting(file, text, found);
     },

@@ -1,6 +1,6 @@
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
-import { bytes, cpuShares } from '../../core/quantities/index.ts';
+import { bytes } from '../../core/quantities/index.ts';
 import {
   type ContainerLimits,
   type Limits,
@@ -11,8 +11,7 @@ import {
   containerCgroup,
   readSettings,
   settingsIn,
-  storedLimits,
-  swapIn,
+  storedValues,
 } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
@@ -75,16 +74,13 @@ function alongWith(
 /** Returns the update of a container that does not run: the runtime stores the values. */
 export function storedStep(container: ContainerDescription, desired: Limits, derive: DeriveSettings): ContainerStep[] {
   const { resources, containerId: id } = container;
-  const limits = storedLimits(resources);
-  if (limits === undefined) return [];
-  const settings = settingsIn(resources);
-  const swap = swapIn(resources);
-  const shares = cpuShares(Number(resources?.cpu_shares ?? 0n));
-  const now = { id, ...limits, shares, ...(swap !== undefined && { swap }), settings };
+  const now = storedValues(resources);
+  if (now === undefined) return [];
+  const { swap, settings } = now;
   const keepsSwap = swap !== undefined && !(swap === bytes(0) && desired.memory !== 'max');
   const { then } = derive(container, undefined, desired);
   const wanted = { ...desired, settings: { ...then, ...desired.settings } };
   const target = withPinned(settings, { id, ...wanted, ...(keepsSwap && { swap }) });
-  const step = containerChanges(now, target);
+  const step = containerChanges({ id, ...now }, target);
   return step === undefined ? [] : [step];
 }
