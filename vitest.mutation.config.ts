@@ -10,6 +10,7 @@ export default defineConfig({
       'test/resize/admission/{parse-limits,memory-in-use.properties}.test.ts',
       'test/resize/journal/record.test.ts',
       'test/kubelet/checkpoint.test.ts',
+      'test/sandbox/declared/*.test.ts',
       'test/cgroups/{conversions,cpu,memory,proc,unified,systemd-units}.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/core/quantities/kubernetes.test.ts',

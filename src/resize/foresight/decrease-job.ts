@@ -135,7 +135,7 @@ export class DecreaseJob {
   #assess({ list }: PendingDecreases): Promise<readonly Assessed[]> {
     return Promise.all(
       list.map(async (each): Promise<Assessed> => {
-        // The decrease may take the container's swap: kubelet gives none where request and limit are equal.
+        // The decrease may take the container's swap: kubelet sets memory.swap.max to 0 if request and limit are equal.
         const use = withoutSwap(await this.parts.tree.readMemoryUse(each.cgroup));
         return { ...each, use, assessment: assessDecrease(each.to, use) };
       }),

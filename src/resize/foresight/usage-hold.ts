@@ -169,7 +169,7 @@ export class UsageHold {
     let reclaimed = 0;
     await lowerUsage(tree, cgroup, {
       target: to,
-      // The decrease may take the container's swap: kubelet gives none where request and limit are equal.
+      // The decrease may take the container's swap: kubelet sets memory.swap.max to 0 if request and limit are equal.
       withoutSwap: true,
       deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
       clock,

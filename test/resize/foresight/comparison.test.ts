@@ -190,7 +190,7 @@ describe('kubelet compares at once', () => {
     expect([isThrough(), node.deferred.length]).toEqual([true, 1]);
   });
 
-  test('once usage does not fall while it is reclaimed, before the shim gives up', async () => {
+  test('once usage does not fall while it is reclaimed, long before the end of reclaim', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100, stuck: 60 });
     node.admitted.set('a', { a: 64 });
     const isThrough = calls('cadvisor');
