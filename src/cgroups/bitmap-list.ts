@@ -6,6 +6,9 @@
 /** The largest number of CPUs of a kernel (CONFIG_NR_CPUS). */
 const MOST_NUMBERS = 8192;
 
+/** One byte for each number: 1 if it is in the list. */
+type Numbers = Uint8Array;
+
 /**
  * Whether the kernel prints `found` after `asked` is written. Undefined where a list is not valid, or where it refers to the last number
  * and that is not known.
@@ -14,13 +17,23 @@ const MOST_NUMBERS = 8192;
  *   last one that the kernel is built for: NR_CPUS, MAX_NUMNODES
  */
 export function isSameList(asked: string, found: string, lastPossible: number | undefined): boolean | undefined {
-  const has = numbersIn(found, -1);
-  const refersToLast = /n|all/i.test(asked);
-  if (has === undefined || (refersToLast && lastPossible === undefined)) return undefined;
-  const lasts = refersToLast ? lastNumbers(lastPossible ?? 0) : [-1];
-  const wanted = lasts.map((last) => numbersIn(asked, last)).filter((numbers) => numbers !== undefined);
-  return wanted.length === 0 ? undefined : wanted.some((numbers) => isSameSet(numbers, has));
+  const has = numbersIn(found);
+  const { known = [], relative = [] } = Object.groupBy(partsOf(asked), (part) =>
+    LAST.test(part) ? 'relative' : 'known',
+  );
+  const base = numbersOf(known, -1);
+  if (has === undefined || base === undefined || (relative.length > 0 && lastPossible === undefined)) return undefined;
+  const lasts = relative.length > 0 ? lastNumbers(lastPossible ?? 0) : [-1];
+  const wanted = lasts
+    .map((last) => numbersOf(relative, last, base))
+    .filter((numbers) => numbers?.includes(1) === true);
+  return wanted.length === 0 ? undefined : wanted.some((numbers) => numbers && Buffer.compare(numbers, has) === 0);
 }
+
+/** A part of a list that refers to the last number. */
+const LAST = /n|all/i;
+
+const partsOf = (list: string): readonly string[] => list.split(/[\s,]+/).filter(Boolean);
 
 /** Returns what `N` may stand for: kernels are built for a power of two. */
 const lastNumbers = (lastPossible: number): readonly number[] => {
@@ -28,20 +41,26 @@ const lastNumbers = (lastPossible: number): readonly number[] => {
   return [lastPossible, ...built.filter((last) => last > lastPossible)];
 };
 
-const isSameSet = (one: ReadonlySet<number>, other: ReadonlySet<number>): boolean =>
-  one.size === other.size && [...one].every((number) => other.has(number));
-
 const REGION = /^(?:(all)|(\d{1,5}|N)(?:-(\d{1,5}|N))?)(?::(\d{1,5}|N)\/(\d{1,5}|N))?$/i;
 
-/** Returns the numbers of a list. Undefined for a list that the kernel rejects, and for an empty one. */
-function numbersIn(list: string, last: number): ReadonlySet<number> | undefined {
-  const numbers = new Set<number>();
-  for (const part of list.split(/[\s,]+/).filter(Boolean)) if (!addRegion(numbers, part, last)) return undefined;
-  return numbers.size === 0 ? undefined : numbers;
+/** Returns the numbers of a list without reference to the last one. Undefined for any other, and for an empty one. */
+function numbersIn(list: string): Numbers | undefined {
+  const numbers = numbersOf(partsOf(list), -1);
+  return numbers?.includes(1) === true ? numbers : undefined;
+}
+
+/** Adds parts of a list to a copy of `base`. Undefined if the kernel rejects one of them. */
+function numbersOf(
+  parts: readonly string[],
+  last: number,
+  base: Numbers = new Uint8Array(MOST_NUMBERS),
+): Numbers | undefined {
+  const numbers = base.slice();
+  return parts.every((part) => addRegion(numbers, part, last)) ? numbers : undefined;
 }
 
 /** Returns whether the region is valid (bitmap_parse_region, bitmap_check_region, bitmap_set_region). */
-function addRegion(numbers: Set<number>, region: string, last: number): boolean {
+function addRegion(numbers: Numbers, region: string, last: number): boolean {
   const [, all, first, end, used, group] = REGION.exec(region) ?? [];
   const number = (text: string): number => (text === 'N' ? last : Number(text));
   if (all === undefined && first === undefined) return false;
@@ -52,13 +71,21 @@ function addRegion(numbers: Set<number>, region: string, last: number): boolean 
   const [length, step] = used === undefined ? [to + 1, to + 1] : [number(used), number(group ?? '')];
   const isValid = from >= 0 && from <= to && to < MOST_NUMBERS && step > 0 && length <= step;
   if (!isValid) return false;
-  for (let start = from; start <= to; start += step)
-    for (let one = start; one <= to && one < start + length; one += 1) numbers.add(one);
+  for (let start = from; start <= to; start += step) numbers.fill(1, start, Math.min(start + length, to + 1));
   return true;
 }
 
 /** Returns the last number of a list that the kernel prints. Undefined for any other text. */
 export function lastNumber(list: string): number | undefined {
-  const numbers = numbersIn(list, -1);
-  return numbers && Math.max(...numbers);
+  return numbersIn(list)?.lastIndexOf(1);
+}
+
+/**
+ * Returns the numbers of a list as the bits of a number; 0 for an empty list. Undefined for a list that is not valid, or that refers to
+ * the last number.
+ */
+export function bitsOf(list: string): bigint | undefined {
+  if (list.trim() === '') return 0n;
+  const numbers = numbersIn(list);
+  return numbers && BigInt(`0b${numbers.toReversed().join('')}`);
 }
