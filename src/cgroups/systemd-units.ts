@@ -4,12 +4,13 @@
  */
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/quantities/index.ts';
+import { bitsOf } from './bitmap-list.ts';
 import { DEFAULT_CPU_PERIOD } from './cpu.ts';
 import type { CgroupPath } from './file.ts';
 import { sizeInBytes } from './unified.ts';
 import type { CgroupWrite } from './write.ts';
 
-/** A property of a unit. All limits are unsigned 64-bit numbers (D-Bus type `t`). */
+/** A property of a unit: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes, as the bits of a number. */
 export interface UnitProperty {
   readonly name: string;
   readonly value: bigint;
@@ -17,6 +18,12 @@ export interface UnitProperty {
 
 /** UINT64_MAX, which means "no limit" and "not set" in systemd. */
 export const UNSET = 2n ** 64n - 1n;
+
+/** The properties with a set (D-Bus type `ay`: the bits of a byte are numbers, the lowest one first). Empty: not set. Since systemd 244. */
+const SETS: Readonly<Record<string, string>> = { 'cpuset.cpus': 'AllowedCPUs', 'cpuset.mems': 'AllowedMemoryNodes' };
+
+/** Whether a property is a set. */
+export const isSetProperty = (name: string): boolean => Object.values(SETS).includes(name);
 
 /** systemd stores quotas as whole percents of a CPU across a reload, in all versions: microseconds per second. */
 const PERCENT = 10_000;
@@ -99,6 +106,11 @@ const perSecond = ({ quota, period }: { quota: number; period: number }): number
 
 function unifiedProperties(key: string, value: string): ReturnType<typeof propertiesOf> {
   const text = value.trim();
+  const set = SETS[key];
+  if (set !== undefined) {
+    const bits = bitsOf(text);
+    return bits === undefined ? undefined : { file: key, properties: [{ name: set, value: bits }] };
+  }
   if (key === 'cpu.max') {
     const [, quota, period = String(DEFAULT_CPU_PERIOD)] = /^(max|\d{1,15})(?: (\d{1,15}))?$/.exec(text) ?? [];
     if (quota === undefined || Number(period) === 0) return undefined;

@@ -71,6 +71,10 @@ describe('the unit properties of a cgroup write', () => {
     [{ file: 'unified', key: 'memory.high', value: '1M' }, 'memory.high', [['MemoryHigh', 1_048_576n]]],
     [{ file: 'unified', key: 'memory.high', value: 'max' }, 'memory.high', [['MemoryHigh', UNSET]]],
     [{ file: 'unified', key: 'memory.zswap.max', value: '0' }, 'memory.zswap.max', [['MemoryZSwapMax', 0n]]],
+    [{ file: 'unified', key: 'cpuset.cpus', value: '0-2,8' }, 'cpuset.cpus', [['AllowedCPUs', 0b1_0000_0111n]]],
+    [{ file: 'unified', key: 'cpuset.cpus', value: '8191' }, 'cpuset.cpus', [['AllowedCPUs', 1n << 8191n]]],
+    [{ file: 'unified', key: 'cpuset.mems', value: '0-3:1/2\n' }, 'cpuset.mems', [['AllowedMemoryNodes', 0b101n]]],
+    [{ file: 'unified', key: 'cpuset.mems', value: '' }, 'cpuset.mems', [['AllowedMemoryNodes', 0n]]],
     [{ file: 'unified', key: 'pids.max', value: ' 500' }, 'pids.max', [['TasksMax', 500n]]],
     [
       { file: 'unified', key: 'cpu.max', value: '20000' },
@@ -101,6 +105,8 @@ describe('the unit properties of a cgroup write', () => {
     { file: 'unified', key: 'cpu.max', value: '1 2 3' },
     { file: 'unified', key: 'cpu.max', value: '1000 0' },
     { file: 'unified', key: 'pids.max', value: 'many' },
+    { file: 'unified', key: 'cpuset.cpus', value: '3-1' },
+    { file: 'unified', key: 'cpuset.cpus', value: '0-N' },
   ] satisfies CgroupWrite[])('do not exist for %j', (step) => expect(propertiesOf(step)).toBeUndefined());
 });
 

@@ -5,7 +5,7 @@
  */
 import { Code, Reason, ShimError, errnoOf } from '../../core/errors/index.ts';
 import type { UnitProperty } from '../systemd-units.ts';
-import { dbusInterfaceOf, dbusObjectOf } from '../systemd-units.ts';
+import { dbusInterfaceOf, dbusObjectOf, isSetProperty } from '../systemd-units.ts';
 
 /** The state of a unit. */
 export interface UnitState {
@@ -17,7 +17,7 @@ export interface UnitState {
 export interface Systemd {
   /**
    * Reads properties of a unit. systemd handles calls in order, so all earlier changes have been written to the kernel. Throws
-   * SYSTEMD_UNAVAILABLE.
+   * SYSTEMD_UNAVAILABLE; {@link isUnknownProperty} where this systemd does not have one of the properties.
    */
   read(unit: string, names: readonly string[]): Promise<UnitState>;
   /**
@@ -48,13 +48,16 @@ export class Busctl implements Systemd {
     const [cgroup, ...values] = lines;
     return {
       cgroup: textOf(unit, cgroup),
-      properties: new Map(names.map((name, at) => [name, numberOf(unit, name, values[at])])),
+      properties: new Map(names.map((name, at) => [name, valueOf(unit, name, values[at])])),
     };
   }
 
   async set(unit: string, properties: readonly UnitProperty[]): Promise<void> {
     const manager = [SERVICE, '/org/freedesktop/systemd1', `${SERVICE}.Manager`, 'SetUnitProperties', 'sba(sv)'];
-    const values = properties.flatMap(({ name, value }) => [name, 't', String(value)]);
+    const values = properties.flatMap(({ name, value }) => [
+      name,
+      ...(isSetProperty(name) ? ['ay', ...bytesOf(value)] : ['t', String(value)]),
+    ]);
     await this.#run(unit, ['call', ...manager, '--', unit, 'true', String(properties.length), ...values]);
   }
 
@@ -68,10 +71,21 @@ export class Busctl implements Systemd {
       const said = String(error.stderr).trim();
       const why = errnoOf(error) === 'ENOENT' ? `${this.program} is not installed` : said || error.shortMessage;
       if (/\bUnit \S+ (not loaded|not found|does not exist)/.test(said)) throw unitUnavailable(unit, why, error);
+      if (/\bUnknown (interface|property)\b/.test(said)) throw new UnknownProperty(unit, why, error);
       throw systemdUnavailable(unit, why, error);
     }
   }
 }
+
+class UnknownProperty extends ShimError {
+  constructor(unit: string, why: string, cause: unknown) {
+    const { code, reason, message, context } = systemdUnavailable(unit, why);
+    super(code, reason, message, context, { cause });
+  }
+}
+
+/** Whether systemd does not have a property: releases differ. */
+export const isUnknownProperty = (error: unknown): boolean => error instanceof UnknownProperty;
 
 /** The call failed, or systemd rejected it. */
 function systemdUnavailable(unit: string, why: string, cause?: unknown): ShimError {
@@ -87,7 +101,7 @@ export function unitUnavailable(unit: string, why: string, cause?: unknown): Shi
 
 /** Parses a property as printed by busctl: `{"type":"t","data":5}`. JSON.parse would lose digits of large numbers. */
 function dataOf(type: string, line: string | undefined): string | undefined {
-  const [, found, data] = /^\{"type":"(\w)","data":(.*)\}$/.exec(line ?? '') ?? [];
+  const [, found, data] = /^\{"type":"(\w+)","data":(.*)\}$/.exec(line ?? '') ?? [];
   return found === type ? data : undefined;
 }
 
@@ -97,9 +111,26 @@ function textOf(unit: string, line: string | undefined): string {
   return String(JSON.parse(data));
 }
 
-function numberOf(unit: string, name: string, line: string | undefined): bigint {
-  const data = dataOf('t', line);
-  if (data === undefined || !/^\d+$/.test(data))
-    throw systemdUnavailable(unit, `unexpected response for ${name}: ${line ?? 'none'}`);
-  return BigInt(data);
+function valueOf(unit: string, name: string, line: string | undefined): bigint {
+  const value = isSetProperty(name) ? bitsIn(dataOf('ay', line)) : numberIn(dataOf('t', line));
+  if (value === undefined) throw systemdUnavailable(unit, `unexpected response for ${name}: ${line ?? 'none'}`);
+  return value;
+}
+
+const numberIn = (data: string | undefined): bigint | undefined =>
+  /^\d+$/.test(data ?? '') ? BigInt(data ?? '') : undefined;
+
+/** Reads a list of bytes, the lowest one first: `[255,3]`. */
+function bitsIn(data: string | undefined): bigint | undefined {
+  const [whole, list] = /^\[(\d{1,3}(?:,\d{1,3})*)?\]$/.exec(data ?? '') ?? [];
+  if (whole === undefined) return undefined;
+  const bytes = list?.split(',') ?? [];
+  return bytes.reduceRight((bits, byte) => (bits << 8n) | BigInt(byte), 0n);
+}
+
+/** Returns the arguments for a list of bytes, the lowest one first: their number, and each of them. */
+function bytesOf(bits: bigint): string[] {
+  const bytes: string[] = [];
+  for (let rest = bits; rest > 0n; rest >>= 8n) bytes.push(String(rest & 0xffn));
+  return [String(bytes.length), ...bytes];
 }

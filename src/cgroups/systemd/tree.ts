@@ -5,7 +5,7 @@ import { CgroupTree, type Written } from '../tree.ts';
 import { parseCpuMax } from '../cpu.ts';
 import type { CgroupDriverName } from '../drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from '../file.ts';
-import { type Systemd, unitUnavailable } from './busctl.ts';
+import { type Systemd, isUnknownProperty, unitUnavailable } from './busctl.ts';
 import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from '../systemd-units.ts';
 import type { CgroupWrite } from '../write.ts';
 
@@ -61,7 +61,13 @@ export class DriverCgroupTree extends CgroupTree {
     const asked = unit === undefined ? undefined : propertiesOf(step);
     if (unit === undefined || asked === undefined || (await this.#driver()) !== 'systemd')
       return super.write(cgroup, step);
-    return this.#writeUnit(cgroup, step, { unit, ...asked });
+    try {
+      return await this.#writeUnit(cgroup, step, { unit, ...asked });
+    } catch (error) {
+      // Then systemd does not overwrite the file either, or the kernel does not have it.
+      if (isUnknownProperty(error)) return super.write(cgroup, step);
+      throw error;
+    }
   }
 
   async #writeUnit(cgroup: CgroupPath, step: CgroupWrite, asked: UnitWrite): Promise<Written> {
@@ -84,7 +90,7 @@ export class DriverCgroupTree extends CgroupTree {
     if (other !== undefined) throw this.#overwritten(cgroup, asked.file, other, after.get(other.name));
     try {
       const { found } = await this.#writeFile(cgroup, step);
-      for (const one of lost) await this.#rewrite(cgroup, one);
+      for (const one of lost) if (!isOf(one, asked.file)) await this.#rewrite(cgroup, one);
       return { outcome: 'written', found };
     } catch (error) {
       return this.#restore(previous, error);
@@ -185,6 +191,10 @@ export class DriverCgroupTree extends CgroupTree {
     return writeFailed(cgroupFilePath(this.root, cgroup, file), String(asked.value), why, { found: String(found) });
   }
 }
+
+/** Whether a write changes this file. */
+const isOf = (write: CgroupWrite, file: string): boolean =>
+  (write.file === 'unified' ? write.key : write.file) === file;
 
 const isUnavailable = (error: unknown): boolean =>
   error instanceof ShimError &&

@@ -52,6 +52,23 @@ test('busctl sets all properties at runtime by one call', async () => {
   ]);
 });
 
+test('busctl reads and sets sets of CPUs and memory nodes as bytes, the lowest one first', async () => {
+  writeScript(`echo '{"type":"s","data":"/a.slice"}
+{"type":"ay","data":[15,0,1]}
+{"type":"ay","data":[]}'`);
+  const { properties } = await busctl.read('a.slice', ['AllowedCPUs', 'AllowedMemoryNodes']);
+  expect([...properties.values()]).toEqual([0x1_000fn, 0n]);
+  await busctl.set('a.slice', [
+    { name: 'AllowedCPUs', value: 0x1_000fn },
+    { name: 'AllowedMemoryNodes', value: 0n },
+    { name: 'MemoryMax', value: 1n },
+  ]);
+  expect(args().slice(-13)).toEqual([
+    ...['3', 'AllowedCPUs', 'ay', '3', '15', '0', '1'],
+    ...['AllowedMemoryNodes', 'ay', '0', 'MemoryMax', 't', '1'],
+  ]);
+});
+
 test.each([
   ['D-Bus is unavailable', 'echo "Failed to connect to bus: Connection refused" >&2; exit 1', 'Connection refused'],
   ['access is denied', 'echo "Call failed: Access denied" >&2; exit 1', 'Access denied'],
@@ -69,10 +86,12 @@ test.each([
   ['a value of another type', `echo '{"type":"b","data":true}'`],
   ['too few values', `echo '{"type":"s","data":"/a.slice"}'`],
   ['a value that is not a number', `echo '{"type":"s","data":"/a.slice"}\n{"type":"t","data":"x"}'`],
-])('the error is SYSTEMD_UNAVAILABLE when busctl prints %s', async (_what, script) => {
+  ['a number where a set is expected', `echo '{"type":"s","data":"/a.slice"}\n{"type":"t","data":1}'`, 'AllowedCPUs'],
+  ['a set of no bytes', `echo '{"type":"s","data":"/a.slice"}\n{"type":"ay","data":["x"]}'`, 'AllowedCPUs'],
+])('the error is SYSTEMD_UNAVAILABLE when busctl prints %s', async (_what, script, name = 'MemoryMax') => {
   writeScript(script);
   const error = { reason: 'SYSTEMD_UNAVAILABLE', message: expect.stringContaining('unexpected response') as string };
-  await expect(busctl.read('a.slice', ['MemoryMax'])).rejects.toMatchObject(error);
+  await expect(busctl.read('a.slice', [name])).rejects.toMatchObject(error);
 });
 
 test('the error is SYSTEMD_UNAVAILABLE when busctl is not installed', async () => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
+  Busctl,
   type CgroupDriverName,
   type CgroupWrite,
   DriverCgroupTree,
@@ -25,6 +26,11 @@ let tree: DriverCgroupTree;
 const content = (file: string): string => readFileSync(join(root, POD, file), 'utf8').trim();
 const put = (file: string, text: string): void => writeFileSync(join(root, POD, file), `${text}\n`);
 
+const CPUSETS = [
+  ['cpuset.cpus', 'AllowedCPUs'],
+  ['cpuset.mems', 'AllowedMemoryNodes'],
+] as const;
+
 const unavailable = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, 'no D-Bus');
 
 /** Writes all files of the unit when a property is set, as systemd does. */
@@ -39,7 +45,8 @@ class FakeSystemd implements Systemd {
   read(_unit: string, names: readonly string[]): Promise<UnitState> {
     this.onRead();
     if (this.isAway) return Promise.reject(unavailable());
-    const properties = new Map(names.map((name) => [name, this.unit.get(name) ?? 2n ** 64n - 1n]));
+    const unset = (name: string): bigint => (name.startsWith('Allowed') ? 0n : 2n ** 64n - 1n);
+    const properties = new Map(names.map((name) => [name, this.unit.get(name) ?? unset(name)]));
     return Promise.resolve({ cgroup: this.cgroup, properties });
   }
 
@@ -59,8 +66,14 @@ class FakeSystemd implements Systemd {
     if (weight !== undefined) put('cpu.weight', String(weight));
     if (quota !== undefined) put('cpu.max', `${quota / 10n} 100000`);
     put('memory.oom.group', '0');
-    // Without AllowedCPUs= and AllowedMemoryNodes=: systemd clears them.
-    for (const file of ['cpuset.cpus', 'cpuset.mems']) if (existsSync(join(root, POD, file))) put(file, '');
+    for (const [file, name] of CPUSETS) {
+      // Without a value systemd clears the file.
+      const bits = (of(name) ?? 0n).toString(2);
+      const numbers = Array.from(bits)
+        .reverse()
+        .flatMap((bit, number) => (bit === '1' ? [number] : []));
+      if (existsSync(join(root, POD, file))) put(file, numbers.join());
+    }
   }
 }
 
@@ -128,6 +141,46 @@ describe('a limit of a systemd unit', () => {
       '0',
       '34560 100000',
     ]);
+  });
+
+  test.each(CPUSETS)('in %s stays when systemd writes all settings again, as after a reload', async (file, name) => {
+    for (const [each] of CPUSETS) put(each, '');
+    put(file, '7');
+    const write = (value: string): Promise<unknown> => tree.write(POD, { file: 'unified', key: file, value });
+    await write('0-1,3');
+    expect(systemd.sets).toEqual([[{ name, value: 0b1011n }]]);
+    systemd.writeAll();
+    expect(content(file)).toBe('0,1,3');
+    await write('2');
+    systemd.writeAll();
+    expect(content(file)).toBe('2');
+    await write('');
+    systemd.writeAll();
+    expect([content(file), systemd.unit.get(name)]).toEqual(['', 0n]);
+  });
+
+  test('that is a cpuset is only in the file if systemd does not have the property', async () => {
+    put('cpuset.cpus', '');
+    const program = join(root, 'busctl');
+    writeFileSync(program, '#!/bin/sh\necho "Unknown interface x or property AllowedCPUs." >&2; exit 1\n', {
+      mode: 0o755,
+    });
+    const old = new DriverCgroupTree({ root, driver: () => Promise.resolve(driver), systemd: new Busctl(program) });
+    await old.write(POD, { file: 'unified', key: 'cpuset.cpus', value: '0-1' });
+    expect(content('cpuset.cpus')).toBe('0-1');
+    await expect(old.write(POD, { file: 'unified', key: 'cpuset.cpus', value: 'N' })).resolves.toMatchObject({
+      found: 'N',
+    });
+  });
+
+  test('that is a cpuset, and was only in the file, is there again when the write is undone', async () => {
+    put('cpuset.cpus', '0-1');
+    systemd.onSet = () => {
+      systemd.onSet = () => undefined;
+      throw new Error('disconnected');
+    };
+    await expect(tree.write(POD, { file: 'unified', key: 'cpuset.cpus', value: '3' })).rejects.toThrow('disconnected');
+    expect([content('cpuset.cpus'), systemd.unit.get('AllowedCPUs')]).toEqual(['0-1', 0n]);
   });
 
   test('leaves what only the files have when the write is undone', async () => {
