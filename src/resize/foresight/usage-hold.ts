@@ -70,6 +70,8 @@ export class UsageHold {
   readonly #options: UsageHoldOptions;
   readonly #levels: Level[] = [];
   #lowering: Lowering | undefined;
+  /** Whether the journal has this hold. */
+  #hasBegun = false;
   #hasStalled = false;
   #blocked: Blocked | undefined;
   readonly #over = new AbortController();
@@ -126,15 +128,16 @@ export class UsageHold {
     this.#end();
     await this.#watching;
     const hasRestored = typeof end !== 'object' || !isUndoFailure(end.error);
-    // Otherwise the record is still needed.
-    if (end !== 'unfinished' && hasRestored) await this.#endInJournal();
+    // Otherwise the record is still needed. A hold that did not begin leaves that of an earlier one.
+    if (this.#hasBegun && hasRestored) await this.#endInJournal();
     return end;
   }
 
   async #holdAll(): Promise<HoldEnd> {
     try {
       const cgroups = this.#pending.list.map(({ cgroup }) => cgroup);
-      if (!(await this.#parts.holds.begin(this.#uid, cgroups))) return 'unfinished';
+      this.#hasBegun = await this.#parts.holds.begin(this.#uid, cgroups);
+      if (!this.#hasBegun) return 'unfinished';
       await this.#lower(this.#pending.list);
       return await this.#watching;
     } catch (error) {

@@ -321,6 +321,16 @@ describe('others', () => {
     expect(node.deferred[0]?.[1].message).toContain('usage cannot be held below it: the disk is full');
   });
 
+  test('memory.high of an earlier hold that cannot be restored stays in the journal', async () => {
+    hotPod('a', { limit: 192, anon: 20, hot: 100 });
+    node.journal.set('a', new Map([['a', bytes(180 * MiB)]]));
+    node.journalFault = new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high cannot be written');
+    node.admit('a', 64);
+    await node.pass(2000);
+    expect(node.deferred).toMatchObject([['a', { reason: 'CGROUP_WRITE_FAILED' }]]);
+    expect(node.journal.get('a')).toEqual(new Map([['a', 180 * MiB]]));
+  });
+
   test('closed: resolves with memory.high as it was', async () => {
     const memory = hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
