@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
 
 /** The result of reading a file if it changed. */
@@ -49,13 +49,22 @@ export class CheckpointFile {
     }
   }
 
+  /** Whether the file may have changed since it was read last. Fast: does not read it. Never throws. */
+  mayHaveChanged(): boolean {
+    try {
+      return metadataOf(statSync(this.#path, { bigint: true })) !== this.#seen;
+    } catch {
+      return this.#content !== undefined;
+    }
+  }
+
   #read(): ReadResult {
     // O_NONBLOCK: opening a pipe would otherwise wait for its writer forever.
     const descriptor = openSync(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor, { bigint: true });
-      const { ino, dev, size, mtimeNs, ctimeNs } = stat;
-      const seen = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
+      const { size, ctimeNs } = stat;
+      const seen = metadataOf(stat);
       if (seen === this.#seen) return { kind: 'unchanged' };
       if (!stat.isFile()) throw new Error('it is not a regular file');
       if (size > LARGEST) throw new Error(`it has ${size} bytes, more than the maximum of ${LARGEST}`);
@@ -70,3 +79,6 @@ export class CheckpointFile {
     }
   }
 }
+
+const metadataOf = ({ ino, dev, size, mtimeNs, ctimeNs }: BigIntStats): string =>
+  [dev, ino, size, mtimeNs, ctimeNs].join(' ');

@@ -11,6 +11,11 @@ import type { Clock } from '../core/concurrency/index.ts';
 export interface KubeletState {
   /** Reads the checkpoints if they changed: kubelet writes them right before it makes CRI calls. */
   refresh(): void;
+  /**
+   * Reads the checkpoints like {@link refresh}. Where they may have changed and reading has to wait, returns a promise that resolves
+   * after the next read; it never rejects.
+   */
+  refreshed(): Promise<void> | undefined;
   /** Returns the limits that kubelet has admitted for a pod. */
   allocated(podUid: string): PodEntry | undefined;
   /** Returns the limits that kubelet has applied to a pod. */
@@ -22,6 +27,7 @@ export interface KubeletState {
 /** The state with `--foresight=false`: nothing is known. */
 export const noKubeletState: KubeletState = {
   refresh: () => undefined,
+  refreshed: () => undefined,
   allocated: () => undefined,
   actuated: () => undefined,
   allocatedPods: () => new Map(),
@@ -63,6 +69,8 @@ export class KubeletFiles implements KubeletState {
   #stopTimer: (() => void) | undefined;
   #isWatched = true;
   #isClosed = false;
+  /** What to call after the next read. */
+  readonly #waiting: (() => void)[] = [];
   /** A change was read that `onChange` has not reported yet. */
   #isNew = false;
 
@@ -98,6 +106,7 @@ export class KubeletFiles implements KubeletState {
     this.#isClosed = true;
     this.#stopTimer?.();
     this.#watch.close();
+    this.#wake();
   }
 
   /** Whether kubelet's `allocated_pods_state` exists. */
@@ -118,8 +127,23 @@ export class KubeletFiles implements KubeletState {
   }
 
   refresh(): void {
-    if (!this.#isClosed && this.#budget.waitAt(this.#parts.clock.now()) === 0) this.#read();
+    this.#refresh();
+  }
+
+  /** Returns whether the checkpoints were read. */
+  #refresh(): boolean {
+    const isAllowed = !this.#isClosed && this.#budget.waitAt(this.#parts.clock.now()) === 0;
+    if (isAllowed) this.#read();
     if (this.#isNew) this.#later(0);
+    return isAllowed;
+  }
+
+  refreshed(): Promise<void> | undefined {
+    if (this.#refresh() || this.#isClosed) return undefined;
+    if (!NAMES.some((name) => this.#files[name].file.mayHaveChanged())) return undefined;
+    const read = new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#later(0);
+    return read;
   }
 
   /** Schedules a read. Until it runs, the watch reports no further change. */
@@ -145,6 +169,11 @@ export class KubeletFiles implements KubeletState {
     const start = performance.now();
     for (const name of NAMES) this.#readOne(this.#files[name]);
     this.#budget.spend(performance.now() - start, this.#parts.clock.now());
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
   }
 
   #readOne(one: OneFile): void {

@@ -2,12 +2,13 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 import { systemClock } from '../../src/core/concurrency/clock.ts';
+import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 const MiB = 1024 * 1024;
 
@@ -185,6 +186,57 @@ test('reading 5 MB that are replaced all the time takes a bounded share of the t
   }
   // 200 ms at once, a tenth of the time, and the time of the last read.
   expect(asking).toBeLessThan(1500);
+});
+
+describe('while no read is allowed', () => {
+  let clock: FakeClock;
+  /** Replaces the files until the time for reading is used up: a caller does not find the last change, and has to wait. */
+  function useUp(): void {
+    clock = new FakeClock();
+    files.close();
+    files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+    makeRoot();
+    files.begin();
+    const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
+    const pods = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`pod-${n}`, withMemory(containers)]));
+    for (let n = 1, isKnown = true; isKnown; n += 1) {
+      write({ ...pods, u: withMemory({ a: `${n}Mi` }) });
+      const reading = files.refreshed();
+      isKnown = files.allocated('u')?.containers.get('a')?.memory === n * MiB;
+      expect(reading === undefined).toBe(isKnown);
+    }
+  }
+
+  test('a caller that waits finds what kubelet has written, at the next read that is allowed', async () => {
+    useUp();
+    write({ u: withMemory({ a: '7777Mi' }) });
+    let isRead = false;
+    const reading = files.refreshed()?.then(() => (isRead = true));
+    await delay(1);
+    expect([isRead, files.allocated('u')?.containers.get('a')?.memory === 7777 * MiB]).toEqual([false, false]);
+    expect(clock.next).toBeLessThanOrEqual(4010);
+    clock.pass(clock.next ?? 0);
+    await reading;
+    expect([isRead, files.allocated('u')?.containers.get('a')?.memory]).toEqual([true, 7777 * MiB]);
+  });
+
+  test('a caller does not wait if the files are as they were read', () => {
+    useUp();
+    rmSync(root, { recursive: true });
+    clock.pass(10_000);
+    expect(memory()).toBeUndefined();
+    expect(files.refreshed()).toBeUndefined();
+    files.close();
+    expect(files.refreshed()).toBeUndefined();
+  });
+
+  test('a caller that waits is let go at the end', async () => {
+    useUp();
+    const reading = files.refreshed();
+    files.close();
+    await expect(reading).resolves.toBeUndefined();
+    expect(reading).toBeDefined();
+  });
 });
 
 test('nothing is reported after close', async () => {

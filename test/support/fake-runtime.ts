@@ -99,6 +99,7 @@ export class FakeRuntime {
       counters,
       kubelet: {
         refresh: () => undefined,
+        refreshed: () => undefined,
         allocated: (uid) => this.allocated.get(uid),
         actuated: (uid) => this.actuated.get(uid),
         allocatedPods: () => this.allocated,

@@ -21,8 +21,7 @@ export function awaitComparable(
   const uid = uidOf(registry, sandboxId);
   if (uid === undefined) return undefined;
   // kubelet compares right after it has written what it admits.
-  kubelet.refresh();
-  return decreaseReclaimer.comparable(uid, source);
+  return decreaseReclaimer.comparable(uid, source, kubelet.refreshed());
 }
 
 /** Records that the runtime has reported the usage of a pod to kubelet. */

@@ -15,6 +15,8 @@ export class DecreaseReclaimer {
   /** All jobs that have not ended, including those of removed pods. */
   readonly #running = new Set<DecreaseJob>();
   readonly #listeners: DeferredListener[] = [];
+  /** What to call when comparisons are opened. */
+  readonly #opening = new Set<() => void>();
   #isClosed = false;
   #isOpen = false;
 
@@ -46,9 +48,11 @@ export class DecreaseReclaimer {
   /**
    * Checks a pod. Returns a promise that resolves when kubelet may compare its usage with the limits that it has admitted;
    * undefined if none is pending. Never rejects.
+   * @param read resolves when it is known what kubelet has admitted; undefined if it is
    */
-  comparable(uid: string, source: UsageSource): Promise<void> | undefined {
+  comparable(uid: string, source: UsageSource, read?: Promise<void>): Promise<void> | undefined {
     if (this.#isOpen) return undefined;
+    if (read !== undefined) return this.#orOpen(read).then(() => this.comparable(uid, source));
     if (!this.#isClosed && !this.#jobs.has(uid) && this.#parts.pods().includes(uid)) this.#begin(uid);
     return this.#jobs.get(uid)?.job.comparable(source);
   }
@@ -61,7 +65,16 @@ export class DecreaseReclaimer {
   /** Lets kubelet compare from now on: the calls that wait do not delay the end of the process. */
   openComparisons(): void {
     this.#isOpen = true;
+    for (const open of this.#opening) open();
     for (const job of this.#running) job.openComparison();
+  }
+
+  /** Waits until comparisons are open at the latest. */
+  async #orOpen(work: Promise<void>): Promise<void> {
+    let open = (): void => undefined;
+    const opened = new Promise<void>((resolve) => this.#opening.add((open = resolve)));
+    await Promise.race([work, opened]);
+    this.#opening.delete(open);
   }
 
   watch(listener: DeferredListener): void {

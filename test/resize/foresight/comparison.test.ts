@@ -166,6 +166,44 @@ describe('a decrease that page cache blocks', () => {
   });
 });
 
+describe('what kubelet has admitted is not read yet', () => {
+  let read: () => void;
+  let reading: Promise<void>;
+  beforeEach(() => {
+    reading = new Promise((resolve) => (read = resolve));
+    node.pod('a', { limit: 192, anon: 20, cache: 100 });
+  });
+
+  test('the call waits for the read, and then until the usage is held', async () => {
+    const found: number[] = [];
+    void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => found.push(node.cgroups.get('a')!.current));
+    await node.pass(1000);
+    expect(found).toEqual([]);
+    node.admitted.set('a', { a: 64 });
+    read();
+    await node.pass(1000);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toBeLessThan(64 * MiB);
+  });
+
+  test('the call passes after the read if nothing is pending', async () => {
+    let isThrough = false;
+    void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => (isThrough = true));
+    await node.settle();
+    expect(isThrough).toBe(false);
+    read();
+    await node.settle();
+    expect(isThrough).toBe(true);
+  });
+
+  test('the call passes at once when the shim ends', async () => {
+    const waiting = node.reclaimer.comparable('a', 'cadvisor', reading);
+    node.reclaimer.openComparisons();
+    await expect(waiting).resolves.toBeUndefined();
+    expect(node.reclaimer.comparable('a', 'cadvisor', reading)).toBeUndefined();
+  });
+});
+
 describe('kubelet compares at once', () => {
   test('without a pending decrease', async () => {
     node.pod('a', { limit: 192, anon: 20, cache: 100 });

@@ -16,14 +16,22 @@ import type { DelayedCall } from '../../../src/server/proxy/index.ts';
 /** A pod `s` whose usage is above its new limits until `release` is called, and what has happened in order. */
 class BlockedPod {
   readonly events: string[] = [];
+  /** Resolves when it is known what kubelet has admitted. */
+  reading: Promise<void> | undefined;
   release = (): void => undefined;
   readonly #comparable = new Promise<void>((resolve) => (this.release = resolve));
   readonly context = {
     registry: { pods: [{ sandboxId: 's', metadata: { uid: 'u' } }] },
-    kubelet: { refresh: () => this.events.push('refresh') },
+    kubelet: {
+      refreshed: () => {
+        this.events.push('refresh');
+        return this.reading;
+      },
+    },
     decreaseReclaimer: {
-      comparable: (uid: string, source: UsageSource) => {
+      comparable: (uid: string, source: UsageSource, reading?: Promise<void>) => {
         this.events.push(`${uid} ${source}`);
+        expect(reading).toBe(this.reading);
         return this.#comparable;
       },
       measuredByRuntime: (uid: string) => this.events.push(`${uid} measured`),
@@ -42,6 +50,7 @@ test.each([
   ['PodSandboxStats', podSandboxStats, ofSandbox, 'u runtime'],
 ] as const)('%s of a pod is forwarded once its usage is comparable', async (_method, delayOf, request, asked) => {
   const pod = new BlockedPod();
+  pod.reading = Promise.resolve();
   let isForwarded = false;
   const waiting = delayOf(pod.context)(callOf(request))?.then(() => (isForwarded = true));
   await new Promise(setImmediate);
