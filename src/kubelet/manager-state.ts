@@ -104,17 +104,24 @@ const nodes: Form = {
     Array.isArray(assigned) &&
     assigned
       .map(asObject)
-      .every((block) => typeof block?.['type'] === 'string' && Array.isArray(block['numaAffinity'])),
+      .every(
+        (block) =>
+          typeof block?.['type'] === 'string' &&
+          Array.isArray(block['numaAffinity']) &&
+          block['numaAffinity'].every(isNumber),
+      ),
   listOf: (assigned) => {
     if (!Array.isArray(assigned)) return undefined;
     const affine = assigned
       .map(asObject)
       .filter((block) => block?.['type'] === 'memory')
       .map((block) => block?.['numaAffinity'])
-      .flatMap((affinity) => (Array.isArray(affinity) ? affinity.map(String) : []));
+      .flatMap((affinity) => (Array.isArray(affinity) ? affinity.filter(isNumber) : []));
     return affine.length === 0 ? undefined : [...new Set(affine)].join().slice(0, LONGEST);
   },
 };
+
+const isNumber = (value: unknown): value is number => typeof value === 'number';
 
 /** Bounds the text of errors. */
 const LONGEST = 100;

@@ -172,6 +172,13 @@ describe('the state of the memory manager', () => {
     expect(warnings).toEqual([{ file: 'memory_manager_state', error: '1 values of an unknown shape' }]);
   });
 
+  test('skips nodes of unknown shape, which may be objects without a text', () => {
+    const nodes = [{ toString: 1, valueOf: 1 }, 1, null, '2'];
+    memory({ policyName: 'Static', entries: { u: { app: [block('memory', nodes)] } } });
+    expect(managers.memoryNodes('u', 'app')).toBe('1');
+    expect(warnings).toEqual([{ file: 'memory_manager_state', error: '1 values of an unknown shape' }]);
+  });
+
   test.each([
     ['None', { u: { app: [block('memory', [0])] } }],
     ['Static', { u: { app: 'memory' } }],
