@@ -33,7 +33,6 @@ import {
   type FailOpen,
   type PodState,
   type Registry,
-  SWAP_MAX,
   type VolumeState,
   hasPodCgroup,
   podCgroup,
@@ -44,7 +43,7 @@ import {
 } from '../../sandbox/index.ts';
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
-import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
+import { criFields, dropRepeatedShares, podSettingChanges, takesPodSwap } from '../values/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
@@ -158,7 +157,7 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
   const unified = await podSettingChanges(parts, known, cgroup, resources, limits.memory ?? state.memory);
   if (limits.memory !== undefined) {
-    const withoutSwap = unified.some(({ key, from, to }) => key === SWAP_MAX && from !== to);
+    const withoutSwap = takesPodSwap(unified);
     await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory, withoutSwap });
   }
   return { pod, state, limits, unified, sizes };

@@ -7,7 +7,7 @@ export type { DerivedShares } from './derived-pod-shares.ts';
 export { memoryQosOf } from './memory-qos.ts';
 export type { DeriveSettings, DerivedSettings, MemoryQos, MemoryQosParts } from './memory-qos.ts';
 export { requestsAfter, requestsNow } from './pod-requests.ts';
-export { podSettingChanges } from './pod-settings.ts';
+export { podSettingChanges, takesPodSwap } from './pod-settings.ts';
 export { dropRepeatedShares } from './repeated-shares.ts';
 export { criFields, desiredFields } from './requested-fields.ts';
 export { storedStep, withStoredValues } from './stored-container-values.ts';

@@ -126,5 +126,9 @@ describe('A8: a limit below anonymous memory', () => {
     const limits = { memory_limit_in_bytes: mi(80), memory_swap_limit_in_bytes: mi(80) };
     expect(await update(limits)).toBe('MEMORY_NOT_RECLAIMABLE');
     expect([runtime.read('memory.max'), runtime.read('memory.swap.max')]).toEqual([text(200), 'max']);
+    runtime.writeFile('/kubepods/pod1', 'memory.swap.max', text(32));
+    expect(await update(limits)).toBe('MEMORY_NOT_RECLAIMABLE');
+    expect(await update({ ...limits, memory_swap_limit_in_bytes: mi(80 + 64) })).toBe('RECLAIM_TIMEOUT');
+    expect(await update({ ...limits, memory_swap_limit_in_bytes: -1n })).toBe('RECLAIM_TIMEOUT');
   });
 });
