@@ -157,9 +157,13 @@ export class KubeletFiles implements KubeletState {
   #look(): void {
     this.#stopTimer = undefined;
     if (this.#isClosed) return;
-    // Watch before reading, so that a change in between is reported.
-    if (this.#isWatched) this.#watch.arm();
-    this.#read();
+    // A call may have used up the time for reading since this was scheduled.
+    if (this.#budget.waitAt(this.#parts.clock.now()) > 0) this.#later(0);
+    else {
+      // Watch before reading, so that a change in between is reported.
+      if (this.#isWatched) this.#watch.arm();
+      this.#read();
+    }
     if (!this.#isNew) return;
     this.#isNew = false;
     this.#parts.onChange();
