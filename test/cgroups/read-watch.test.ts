@@ -110,6 +110,19 @@ test('no more files than the limit are watched, until a watch ends', async () =>
   (await watches.watch(file)).close();
 });
 
+test('a wait ends when the kernel has dropped events: the read may be one of them', async () => {
+  const queued = Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'));
+  const files = ['a', 'b', 'cpu.stat'].map((name) => join(folder, name));
+  for (const file of files) writeFileSync(file, 'x');
+  const watches = new ReadWatches();
+  const [a = '', b = ''] = files;
+  const all = await Promise.all(files.map((file) => watches.watch(file)));
+  // Equal events in a row count once.
+  for (let count = 0; count <= queued; count += 2) for (const file of [a, b]) readFileSync(file);
+  await Promise.all(all.map(({ whenRead }) => whenRead));
+  expect(watchesOf(...files)).toBe(0);
+});
+
 test('a file that does not exist rejects with its name and the error', async () => {
   await expect(watchReads(join(folder, 'none'))).rejects.toMatchObject({
     reason: 'CGROUP_UNAVAILABLE',
