@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { CgroupPath } from '../../cgroups/index.ts';
+import { KeyedLock } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -32,6 +33,8 @@ export class PodJournal {
   /** Resolves once the records of the previous process are read. */
   readonly #restored: Promise<void>;
   readonly #records = new Map<string, PodRecord>();
+  /** One change of a record at a time: one that fails must not take back a later one. */
+  readonly #changes = new KeyedLock();
 
   /** @param journal a promise, because a starting shim already serves the calls that need no journal */
   constructor(journal: Promise<Journal>) {
@@ -147,9 +150,11 @@ export class PodJournal {
   /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
   async forget(pod: PodDescription | Identity): Promise<void> {
     const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
-    if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
-    this.#records.delete(podUid);
-    await (await this.#journal).remove(podUid);
+    await this.#changes.run(podUid, async () => {
+      if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
+      this.#records.delete(podUid);
+      await (await this.#journal).remove(podUid);
+    });
   }
 
   /**
@@ -162,6 +167,14 @@ export class PodJournal {
   ): Promise<void> {
     await this.#restored;
     const journal = await this.#journal;
+    await this.#changes.run(identity.podUid, () => this.#apply(journal, identity, change));
+  }
+
+  async #apply(
+    journal: Journal,
+    identity: Pick<Identity, 'podUid'> & Partial<Identity>,
+    change: (record: PodRecord) => PodRecord,
+  ): Promise<void> {
     const { podUid } = identity;
     const before = this.#records.get(podUid);
     const sandboxId = identity.sandboxId ?? before?.sandboxId ?? '';

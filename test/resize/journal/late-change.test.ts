@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LONGEST_CHANGE_MS, LateChange, inTime } from '../../../src/resize/journal/late-change.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
+import type { PodRecord } from '../../../src/resize/journal/record.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
@@ -38,4 +39,50 @@ test('M5: a transaction that could not begin in time does not stay in the journa
   // Behind the write that may still reach the disk.
   await expect.poll(() => asked).toEqual(['write', 'remove']);
   await runtime.close();
+});
+
+describe('two changes of one pod at the same time, the first of which fails', () => {
+  const unavailable = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, 'the disk is full');
+  const late = new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.JOURNAL_UNAVAILABLE,
+    'late',
+    {},
+    { cause: new LateChange() },
+  );
+
+  test.each([
+    ['at once', unavailable],
+    ['after a time', late],
+  ])('%s: memory and disk have the second one, and nothing of the first', async (_when, fault) => {
+    const runtime = await FakeRuntime.start();
+    runtime.makePod('300', [100, 200]);
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const disk: (PodRecord | undefined)[] = [];
+    let fail = (): void => undefined;
+    const hanging = new Promise<void>((_, reject) => (fail = () => reject(fault)));
+    let writes = 0;
+    const folder = {
+      load: () => Promise.resolve([]),
+      write: async (record: PodRecord) => {
+        writes += 1;
+        if (writes === 1) await hanging;
+        disk.push(record);
+      },
+      remove: () => (disk.push(undefined), Promise.resolve()),
+    };
+    const journal = new PodJournal(Promise.resolve(folder as unknown as Journal));
+    const deferred = journal.setResizes(pod.metadata.uid, ['a request']);
+    await expect.poll(() => writes).toBe(1);
+    const beginning = journal.begin(pod, [], { volumes: new Map() });
+    await new Promise(setImmediate);
+    fail();
+    await expect(deferred).rejects.toBe(fault);
+    const open = await beginning;
+    expect([journal.transactionOf(pod) === undefined, journal.resizes().get(pod.metadata.uid)]).toEqual([false, []]);
+    await open.lowersHigh('/kubepods/pod1', 'max');
+    expect(disk.at(-1)).toMatchObject({ transaction: { highs: [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }] } });
+    expect(disk.at(-1)).not.toHaveProperty('resizes');
+    await runtime.close();
+  });
 });
