@@ -23,6 +23,8 @@ export interface Metadata {
   name: string;
   uid: string;
   namespace: string;
+  /** How many sandboxes the pod has had before this one. */
+  attempt?: number;
 }
 
 export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;

@@ -41,18 +41,22 @@ export function createDecreaseReclaimer(
 ): DecreaseReclaimer {
   const sandboxes = (uid: string): readonly PodDescription[] =>
     context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
+  // The backend lists sandboxes in any order. Of several of one pod, the newest one runs; their containers share the pod's cgroup.
+  const newest = (uid: string): PodDescription | undefined => {
+    const attempt = ({ metadata }: PodDescription): number => metadata.attempt ?? 0;
+    return [...sandboxes(uid)].sort((one, other) => attempt(one) - attempt(other)).at(-1);
+  };
   const declarations = new KnownDeclarations();
   return new DecreaseReclaimer({
     ...parts,
     get tree() {
       return context().tree;
     },
-    // Of several sandboxes of one pod, the last one runs. Their containers share the pod's cgroup.
-    holds: holdJournal(context, (uid) => sandboxes(uid).at(-1)),
+    holds: holdJournal(context, newest),
     pods: () => podsWithPendingMemory(context(), declarations),
     entries: (uid) => [context().kubelet.allocated(uid), context().kubelet.actuated(uid)],
     decreases: async (uid) => {
-      const pod = sandboxes(uid).at(-1);
+      const pod = newest(uid);
       return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod, declarations);
     },
     isBusy: (uid) => sandboxes(uid).some(({ sandboxId }) => context().lock.isHeld(sandboxId)),
