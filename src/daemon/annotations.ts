@@ -1,12 +1,12 @@
 import { hostname } from 'node:os';
 import type { Config } from '../config/index.ts';
 import { Reason, ShimError } from '../core/errors/index.ts';
-import type { KubernetesWatch, LocalPod, NodePods } from '../kubernetes/annotations/index.ts';
-import type { Log } from '../observe/index.ts';
+import type { KubernetesParts, KubernetesWatch, LocalPod } from '../kubernetes/annotations/index.ts';
+import type { Counters, Log } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { LateAllocatable } from './late-allocatable.ts';
 import type { LatePodSpecs } from './late-pod-specs.ts';
-import type { Registry } from '../sandbox/index.ts';
+import { type Registry, isStaticPod } from '../sandbox/index.ts';
 import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
@@ -16,6 +16,7 @@ export interface AnnotationsParts {
   readonly specs: LatePodSpecs;
   readonly allocatable: LateAllocatable;
   readonly log: Log;
+  readonly counters: Counters;
 }
 
 /**
@@ -24,7 +25,7 @@ export interface AnnotationsParts {
  */
 export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
-  { context, podResizes, specs, allocatable, log }: AnnotationsParts,
+  { context, podResizes, specs, allocatable, log, counters }: AnnotationsParts,
 ): Promise<KubernetesWatch> {
   const { watchAnnotations } = await import('../kubernetes/annotations/index.ts');
   const { registry, policies } = context;
@@ -37,7 +38,9 @@ export async function watchKubernetes(
       find: (uid) => findLocal(registry, podResizes.pods, uid),
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
       annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(context, sandboxId, volume, isThere),
-    } satisfies NodePods,
+      ...namesIn(registry),
+    } satisfies KubernetesParts['pods'],
+    counters,
     clock: systemClock,
     random: Math.random,
     log,
@@ -55,6 +58,18 @@ export async function watchKubernetes(
   });
   return watch;
 }
+
+/** The names of the pods of this node, by which objects of the API server are compared with them. */
+const namesIn = (registry: Registry): Pick<KubernetesParts['pods'], 'named' | 'isStatic'> => ({
+  named: (uid) =>
+    registry.pods
+      .filter(({ metadata }) => metadata.uid === uid)
+      .map((pod) => ({ ...pod.metadata, isStatic: isStaticPod(pod) })),
+  isStatic(sandboxId) {
+    const pod = registry.knownPod(sandboxId);
+    return pod !== undefined && isStaticPod(pod);
+  },
+});
 
 /** Finds a pod of this node. Asks the backend only if the pod has several sandboxes, for the one that is ready. */
 async function findLocal(registry: Registry, pods: PodResizes['pods'], uid: string): Promise<LocalPod | undefined> {

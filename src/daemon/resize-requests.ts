@@ -84,12 +84,12 @@ export class ResizeRequests {
   }
 
   async #restore(): Promise<void> {
-    const { config, context, podResizes, specs, allocatable, log } = this.#options;
+    const { config, context, podResizes, specs, allocatable, log, counters } = this.#options;
     if (this.#api === undefined && config.kubeconfig === '') return;
     await podResizes.restore();
     if (config.kubeconfig === '' || this.#isClosed) return;
     try {
-      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log });
+      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log, counters });
       if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');

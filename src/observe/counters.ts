@@ -6,6 +6,7 @@ import type {
   Counters,
   FailOpenReason,
   ForesightEvent,
+  IgnoredPodReason,
   JournalFault,
   LogDrop,
   LogFields,
@@ -70,6 +71,7 @@ const foresightEvents = fromStart<ForesightEvent>({
 });
 
 const logDrops = fromStart<LogDrop>({ slow_reader: true, rate: true });
+const ignoredPodReasons = fromStart<IgnoredPodReason>({ other_pod: true, not_static: true, duplicate_uid: true });
 const budgets = fromStart<Budget>({
   connections: true,
   handshake: true,
@@ -104,6 +106,7 @@ export function createCounters(): CountersInMemory {
     foresight: (event) => fed.foresight.add([event]),
     foresightReclaimed: (bytes) => fed.foresightReclaimed.add([], bytes),
     logDropped: (reason) => fed.logDropped.add([reason]),
+    ignoredPod: (reason) => fed.ignoredPods.add([reason]),
     refused: (budget) => fed.refused.add([budget]),
     families: Object.values(fed),
     snapshot: () => snapshotOf(fed),
@@ -131,6 +134,7 @@ function createFamilies() {
     foresight: new Counter(families.foresight, foresightEvents),
     foresightReclaimed: new Counter(families.foresightReclaimed),
     logDropped: new Counter(families.logDropped, logDrops),
+    ignoredPods: new Counter(families.ignoredPods, ignoredPodReasons),
     refused: new Counter(families.refused, budgets),
   };
 }

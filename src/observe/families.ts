@@ -184,6 +184,12 @@ export const families = {
     ['reason'],
     'Log lines that were not written, by reason: slow_reader (the reader of the log does not take them), rate (too many lines of one message).',
   ),
+  ignoredPods: shimMetric(
+    'counter',
+    'pod_objects_ignored_total',
+    ['reason'],
+    'Pod objects of the API server ignored because they claim the uid of another pod, by reason: other_pod (the pod of this node has another namespace or name), not_static (a mirror pod of a pod that is not static), duplicate_uid (the uid of an earlier object). Expected to be 0.',
+  ),
   refused: shimMetric(
     'counter',
     'refused_total',

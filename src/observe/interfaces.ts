@@ -58,12 +58,23 @@ export interface Counters {
   foresightReclaimed(bytes: number): void;
   /** A line of the log was not written. */
   logDropped(reason: LogDrop): void;
+  /** An object of the API server was ignored because it claims the uid of another pod. */
+  ignoredPod(reason: IgnoredPodReason): void;
   /** Something was refused because a budget was used up (docs/limits.md). */
   refused(budget: Budget): void;
 }
 
 /** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
 export type LogDrop = 'slow_reader' | 'rate';
+
+/** Why an object of the API server does not speak for a pod of this node. */
+export type IgnoredPodReason =
+  /** The pod of this node that has this uid has another namespace or name. */
+  | 'other_pod'
+  /** A mirror pod of a pod that is not static. */
+  | 'not_static'
+  /** A mirror pod with the uid of an earlier object; no pod of this node has it yet. */
+  | 'duplicate_uid';
 
 /** A budget whose use is refused when it is used up. */
 export type Budget =
@@ -176,5 +187,6 @@ export const noCounters: Counters = {
   foresight: () => undefined,
   foresightReclaimed: () => undefined,
   logDropped: () => undefined,
+  ignoredPod: () => undefined,
   refused: () => undefined,
 };

@@ -28,7 +28,7 @@ export { containerSubject, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { noNodeAllocatable } from './node-allocatable.ts';
 export type { NodeAllocatable } from './node-allocatable.ts';
-export { identityOf } from './pod-identity.ts';
+export { identityOf, isStaticPod } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
 export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';

@@ -17,5 +17,5 @@ export {
   targetSize,
 } from './sizes.ts';
 export type { AnnotatedVolumes, VolumePolicy } from './sizes.ts';
-export { surveyVolumes, volumeMountPoint } from './volumes.ts';
+export { isPodUid, surveyVolumes, volumeMountPoint } from './volumes.ts';
 export type { RefusedVolume, Volume, VolumeName, VolumeSurvey } from './volumes.ts';

@@ -70,6 +70,7 @@ describe('counters', () => {
         (event) => `foresight_events_total ${event}`,
       ),
       ...['slow_reader', 'rate'].map((reason) => `log_lines_dropped_total ${reason}`),
+      ...['other_pod', 'not_static', 'duplicate_uid'].map((reason) => `pod_objects_ignored_total ${reason}`),
       ...['connections', 'handshake', 'streams', 'handled_calls', 'requests', 'decompressed', 'lingering'].map(
         (budget) => `refused_total ${budget}`,
       ),

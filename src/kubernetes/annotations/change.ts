@@ -17,16 +17,20 @@ export interface Baseline {
   readonly policy: (volume: string) => VolumePolicy;
 }
 
+/** Returns the text of a volume. A pod's author chooses the names of volumes, and every object has a `constructor`. */
+export const textOf = (texts: Readonly<Record<string, string>>, volume: string): string | undefined =>
+  Object.hasOwn(texts, volume) ? texts[volume] : undefined;
+
 /** Returns the first changed annotation. */
 export function firstChange(seen: Readonly<Record<string, string>>, baseline: Baseline): Change | undefined {
   const { atCreation, requested } = baseline;
   const volumes = new Set([...Object.keys(seen), ...Object.keys(atCreation), ...Object.keys(requested)]);
   for (const volume of volumes) {
-    const text = seen[volume];
-    const before = requested[volume] ?? atCreation[volume] ?? '';
+    const text = textOf(seen, volume);
+    const before = textOf(requested, volume) ?? textOf(atCreation, volume) ?? '';
     if ((text ?? '') === before) continue;
     // Already in force without a request of ours: set by another client, or by a shim whose journal is lost.
-    if (requested[volume] === undefined && text !== undefined && isInForce(volume, text, baseline)) continue;
+    if (textOf(requested, volume) === undefined && text !== undefined && isInForce(volume, text, baseline)) continue;
     return { volume, text };
   }
   return undefined;

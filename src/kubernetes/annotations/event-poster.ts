@@ -4,6 +4,7 @@ import { wait } from '../pods/index.ts';
 import { type Api, ApiRefusal, kindOf, readText, wordsOf } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
+import { isDnsLabel } from '../../tmpfs/index.ts';
 
 export interface PosterParts {
   readonly api: Api;
@@ -31,6 +32,11 @@ export class EventPoster {
   }
 
   post(event: PodEvent | NodeEvent): void {
+    // It becomes part of the path of the request: `..` would lead to another one.
+    if (!isDnsLabel(namespaceOf(event))) {
+      this.#dropped('namespace', 'the namespace of the pod is not a valid name');
+      return;
+    }
     this.#waiting.push(event);
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();

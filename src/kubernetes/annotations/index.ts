@@ -1,5 +1,5 @@
 /** Pod annotations in Kubernetes as resize requests. Loaded only with --kubeconfig: other folders import only its types. */
-import type { Log, ReadinessCheck } from '../../observe/index.ts';
+import type { Counters, Log, ReadinessCheck } from '../../observe/index.ts';
 import { EventPoster } from './event-poster.ts';
 import type { PodEvent } from './events.ts';
 import { followResizes } from './follow.ts';
@@ -7,7 +7,9 @@ import { AnnotationRequests, type NodePods } from './requests.ts';
 import {
   AllocatableStore,
   type ApiPodIdentity,
+  type NodePodNames,
   type PodAudience,
+  PodClaims,
   Reach,
   SpecStore,
   feedNode,
@@ -26,7 +28,12 @@ export interface KubernetesParts {
   readonly kubeconfig: string;
   readonly nodeName: string;
   readonly resizes: Resizes;
-  readonly pods: NodePods;
+  readonly pods: NodePods & {
+    /** Must not throw. */
+    named(uid: string): readonly NodePodNames[];
+    isStatic(sandboxId: string): boolean;
+  };
+  readonly counters: Pick<Counters, 'ignoredPod'>;
   readonly clock: Clock;
   /** 0 to 1, as Math.random. */
   readonly random: () => number;
@@ -51,7 +58,7 @@ export interface KubernetesWatch {
 
 /** Watches the pods of this node and acts on their annotations until closed. Does not wait for the API server, and never throws. */
 export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
-  const { kubeconfig, nodeName, resizes, pods, clock, random, log } = parts;
+  const { kubeconfig, nodeName, resizes, pods, clock, random, log, counters } = parts;
   const stop = new AbortController();
   const { signal } = stop;
   const api = apiOf(() => openConnection(kubeconfig));
@@ -60,13 +67,17 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
   void followResizes(parts, (resize) => requests.reached(resize), signal);
   void poster.run(signal);
-  const specs = new SpecStore();
-  const audience = both(specs, requests);
+  const specs = new SpecStore((sandboxId) => pods.isStatic(sandboxId));
+  const claims = new PodClaims({ podsOf: (uid) => pods.named(uid), log, counters });
+  const audience = all(specs, claims, requests);
   const allocatable = new AllocatableStore();
   void feedNode({ api, nodeName, store: allocatable, clock, log }, signal);
   void feedPods({ watch: podWatch(api, nodeName), audience, reach, clock, random }, signal);
   return {
-    podAdded: (pod) => requests.look(pod),
+    podAdded(pod) {
+      claims.look(pod.uid);
+      requests.look(pod);
+    },
     specs,
     allocatable,
     decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
@@ -84,18 +95,15 @@ const bypassNote = (start: number, end: number): string =>
   `kubelet reached containerd without the shim from ${new Date(start).toISOString()} to ${new Date(end).toISOString()}: ` +
   'resizes in this time were neither ordered nor reclaimed for; see journalctl -u cri-resize-shim on the node';
 
-/** Passes pods on to both, to `first` first. */
-const both = (first: PodAudience, second: PodAudience): PodAudience => ({
+/** Passes pods on to all, in this order. */
+const all = (...audiences: readonly PodAudience[]): PodAudience => ({
   replace(pods) {
-    first.replace(pods);
-    second.replace(pods);
+    for (const audience of audiences) audience.replace(pods);
   },
   present(pod) {
-    first.present(pod);
-    second.present(pod);
+    for (const audience of audiences) audience.present(pod);
   },
   gone(pod) {
-    first.gone(pod);
-    second.gone(pod);
+    for (const audience of audiences) audience.gone(pod);
   },
 });

@@ -1,4 +1,4 @@
-import { isForVolumesOnly } from './change.ts';
+import { isForVolumesOnly, textOf } from './change.ts';
 import { type Outcomes, isPassing } from './outcomes.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import type { Resize, Resizes } from '../../resize/index.ts';
@@ -48,7 +48,7 @@ export class OwnResizes {
     const elsewhere = this.#elsewhere(resize);
     this.#outcomes.report(
       resize,
-      ours.filter(([volume]) => elsewhere[volume] === undefined),
+      ours.filter(([volume]) => textOf(elsewhere, volume) === undefined),
     );
   }
 
@@ -69,7 +69,7 @@ export class OwnResizes {
   /** The ids of those that wait for this volume, and for no volume that is not ours. */
   waitingFor({ sandboxId }: PodIdentity, volume: string): readonly string[] {
     return [...this.#waiting.values()]
-      .filter(({ pod, asked }) => pod.sandboxId === sandboxId && asked.volumes[volume] !== undefined)
+      .filter(({ pod, asked }) => pod.sandboxId === sandboxId && textOf(asked.volumes, volume) !== undefined)
       .filter((resize) => this.#ours(resize).length === Object.keys(resize.asked.volumes).length)
       .map(({ id }) => id);
   }
@@ -77,6 +77,6 @@ export class OwnResizes {
   #ours({ pod, asked }: Resize): readonly (readonly [string, string])[] {
     if (!isForVolumesOnly(asked)) return [];
     const texts: Texts = { ...this.#resizes.annotationsOf(pod.sandboxId), ...this.#asking.get(pod.uid) };
-    return Object.entries(asked.volumes).filter(([volume, text]) => texts[volume] === text);
+    return Object.entries(asked.volumes).filter(([volume, text]) => textOf(texts, volume) === text);
   }
 }

@@ -1,12 +1,12 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { requestFor, firstChange } from './change.ts';
+import { firstChange, requestFor, textOf } from './change.ts';
 import type { PodEvent } from './events.ts';
 import { Outcomes, isPassing } from './outcomes.ts';
 import { OwnResizes, POD_GONE } from './own-resizes.ts';
-import { type ApiPod, type ApiPodIdentity, type PodAudience, isSamePod, keyOf, volumeTexts } from '../pods/index.ts';
+import { type ApiPod, type ApiPodIdentity, type PodAudience, keyOf, volumeTexts, whyForeign } from '../pods/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
-import type { PodIdentity } from '../../sandbox/index.ts';
+import { type PodIdentity, isStaticPod } from '../../sandbox/index.ts';
 import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
@@ -142,8 +142,8 @@ export class AnnotationRequests implements PodAudience {
     const local = this.#isActionable(entry) ? await pods.find(entry.pod.uid) : undefined;
     if (local === undefined || !this.#isActionable(entry)) return false;
     const { identity, annotations } = local;
-    // Another pod may claim this pod's uid, as a mirror pod does.
-    if (!isSamePod(identity, entry.pod)) return false;
+    // Another pod may claim this pod's uid, as a mirror pod does. PodClaims reports it.
+    if (whyForeign(entry.pod, identity, isStaticPod(local)) !== undefined) return false;
     const change = firstChange(entry.pod.volumes, {
       atCreation: volumeTexts(annotations),
       requested: resizes.annotationsOf(identity.sandboxId),
@@ -183,7 +183,9 @@ export class AnnotationRequests implements PodAudience {
   async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
     const { resizes, pods } = this.#parts;
     const waiting = this.#own.waitingFor(pod, volume);
-    const { [volume]: waited, ...rest } = this.#own.waitingTexts(pod);
+    const texts = this.#own.waitingTexts(pod);
+    const waited = textOf(texts, volume);
+    const rest = Object.fromEntries(Object.entries(texts).filter(([name]) => name !== volume));
     await this.#own.during(pod, { ...rest, [volume]: '' }, async () => {
       if (waiting.length > 0 && Object.keys(rest).length > 0) {
         const failure = await this.#request(pod, rest);

@@ -1,8 +1,10 @@
 /** The pods of this node in the API server: listed, then watched. Also the node's allocatable. Loaded only with --kubeconfig: other folders import only its types. */
+export { PodClaims } from './claims.ts';
+export type { NodePodNames } from './claims.ts';
 export { feedPods } from './feed.ts';
 export type { PodAudience } from './feed.ts';
 export { AllocatableStore, feedNode } from './node-feed.ts';
-export { isSamePod, keyOf, volumeTexts } from './pod.ts';
+export { keyOf, volumeTexts, whyForeign } from './pod.ts';
 export type { ApiPod, ApiPodIdentity } from './pod.ts';
 export { podWatch } from './pod-watch.ts';
 export { Reach } from './reach.ts';

@@ -51,7 +51,7 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
         const query = { ...ofNode, limit: String(PAGE), ...(next !== undefined && { continue: next }) };
         const response = await api({ method: 'GET', path, query, idleMs: LIST_IDLE_MS, signal });
         const { metadata, items } = read(listSchema, await readText(response, LONGEST_PAGE));
-        for (const item of items ?? []) pods.push(podOf(item));
+        for (const item of items ?? []) pods.push(podOf(item, nodeName));
         next = metadata.continue ?? '';
         if (next === '') return { pods, version: metadata.resourceVersion };
       }
@@ -65,16 +65,16 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
         timeoutSeconds: String(WATCH_SECONDS),
       };
       const response = await api({ method: 'GET', path, query, idleMs: WATCH_IDLE_MS, signal });
-      return changesIn(response);
+      return changesIn(response, nodeName);
     },
   };
 }
 
-async function* changesIn(response: IncomingMessage): AsyncGenerator<PodChange> {
-  for await (const line of readLines(response, LONGEST_LINE)) yield changeOf(read(eventSchema, line));
+async function* changesIn(response: IncomingMessage, nodeName: string): AsyncGenerator<PodChange> {
+  for await (const line of readLines(response, LONGEST_LINE)) yield changeOf(read(eventSchema, line), nodeName);
 }
 
-function changeOf(event: z.infer<typeof eventSchema>): PodChange {
+function changeOf(event: z.infer<typeof eventSchema>, nodeName: string): PodChange {
   switch (event.type) {
     case 'ERROR':
       throw new ApiRefusal(event.object.code, event.object.message.slice(0, 300));
@@ -84,7 +84,7 @@ function changeOf(event: z.infer<typeof eventSchema>): PodChange {
     case 'ADDED':
     case 'MODIFIED': {
       const kind = event.type === 'DELETED' ? 'gone' : 'present';
-      return { kind, pod: podOf(event.object), version: event.object.metadata.resourceVersion };
+      return { kind, pod: podOf(event.object, nodeName), version: event.object.metadata.resourceVersion };
     }
   }
 }

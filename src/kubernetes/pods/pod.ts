@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
-import { VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
+import { VOLUME_ANNOTATION, isPodUid } from '../../tmpfs/index.ts';
+import type { IgnoredPodReason } from '../../observe/index.ts';
 import type { PodIdentity, PodSpec } from '../../sandbox/index.ts';
 import { specOf } from './spec.ts';
 
@@ -8,6 +9,8 @@ export type ApiPodIdentity = Omit<PodIdentity, 'sandboxId'>;
 
 /** The fields of a pod in Kubernetes that the shim uses. */
 export interface ApiPod extends ApiPodIdentity {
+  /** The uid is that of the static pod that this object says it mirrors. Anyone who may create a pod can say so. */
+  readonly isMirror: boolean;
   /** The pod is being deleted: no further resizes start. */
   readonly isEnding: boolean;
   /** The texts of our annotations, by volume. */
@@ -33,7 +36,7 @@ const metadataSchema = z.object({
   resourceVersion: z.string(),
   deletionTimestamp: z.nullish(z.string()),
   annotations: z.nullish(z.record(z.string(), z.string())),
-  ownerReferences: z.nullish(z.array(z.object({ kind: z.string() }))),
+  ownerReferences: z.nullish(z.array(z.object({ kind: z.string(), name: z.optional(z.string()) }))),
 });
 
 /** A pod of the API server. `spec` and `status` are not part of the format that a list or a watch must have. */
@@ -43,12 +46,14 @@ export const podSchema = z.object({
   status: z.optional(z.unknown()),
 });
 
-export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>): ApiPod {
+export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>, nodeName: string): ApiPod {
   const { namespace, name } = metadata;
+  const mirrored = mirroredUid(metadata, nodeName);
   return {
-    uid: uidOf(metadata),
+    uid: mirrored ?? metadata.uid,
     namespace,
     name,
+    isMirror: mirrored !== undefined,
     isEnding: typeof metadata.deletionTimestamp === 'string',
     volumes: volumeTexts(metadata.annotations ?? {}),
     spec: specOf(spec, status),
@@ -56,21 +61,35 @@ export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>): Ap
 }
 
 /**
- * Returns the uid that kubelet uses in the CRI. Anyone who may create a pod may also set this annotation, with any uid: it counts
- * only for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go). Namespace and name have
- * to match as well ({@link isSamePod}), since an owner can be set by anybody too.
+ * Returns the uid that the static pod of a mirror pod has in the CRI. Anyone who may create a pod may also set this annotation, with
+ * any uid: it counts only for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go).
+ * An owner can be set by anybody too, so {@link whyForeign} decides where the object is used.
  */
-function uidOf({ uid, annotations, ownerReferences }: z.infer<typeof metadataSchema>): string {
-  const isOwnedByNode = ownerReferences?.some(({ kind }) => kind === 'Node') ?? false;
-  return (isOwnedByNode ? annotations?.[MIRROR_ANNOTATION] : undefined) ?? uid;
+function mirroredUid(
+  { annotations, ownerReferences }: z.infer<typeof metadataSchema>,
+  nodeName: string,
+): string | undefined {
+  const isOwnedByNode = ownerReferences?.some(({ kind, name }) => kind === 'Node' && name === nodeName) ?? false;
+  const uid = isOwnedByNode ? annotations?.[MIRROR_ANNOTATION] : undefined;
+  return uid !== undefined && isPodUid(uid) ? uid : undefined;
 }
 
-/** Whether both are the same pod: a uid alone proves nothing, because a pod's author chooses what looks like a mirror pod. */
-export const isSamePod = (one: ApiPodIdentity, other: ApiPodIdentity): boolean =>
-  one.uid === other.uid && one.namespace === other.namespace && one.name === other.name;
+/**
+ * Returns why an object of the API server may not speak for this pod of the node; undefined if it may. A uid alone proves nothing,
+ * because a pod's author chooses what looks like a mirror pod.
+ * @param isStatic whether the pod of the node is a static pod
+ */
+export function whyForeign(
+  claim: Pick<ApiPod, 'uid' | 'namespace' | 'name' | 'isMirror'>,
+  pod: ApiPodIdentity,
+  isStatic: boolean,
+): Extract<IgnoredPodReason, 'other_pod' | 'not_static'> | undefined {
+  if (claim.uid !== pod.uid || claim.namespace !== pod.namespace || claim.name !== pod.name) return 'other_pod';
+  return claim.isMirror && !isStatic ? 'not_static' : undefined;
+}
 
-/** Returns a key for a pod. Two pods never have the same key, even if one of them claims the uid of the other. */
-export const keyOf = ({ uid, namespace, name }: ApiPodIdentity): string => `${namespace}/${name}/${uid}`;
+/** Returns a key for a pod. Two pods never have the same key, regardless of the characters in their names. */
+export const keyOf = ({ uid, namespace, name }: ApiPodIdentity): string => JSON.stringify([namespace, name, uid]);
 
 /** Returns the texts of our annotations, by volume. */
 export function volumeTexts(annotations: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -4,7 +4,13 @@ import { type ApiPod, type ApiPodIdentity, keyOf } from './pod.ts';
 
 /** The specs of the pods of this node. */
 export class SpecStore implements PodAudience, PodSpecs {
-  #specs = new Map<string, PodSpec>();
+  readonly #isStatic: (sandboxId: string) => boolean;
+  #specs = new Map<string, { readonly spec: PodSpec; readonly isMirror: boolean }>();
+
+  /** @param isStatic whether a pod of this node is a static pod, for which a mirror pod may speak */
+  constructor(isStatic: (sandboxId: string) => boolean) {
+    this.#isStatic = isStatic;
+  }
 
   replace(pods: readonly ApiPod[]): void {
     this.#specs = new Map();
@@ -12,8 +18,9 @@ export class SpecStore implements PodAudience, PodSpecs {
   }
 
   present(pod: ApiPod): void {
-    if (pod.spec === undefined) this.gone(pod);
-    else this.#specs.set(keyOf(pod), pod.spec);
+    const { spec, isMirror } = pod;
+    if (spec === undefined) this.gone(pod);
+    else this.#specs.set(keyOf(pod), { spec, isMirror });
   }
 
   gone(pod: ApiPodIdentity): void {
@@ -21,6 +28,7 @@ export class SpecStore implements PodAudience, PodSpecs {
   }
 
   of(pod: PodIdentity): PodSpec | undefined {
-    return this.#specs.get(keyOf(pod));
+    const found = this.#specs.get(keyOf(pod));
+    return found?.isMirror && !this.#isStatic(pod.sandboxId) ? undefined : found?.spec;
   }
 }

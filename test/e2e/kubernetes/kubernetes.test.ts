@@ -110,6 +110,26 @@ describe('an annotation that changes in Kubernetes', () => {
     removeFiles();
   });
 
+  test('H2: a pod of another namespace that claims the uid of a pod changes nothing, and is counted', async () => {
+    const running = await pod();
+    const owner = { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node', controller: true };
+    const claim = { 'kubernetes.io/config.mirror': running.uid, [CACHE]: '1Mi' };
+    const others = { nodeName: 'node-1', annotations: claim, ownerReferences: [owner] };
+    server.set({ ...others, uid: 'uid-attacker', name: 'attacker', namespace: 'tenant' });
+    const ignored = await shim.waitForLog(({ msg }) => msg.startsWith('pod object ignored'));
+    expect(ignored).toMatchObject({ namespace: 'tenant', pod: 'attacker', uid: running.uid, reason: 'other_pod' });
+    // Requests of one watch are made in its order, so this one follows the claim.
+    annotate(running, '96Mi');
+    expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 96Mi, as requested (96Mi)');
+    expect(server.events).toHaveLength(1);
+    // Not even under its own names: the pod that runs is not static.
+    server.delete(running.uid);
+    server.set({ ...others, uid: 'uid-second', name: 'web', namespace: 'default' });
+    expect(await shim.waitForLog(({ reason }) => reason === 'not_static')).toMatchObject({ pod: 'web' });
+    expect(server.events).toHaveLength(1);
+    expect(running.volume('cache').size).toBe(96 * MiB);
+  });
+
   test('an annotation resizes the volume under a writer, and an event reports it', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'sh', '-c', 'echo kept > /cache/file');

@@ -80,6 +80,7 @@ const observe = (volumes: Record<string, string>, more: Partial<ApiPod> = {}): v
     uid: web.uid,
     namespace: 'default',
     name: 'web',
+    isMirror: false,
     isEnding: false,
     spec: undefined,
     volumes,
@@ -126,6 +127,26 @@ describe('H2: a pod of another namespace that claims the uid of this one', () =>
   });
 });
 
+describe('H2: a mirror pod', () => {
+  const SOURCE = 'kubernetes.io/config.source';
+
+  test.each(['file', 'http'])('speaks for a static pod of this node, from kubelet’s source %s', async (source) => {
+    running.set(web.uid, { identity: web, annotations: { [SOURCE]: source } });
+    observe({ cache: '64Mi' }, { isMirror: true });
+    expect(volumesOf(await core.next())).toEqual({ cache: size(64) });
+  });
+
+  test.each([
+    ['comes from the API server', { [SOURCE]: 'api' }],
+    ['has no source', {}],
+  ])('requests nothing for a pod that %s', async (_, annotations) => {
+    running.set(web.uid, { identity: web, annotations });
+    observe({ cache: '1Mi' }, { isMirror: true });
+    await runPending();
+    expect(core.waiting).toBe(0);
+  });
+});
+
 describe('a changed annotation', () => {
   test('is requested once for its volume, and is reported as an event of the pod', async () => {
     observe({ cache: '64Mi' });
@@ -135,9 +156,7 @@ describe('a changed annotation', () => {
     call.succeed();
     await eventCount(1);
     observe({ cache: '64Mi' });
-    requests.replace([
-      { uid: web.uid, namespace: 'default', name: 'web', isEnding: false, spec: undefined, volumes: { cache: '64Mi' } },
-    ]);
+    requests.replace([{ ...web, isMirror: false, isEnding: false, spec: undefined, volumes: { cache: '64Mi' } }]);
     await runPending();
     expect(core.waiting).toBe(0);
     expect(reported()).toEqual(['VolumeResized: volume cache has 4Ki, as requested (64Mi)']);

@@ -131,14 +131,14 @@ describe('the pods of a node', () => {
     feed();
     await watched();
     const ofSpec = { containers: [], limits: {}, requests: {}, qosClass: undefined, priority: 0, volumes: new Map() };
-    const base = { namespace: 'default', isEnding: false, volumes: {}, spec: ofSpec };
+    const base = { namespace: 'default', isMirror: false, isEnding: false, volumes: {}, spec: ofSpec };
     const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' };
     const containers = [{ name: 'web', kind: 'app', limits: {}, requests: {}, resizePolicy }];
     expect([...pods.values()]).toEqual([
       { ...base, uid: 'uid-web', name: 'web', volumes: { cache: '50%' }, spec: { ...ofSpec, containers } },
       { ...base, uid: 'uid-ending', name: 'ending', isEnding: true },
       // The pod that runs has the uid that kubelet has made from its file.
-      { ...base, uid: 'uid-static', name: 'mirror' },
+      { ...base, uid: 'uid-static', name: 'mirror', isMirror: true },
     ]);
   });
 
@@ -149,11 +149,17 @@ describe('the pods of a node', () => {
     // Its author may set an owner too: it still has another namespace and name than the victim.
     const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
     server.set(pod('owned', { namespace: 'tenant', annotations, ownerReferences }));
+    // The mirror pod of another node.
+    const elsewhere = [{ apiVersion: 'v1', kind: 'Node', name: 'node-2', uid: 'uid-node-2' }];
+    server.set(pod('elsewhere', { namespace: 'tenant', annotations, ownerReferences: elsewhere }));
     feed();
     await watched();
-    expect([...pods.values()].map(({ uid, namespace, name }) => ({ uid, namespace, name }))).toEqual([
-      { uid: 'uid-attacker', namespace: 'tenant', name: 'attacker' },
-      { uid: 'uid-victim', namespace: 'tenant', name: 'owned' },
+    expect(
+      [...pods.values()].map(({ uid, namespace, name, isMirror }) => ({ uid, namespace, name, isMirror })),
+    ).toEqual([
+      { uid: 'uid-attacker', namespace: 'tenant', name: 'attacker', isMirror: false },
+      { uid: 'uid-victim', namespace: 'tenant', name: 'owned', isMirror: true },
+      { uid: 'uid-elsewhere', namespace: 'tenant', name: 'elsewhere', isMirror: false },
     ]);
   });
 });

@@ -83,12 +83,31 @@ describe('the spec of a pod', () => {
 describe('specs', () => {
   const pod = (more: Partial<ApiPod>): ApiPod => {
     const spec = specOf({ containers: [{ name: more.name ?? 'web' }] }, undefined);
-    return { uid: 'uid-1', namespace: 'default', name: 'web', isEnding: false, volumes: {}, spec, ...more };
+    return {
+      uid: 'uid-1',
+      namespace: 'default',
+      name: 'web',
+      isMirror: false,
+      isEnding: false,
+      volumes: {},
+      spec,
+      ...more,
+    };
   };
   const web = { sandboxId: 'a', uid: 'uid-1', namespace: 'default', name: 'web' };
 
+  const isStatic = (sandboxId: string): boolean => sandboxId === 'static';
+  const allSpecs = (): SpecStore => new SpecStore(isStatic);
+
+  test('H2: of a mirror pod are used only for a static pod', () => {
+    const specs = allSpecs();
+    specs.present(pod({ isMirror: true }));
+    expect(specs.of(web)).toBeUndefined();
+    expect(specs.of({ ...web, sandboxId: 'static' })?.containers[0]?.name).toBe('web');
+  });
+
   test('H2: are used only for the pod with the same namespace, name and uid', () => {
-    const specs = new SpecStore();
+    const specs = allSpecs();
     specs.present(pod({ namespace: 'tenant' }));
     specs.present(pod({ name: 'attacker' }));
     specs.present(pod({ uid: 'uid-2' }));
@@ -102,7 +121,7 @@ describe('specs', () => {
   });
 
   test('are replaced by each list, and dropped when they are no longer understood', () => {
-    const specs = new SpecStore();
+    const specs = allSpecs();
     specs.present(pod({}));
     specs.present(pod({ spec: undefined }));
     expect(specs.of(web)).toBeUndefined();

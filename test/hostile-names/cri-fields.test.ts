@@ -1,0 +1,117 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { cgroupDrivers, driverOf } from '../../src/cgroups/drivers.ts';
+import { EventPoster } from '../../src/kubernetes/annotations/event-poster.ts';
+import { keyOf, whyForeign } from '../../src/kubernetes/pods/pod.ts';
+import { SpecStore } from '../../src/kubernetes/pods/spec-store.ts';
+import { specOf } from '../../src/kubernetes/pods/spec.ts';
+import { noLog } from '../../src/observe/index.ts';
+import { podDirectory } from '../../src/resize/report/pod-directory.ts';
+import { recordFile } from '../../src/resize/journal/file-names.ts';
+import { isPodUid, volumeMountPoint } from '../../src/tmpfs/index.ts';
+import type { ApiRequest } from '../../src/kubernetes/client/api.ts';
+import { QuickClock, eventually } from '../support/fake-clock.ts';
+import { hostileNames } from '../support/hostile-names.ts';
+
+const ROOT = '/var/lib/kubelet';
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'names-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+describe('H2: the CRI fields of a pod', () => {
+  test.each(hostileNames)('its uid %s is no path of the journal', (_, uid) => {
+    const file = join(folder, recordFile(uid));
+    expect(dirname(file)).toBe(folder);
+    expect(file.length).toBeLessThan(folder.length + 100);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test.each(hostileNames)('its uid %s is no path of a volume', (_, uid) => {
+    const path = (): string => volumeMountPoint(ROOT, { podUid: uid, name: 'cache' });
+    if (isPodUid(uid)) expect(path()).toBe(`${ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`);
+    else expect(path).toThrow('not a pod uid and a volume');
+  });
+
+  test.each(hostileNames)('the name of its volume %s is no path', (_, name) => {
+    expect(() => volumeMountPoint(ROOT, { podUid: 'uid-1', name })).toThrow('not a pod uid and a volume');
+  });
+
+  test.each(hostileNames)('its cgroup_parent with %s stays below the root of cgroups', (_, name) => {
+    for (const parent of [name, `/kubepods/${name}`, `${name}.slice`, `/kubepods.slice/${name}`]) {
+      let cgroup: string | undefined;
+      try {
+        cgroup = driverOf(parent).podCgroup(parent);
+      } catch (error) {
+        expect((error as Error).message).toContain('invalid cgroup name');
+        continue;
+      }
+      if (cgroup === undefined) continue;
+      expect(cgroup.startsWith('/')).toBe(true);
+      expect(cgroup.split('/')).not.toContain('..');
+      expect(cgroup).not.toContain('\0');
+    }
+  });
+
+  test.each(hostileNames.filter(([, name]) => name.length < 1000))('its container id %s is no path', (_, id) => {
+    for (const driver of Object.values(cgroupDrivers)) {
+      const parent = driver.name === 'systemd' ? 'kubepods-pod1.slice' : '/kubepods/pod1';
+      expect(() => driver.containerCgroup(parent, id)).toThrow('invalid cgroup name');
+    }
+  });
+
+  test.each(hostileNames)('its namespace %s is no path of the API server', async (_, namespace) => {
+    const asked: string[] = [];
+    const stop = new AbortController();
+    const api = ({ path }: ApiRequest): Promise<never> => {
+      asked.push(path);
+      return Promise.reject(new Error('not served'));
+    };
+    const clock = new QuickClock();
+    const poster = new EventPoster({ api, nodeName: 'node-1', clock, random: () => 0, log: noLog });
+    const running = poster.run(stop.signal);
+    const post = (of: string): void =>
+      poster.post({ pod: { uid: 'uid-1', namespace: of, name: 'web' }, reason: 'VolumeResized', note: '', at: 0 });
+    post(namespace);
+    post('shop');
+    await eventually(() => asked.length > 0);
+    stop.abort();
+    await running;
+    expect(new Set(asked)).toEqual(new Set(['/apis/events.k8s.io/v1/namespaces/shop/events']));
+  });
+
+  test('no two pods have one key, regardless of the separators in their names', () => {
+    const parts = ['a', 'a/b', 'b', 'b/c', '/', '', '"', '","', ...hostileNames.map(([, name]) => name)];
+    const keys = new Set<string>();
+    for (const namespace of parts)
+      for (const name of parts) for (const uid of parts) keys.add(keyOf({ namespace, name, uid }));
+    expect(keys.size).toBe(new Set(parts).size ** 3);
+  });
+
+  test('names that only look alike are other pods', () => {
+    const specs = new SpecStore(() => false);
+    const spec = specOf({ containers: [{ name: 'web' }] }, undefined);
+    // The last letter but one of the first name is Cyrillic, and the second one is not in composed form.
+    const names = ['wеb', 'we\u0301b', 'WEB', 'web ', 'web\0'];
+    for (const name of names)
+      specs.present({ uid: 'uid-1', namespace: 'default', name, isMirror: false, isEnding: false, volumes: {}, spec });
+    const web = { uid: 'uid-1', namespace: 'default', name: 'web' };
+    expect(specs.of({ ...web, sandboxId: 'a' })).toBeUndefined();
+    for (const name of names) expect(whyForeign({ ...web, name, isMirror: false }, web, false)).toBe('other_pod');
+  });
+
+  test.each(hostileNames)('a caller cannot ask the backend for %s', async (_, text) => {
+    const never = (): never => {
+      throw new Error('the backend was asked');
+    };
+    const registry = { pods: [], pod: never, containersOf: never, refresh: never };
+    const directory = podDirectory({ registry, isReady: never, describePod: never });
+    const name = 'web';
+    await expect(directory.find({ by: 'uid', uid: text })).rejects.toThrow('expected 1 to 253');
+    await expect(directory.find({ by: 'sandbox_id', id: text })).rejects.toThrow('expected 1 to 253');
+    await expect(directory.find({ by: 'name', namespace: text, name })).rejects.toThrow('expected 1 to 253');
+  });
+});

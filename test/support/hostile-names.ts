@@ -1,0 +1,20 @@
+/** Names that lead elsewhere, hide something or break a parser, where they are used without a check. */
+export const hostileNames: readonly (readonly [title: string, name: string])[] = [
+  ['nothing', ''],
+  ['this folder', '.'],
+  ['the folder above', '..'],
+  ['a path upwards', '../../../etc/shadow'],
+  ['an absolute path', '/etc/shadow'],
+  ['a path to another pod', 'uid-victim/volumes/kubernetes.io~empty-dir/cache'],
+  ['an encoded path', '%2e%2e%2fpods'],
+  ['a query', 'default/pods?watch=1#'],
+  ['a NUL', 'web\0.service'],
+  ['a line break', 'web\n{"level":"error"}'],
+  ['a control sequence', '\u001b[2Jweb'],
+  ['64 KiB', 'x'.repeat(65_536)],
+  ['other letters', 'wéb-目录'],
+  ['a letter that looks like another', 'wеb'],
+  ['a change of direction', 'web\u202Egpj.exe'],
+  ['half of a surrogate pair', 'web\uD800'],
+  ['a member of every object', '__proto__'],
+];
