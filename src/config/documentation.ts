@@ -53,6 +53,7 @@ ${configurationExample({ isCommentedOut: false }).trimEnd()}
   only with \`intercept\`.
 - Metrics (\`metricsBind\`) are served to this machine only: at a loopback address to each of its users, at a unix
   socket to the user that the shim runs as (mode 0600). Any other address is rejected. \`localhost\` is 127.0.0.1.
+  With \`metricsTokenFile\`, every request needs the token in that file ([metrics.md](metrics.md#a-token)).
 - Sockets that systemd passes to the shim ([units.md](units.md)) keep the rights that systemd has set.
 
 ## Stopping

@@ -13,6 +13,8 @@ import {
   nodeName,
   nodeNameForm,
   optionalAddressForm,
+  optionalPath,
+  optionalPathForm,
   optionalPid,
   optionalPidForm,
   optionalSocketPath,
@@ -123,6 +125,12 @@ export const schema = z.strictObject({
     allowed: bindForm,
     description:
       'Address on which the shim serves metrics, health checks and a status page over HTTP (docs/metrics.md). If empty, it does not serve them.',
+  }),
+  metricsTokenFile: setting(optionalPath, '', {
+    placeholder: 'FILE',
+    allowed: optionalPathForm,
+    description:
+      'File with the bearer token that every request to `metricsBind` must have. Only its owner and group may read it. If empty, no token is needed.',
   }),
   kubeconfig: setting(kubeconfig, '', {
     placeholder: 'FILE',

@@ -18,12 +18,18 @@ const SOCKET_MODE = 0o600;
  * Serves metrics and health checks at `--metrics-bind`. Never rejects: a failure here must not stop the CRI. Loads src/monitoring
  * on demand, so that nodes without the flag spend no memory on it.
  */
-export async function serveMetrics({ metricsBind: bind }: Config, parts: MonitoringParts): Promise<RunningMetrics> {
+export async function serveMetrics(
+  { metricsBind: bind, metricsTokenFile: tokenFile }: Config,
+  parts: MonitoringParts,
+): Promise<RunningMetrics> {
   if (bind.kind === 'none') return { close: () => Promise.resolve() };
   const { log } = parts;
   try {
     const { createMonitoringServer } = await import('../monitoring/index.ts');
-    const monitoring = createMonitoringServer(parts, bind.kind === 'tcp');
+    const monitoring = createMonitoringServer(parts, {
+      isTcp: bind.kind === 'tcp',
+      ...(tokenFile !== '' && { tokenFile }),
+    });
     try {
       const stop =
         bind.kind === 'unix'

@@ -5,4 +5,8 @@ export const MONITORING_LIMITS = {
   connectionMs: 10_000,
   /** How long the status page is cached, in milliseconds: it asks the backend about every container. */
   pageMs: 5000,
+  /** How long the token of a file is used before the file is read again, in milliseconds. */
+  tokenMs: 1000,
 } as const;
+
+export type MonitoringLimits = Readonly<Record<keyof typeof MONITORING_LIMITS, number>>;

@@ -12,10 +12,11 @@ import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { cached } from './cached.ts';
 import { limitConnections } from './connections.ts';
-import { MONITORING_LIMITS } from './limits.ts';
+import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
+import { TokenFile } from './token.ts';
 import { pageAnswer } from './page/index.ts';
 import type { Overview } from '../resize/index.ts';
 
@@ -43,16 +44,21 @@ export interface MonitoringServer {
 
 type Route = (query: URLSearchParams) => Answer | Promise<Answer>;
 
-/**
- * @param checksHost true for a TCP address, which a browser can reach: see host.ts
- * @param pageMs how long the page is cached for a TCP address
- */
+/** Who may read. */
+export interface MonitoringAccess {
+  /** Every user of this machine and a browser on it may connect: the Host header is checked (host.ts), and the page is cached. */
+  readonly isTcp: boolean;
+  /** The file with the token that every request has to have. Undefined: none. */
+  readonly tokenFile?: string;
+}
+
 export function createMonitoringServer(
   parts: MonitoringParts,
-  checksHost: boolean,
-  pageMs: number = MONITORING_LIMITS.pageMs,
+  { isTcp, tokenFile }: MonitoringAccess,
+  limits: MonitoringLimits = MONITORING_LIMITS,
 ): MonitoringServer {
-  const page = cached(() => pageOf(parts), pageMs);
+  const page = cached(() => pageOf(parts), limits.pageMs);
+  const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, parts.log, limits.tokenMs);
   const lag = measureEventLoop();
   const routes: Readonly<Record<string, Route>> = {
     '/metrics': async () => ({
@@ -60,15 +66,17 @@ export function createMonitoringServer(
       type: expositionType,
       body: expositionOf(await allFamilies(parts, lag.family)),
     }),
-    // Every local user may connect to a TCP address.
-    '/': () => (checksHost ? page() : pageOf(parts)),
+    '/': () => (isTcp ? page() : pageOf(parts)),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
     '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
   };
-  const answer = (request: IncomingMessage) => answerTo(routes, request, checksHost);
+  const answer = async (request: IncomingMessage): Promise<Answer> =>
+    (isTcp ? whyWrongHost(request) : undefined) ??
+    (await whyNotAdmitted(token, request)) ??
+    (await answerTo(routes, request));
   const http = createServer((request, response) => void serve(answer, request, response, parts.log));
-  limitConnections(http);
+  limitConnections(http, limits);
   return {
     http,
     close() {
@@ -122,13 +130,20 @@ async function serve(
   response.end(answer.body);
 }
 
-function answerTo(
-  routes: Readonly<Record<string, Route>>,
-  request: IncomingMessage,
-  checksHost: boolean,
-): Answer | Promise<Answer> {
-  if (checksHost && !isLoopbackHost(request.headers.host))
-    return plain(403, 'the Host header is not a loopback address: use localhost or 127.0.0.1');
+const whyWrongHost = ({ headers }: IncomingMessage): Answer | undefined =>
+  isLoopbackHost(headers.host)
+    ? undefined
+    : plain(403, 'the Host header is not a loopback address: use localhost or 127.0.0.1');
+
+async function whyNotAdmitted(token: TokenFile | undefined, { headers }: IncomingMessage): Promise<Answer | undefined> {
+  const admission = (await token?.admits(headers.authorization)) ?? 'admitted';
+  if (admission === 'unusable') return plain(503, 'the token file cannot be used; see the log of cri-resize-shim');
+  if (admission === 'denied')
+    return plain(401, 'the token of metricsTokenFile is missing or wrong', { 'www-authenticate': 'Bearer' });
+  return undefined;
+}
+
+function answerTo(routes: Readonly<Record<string, Route>>, request: IncomingMessage): Answer | Promise<Answer> {
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
   if (route === undefined) return plain(404, `not found; available paths: ${Object.keys(routes).join(', ')}`);

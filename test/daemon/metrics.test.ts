@@ -109,6 +109,44 @@ describe('a daemon with --metrics-bind', () => {
     expect(lstatSync(socketPath, { throwIfNoEntry: false })).toBeUndefined();
   });
 
+  test.each(['127.0.0.1:0', 'unix'])(
+    'and --metrics-token-file answers at %s only to who has the token, and logs none',
+    async (address) => {
+      const file = join(daemon.folder, 'token');
+      const socketPath = join(daemon.folder, 'shim/metrics.sock');
+      writeFileSync(file, 'hunter2-hunter2-hunter2\n', { mode: 0o600 });
+      const bind = address === 'unix' ? `unix://${socketPath}` : address;
+      const program = start('--metrics-bind', bind, '--metrics-token-file', file, '--log-level', 'trace');
+      const at = address === 'unix' ? { socketPath } : await addressOf(program);
+      await program.logged('metrics are served');
+      const status = async (path: string, token?: string): Promise<number | undefined> =>
+        (await get({ ...at, headers: token === undefined ? {} : { authorization: `Bearer ${token}` } }, path)).status;
+      for (const path of ['/metrics', '/', '/livez', '/healthz', '/readyz', '/none']) {
+        expect(await status(path), path).toBe(401);
+        expect(await status(path, 'hunter2-hunter2-wrong-1'), path).toBe(401);
+        expect(await status(path, 'hunter2-hunter2-hunter2'), path).not.toBe(401);
+      }
+      expect(await status('/metrics', 'hunter2-hunter2-hunter2')).toBe(200);
+      program.kill('SIGTERM');
+      expect(await program.exited).toMatchObject({ code: 0 });
+      expect(program.stderr).not.toContain('hunter2');
+    },
+  );
+
+  test('without a usable token file answers nobody, and serves calls', async () => {
+    const program = start('--metrics-bind', '127.0.0.1:0', '--metrics-token-file', join(daemon.folder, 'none'));
+    const at = await addressOf(program);
+    expect((await get(at, '/metrics')).status).toBe(503);
+    expect(await program.logged('token file of metrics cannot be used; requests are rejected')).toMatchObject({
+      level: 'warn',
+      error: 'it cannot be read (ENOENT)',
+    });
+    await call('/s/Echo');
+    program.kill('SIGTERM');
+    expect(await program.exited).toMatchObject({ code: 0 });
+    expect(program.log.at(-1)).toMatchObject({ msg: 'stopped', passedCalls: 1 });
+  });
+
   test('logs that the address is in use, and serves calls without metrics', async () => {
     const taken = createServer().listen({ host: '127.0.0.1', port: 0 });
     await once(taken, 'listening');

@@ -17,6 +17,7 @@ const say = (line: string): void => void process.stdout.write(`chart: ${line}\n`
 
 const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ foo: 1 }, /foo/],
+  [{ config: { logLevl: 'debug' } }, /logLevl/],
   [{ image: { name: 'x' } }, /name/],
   [{ label: { value: '' } }, /label\/value/],
   [{ kubeletUnit: 'kubelet; rm -rf /' }, /kubeletUnit/],
@@ -61,7 +62,7 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     namespace: 'elsewhere',
     image: { repository: 'registry.example.com/shim', tag: '9', pullPolicy: 'Always', pullSecrets: ['key'] },
     label: { key: 'example.com/shim', value: 'yes' },
-    config: { logLevel: 'debug', metricsBind: '127.0.0.1:9467' },
+    config: { logLevel: 'debug', metricsBind: '127.0.0.1:9467', metricsTokenFile: '/etc/token' },
     ...{ kubeletUnit: 'k3s.service', timeout: '5m', flags: ['--lease-duration=10m'] },
     ...{ terminationGracePeriodSeconds: 90, maxUnavailable: 3, priorityClassName: 'high' },
     tolerations: [{ key: 'a', operator: 'Exists' }],
@@ -75,7 +76,10 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   const map = manifests.find(({ kind }) => kind === 'ConfigMap') as unknown as {
     readonly data: Record<string, string>;
   };
-  assert.match(map.data['config.yaml'] ?? '', /\nlogLevel: debug\nmetricsBind: 127.0.0.1:9467\n$/);
+  assert.match(
+    map.data['config.yaml'] ?? '',
+    /\nlogLevel: debug\nmetricsBind: 127.0.0.1:9467\nmetricsTokenFile: \/etc\/token\n$/,
+  );
 
   const set = daemonSet(manifests);
   assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });

@@ -70,6 +70,7 @@ describe('docs/limits.md has the limits of the code:', () => {
       `${count(MONITORING_LIMITS.connections)}, for ${time(MONITORING_LIMITS.connectionMs)} each`,
     ],
     ['reads of the status page', `one in ${time(MONITORING_LIMITS.pageMs)}`],
+    ['reads of the token file', `one in ${time(MONITORING_LIMITS.tokenMs)}`],
   ])('%s', (what, limit) => {
     expect(limitOf(what)).toBe(limit);
   });

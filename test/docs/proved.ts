@@ -1,3 +1,5 @@
+const withToken = 'test/daemon/metrics.test.ts, with a token file of its own';
+
 /**
  * Why test/e2e/command-line/docs.test.ts does not run some commands of the pages: another test runs them, or they cannot run
  * here. The keys are the lines on the pages.
@@ -13,6 +15,10 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl uninstall': 'test/e2e/install/install.test.ts, on a node with systemd',
+  'install -m 0640 -g prometheus /dev/null /etc/cri-resize-shim/metrics-token': withToken,
+  'openssl rand -hex 32 > /etc/cri-resize-shim/metrics-token': withToken,
+  'cri-resize-shim --metrics-bind 127.0.0.1:9467 --metrics-token-file /etc/cri-resize-shim/metrics-token': withToken,
+  'curl -H "Authorization: Bearer $(cat /etc/cri-resize-shim/metrics-token)" http://127.0.0.1:9467/metrics': withToken,
   './node_modules/.bin/node dist/cri-resize-shim.js': 'every test in test/e2e starts it so, with flags',
 };
 

@@ -2,18 +2,17 @@ import { once } from 'node:events';
 import { type IncomingMessage, get } from 'node:http';
 import { type AddressInfo, type Socket, createConnection } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createMonitoringServer } from '../../src/monitoring/index.ts';
-import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
+import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
 import { noLog } from '../../src/observe/index.ts';
 
-let server: ReturnType<typeof createMonitoringServer>;
+let server: MonitoringServer;
 let asked: number;
 const sockets: Socket[] = [];
 const port = (): number => (server.http.address() as AddressInfo).port;
 
-beforeEach(async () => {
-  asked = 0;
-  server = createMonitoringServer(
+async function listening(limits?: MonitoringLimits): Promise<MonitoringServer> {
+  const created = createMonitoringServer(
     {
       version: '1.2.3',
       counted: [],
@@ -27,10 +26,17 @@ beforeEach(async () => {
       },
       log: noLog,
     },
-    true,
+    { isTcp: true },
+    limits,
   );
-  server.http.listen({ host: '127.0.0.1', port: 0 });
-  await once(server.http, 'listening');
+  created.http.listen({ host: '127.0.0.1', port: 0 });
+  await once(created.http, 'listening');
+  return created;
+}
+
+beforeEach(async () => {
+  asked = 0;
+  server = await listening();
 });
 afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
@@ -49,6 +55,21 @@ test('M4: the page asks the backend once, however often it is read over TCP', as
   for (let at = 0; at < 5; at += 1) expect(await statusOf('/')).toBe(200);
   expect(await Promise.all(Array.from({ length: 20 }, () => statusOf('/')))).toEqual(Array(20).fill(200));
   expect(asked).toBe(1);
+});
+
+test.each([
+  ['sends nothing', ''],
+  ['sends its request slowly', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: '],
+  ['reads nothing', 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(100)],
+])('M4: a client that %s is cut when the time of its connection is over', async (_, text) => {
+  server.close();
+  server = await listening({ ...MONITORING_LIMITS, connectionMs: 100 });
+  const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
+  sockets.push(socket);
+  socket.write(text);
+  await once(socket.on('error', () => undefined).resume(), 'close');
+  const [open] = await new Promise<[number]>((resolve) => server.http.getConnections((__, count) => resolve([count])));
+  expect(open).toBe(0);
 });
 
 test('M4: clients that send nothing shut nobody out', async () => {

@@ -6,6 +6,7 @@ import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
 import { readMetrics } from '../support/metrics-text.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
 
@@ -37,8 +38,8 @@ beforeEach(async () => {
       overview: () => overview(),
       log: { ...noLog, error: (fields) => void logged.push(fields) },
     },
-    true,
-    0,
+    { isTcp: true },
+    { ...MONITORING_LIMITS, pageMs: 0 },
   );
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');

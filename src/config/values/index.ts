@@ -3,5 +3,14 @@ export { type Bind, bind, bindForm } from './bind.ts';
 export { duration, durationForm, parseDuration } from './duration.ts';
 export { kubeconfig, kubeconfigForm, nodeName, nodeNameForm } from './kubernetes.ts';
 export { mode, modeForm } from './mode.ts';
-export { absolutePath, addressForm, optionalAddressForm, optionalSocketPath, pathForm, socketPath } from './path.ts';
+export {
+  absolutePath,
+  addressForm,
+  optionalAddressForm,
+  optionalPath,
+  optionalPathForm,
+  optionalSocketPath,
+  pathForm,
+  socketPath,
+} from './path.ts';
 export { optionalPid, optionalPidForm } from './pid.ts';

@@ -11,6 +11,13 @@ export const addressForm = 'a unix:// address (unix:///run/name.sock) or an abso
 /** An absolute path. Normalised: no `..`, no double or trailing slash. */
 export const absolutePath = fromText((text, refuse) => readAbsolutePath(text) ?? refuse(`must be ${pathForm}`));
 
+export const optionalPathForm = `${pathForm}, or empty for none`;
+
+/** An absolute path as in {@link absolutePath}, or an empty string for none. */
+export const optionalPath = fromText((text, refuse) =>
+  text === '' ? '' : (readAbsolutePath(text) ?? refuse(`must be ${optionalPathForm}`)),
+);
+
 /** Returns the normalised path; undefined if the text is not an absolute path. */
 export const readAbsolutePath = (text: string): string | undefined =>
   text.startsWith('/') && !text.includes('\0') ? withoutTrailingSlash(posix.normalize(text)) : undefined;

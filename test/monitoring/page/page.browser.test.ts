@@ -54,8 +54,8 @@ beforeAll(async () => {
       overview: () => Promise.resolve(overview),
       log: noLog,
     },
-    true,
-    0,
+    { isTcp: true },
+    { ...MONITORING_LIMITS, pageMs: 0 },
   );
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');
@@ -189,3 +189,4 @@ describe('drawings of the page', () => {
     expect(bad.some((text) => text.startsWith('UNDO_FAILED: '))).toBe(true);
   });
 });
+import { MONITORING_LIMITS } from '../../../src/monitoring/limits.ts';
