@@ -1,6 +1,20 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, open, readFile, rename, rm, rmdir, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import {
+  chmod,
+  chown,
+  mkdir,
+  open,
+  readFile,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  symlink,
+} from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { execa } from 'execa';
 import { errnoOf } from '../../core/errors/index.ts';
 import type { Change } from './change.ts';
 
@@ -23,9 +37,41 @@ export async function readSaved(path: string): Promise<SavedFile | undefined> {
   }
 }
 
-/** Replaces a file atomically: readers see either the old or the new content. */
-export async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile): Promise<void> {
-  const fresh = `${path}.${randomBytes(4).toString('hex')}`;
+/** The kernel's own limit (path_resolution(7)). */
+const MOST_LINKS = 40;
+
+/** Returns the file that a path leads to: a symbolic link stays, and the file behind it is changed. It need not exist. */
+async function behindLinks(path: string): Promise<string> {
+  let place = path;
+  for (let links = 0; links <= MOST_LINKS; links += 1) {
+    const to = await linkOf(place);
+    if (to === undefined) return place;
+    place = resolve(await realpath(dirname(place)), to);
+  }
+  throw Object.assign(new Error(`ELOOP: too many symbolic links, '${path}'`), { code: 'ELOOP' });
+}
+
+/** Returns the target of a symbolic link; undefined if the path is not one, or does not exist. */
+async function linkOf(path: string): Promise<string | undefined> {
+  try {
+    return await readlink(path);
+  } catch (error) {
+    if (['EINVAL', 'ENOENT'].includes(errnoOf(error) ?? '')) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Copies access lists and other extended attributes, if the file system has them: an SELinux label for example, without which a
+ * confined service could not read the file. Node has no call for them.
+ */
+async function copyAttributes(from: string, to: string): Promise<void> {
+  await execa('cp', ['--attributes-only', '--preserve=mode,ownership,xattr', '--', from, to], { reject: false });
+}
+
+/** Replaces a file atomically: readers see either the old or the new content. It keeps its extended attributes. */
+async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile): Promise<void> {
+  const fresh = join(dirname(path), `${basename(path)}.${randomBytes(4).toString('hex')}`);
   try {
     const file = await open(fresh, 'wx', 0o600);
     try {
@@ -34,6 +80,7 @@ export async function replaceFile(path: string, { content, mode, uid, gid }: Sav
     } finally {
       await file.close();
     }
+    await copyAttributes(path, fresh);
     await chown(fresh, uid, gid);
     await chmod(fresh, mode);
     await rename(fresh, path);
@@ -43,40 +90,50 @@ export async function replaceFile(path: string, { content, mode, uid, gid }: Sav
   }
 }
 
-/** Writes a file. An existing file keeps its mode and owner; a new file belongs to us. @param mode of a new file */
-export function writing(path: string, text: string | Buffer, { mode = 0o644 }: { mode?: number } = {}): Change {
+/** Mode and owner of a new file. */
+export type Rights = Pick<SavedFile, 'mode' | 'uid' | 'gid'>;
+
+/**
+ * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays one. A new file belongs to
+ * us, unless `rights` say otherwise.
+ */
+export function writing(path: string, text: string | Buffer, rights: Partial<Rights> = {}): Change {
   let before: SavedFile | undefined;
+  let file = path;
   let made: string | undefined;
-  let isBegun = false;
+  let isReplaced = false;
   return {
     description: `write ${path}`,
     async do() {
-      before = await readSaved(path);
-      isBegun = true;
-      made = await mkdir(dirname(path), { recursive: true });
-      await replaceFile(path, { mode, ...ourselves(), ...before, content: Buffer.from(text) });
+      file = await behindLinks(path);
+      before = await readSaved(file);
+      made = await mkdir(dirname(file), { recursive: true });
+      await replaceFile(file, { mode: 0o644, ...ourselves(), ...rights, ...before, content: Buffer.from(text) });
+      isReplaced = true;
     },
     async undo() {
-      if (!isBegun) return;
-      if (before !== undefined) await replaceFile(path, before);
-      else await rm(path, { force: true });
-      if (made !== undefined) await removeEmpty(dirname(path), made);
+      if (isReplaced && before !== undefined) await replaceFile(file, before);
+      else if (isReplaced) await rm(file, { force: true });
+      if (made !== undefined) await removeEmpty(dirname(file), made);
     },
   };
 }
 
-const ourselves = () => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
+const ourselves = (): Omit<Rights, 'mode'> => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
 
-/** Removes a file if it exists. */
+/** Removes a file or a symbolic link if it exists. */
 export function removing(path: string): Change {
   let before: SavedFile | undefined;
+  let link: string | undefined;
   return {
     description: `remove ${path}`,
     async do() {
-      before = await readSaved(path);
+      link = await linkOf(path);
+      before = link === undefined ? await readSaved(path) : undefined;
       await rm(path, { force: true });
     },
     async undo() {
+      if (link !== undefined) await symlink(link, path);
       if (before !== undefined) await replaceFile(path, before);
     },
   };

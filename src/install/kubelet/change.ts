@@ -43,9 +43,9 @@ export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change>
   const ours = shimEndpoint(site);
   const setting = await settingOf(site.node, kubelet, ours);
   const { file, text } = setting;
-  const { mode } = (await readSaved(file)) ?? {};
+  const saved = await readSaved(file);
   const files = [
-    writing(backupOf(file), text, mode === undefined ? {} : { mode }),
+    writing(backupOf(file), text, saved && { mode: saved.mode, uid: saved.uid, gid: saved.gid }),
     writing(file, setting.edited(text, ours)),
   ];
   const description = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -7,6 +9,7 @@ import {
   readdirSync,
   readlinkSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -158,6 +161,39 @@ describe('install and uninstall', () => {
 
     const nothing = await resizectl('uninstall');
     expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('the shim is not installed') as string });
+  });
+
+  test('L4: a linked drop-in stays a link, and the file behind it keeps its mode and owner', async () => {
+    const place = '/usr/local/lib/cri-resize-shim-runtime.conf';
+    const dropIn = `${UNIT}.d/10-runtime.conf`;
+    const text = `[Service]\nEnvironment=RUNTIME=--container-runtime-endpoint=${CONTAINERD}\n`;
+    writeFileSync(place, text);
+    chownSync(place, 12_345, 23_456);
+    chmodSync(place, 0o640);
+    mkdirSync(dirname(dropIn));
+    symlinkSync(place, dropIn);
+    await execa('sed', ['-i', 's/^ExecStart=.*/& $RUNTIME/', UNIT]);
+    await execa('systemctl', ['daemon-reload']);
+    await execa('systemctl', ['restart', 'kubelet.service']);
+    await calledThrough(CONTAINERD);
+    const rights = (): unknown => {
+      const { mode, uid, gid } = lstatSync(place);
+      return [readlinkSync(dropIn), mode & 0o7777, uid, gid];
+    };
+    try {
+      for (const [command, endpoint] of [
+        ['install', OURS],
+        ['uninstall', CONTAINERD],
+      ] as const) {
+        const ended = await resizectl(command);
+        expect(ended, ended.text).toMatchObject({ code: 0 });
+        await calledThrough(endpoint);
+        expect(readFileSync(place, 'utf8')).toBe(text.replace(`endpoint=${CONTAINERD}`, `endpoint=${endpoint}`));
+        expect(rights()).toEqual([place, 0o640, 12_345, 23_456]);
+      }
+    } finally {
+      rmSync(place);
+    }
   });
 
   test('only the drop-in that has the endpoint flag is changed', async () => {

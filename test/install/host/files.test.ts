@@ -1,17 +1,22 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
+  chownSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
   readdirSync,
+  readlinkSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { removing, writing } from '../../../src/install/host/files.ts';
 
 let folder: string;
@@ -59,4 +64,107 @@ test('rolling back a removal restores the file', async () => {
   expect(existsSync(join(folder, 'a'))).toBe(false);
   await change.undo();
   expect(text('a')).toBe('old');
+});
+
+/** Runs an xattr system call of perl, which every Debian has: setxattr(2) or getxattr(2), by their numbers on x86-64 and arm64. */
+function xattr(call: 'set' | 'get', path: string): string {
+  const number = process.arch === 'arm64' ? { set: 5, get: 8 }[call] : { set: 188, get: 191 }[call];
+  const script = `my ($n, $p, $k, $v) = (${number}, $ARGV[0], "user.test", "kept"); syscall($n, $p, $k, $v, 4, 0) < 0 and die "$!"; print $v`;
+  return execFileSync('perl', ['-e', script, path], { encoding: 'utf8' });
+}
+
+describe('L4: a file that is changed and rolled back', () => {
+  /** A file with rights of its own. */
+  const given = (name: string, content = 'old'): string => {
+    const file = join(folder, name);
+    writeFileSync(file, content);
+    chownSync(file, 12_345, 23_456);
+    chmodSync(file, 0o2640);
+    return file;
+  };
+  const rights = (name: string): readonly number[] => {
+    const { mode, uid, gid } = lstatSync(join(folder, name));
+    return [mode & 0o7777, uid, gid];
+  };
+  const RIGHTS = [0o2640, 12_345, 23_456];
+
+  test('keeps its mode, its owner and its extended attributes', async () => {
+    const file = given('a');
+    xattr('set', file);
+    const change = writing(file, 'new');
+    for (const [step, content] of [
+      ['do', 'new'],
+      ['undo', 'old'],
+    ] as const) {
+      await change[step]();
+      expect(text('a')).toBe(content);
+      expect(rights('a')).toEqual(RIGHTS);
+      expect(xattr('get', file)).toBe('kept');
+      expect(readdirSync(folder)).toEqual(['a']);
+    }
+  });
+
+  test.each([
+    ['a relative link', 'real/file'],
+    ['a link through a linked folder', 'linked/file'],
+    ['a chain of links', 'real/chain'],
+  ])('behind %s is changed in its place, and the link stays', async (_, to) => {
+    mkdirSync(join(folder, 'real'));
+    given('real/file');
+    symlinkSync('real', join(folder, 'linked'));
+    symlinkSync('../real/file', join(folder, 'real/chain'));
+    const link = join(folder, 'link');
+    symlinkSync(to, link);
+    const change = writing(link, 'new');
+    for (const [step, content] of [
+      ['do', 'new'],
+      ['undo', 'old'],
+    ] as const) {
+      await change[step]();
+      expect(readlinkSync(link)).toBe(to);
+      expect(readlinkSync(join(folder, 'real/chain'))).toBe('../real/file');
+      expect(text('real/file')).toBe(content);
+      expect(rights('real/file')).toEqual(RIGHTS);
+      expect(readdirSync(join(folder, 'real')).toSorted()).toEqual(['chain', 'file']);
+    }
+  });
+
+  test('behind a link to nothing is created, and removed again', async () => {
+    const link = join(folder, 'link');
+    symlinkSync('missing/file', link);
+    const change = writing(link, 'new');
+    await change.do();
+    expect([readlinkSync(link), text('missing/file')]).toEqual(['missing/file', 'new']);
+    await change.undo();
+    expect(readlinkSync(link)).toBe('missing/file');
+    expect(readdirSync(folder)).toEqual(['link']);
+  });
+
+  test('behind a link to itself is not changed', async () => {
+    symlinkSync('link', join(folder, 'link'));
+    const change = writing(join(folder, 'link'), 'new');
+    await expect(change.do()).rejects.toThrow('ELOOP');
+    await change.undo();
+    expect(readdirSync(folder)).toEqual(['link']);
+  });
+
+  test('that was a link is a link again after its removal is rolled back', async () => {
+    given('a');
+    symlinkSync('a', join(folder, 'link'));
+    const change = removing(join(folder, 'link'));
+    await change.do();
+    expect(readdirSync(folder)).toEqual(['a']);
+    await change.undo();
+    expect(readlinkSync(join(folder, 'link'))).toBe('a');
+    expect(rights('a')).toEqual(RIGHTS);
+  });
+
+  test('that cannot be replaced is rolled back without a write', async () => {
+    // The name of the file that is written first would be too long.
+    const name = 'x'.repeat(250);
+    const change = writing(given(name), 'new');
+    await expect(change.do()).rejects.toThrow('ENAMETOOLONG');
+    await change.undo();
+    expect([readdirSync(folder), text(name), rights(name)]).toEqual([[name], 'old', RIGHTS]);
+  });
 });
