@@ -134,7 +134,7 @@ export class KubeletFiles implements KubeletState {
   #refresh(): boolean {
     const isAllowed = !this.#isClosed && this.#budget.waitAt(this.#parts.clock.now()) === 0;
     if (isAllowed) this.#read();
-    if (this.#isNew) this.#later(0);
+    if (this.#isNew) this.#reportSoon();
     return isAllowed;
   }
 
@@ -144,6 +144,13 @@ export class KubeletFiles implements KubeletState {
     const read = new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#later(0);
     return read;
+  }
+
+  /** Reports what was read, which does not wait until the next read is allowed. */
+  #reportSoon(): void {
+    if (this.#isClosed) return;
+    this.#stopTimer?.();
+    this.#stopTimer = this.#parts.clock.after(0, () => this.#look());
   }
 
   /** Schedules a read. Until it runs, the watch reports no further change. */

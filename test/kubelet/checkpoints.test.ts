@@ -222,11 +222,11 @@ describe('while no read is allowed', () => {
     expect(clock.now() - start).toBeLessThanOrEqual(4010);
   });
 
-  test('a read that was scheduled before waits too, and what was read already is reported in time', () => {
+  test('a read that was scheduled before waits too, and what was read already is reported at once', () => {
     useUp();
     const before = changes;
     write({ u: withMemory({ a: '7777Mi' }) });
-    clock.pass(50);
+    clock.pass(0);
     expect(files.allocated('u')?.containers.get('a')?.memory).not.toBe(7777 * MiB);
     expect(changes).toBe(before + 1);
     clock.pass(4010);
