@@ -7,7 +7,7 @@ import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
 import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
-import { FLOOD_LIMIT } from '../../src/server/proxy/flood-meter.ts';
+import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
 const page = readFileSync('docs/limits.md', 'utf8');

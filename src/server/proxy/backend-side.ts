@@ -17,7 +17,7 @@ import {
 } from '../http2/index.ts';
 import type { AmendedStream, Amender, MessageAmender, MessageStream } from './amending/index.ts';
 import { frameReader, refuseTooMany } from './dispatch.ts';
-import { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
+import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import { BackendFlow, type FlowControl, type Lane } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';

@@ -25,7 +25,7 @@ import type { Amender } from './amending/index.ts';
 import type { BackendSide } from './backend-side.ts';
 import type { Delayer } from './delaying/index.ts';
 import { frameReader, refuseTooMany } from './dispatch.ts';
-import { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
+import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
 import type { Lifecycle } from './lifecycle.ts';

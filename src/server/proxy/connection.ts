@@ -6,7 +6,7 @@ import { ClientSide, type ClientSidePorts } from './client-side.ts';
 import { Delayer, type DelayerPorts } from './delaying/index.ts';
 import { FlowControl } from './flow-control/index.ts';
 import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
-import { HeldBytes } from './held-bytes.ts';
+import { HeldBytes } from './bounds/index.ts';
 import { Lifecycle, type State } from './lifecycle.ts';
 import { LocalConnections, type LocalConnectionsPorts } from './local-connections.ts';
 import { LocalSide } from './local-side.ts';

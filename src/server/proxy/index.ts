@@ -8,12 +8,12 @@ import { ProxyConnection } from './connection.ts';
 import type { Interception } from './interception.ts';
 import { NO_OBSERVER, type ProxyObserver } from './observer.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { SharedBudget, type SharedLimits } from './shared-budget.ts';
+import { SharedBudget, type SharedLimits } from './bounds/index.ts';
 import { PairTransport, ReusedReads, SocketTransport } from './transport/index.ts';
 
 export type { DelayedCall, Exchange, Interception, MaybePromise } from './interception.ts';
 export { NO_OBSERVER } from './observer.ts';
-export { SharedBudget } from './shared-budget.ts';
+export { SharedBudget } from './bounds/index.ts';
 export type { Outcome, ProxyObserver, Side, SkipReason } from './observer.ts';
 
 export interface ServeOptions {

@@ -1,6 +1,6 @@
 import type { Interception } from './interception.ts';
 import type { ProxyObserver } from './observer.ts';
-import type { SharedBudget } from './shared-budget.ts';
+import type { SharedBudget } from './bounds/index.ts';
 import type { Transport, TransportEvents } from './transport/index.ts';
 
 /** The settings of one proxied connection. Sizes in bytes, times in milliseconds. */

@@ -4,7 +4,7 @@ import type { SkipReason } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
 import type { Amendment } from './amendment.ts';
-import type { HeldBytes } from '../held-bytes.ts';
+import type { HeldBytes } from '../bounds/index.ts';
 import type { Results } from './results.ts';
 
 /** A unary call whose response is amended. */

@@ -4,7 +4,7 @@ import type { BackendFlow, FlowControl, Lane } from '../flow-control/index.ts';
 import type { SkipReason } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
-import type { HeldBytes } from '../held-bytes.ts';
+import type { HeldBytes } from '../bounds/index.ts';
 import type { MessageAmendment } from './message-amendment.ts';
 import type { Results } from './results.ts';
 

@@ -1,6 +1,6 @@
 import type { Frame } from '../../http2/index.ts';
 import type { Results } from '../amending/index.ts';
-import type { HeldBytes } from '../held-bytes.ts';
+import type { HeldBytes } from '../bounds/index.ts';
 import type { Outcome } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';

@@ -1,7 +1,7 @@
 import { ConnectionError, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW } from '../../http2/index.ts';
 import type { FlowControl } from './flow-control.ts';
 import type { Lane, LaneSource } from './lane.ts';
-import type { QueuedBytes } from './queued-bytes.ts';
+import type { QueuedBytes } from '../bounds/index.ts';
 
 /** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
 const SMALLEST_GRANT = 1 / 4;

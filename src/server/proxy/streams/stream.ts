@@ -3,7 +3,7 @@ import type { Amendment, MessageAmendment } from '../amending/index.ts';
 import type { RequestDelay } from '../delaying/index.ts';
 import type { FlowControl, Lane, LaneSource } from '../flow-control/index.ts';
 import type { Outcome } from '../observer.ts';
-import type { CollectedRequest } from '../collected-requests.ts';
+import type { CollectedRequest } from '../bounds/index.ts';
 import type { Outbox } from '../transport/index.ts';
 
 /** A connection to the local server, as its streams use it. It is the source of their lanes towards the client. */

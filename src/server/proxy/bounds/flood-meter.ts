@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode } from '../http2/index.ts';
+import { ConnectionError, ErrorCode } from '../../http2/index.ts';
 
 /** Unsolicited frames of one kind per second; see {@link FloodMeter}. */
 export const FLOOD_LIMIT = 10_000;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import { ErrorCode } from '../../../../src/server/http2/errors.ts';
 import {
   CONTINUATION,
   HEADERS,
@@ -14,7 +14,7 @@ import {
   rst,
   settings,
   withStream,
-} from '../../support/http2/wire.ts';
+} from '../../../support/http2/wire.ts';
 
 describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
   test.each([

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
-import { SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import { ErrorCode } from '../../../../src/server/http2/errors.ts';
+import { SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import {
   DATA,
   HEADERS,
@@ -22,7 +22,7 @@ import {
   rst,
   settings,
   typesOf,
-} from '../../support/http2/wire.ts';
+} from '../../../support/http2/wire.ts';
 
 const KiB = 1024;
 /** `/handle/` is the path of calls for the local server. */

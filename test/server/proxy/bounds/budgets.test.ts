@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
-import { LIMITS, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import { ErrorCode } from '../../../../src/server/http2/errors.ts';
+import { LIMITS, SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import {
   GOAWAY,
   HEADERS,
@@ -23,7 +23,7 @@ import {
   startProxy,
   typesOf,
   windowUpdate,
-} from '../../support/http2/wire.ts';
+} from '../../../support/http2/wire.ts';
 
 const MiB = 1_048_576;
 const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from({ length: count }, () => bytes));

@@ -1,6 +1,6 @@
 import { CollectedRequests } from './collected-requests.ts';
 import { HeldBytes } from './held-bytes.ts';
-import { QueuedBytes } from './flow-control/index.ts';
+import { QueuedBytes } from './queued-bytes.ts';
 import { Lingering } from './lingering.ts';
 import { type CallLimits, RunningCalls } from './running-calls.ts';
 
