@@ -8,6 +8,7 @@ import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
 import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
+import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
 const page = readFileSync('docs/limits.md', 'utf8');
@@ -30,6 +31,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['SETTINGS that are not acknowledged', count(LIMITS.settingsLimit)],
     ['PING, SETTINGS or RST_STREAM', `${count(FLOOD_LIMIT)} a second`],
     ['header list of a client', size(LIMITS.clientHeaderListLimit)],
+    ['headers of requests that wait', size(HEADERS_LIMIT)],
     ['header block of the backend', size(LIMITS.headerListLimit)],
     ['data of the backend that waits', `${size(LIMITS.queueLimit)} for a connection`],
     ['the same, of all connections', size(SHARED_LIMITS.queued)],

@@ -50,6 +50,11 @@ export interface ClientSidePorts {
   begun(): void;
 }
 
+/**
+ * Bytes that wait for a server at which no further request is read. A header block that refers to the client's dynamic table
+ * grows up to 2,000 times when it is forwarded, because servers get no table.
+ */
+export const HEADERS_LIMIT = 262_144;
 /** A DATA frame below this size that does not end its request is a fragment. Streams that are forwarded unread may have any. */
 const FRAGMENT = 64;
 const TOO_MANY_CALLS = 'cri-resize-shim: too many calls run already: retry later';
@@ -65,6 +70,8 @@ export class ClientSide {
   settingsReceived = false;
   /** The highest stream id that the client has opened. */
   lastStreamId = 0;
+  /** Whether reading has stopped until a server has taken what waits for it. */
+  waits = false;
   /** Bytes of the connection window to return to the client, for DATA that is not forwarded to the backend. */
   #windowToReturn = 0;
   /** Bytes of DATA that the client may still send on this connection. */
@@ -156,6 +163,12 @@ export class ClientSide {
     while (this.unacknowledged.length > 0) this.acknowledge();
   }
 
+  /** Continues reading after the servers have taken what waited for them. */
+  continue(): void {
+    this.waits = false;
+    this.reader.resume();
+  }
+
   #data(frame: Frame): void {
     const ports = this.#ports;
     this.#window -= frame.length;
@@ -217,7 +230,7 @@ export class ClientSide {
       return;
     }
     stream.clientEnded = true;
-    if (stream.kind === 'handle') stream.peer.trailers(stream, fields);
+    if (stream.kind === 'handle') stream.peer.ended(stream);
     else {
       ports.delayer.release(stream);
       this.#toBackend(stream.id, fields, true);
@@ -254,6 +267,7 @@ export class ClientSide {
   #openLocal(stream: LocalStream, fields: readonly HeaderField[]): void {
     if (stream.admitted) {
       stream.peer.open(stream, fields, stream.clientEnded);
+      this.#stopAbove(stream.peer.outbox);
       return;
     }
     this.#ports.options.observer.refused('handled_calls');
@@ -274,6 +288,14 @@ export class ClientSide {
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
     const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
     this.#ports.toBackend.push(headersInPlace(id, padded, endStream, this.#ports.backend.maxFrameSize));
+    this.#stopAbove(this.#ports.toBackend);
+  }
+
+  /** Stops reading if too much waits for a server. */
+  #stopAbove(outbox: Outbox): void {
+    if (outbox.size <= HEADERS_LIMIT) return;
+    this.waits = true;
+    this.reader.stop();
   }
 
   #reset(frame: Frame): void {

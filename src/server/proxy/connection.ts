@@ -185,6 +185,10 @@ export class ProxyConnection implements AllPorts {
   balance(): void {
     if (this.lifecycle.isOver) return;
     const backend = this.backend.gone ? undefined : this.#backendTransport;
+    if (this.client.waits && (backend?.backlog ?? 0) + this.locals.backlog === 0) {
+      this.run('client', () => this.client.continue());
+      return;
+    }
     balance(this.#clientTransport, backend, this.locals.transports(), !this.client.reader.stopped);
   }
 

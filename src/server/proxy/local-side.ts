@@ -29,6 +29,7 @@ import { Outbox } from './transport/index.ts';
 /** Bytes of the local server that may wait here for the client's windows. */
 export const CONNECTION_WINDOW = 1_048_576;
 
+const NOTHING = Buffer.alloc(0);
 const REQUESTS_FULL = 'cri-resize-shim: the request is too long, or the requests of all clients are: retry later';
 
 /** What {@link LocalSide} uses of the connection. */
@@ -118,9 +119,9 @@ export class LocalSide implements LocalPeer {
     if (missing > 0 && !endStream) this.#ports.toClient.push(windowUpdate(stream.id, missing));
   }
 
-  trailers(stream: LocalStream, fields: readonly HeaderField[]): void {
-    this.#complete(stream, false);
-    this.#sendHeaders(stream, fields, true);
+  ended(stream: LocalStream): void {
+    if (stream.collected === undefined) this.flowControl.data(stream.up, NOTHING, 0, true);
+    else this.#complete(stream);
   }
 
   request(stream: LocalStream, frame: Frame): void {
@@ -163,15 +164,15 @@ export class LocalSide implements LocalPeer {
     this.#returnClientWindow(stream.id, frame.length);
     if (stream.collected.size + content.length > handledRequestLimit) this.#refuse(stream);
     else shared.requests.add(stream.collected, content);
-    if (stream.clientEnded) this.#complete(stream, true);
+    if (stream.clientEnded) this.#complete(stream);
   }
 
   /** Sends a collected request to the local server. */
-  #complete(stream: LocalStream, last: boolean): void {
+  #complete(stream: LocalStream): void {
     if (stream.collected === undefined) return;
     const parts = this.#ports.options.shared.requests.complete(stream.collected);
     this.flowControl.hold(stream.up);
-    this.flowControl.release(stream.up, undefined, parts, 0, last);
+    this.flowControl.release(stream.up, undefined, parts, 0, true);
   }
 
   /** Ends a call whose request is too long, or the longest when there are too many. */

@@ -19,7 +19,8 @@ export interface LocalPeer extends LaneSource {
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void;
   /** Sends DATA of the request. */
   request(stream: LocalStream, frame: Frame): void;
-  trailers(stream: LocalStream, fields: readonly HeaderField[]): void;
+  /** The client has sent trailers, which no handler reads: they end the request. */
+  ended(stream: LocalStream): void;
   /** Drops what waits for a stream that ends. */
   discard(stream: LocalStream): void;
 }

@@ -69,6 +69,11 @@ export class Outbox {
     this.pushDeferred(pingAck(frame.buffer.subarray(frame.payload, frame.end)));
   }
 
+  /** Bytes that wait for the next write. */
+  get size(): number {
+    return this.#size;
+  }
+
   /** Whether deferred bytes wait. */
   get hasDeferred(): boolean {
     return this.#deferred.length > 0;

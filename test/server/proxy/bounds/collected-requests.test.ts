@@ -3,6 +3,7 @@ import { ErrorCode } from '../../../../src/server/http2/errors.ts';
 import { SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import {
   DATA,
+  END_STREAM,
   HEADERS,
   OK,
   RESPONSE,
@@ -64,12 +65,19 @@ describe('a request for the local server', () => {
     expect(proxy.core.options.shared.requests.total).toBe(0);
   });
 
-  test('may end with trailers', () => {
+  test.each([
+    ['all', [data(3, Buffer.from('all'))]],
+    ['', []],
+  ])('may end with trailers, which no handler reads: %j', (text, parts) => {
     const proxy = withLocal();
-    proxy.client.send(headers(3, CALL), data(3, Buffer.from('all')), headers(3, [{ name: 'a', value: 'b' }], true));
+    proxy.client.send(headers(3, CALL), ...parts, headers(3, [{ name: 'a', value: 'b' }], true));
     const seen = proxy.locals[0]!.take();
-    expect(typesOf(seen)).toEqual([HEADERS, DATA, HEADERS]);
-    expect(String(dataOf(seen, 3))).toBe('all');
+    expect(seen.map(({ type, flags }) => [type, flags & END_STREAM])).toEqual([
+      [HEADERS, 0],
+      [DATA, END_STREAM],
+    ]);
+    expect(String(dataOf(seen, 3))).toBe(text);
+    expect(proxy.core.options.shared.requests.total).toBe(0);
   });
 
   test('frees its bytes if the client cancels the call, and if the connection ends', () => {
