@@ -183,7 +183,7 @@ export class ClientSide {
     }
     if (stream.clientEnded || stream.reset) {
       this.#windowToReturn += frame.length;
-      if (stream.clientEnded) ports.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      if (stream.clientEnded) this.#resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (frame.has(Flag.PADDED)) frame.content();
@@ -222,11 +222,11 @@ export class ClientSide {
     const ports = this.#ports;
     if (stream.reset) return;
     if (stream.clientEnded) {
-      ports.streams.resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      this.#resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (!endStream) {
-      ports.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      this.#resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     stream.clientEnded = true;
@@ -243,6 +243,7 @@ export class ClientSide {
     const { streamId, endStream } = headers;
     if (!ports.lifecycle.admits(streamId, ports.flowControl.maxFrameSize)) return;
     if (ports.streams.count >= ports.options.streamLimit) {
+      this.#resets.count();
       // The client may send it again: it has had no effect.
       ports.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));
       ports.options.observer.refused('streams');
@@ -312,6 +313,15 @@ export class ClientSide {
     ports.streams.close(stream);
   }
 
+  /**
+   * Resets a stream on both ends. A client that makes the proxy reset streams starts and ends calls at the servers as fast as one
+   * that resets them itself (CVE-2025-8671).
+   */
+  #resetBoth(stream: Stream, code: ErrorCode): void {
+    this.#resets.count();
+    this.#ports.streams.resetBoth(stream, code);
+  }
+
   #readSettings(frame: Frame): void {
     this.#settings.count();
     const settings = readSettings(frame);
@@ -355,11 +365,11 @@ export class ClientSide {
       return;
     }
     if (increment === 0) {
-      ports.streams.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      this.#resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     if (stream.down.window + increment > LARGEST_WINDOW) {
-      ports.streams.resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
+      this.#resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
     stream.down.window += increment;

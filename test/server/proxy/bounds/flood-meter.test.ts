@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { LARGEST_WINDOW } from '../../../../src/server/http2/frame.ts';
 import { ErrorCode } from '../../../../src/server/http2/errors.ts';
 import {
   CONTINUATION,
@@ -13,6 +14,7 @@ import {
   request,
   rst,
   settings,
+  windowUpdate,
   withStream,
 } from '../../../support/http2/wire.ts';
 
@@ -33,6 +35,24 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     const proxy = openProxy();
     for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
       proxy.client.send(headers(id, request('/pass'), true), rst(id, ErrorCode.CANCEL));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test.each([
+    ['a window of 0', (id: number) => windowUpdate(id, 0)],
+    ['a window that is too large', (id: number) => windowUpdate(id, LARGEST_WINDOW)],
+    ['DATA after its end', (id: number) => data(id, Buffer.of(1))],
+    ['HEADERS after its end', (id: number) => headers(id, [{ name: 'a', value: 'b' }], true)],
+  ])('streams that the client makes the proxy reset (CVE-2025-8671), with %s', (_, error) => {
+    const proxy = openProxy();
+    for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
+      proxy.client.send(headers(id, request('/pass'), true), error(id));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+
+  test('streams above the limit', () => {
+    const proxy = openProxy({ streamLimit: 1 });
+    for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2) proxy.client.send(headers(id, request('/pass')));
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
