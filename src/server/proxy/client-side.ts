@@ -155,7 +155,7 @@ export class ClientSide {
     const change = settings.initialWindow - this.initialWindow;
     this.initialWindow = settings.initialWindow;
     ports.streams.shiftWindows(change);
-    if (change > 0) ports.flowControl.pump();
+    if (change > 0) ports.flowControl.pumpLater();
   }
 
   /** Acknowledges all pending SETTINGS: the backend, which normally does, is gone. */
@@ -356,7 +356,7 @@ export class ClientSide {
       if (increment === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
       if (!ports.flowControl.grow(increment))
         throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'window too large');
-      ports.flowControl.pump();
+      ports.flowControl.pumpLater();
       return;
     }
     const stream = ports.streams.get(frame.streamId);

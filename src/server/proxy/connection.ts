@@ -277,6 +277,7 @@ export class ProxyConnection implements AllPorts {
   /** Ends the handling of an event: returns windows, closes the connection if it is complete, otherwise writes. */
   #endTurn(): void {
     if (this.lifecycle.isOver) return;
+    this.flowControl.pumpIfDue();
     this.client.returnWindow();
     this.messageAmender.resume();
     this.backend.grantConnection();

@@ -29,6 +29,8 @@ export class FlowControl {
   /** Lanes with queued items, the longest waiting first. */
   readonly #waiting = new Set<Lane>();
   readonly #pool = new BufferPool();
+  /** Windows have become larger since the last {@link pump}. */
+  #isDue = false;
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
@@ -100,6 +102,20 @@ export class FlowControl {
     lane.queue.splice(at, 0, { kind: 'data', parts, size, spare: NO_SPARE, charged, last: false, block: undefined });
     lane.charged += charged;
     this.drain(lane);
+  }
+
+  /**
+   * Has {@link pumpIfDue} send what larger windows allow. A read may contain thousands of window updates, and each pump looks at all
+   * lanes.
+   */
+  pumpLater(): void {
+    this.#isDue = true;
+  }
+
+  pumpIfDue(): void {
+    if (!this.#isDue) return;
+    this.#isDue = false;
+    this.pump();
   }
 
   /** Sends what the windows allow. Lanes take turns, one frame each, so that none starves the others. */
