@@ -9,6 +9,7 @@ import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
 import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
 import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
+import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
 const page = readFileSync('docs/limits.md', 'utf8');
@@ -42,6 +43,10 @@ describe('docs/limits.md has the limits of the code:', () => {
     [
       'requests and responses that are held',
       `${size(LIMITS.heldLimit)} for a connection, ${size(SHARED_LIMITS.held)} for all`,
+    ],
+    [
+      'data that waits for a client, above which',
+      `${size(OVERFULL * LIMITS.queueLimit)} for a connection; ${size(OVERFULL_IF_ALL_FULL * LIMITS.queueLimit)} if the data of all has reached its limit`,
     ],
     ['connections that are closed', `${count(SHARED_LIMITS.lingering)}, for ${time(LIMITS.lingerTimeout)}`],
     ['calls that run', `${count(GRPC_LIMITS.runningCalls)} on each socket`],

@@ -78,7 +78,8 @@ export class Amender {
     if (collected === 'unusable') this.#skip(stream, 'response', undefined);
     else if (collected === 'complete') this.#amend(stream);
     else if (amendment.last) this.#skip(stream, 'response', undefined);
-    else if (ports.held.wouldExceed(response.missing)) this.#skip(stream, 'memory', undefined);
+    else if (ports.held.wouldExceed(response.missing) || ports.backend.flow.isOverfull)
+      this.#skip(stream, 'memory', undefined);
     else this.#creditBackend(stream);
   }
 
@@ -164,12 +165,16 @@ export class Amender {
   #release(stream: AmendedStream, amended: Uint8Array | undefined): void {
     const { amendment } = stream;
     if (amendment.state.kind === 'passing') return;
-    const { charged, head, last } = amendment;
+    const { backend, flowControl } = this.#ports;
+    const { charged, head, last, response } = amendment;
+    // It waits for the client alone from now on: the backend gets no further window for it.
+    const credited = Math.max(0, response.size - charged);
     const parts = amendment.release(amended);
     amendment.charged = 0;
     this.finish(stream);
     if (head !== undefined) stream.answered = true;
-    this.#ports.flowControl.release(stream.down, head, parts, charged, last);
-    this.#ports.backend.grantStream(stream);
+    if (credited > 0) backend.flow.queued(credited);
+    flowControl.release(stream.down, head, parts, charged + credited, last);
+    backend.grantStream(stream);
   }
 }

@@ -180,7 +180,7 @@ export class MessageAmender {
     if (buffer.size === 0) {
       amendment.holding = false;
       flowControl.release(down, undefined, [], 0, amendment.last);
-    } else if (buffer.size >= MESSAGE_PREFIX_SIZE && held.wouldExceed(buffer.missing)) {
+    } else if (buffer.size >= MESSAGE_PREFIX_SIZE && (held.wouldExceed(buffer.missing) || backend.flow.isOverfull)) {
       this.#skipped(stream, 'memory', undefined);
       buffer.pass();
       this.#advance(stream);

@@ -5,6 +5,9 @@ import type { QueuedBytes } from '../bounds/index.ts';
 
 /** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
 const SMALLEST_GRANT = 1 / 4;
+/** Parts of the limit up to which further messages are held. */
+export const OVERFULL = 2;
+export const OVERFULL_IF_ALL_FULL = 1 / 4;
 
 /**
  * The connection window that the backend may use, as opposed to the client's. The two differ:
@@ -49,6 +52,14 @@ export class BackendFlow implements LaneSource {
     this.#allowance -= bytes;
     if (this.#allowance < 0)
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'more DATA than the connection window allows');
+  }
+
+  /**
+   * Whether so much waits here that no further message may: while a message is held, the backend gets window beyond the limit to
+   * complete it.
+   */
+  get isOverfull(): boolean {
+    return this.#queued > this.#limit * (this.#all.isFull ? OVERFULL_IF_ALL_FULL : OVERFULL);
   }
 
   /** Received bytes wait here. */

@@ -15,6 +15,7 @@ import {
   goaway,
   goawayOf,
   headers,
+  message,
   openProxy,
   request,
   resetsOf,
@@ -187,5 +188,62 @@ describe('H4: messages that are held', () => {
     expect(one.events.filter((event) => event.startsWith('skipped'))).toEqual([]);
     expect(other.events).toContain('skipped /amend/A memory');
     expect(typesOf(other.client.take())).not.toContain(GOAWAY);
+  });
+});
+
+describe('amended responses that wait for a client without windows for its streams', () => {
+  const response = message(Buffer.alloc(300_000));
+
+  /** Answers calls one by one, with as much as the backend's windows allow. */
+  function answer(proxy: ReturnType<typeof openProxy>, route: 'amend' | 'each', calls: number): void {
+    const windows = new Map([[0, 65_535]]);
+    const windowOf = (id: number): number => windows.get(id) ?? MiB / 4;
+    const widen = (id: number, bytes: number): void => void windows.set(id, windowOf(id) + bytes);
+    const allowed = (id: number): number => {
+      for (const seen of proxy.backend.take())
+        if (seen.type === WINDOW_UPDATE) widen(seen.id, seen.payload.readUInt32BE(0));
+      return Math.min(16_384, windowOf(0), windowOf(id));
+    };
+    for (let id = 1; id < 2 * calls; id += 2) {
+      proxy.client.send(headers(id, request(`/${route}/A`)), data(id, message(Buffer.alloc(3)), true));
+      proxy.backend.send(headers(id, RESPONSE));
+      for (let at = 0, size = 0; at < response.length && (size = allowed(id)) > 0; at += size) {
+        const part = response.subarray(at, at + size);
+        for (const of of [0, id]) widen(of, -part.length);
+        proxy.backend.send(data(id, part));
+      }
+    }
+  }
+
+  const waiting = (proxy: ReturnType<typeof openProxy>): number =>
+    [...proxy.core.streams.all()]
+      .flatMap(({ down }) => down.queue)
+      .reduce((sum, item) => sum + (item.kind === 'data' ? item.size : 0), 0);
+
+  test.each(['amend', 'each'] as const)('are limited: %s', (route) => {
+    const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined }, [4, 0]);
+    proxy.client.send(windowUpdate(0, 1 << 30));
+    answer(proxy, route, 100);
+    // 28 MiB waited before, and counted nowhere.
+    expect(waiting(proxy)).toBeGreaterThan(MiB);
+    expect(waiting(proxy)).toBeLessThan(3 * MiB);
+    expect(proxy.core.options.shared.queued.total).toBeGreaterThanOrEqual(waiting(proxy));
+    proxy.core.destroy();
+    const { held, queued } = proxy.core.options.shared;
+    expect([held.total, queued.total]).toEqual([0, 0]);
+  });
+
+  test('are limited for all connections', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, queued: 3 * MiB });
+    const proxies = Array.from({ length: 20 }, () => {
+      const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, 0]);
+      proxy.client.send(windowUpdate(0, 1 << 30));
+      answer(proxy, 'amend', 20);
+      return proxy;
+    });
+    const total = proxies.reduce((sum, proxy) => sum + waiting(proxy), 0);
+    expect(total).toBeLessThan(5 * MiB + 20 * (MiB / 4 + response.length));
+    for (const proxy of proxies) proxy.core.destroy();
+    expect(shared.queued.total).toBe(0);
   });
 });
