@@ -27,5 +27,5 @@ export { HeaderAssembly } from './header-assembly.ts';
 export type { HeaderBlock } from './header-assembly.ts';
 export { DEFAULT_TABLE_SIZE, HeaderField, HpackDecoder, HpackEncoder, staticField } from './hpack/index.ts';
 export { ReusedMemory } from './memory.ts';
-export { NO_TABLE_NO_PUSH, readSettings, settingsForClient, settingsForServer } from './settings.ts';
-export type { Settings } from './settings.ts';
+export { NO_TABLE_NO_PUSH, pendingSettings, readSettings, settingsForClient, settingsForServer } from './settings.ts';
+export type { PendingSettings } from './settings.ts';

@@ -18,11 +18,20 @@ export const Setting = {
 } as const;
 
 /** One SETTINGS frame: its values in order, and those that the proxy acts on. */
-export interface Settings {
+export interface Settings extends PendingSettings {
   readonly all: readonly (readonly [id: number, value: number])[];
+}
+
+/** What is remembered of SETTINGS until they are acknowledged: a frame may have thousands of values. */
+export interface PendingSettings {
   readonly initialWindow: number | undefined;
   readonly maxFrameSize: number | undefined;
 }
+
+export const pendingSettings = ({ initialWindow, maxFrameSize }: Settings): PendingSettings => ({
+  initialWindow,
+  maxFrameSize,
+});
 
 /** @throws ConnectionError for values out of range (RFC 9113 6.5.2) */
 export function readSettings(frame: Frame): Settings {

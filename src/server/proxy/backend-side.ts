@@ -9,8 +9,9 @@ import {
   type HeaderBlock,
   LARGEST_STREAM,
   LARGEST_WINDOW,
-  type Settings,
+  type PendingSettings,
   goaway,
+  pendingSettings,
   readSettings,
   settingsForClient,
   windowUpdate,
@@ -72,7 +73,7 @@ export class BackendSide {
   /** The connection to the backend is closed. */
   gone = false;
   /** The backend's SETTINGS that the client has not acknowledged, oldest first. */
-  readonly #unacknowledged: Settings[] = [];
+  readonly #unacknowledged: PendingSettings[] = [];
   /** The last stream that the backend serves, by its GOAWAY. */
   #lastStreamId = Infinity;
   #settingsReceived = false;
@@ -234,7 +235,7 @@ export class BackendSide {
     const ports = this.#ports;
     this.#settingsMeter.count();
     const settings = readSettings(frame);
-    this.#unacknowledged.push(settings);
+    this.#unacknowledged.push(pendingSettings(settings));
     refuseTooMany(this.#unacknowledged, ports.options.settingsLimit);
     // Never lowered: until the client acknowledges a smaller size, it may send longer frames.
     ports.client.reader.maxFrameSize = Math.max(ports.client.reader.maxFrameSize, settings.maxFrameSize ?? 0);

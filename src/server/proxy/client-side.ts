@@ -13,8 +13,9 @@ import {
   HpackEncoder,
   LARGEST_WINDOW,
   PREFACE,
-  type Settings,
+  type PendingSettings,
   headersInPlace,
+  pendingSettings,
   readSettings,
   rstStream,
   settingsAck,
@@ -63,7 +64,7 @@ const TOO_MANY_CALLS = 'cri-resize-shim: too many calls run already: retry later
 export class ClientSide {
   readonly reader: FrameReader;
   /** The client's SETTINGS that have not been acknowledged, oldest first. */
-  readonly unacknowledged: Settings[] = [];
+  readonly unacknowledged: PendingSettings[] = [];
   /** The client's SETTINGS_INITIAL_WINDOW_SIZE, as last acknowledged. */
   initialWindow = DEFAULT_WINDOW;
   /** Whether the client's first SETTINGS have come. */
@@ -325,7 +326,7 @@ export class ClientSide {
   #readSettings(frame: Frame): void {
     this.#settings.count();
     const settings = readSettings(frame);
-    this.unacknowledged.push(settings);
+    this.unacknowledged.push(pendingSettings(settings));
     refuseTooMany(this.unacknowledged, this.#ports.options.settingsLimit);
     const first = !this.settingsReceived;
     this.settingsReceived = true;

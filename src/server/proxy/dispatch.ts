@@ -7,7 +7,7 @@ import {
   FrameType,
   HeaderAssembly,
   type HeaderBlock,
-  type Settings,
+  type PendingSettings,
   checkFrame,
 } from '../http2/index.ts';
 
@@ -50,7 +50,7 @@ export function frameReader(headerListLimit: number, handlers: FrameHandlers): F
  * Checks the number of SETTINGS that a side has sent and the other has not acknowledged.
  * @throws ConnectionError ENHANCE_YOUR_CALM
  */
-export function refuseTooMany(unacknowledged: readonly Settings[], limit: number): void {
+export function refuseTooMany(unacknowledged: readonly PendingSettings[], limit: number): void {
   if (unacknowledged.length > limit)
     throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many SETTINGS that are not acknowledged');
 }

@@ -76,6 +76,15 @@ describe('SETTINGS that are not acknowledged', () => {
   });
 });
 
+test('SETTINGS that are not acknowledged take little memory, however many values they have', () => {
+  const proxy = openProxy();
+  const values = settings(...Array.from({ length: 2700 }, (_, at): [number, number] => [100 + at, 1]));
+  proxy.client.send(many(LIMITS.settingsLimit, values));
+  expect(proxy.core.client.unacknowledged).toHaveLength(LIMITS.settingsLimit);
+  // 15 MB were remembered before.
+  expect(JSON.stringify(proxy.core.client.unacknowledged).length).toBeLessThan(10_000);
+});
+
 describe('L1: the backend', () => {
   test.each([
     ['PING', frame(PING, 0, 0, Buffer.alloc(8))],
