@@ -181,7 +181,8 @@ export class LocalSide implements LocalPeer {
     this.outbox.push(rstStream(stream.id, ErrorCode.CANCEL));
     this.discard(stream);
     stream.reset = true;
-    if (!stream.serverEnded) this.#ports.streams.refuseCall(stream, REQUESTS_FULL);
+    if (stream.serverEnded) this.#ports.streams.closeIfOver(stream);
+    else this.#ports.streams.refuseCall(stream, REQUESTS_FULL);
   }
 
   #forget(stream: LocalStream): void {
