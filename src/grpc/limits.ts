@@ -6,18 +6,18 @@ export interface ServerLimits {
   readonly requestLimit: number;
   /** Bytes of requests of all clients, from their first byte until their handlers end. */
   readonly requestBytes: number;
+  /** Calls whose handlers run, of all clients. */
+  readonly runningCalls: number;
 }
 
-/** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. */
-export const CRI_LIMITS: ServerLimits = { requestLimit: 16 * MIB, requestBytes: 20 * MIB };
+/** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. The proxy limits its calls further. */
+export const CRI_LIMITS: ServerLimits = { requestLimit: 16 * MIB, requestBytes: 20 * MIB, runningCalls: 2048 };
 
 /** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. */
-export const API_LIMITS: ServerLimits = { requestLimit: 8 * MIB, requestBytes: 10 * MIB };
+export const API_LIMITS: ServerLimits = { requestLimit: 8 * MIB, requestBytes: 10 * MIB, runningCalls: 1024 };
 
 /** Budgets of each gRPC server of the shim. */
 export const GRPC_LIMITS = {
-  /** Calls whose handlers run, of all clients. */
-  runningCalls: 1024,
   /** Streams of one connection. */
   streams: 1024,
   /** What one part of a request (a DATA frame) occupies beyond its bytes. */

@@ -23,7 +23,7 @@ export function createRawServer(counters: Counters, limits: ServerLimits): RawSe
     'grpc.max_concurrent_streams': GRPC_LIMITS.streams,
     'grpc.enable_channelz': 0,
   });
-  const budget = new ServerBudget(limits.requestBytes, (what) => counters.refused(what));
+  const budget = new ServerBudget(limits, (what) => counters.refused(what));
   guardStreams(server, budget);
   return { server, budget };
 }

@@ -1,25 +1,22 @@
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import { GRPC_LIMITS } from './limits.ts';
+import { GRPC_LIMITS, type ServerLimits } from './limits.ts';
 
 /** What a gRPC server's clients use at the same time: bytes of requests and running calls. */
 export class ServerBudget {
   #bytes = 0;
   #calls = 0;
-  readonly #most: number;
+  readonly #limits: ServerLimits;
   readonly #refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void;
 
-  /**
-   * @param most bytes of requests at the same time
-   * @param refused called for each refusal
-   */
-  constructor(most: number, refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void) {
-    this.#most = most;
+  /** @param refused called for each refusal */
+  constructor(limits: ServerLimits, refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void) {
+    this.#limits = limits;
     this.#refused = refused;
   }
 
   /** Takes bytes of a request. Returns whether they fit; if not, nothing is taken. */
   take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#most) {
+    if (this.#bytes + bytes > this.#limits.requestBytes) {
       this.#refused('requests');
       return false;
     }
@@ -44,9 +41,10 @@ export class ServerBudget {
 
   /** Runs a call. Rejects with OVERLOADED if too many run. */
   async run<Result>(action: () => Promise<Result>): Promise<Result> {
-    if (this.#calls >= GRPC_LIMITS.runningCalls) {
+    const { runningCalls } = this.#limits;
+    if (this.#calls >= runningCalls) {
       this.#refused('handled_calls');
-      throw overloaded(`${GRPC_LIMITS.runningCalls} calls run already, which is the maximum: retry later`);
+      throw overloaded(`${runningCalls} calls run already, which is the maximum: retry later`);
     }
     this.#calls += 1;
     try {

@@ -29,6 +29,10 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['client connections', count(CONNECTION_LIMIT)],
     ['time for a client', time(LIMITS.handshakeTimeout)],
     ['streams of a connection', `${count(LIMITS.streamLimit)}, announced in SETTINGS`],
+    [
+      `streams of all connections, beyond ${SHARED_LIMITS.streams.reserved} of each`,
+      count(SHARED_LIMITS.streams.shared),
+    ],
     ['SETTINGS that are not acknowledged', count(LIMITS.settingsLimit)],
     ['PING, SETTINGS or RST_STREAM', `${count(FLOOD_LIMIT)} a second`],
     ['header list of a client', size(LIMITS.clientHeaderListLimit)],
@@ -49,7 +53,10 @@ describe('docs/limits.md has the limits of the code:', () => {
       `${size(OVERFULL * LIMITS.queueLimit)} for a connection; ${size(OVERFULL_IF_ALL_FULL * LIMITS.queueLimit)} if the data of all has reached its limit`,
     ],
     ['connections that are closed', `${count(SHARED_LIMITS.lingering)}, for ${time(LIMITS.lingerTimeout)}`],
-    ['calls that run', `${count(GRPC_LIMITS.runningCalls)} on each socket`],
+    [
+      'calls that run',
+      `${count(SHARED_LIMITS.calls.all)} on each socket; on the CRI socket, ${SHARED_LIMITS.calls.reserved} of each connection besides`,
+    ],
     ['of these, calls with compressed', count(SHARED_LIMITS.calls.compressed)],
     ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],
     ['requests on the CRI socket', size(SHARED_LIMITS.requests)],

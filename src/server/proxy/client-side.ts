@@ -243,7 +243,8 @@ export class ClientSide {
     const ports = this.#ports;
     const { streamId, endStream } = headers;
     if (!ports.lifecycle.admits(streamId, ports.flowControl.maxFrameSize)) return;
-    if (ports.streams.count >= ports.options.streamLimit) {
+    const { count } = ports.streams;
+    if (count >= ports.options.streamLimit || !ports.options.shared.streams.admits(count)) {
       this.#resets.count();
       // The client may send it again: it has had no effect.
       ports.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));

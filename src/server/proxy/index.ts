@@ -78,7 +78,8 @@ export const SHARED_LIMITS = {
   held: 32 * MIB,
   queued: 16 * MIB,
   lingering: 64,
-  calls: { all: 1024, compressed: 16 },
+  streams: { reserved: 64, shared: 16_384 },
+  calls: { all: 1024, reserved: 4, compressed: 16 },
   requests: 18 * MIB,
 } as const satisfies SharedLimits;
 

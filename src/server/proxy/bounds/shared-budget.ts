@@ -1,5 +1,6 @@
 import { CollectedRequests } from './collected-requests.ts';
 import { HeldBytes } from './held-bytes.ts';
+import { OpenStreams, type StreamLimits } from './open-streams.ts';
 import { QueuedBytes } from './queued-bytes.ts';
 import { Lingering } from './lingering.ts';
 import { type CallLimits, RunningCalls } from './running-calls.ts';
@@ -12,6 +13,7 @@ export interface SharedLimits {
   readonly queued: number;
   /** Connections that are closed and whose peers are not. */
   readonly lingering: number;
+  readonly streams: StreamLimits;
   /** Calls that the local server handles. */
   readonly calls: CallLimits;
   /** Requests for the local server that wait for their last frame. */
@@ -23,6 +25,7 @@ export class SharedBudget {
   readonly held: HeldBytes;
   readonly queued: QueuedBytes;
   readonly lingering: Lingering;
+  readonly streams: OpenStreams;
   readonly calls: RunningCalls;
   readonly requests: CollectedRequests;
 
@@ -30,6 +33,7 @@ export class SharedBudget {
     this.held = new HeldBytes(limits.held);
     this.queued = new QueuedBytes(limits.queued);
     this.lingering = new Lingering(limits.lingering);
+    this.streams = new OpenStreams(limits.streams);
     this.calls = new RunningCalls(limits.calls);
     this.requests = new CollectedRequests(limits.requests);
   }

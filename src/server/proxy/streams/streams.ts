@@ -41,6 +41,10 @@ export interface StreamsPorts {
 export class Streams {
   readonly #ports: StreamsPorts;
   readonly #open = new Map<number, Stream>();
+  /** Open streams whose response has been sent completely. */
+  #delivered = 0;
+  /** Open streams that have a place among the handled calls. */
+  #handled = 0;
   /** When the last stream ended, by the connection's clock; -1 if there was none. */
   lastUsed = -1;
 
@@ -63,9 +67,7 @@ export class Streams {
 
   /** The number of streams whose response has not been sent completely. */
   get running(): number {
-    let count = 0;
-    for (const stream of this.#open.values()) if (!stream.delivered) count += 1;
-    return count;
+    return this.#open.size - this.#delivered;
   }
 
   /** The number of running streams that end by themselves: all but watches. */
@@ -97,7 +99,8 @@ export class Streams {
       const amendment = new MessageAmendment(ports.options.responseLimit, window + ahead);
       stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {
-      const admitted = ports.options.shared.calls.take(compressed);
+      const admitted = ports.options.shared.calls.take(this.#handled, compressed);
+      if (admitted) this.#handled += 1;
       const peer = ports.locals.current();
       const up = new Lane(id, peer.initialWindow, peer.requests);
       stream = new LocalStream(path, now(), new Lane(id, window, peer), up, { peer, compressed, admitted });
@@ -105,6 +108,7 @@ export class Streams {
     if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
       stream.delay = new RequestDelay(ports.options.delayLimit, millisecondsOf(timeout));
     this.#open.set(id, stream);
+    ports.options.shared.streams.opened(this.#open.size);
     observer.streamOpened(path, stream.kind);
     return stream;
   }
@@ -113,6 +117,7 @@ export class Streams {
   delivered(lane: Lane): void {
     const stream = this.#open.get(lane.id);
     if (stream === undefined) return;
+    if (!stream.delivered) this.#delivered += 1;
     stream.delivered = true;
     this.closeIfOver(stream);
   }
@@ -125,12 +130,17 @@ export class Streams {
   close(stream: Stream): void {
     if (!this.#open.delete(stream.id)) return;
     const ports = this.#ports;
+    ports.options.shared.streams.closed(this.#open.size);
+    if (stream.delivered) this.#delivered -= 1;
     ports.delayer.finish(stream);
     if (stream.kind === 'amend') ports.amender.finish(stream);
     if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
     if (stream.kind === 'handle') {
       stream.peer.discard(stream);
-      if (stream.admitted) ports.options.shared.calls.release(stream.compressed);
+      if (stream.admitted) {
+        this.#handled -= 1;
+        ports.options.shared.calls.release(this.#handled, stream.compressed);
+      }
     }
     ports.flowControl.discard(stream.down);
     const { observer, now } = ports.options;

@@ -145,7 +145,9 @@ describe('calls that the local server handles', () => {
   const gzip = [{ name: 'grpc-encoding', value: 'gzip' }];
 
   test('above the limit end with RESOURCE_EXHAUSTED without reaching it; one that ends makes room', () => {
-    const proxy = withLocal({ shared: new SharedBudget({ ...SHARED_LIMITS, calls: { all: 2, compressed: 2 } }) });
+    const proxy = withLocal({
+      shared: new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 0, all: 2, compressed: 2 } }),
+    });
     proxy.client.send(headers(3, CALL), headers(5, CALL, true), headers(7, CALL), data(7, Buffer.alloc(9)));
     expect(statusesOf(proxy.client.take())).toEqual([[7, '8']]);
     expect(proxy.locals[0]!.take().map(({ id }) => id)).toEqual([3, 5]);
@@ -160,12 +162,38 @@ describe('calls that the local server handles', () => {
     expect(proxy.core.options.shared.calls.count).toBe(0);
   });
 
+  test('have reserved places on each connection, which the calls of others cannot take', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 1, all: 2, compressed: 2 } });
+    const [greedy, other] = [withLocal({ shared }), openProxy({ shared })];
+    greedy.client.send(...[3, 5, 7, 9, 11].map((id) => headers(id, CALL)));
+    expect(statusesOf(greedy.client.take()).map(([id]) => id)).toEqual([9, 11]);
+    other.client.send(headers(1, CALL, true), headers(3, CALL, true));
+    expect(statusesOf(other.client.take())).toEqual([[3, '8']]);
+    greedy.client.send(rst(5, ErrorCode.CANCEL));
+    other.client.send(headers(5, CALL, true));
+    expect(other.locals[0]!.take().map(({ id }) => id)).toEqual(expect.arrayContaining([1, 5]));
+    for (const proxy of [greedy, other]) proxy.core.destroy();
+    expect(shared.calls.count).toBe(0);
+  });
+
   test('with compressed messages have a limit of their own', () => {
-    const proxy = withLocal({ shared: new SharedBudget({ ...SHARED_LIMITS, calls: { all: 9, compressed: 1 } }) });
+    const proxy = withLocal({
+      shared: new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 0, all: 9, compressed: 1 } }),
+    });
     const compressed = request('/amend/A', gzip);
     proxy.client.send(headers(3, compressed), headers(5, compressed), headers(7, CALL));
     expect(statusesOf(proxy.client.take())).toEqual([[5, '8']]);
     expect(proxy.locals[0]!.take().map(({ id }) => id)).toEqual([3, 7]);
+  });
+
+  test('that were answered before their request was complete end when that is dropped for others', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, requests: 100 * KiB });
+    const [answered, other] = [withLocal({ shared }), withLocal({ shared })];
+    answered.client.send(headers(3, CALL), ...[1, 2, 3, 4].map(() => data(3, Buffer.alloc(16_000))));
+    answered.locals[0]!.send(headers(3, RESPONSE), headers(3, OK, true));
+    other.client.send(headers(3, CALL), ...[1, 2, 3].map(() => data(3, Buffer.alloc(16_384))));
+    expect(answered.events).toContain('refused requests');
+    expect(answered.core.streams.get(3)).toBeUndefined();
   });
 
   test('that were answered before their request was complete keep their answer', () => {
