@@ -53,7 +53,7 @@ export function createCriSocket(
   const clients = createClientConnections({
     serve: (client, options) => serveConnection(client, { ...options, observer, shared }),
     backendPath,
-    refuse: refuseConnection,
+    refuse: (client) => refuseConnection(client, shared),
     tooMany: () => counters.refused('connections'),
     connectLocal: () => local.connect(),
     interception: interceptionOf(interceptors, { log, counters, debug }),

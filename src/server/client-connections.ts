@@ -7,6 +7,8 @@ import type { Interception } from './proxy/index.ts';
 export interface Connection {
   /** Starts a graceful shutdown: no new streams; closes when the running ones have ended. */
   shutdown(): void;
+  /** Sends GOAWAY and closes: no call runs. */
+  end(): void;
   /** Closes at once. */
   destroy(): void;
   readonly closed: Promise<void>;
@@ -109,7 +111,7 @@ function makeRoom(connections: Set<Connection>): boolean {
   const unused = leastUsed(connections);
   if (unused === undefined) return false;
   connections.delete(unused);
-  unused.destroy();
+  unused.end();
   return true;
 }
 

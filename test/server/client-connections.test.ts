@@ -37,6 +37,10 @@ class FakeConnection {
     this.activeStreams = 0;
     this.#close();
   }
+  end(): void {
+    this.events.push('end');
+    this.#close();
+  }
   destroy(): void {
     this.events.push('destroy');
     this.endStreams();
@@ -70,7 +74,7 @@ describe('L2: connections above the limit', () => {
     const used = Array.from({ length: CONNECTION_LIMIT }, (_, at) => (at % 2 === 0 ? 1 : 0));
     const { door, connections, refused } = open(used);
     door.accept(new Socket());
-    expect(connections.flatMap(({ events }, at) => events.map((event) => [at, event]))).toEqual([[1, 'destroy']]);
+    expect(connections.flatMap(({ events }, at) => events.map((event) => [at, event]))).toEqual([[1, 'end']]);
     expect([door.connections, refused.length]).toEqual([CONNECTION_LIMIT, 0]);
   });
 

@@ -108,6 +108,15 @@ export class ProxyConnection implements AllPorts {
     this.run('client', () => this.gracefulShutdown.request());
   }
 
+  /** Sends GOAWAY and closes: to be called while no call runs. The client makes its next calls on another connection. */
+  end(message: string): void {
+    this.run('client', () => {
+      if (this.lifecycle.state.kind === 'opening') this.toClient.push(settingsFrame([]));
+      this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(message)));
+      this.#close();
+    });
+  }
+
   /** Closes both connections at once. */
   readonly destroy = (): void => {
     if (this.lifecycle.state.kind === 'closed') return;

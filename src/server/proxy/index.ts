@@ -38,6 +38,8 @@ export interface ServedConnection {
    * connection closes when the running streams have ended. Watches are ended when nothing else runs.
    */
   shutdown(): void;
+  /** Sends GOAWAY and closes: to be called while no call runs. */
+  end(): void;
   /** Closes at once and cuts off running calls. */
   destroy(): void;
   /** Resolves when the client's and the backend's sockets are closed. */
@@ -83,13 +85,23 @@ export const SHARED_LIMITS = {
   requests: 18 * MIB,
 } as const satisfies SharedLimits;
 
+const TOO_MANY = 'too many connections';
+
 /** Refuses a client connection before anything is read: there are too many. */
-export function refuseConnection(client: Socket): void {
-  const message = Buffer.from('too many connections');
+export function refuseConnection(client: Socket, { lingering }: SharedBudget): void {
+  const message = Buffer.from(TOO_MANY);
+  const destroy = (): void => {
+    lingering.delete(destroy);
+    client.destroy();
+  };
   client.on('error', () => undefined).resume();
   client.end(Buffer.concat([settingsFrame([]), goaway(0, ErrorCode.ENHANCE_YOUR_CALM, message)]));
-  const timer = setTimeout(() => client.destroy(), LIMITS.lingerTimeout).unref();
-  client.once('close', () => clearTimeout(timer));
+  const timer = setTimeout(destroy, LIMITS.lingerTimeout).unref();
+  client.once('close', () => {
+    clearTimeout(timer);
+    lingering.delete(destroy);
+  });
+  lingering.add(destroy);
 }
 
 /**
@@ -114,6 +126,7 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
   );
   return {
     shutdown: () => connection.shutdown(),
+    end: () => connection.end(TOO_MANY),
     destroy: () => connection.destroy(),
     closed,
     get activeStreams() {

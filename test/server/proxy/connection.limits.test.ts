@@ -1,14 +1,22 @@
+import { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { LIMITS, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import { LIMITS, SHARED_LIMITS, SharedBudget, refuseConnection } from '../../../src/server/proxy/index.ts';
 import {
+  GOAWAY,
   HEADERS,
+  OK,
   PREFACE,
+  RESPONSE,
+  SETTINGS,
   fieldsOf,
+  goawayOf,
   headers,
   openProxy,
   request,
   settings,
   startProxy,
+  typesOf,
 } from '../../support/http2/wire.ts';
 
 beforeEach(() => void vi.useFakeTimers());
@@ -50,6 +58,39 @@ describe('a call whose backend goes away', () => {
     proxy.backend.events.closed(undefined);
     expect(messageOf(proxy)).toBe('error reading from server: EOF');
   });
+});
+
+describe('a connection that ends because there are too many', () => {
+  test('sends GOAWAY, so that the client knows which calls it may make again elsewhere', () => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request('/pass/A'), true));
+    proxy.backend.send(headers(1, [...RESPONSE, ...OK], true));
+    proxy.client.take();
+    proxy.core.end('too many connections');
+    expect(goawayOf(proxy.client.take())).toMatchObject({ last: 1, code: ErrorCode.NO_ERROR });
+    expect([proxy.client.ended, proxy.backend.ended, proxy.client.destroyed]).toEqual([true, true, false]);
+    // A call that was under way is not forwarded.
+    proxy.client.send(headers(3, request('/pass/A'), true));
+    vi.advanceTimersByTime(LIMITS.lingerTimeout);
+    expect([proxy.client.destroyed, proxy.backend.destroyed]).toEqual([true, true]);
+  });
+
+  test('sends SETTINGS first if it has not yet', () => {
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings());
+    proxy.core.end('too many connections');
+    expect(typesOf(proxy.client.take())).toEqual([SETTINGS, GOAWAY]);
+  });
+});
+
+test('connections that are refused linger only in the number of all that do', () => {
+  const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 3 });
+  const clients = Array.from({ length: 5 }, () => new Socket());
+  for (const client of clients) refuseConnection(client, shared);
+  expect(clients.map(({ destroyed }) => destroyed)).toEqual([true, true, false, false, false]);
+  vi.advanceTimersByTime(LIMITS.lingerTimeout);
+  expect(clients.map(({ destroyed }) => destroyed)).toEqual([true, true, true, true, true]);
+  expect(shared.lingering.count).toBe(0);
 });
 
 describe('connections whose peers close slowly', () => {
