@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type Http2Server, createServer } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -101,8 +101,10 @@ export class EntryPoint {
     return expect.poll(() => this.output, LONG).toContain(text);
   }
 
+  /** Waits until clients can connect: the socket exists a moment earlier. Does not connect, because that is a client. */
   listens(): Promise<void> {
-    return expect.poll(() => existsSync(this.listen), LONG).toBe(true);
+    const accepts = (line: string): boolean => line.endsWith(` ${this.listen}`) && line.split(' ')[3] === '00010000';
+    return expect.poll(() => readFileSync('/proc/net/unix', 'utf8').split('\n').some(accepts), LONG).toBe(true);
   }
 
   async remove(): Promise<void> {

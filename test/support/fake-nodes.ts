@@ -118,14 +118,15 @@ export class FakeNode {
       return ended;
     };
     return {
-      resizectl: async ([what, flag]) => {
+      resizectl: async ([what, flag], after) => {
         if (flag === '--dry-run') {
           if (behaviour.look !== undefined) return behaviour.look;
           return this.isInstalled === (what === 'install') ? done : wouldInstall;
         }
-        return what === 'install'
-          ? carriedOut(what, behaviour.install ?? (() => done))
-          : carriedOut('uninstall', behaviour.uninstall ?? (() => done));
+        if (what === 'install') return carriedOut(what, behaviour.install ?? (() => done));
+        const ended = await carriedOut('uninstall', behaviour.uninstall ?? (() => done));
+        if (after === 'unstage') this.isStaged = false;
+        return ended;
       },
       idle: () => Promise.resolve(),
       kubeletStart: () => Promise.resolve(behaviour.kubeletStart?.() ?? 0),

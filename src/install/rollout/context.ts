@@ -6,7 +6,7 @@ import { leaseStore } from './lease.ts';
 import { readNode } from './node.ts';
 import type { Options } from './options.ts';
 import type { RolloutContext } from './roll-out.ts';
-import { configIn, programIn, stage, unstage } from './staging.ts';
+import { configIn, programIn, stage, stagedIn, unstage } from './staging.ts';
 import { apiOf, openConnection } from '../../kubernetes/client/index.ts';
 
 /**
@@ -22,7 +22,12 @@ export function contextOf(options: Options, config: string | undefined, say: (li
   return {
     random,
     say,
-    host: thisHost({ folder: programIn(staging), kubeletUnit, say: (line) => say(`  ${line}`) }),
+    host: thisHost({
+      folder: programIn(staging),
+      staged: stagedIn(staging),
+      kubeletUnit,
+      say: (line) => say(`  ${line}`),
+    }),
     turns: {
       random,
       say,

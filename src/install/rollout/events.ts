@@ -5,10 +5,12 @@ export type Reason =
   | 'ShimInstalled'
   | 'ShimInstallRefused'
   | 'ShimInstallFailed'
+  | 'ShimUninstalling'
   | 'ShimUninstalled'
   | 'ShimUninstallFailed'
   | 'ShimLeftInstalled';
 
+const NORMAL: readonly Reason[] = ['ShimInstalled', 'ShimUninstalling', 'ShimUninstalled'];
 const CONTROLLER = 'cri-resize-shim-installer';
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
@@ -31,7 +33,7 @@ export async function postNodeEvent(
     // kubectl finds events of a node by uid, and kubelet uses the node name as uid.
     regarding: { apiVersion: 'v1', kind: 'Node', name: node, uid: node },
     action: reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall',
-    type: reason === 'ShimInstalled' || reason === 'ShimUninstalled' ? 'Normal' : 'Warning',
+    type: NORMAL.includes(reason) ? 'Normal' : 'Warning',
     reason,
     note,
     at: Date.now(),

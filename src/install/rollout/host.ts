@@ -8,8 +8,9 @@ export interface Host {
   /**
    * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end of the pod stops
    * it. Returns its exit code and output. Rejects if systemd cannot start it.
+   * @param after `unstage`: systemd removes the staged files once it has ended, also if this pod no longer runs
    */
-  resizectl(args: readonly string[]): Promise<CommandResult>;
+  resizectl(args: readonly string[], after?: 'unstage'): Promise<CommandResult>;
   /** Waits until no resizectl of an earlier pod runs on the host. Rejects with the reason of the signal. */
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
@@ -24,6 +25,8 @@ export interface CommandResult {
 export interface HostOptions {
   /** Folder of the staged program, as a path on the host. */
   readonly folder: string;
+  /** All staged files and folders. */
+  readonly staged: readonly string[];
   readonly kubeletUnit: string;
   readonly say: (line: string) => void;
 }
@@ -42,14 +45,22 @@ const onHost = ['--target', '1', '--mount', '--'];
 const unit = [
   ...['systemd-run', '--quiet', '--wait', '--pipe', '--collect', `--unit=${UNIT}`, '--service-type=exec'],
   ...['--description=Install or uninstall cri-resize-shim', '--property=RuntimeMaxSec=20min'],
-  ...['--property=TimeoutStopSec=10min', '--'],
+  '--property=TimeoutStopSec=10min',
 ];
 
-export function thisHost({ folder, kubeletUnit, say }: HostOptions): Host {
+/** Quotes a word of a command in a unit: systemd.syntax(7), and the variables of systemd.service(5). */
+const quoted = (word: string): string => `"${word.replaceAll(/[\\"]/g, '\\$&').replaceAll('$', '$$$$')}"`;
+
+/** The property of the unit that removes files and folders when it has ended. */
+export const removalAfter = (paths: readonly string[]): string =>
+  `--property=ExecStopPost=/bin/rm -rf -- ${paths.map(quoted).join(' ')}`;
+
+export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Host {
   const program = [join(folder, OWN_NODE), join(folder, 'dist/resizectl.js')];
   return {
-    async resizectl(args) {
-      const command = [...onHost, ...unit, ...program, ...args];
+    async resizectl(args, after) {
+      const removal = after === 'unstage' ? [removalAfter(staged)] : [];
+      const command = [...onHost, ...unit, ...removal, '--', ...program, ...args];
       const running = execa('nsenter', command, { reject: false, stdin: 'ignore', all: true, buffer: false });
       const lines: string[] = [];
       for await (const line of running.iterable({ from: 'all' })) {

@@ -142,10 +142,10 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
     }
     const turn = await takeTurn(context.turns, 'uninstall', end);
     isBegun = true;
-    const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags])));
-    // A kubelet that has just started can end this pod within 2 s, before its grace period is over: it is a running pod
-    // that no pod worker knows yet (kubelet, pkg/kubelet/pod_workers.go).
-    await unstageIdle(context);
+    // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
+    // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
+    await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
+    const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags], 'unstage')));
     const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
     await turn.end(end, result.kind === 'done' ? undefined : result.why);
     await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
@@ -177,10 +177,15 @@ async function reported(
   const { say } = context;
   const note = outcome.kind === 'done' ? 'kubelet runs, and this node is Ready' : outcome.why;
   say(`${reason}: ${note}`);
-  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
-  const posted = retry('the event cannot be created', context, soon, (at) => context.postEvent(reason, note, at));
-  await posted.catch(() => say('the event was not created'));
+  await posted(context, reason, note, signal);
   return outcome;
+}
+
+/** Creates an event of the node, unless that takes too long. */
+async function posted(context: RolloutContext, reason: Reason, note: string, signal: AbortSignal): Promise<void> {
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
+  const created = retry('the event cannot be created', context, soon, (at) => context.postEvent(reason, note, at));
+  await created.catch(() => context.say('the event was not created'));
 }
 
 const SOON_MS = 5000;

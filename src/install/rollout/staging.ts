@@ -29,8 +29,13 @@ export async function stage({ from, staging, config }: StagingPlaces): Promise<v
   await rename(fresh, to);
 }
 
+/** All files and folders that {@link stage} may create. */
+export const stagedIn = (staging: string): readonly string[] => {
+  const to = programIn(staging);
+  return [to, `${to}.new`, configIn(staging)];
+};
+
 /** Removes the staged files. */
 export async function unstage(staging: string): Promise<void> {
-  const to = programIn(staging);
-  for (const path of [to, `${to}.new`, configIn(staging)]) await rm(path, { recursive: true, force: true });
+  for (const path of stagedIn(staging)) await rm(path, { recursive: true, force: true });
 }

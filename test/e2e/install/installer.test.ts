@@ -149,7 +149,11 @@ test('a labelled node waits for its turn, installs the shim, keeps it when the p
   await calledThrough(CONTAINERD);
   expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
   expect([existsSync(PROGRAM), readdirSync(STAGING), holder()]).toEqual([false, [], undefined]);
-  expect(api.eventReasons()).toEqual([`${NODE}: ShimInstalled`, `${NODE}: ShimUninstalled`]);
+  expect(api.eventReasons()).toEqual([
+    `${NODE}: ShimInstalled`,
+    `${NODE}: ShimUninstalling`,
+    `${NODE}: ShimUninstalled`,
+  ]);
   expect(web.read('cgroup.procs', 'a')).toBe(processes);
 });
 

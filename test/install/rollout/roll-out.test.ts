@@ -182,7 +182,7 @@ describe('when the installer’s pod ends', () => {
       cluster.api.set('a', { labels });
       await node.terminate();
       expect(cluster.work).toEqual(['a: uninstall', 'a: uninstall 0']);
-      expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstalled']);
+      expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstalling', 'a: ShimUninstalled']);
       expect(cluster.api.lease?.spec.holderIdentity).toBeUndefined();
     },
   );
@@ -223,7 +223,10 @@ describe('when the installer’s pod ends', () => {
     const node = await start('a', { uninstall: () => ({ code: 3, lines: ['failed: set x: no'] }) });
     cluster.api.set('a', { labels: {} });
     await node.terminate();
-    expect([cluster.api.eventReasons(), haltedBy()]).toEqual([['a: ShimUninstallFailed'], 'a: failed: set x: no']);
+    expect([cluster.api.eventReasons(), haltedBy()]).toEqual([
+      ['a: ShimUninstalling', 'a: ShimUninstallFailed'],
+      'a: failed: set x: no',
+    ]);
   });
 
   test('the shim stays, with an event, if the pod has no time left before its turn', async () => {
@@ -258,10 +261,10 @@ describe('when the installer’s pod ends', () => {
     cluster.api.set('a', { labels: {} });
     const ending = node.terminate();
     await until(() => cluster.work.includes('a: uninstall 0') && !node.isStaged);
-    expect(cluster.api.eventReasons()).toEqual([]);
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstalling']);
     node.timeUp();
     await ending;
-    expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstallFailed']);
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstalling', 'a: ShimUninstallFailed']);
     expect(node.messages).toContain(
       'ShimUninstallFailed: the grace period of the pod ended before this node was Ready again',
     );
