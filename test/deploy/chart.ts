@@ -19,6 +19,7 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ foo: 1 }, /foo/],
   [{ config: { logLevl: 'debug' } }, /logLevl/],
   [{ image: { name: 'x' } }, /name/],
+  [{ image: { digest: 'sha256:0' } }, /digest/],
   [{ label: { value: '' } }, /label\/value/],
   [{ kubeletUnit: 'kubelet; rm -rf /' }, /kubeletUnit/],
   [{ timeout: 60 }, /timeout/],
@@ -95,6 +96,10 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   assert.deepEqual(label, { key: 'example.com/shim', value: 'yes' });
   assert.deepEqual([kubeletUnit, timeout, leaseDuration], ['k3s.service', '5m', 600_000]);
   assert.deepEqual([grace, pod.terminationGracePeriodSeconds], [90_000, 90]);
+
+  const digest = `sha256:${'a'.repeat(64)}`;
+  const byDigest = daemonSet(await render({ image: { repository: 'registry.example.com/shim', tag: '9', digest } }));
+  assert.deepEqual(byDigest.spec.template.spec.containers[0]?.image, `registry.example.com/shim@${digest}`);
 
   // Only a change of the configuration replaces the pods.
   const annotations = async (config: object): Promise<unknown> =>

@@ -108,14 +108,16 @@ describe('deploy/kustomize', () => {
     expect(folders).not.toContain('/');
   });
 
-  test('has an empty configuration, which an overlay can replace together with the pods', async () => {
+  test('has an empty configuration, which an overlay can replace together with the pods, and the image by its digest', async () => {
     const { data } = named('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
     expect(parse(data['config.yaml']!)).toBeNull();
     const [base, overlay] = [join(folder, 'base'), join(folder, 'overlay')];
     cpSync('deploy/kustomize', base, { recursive: true });
     mkdirSync(overlay);
     const page = readFileSync('docs/kubernetes.md', 'utf8');
-    const [, example = ''] = /```yaml\n(apiVersion: kustomize[\s\S]*?)```/.exec(page) ?? [];
+    const [, text = ''] = /```yaml\n(apiVersion: kustomize[\s\S]*?)```/.exec(page) ?? [];
+    const digest = `sha256:${'a'.repeat(64)}`;
+    const example = text.replace('sha256:...', digest);
     // In Debian's version, `resources` does not accept a folder.
     writeFileSync(
       join(overlay, 'kustomization.yaml'),
@@ -131,7 +133,7 @@ describe('deploy/kustomize', () => {
     const other = changed.find(isDaemonSet)!.spec.template.spec;
     expect(other.volumes.flatMap(({ configMap }) => configMap ?? [])).toEqual([{ name: map.metadata.name }]);
     expect(map.metadata.name).not.toBe(named('ConfigMap', 'cri-resize-shim').metadata.name);
-    expect(other.containers[0]!.image).toBe('registry.example.com/cri-resize-shim:0.2.0');
+    expect(other.containers[0]!.image).toBe(`registry.example.com/cri-resize-shim@${digest}`);
   });
 
   test('renders every file of its folder', () => {

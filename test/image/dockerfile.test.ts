@@ -12,11 +12,19 @@ let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'image-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
+const dockerfile = (): string => readFileSync('Dockerfile', 'utf8');
+
+test('both stages of the Dockerfile are from one base, by digest', () => {
+  const [, base] = /^ARG BASE=(.*)$/m.exec(dockerfile()) ?? [];
+  expect(base).toMatch(/^node:26-slim@sha256:[0-9a-f]{64}$/);
+  expect([...dockerfile().matchAll(/^FROM (\S+)/gm)].map(([, from]) => from)).toEqual(['${BASE}', '${BASE}']);
+});
+
 test('the Dockerfile copies everything that its steps need, and its programs run on their own', async () => {
   const build = join(folder, 'build');
   const out = join(folder, 'out');
   mkdirSync(build);
-  const [stage = '', last = ''] = readFileSync('Dockerfile', 'utf8')
+  const [stage = '', last = ''] = dockerfile()
     .split(/^FROM /m)
     .slice(1);
   const steps = stage.split('\n').flatMap((line) => {
@@ -55,6 +63,19 @@ test('the Dockerfile copies everything that its steps need, and its programs run
   expect(rejected.stderr).toContain('config.yaml:1:1: logLevel: "loud" must be one of');
   const { stdout: used } = await execa(join(dirname(dirname(installed)), 'bin/resizectl'), ['--help']);
   expect(used).toContain('resizectl');
+  const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
+    readonly packages: Readonly<Record<string, { readonly version: string }>>;
+  };
+  const pinned = packages[`node_modules/node-linux-${process.arch}`]?.version;
+  expect((await execa(join(folder, 'usr/local/bin/node'), ['--version'])).stdout).toBe(`v${pinned}`);
+  const sbom = join(folder, 'usr/local/share/doc/cri-resize-shim/sbom.cdx.json');
+  const { bomFormat, components } = JSON.parse(readFileSync(sbom, 'utf8')) as {
+    readonly bomFormat: string;
+    readonly components: readonly { readonly name: string; readonly version: string }[];
+  };
+  expect(bomFormat).toBe('CycloneDX');
+  expect(components.find(({ name }) => name === 'node')?.version).toBe(pinned);
+  expect(components.map(({ name }) => name)).toEqual(expect.arrayContaining(['@grpc/grpc-js', 'koffi', 'pino']));
   const installer = join(dirname(installed), 'cri-resize-shim-installer.js');
   expect((await execa(process.execPath, [installer, '--version'], { cwd: '/' })).stdout).toBe(version);
 }, 120_000);

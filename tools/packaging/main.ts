@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { timed } from '../download/progress.ts';
@@ -17,12 +17,17 @@ const { to, only } = new Command('package')
   .description(
     'Builds what is installed on a node: a folder, a .deb, a single executable, and their bills of materials.',
   )
-  .option('--to <folder>', 'target folder (default: dist/packages), or the folder itself with --only tree')
+  .option('--to <folder>', 'target folder (default: dist/packages), or the folder itself with --only tree or image')
   .addOption(
-    new Option('--only <kind>', 'build only this, with its bill of materials').choices(['tree', 'deb', 'executable']),
+    new Option('--only <kind>', 'build only this, with its bill of materials').choices([
+      'tree',
+      'deb',
+      'executable',
+      'image',
+    ]),
   )
   .parse()
-  .opts<{ readonly to?: string; readonly only?: 'tree' | 'deb' | 'executable' }>();
+  .opts<{ readonly to?: string; readonly only?: 'tree' | 'deb' | 'executable' | 'image' }>();
 const facts = factsOf();
 const name = `${facts.name}-${facts.version}-linux-${facts.arch}`;
 const progress = (line: string): void => void process.stderr.write(`package: ${line}\n`);
@@ -46,6 +51,9 @@ switch (only) {
     break;
   case 'executable':
     for (const file of await packExecutable(targetFolder())) process.stdout.write(`${file}\n`);
+    break;
+  case 'image':
+    await packImage(to === undefined ? join(targetFolder(), `${name}-image`) : resolve(to));
     break;
   case 'tree':
     await makeTree(facts, to === undefined ? join(targetFolder(), name) : resolve(to));
@@ -72,6 +80,15 @@ async function packFolder(target: string): Promise<readonly string[]> {
   await timed(progress, 'the bill of materials of the .deb', () => writeSbomWithNode(facts, node, debSbom));
   const deb = await timed(progress, 'the .deb', () => makeDeb(facts, { tree, node, sbom: debSbom, target }));
   return [tree, sbom, deb, debSbom];
+}
+
+/** Creates what the Dockerfile copies into the image: the folder, Node, and the bill of materials of both. */
+async function packImage(target: string): Promise<void> {
+  await makeTree(facts, join(target, 'program'));
+  const node = pinnedNode(facts.root, facts.arch);
+  if (node === undefined) throw new Error(`no image: npm has no Node for ${facts.arch}`);
+  cpSync(node.program, join(target, 'node'));
+  await writeSbomWithNode(facts, node, join(target, 'sbom.cdx.json'));
 }
 
 async function packExecutable(target: string): Promise<readonly string[]> {
