@@ -37,6 +37,7 @@ const entries = {
   'tools/units': 'test/systemd-units/main.ts',
   'tools/chart': 'test/deploy/chart.ts',
   'tools/package': 'tools/packaging/main.ts',
+  'tools/signatures': 'tools/signatures/main.ts',
 };
 
 // Built in a separate folder and moved into place file by file, so that a command that runs meanwhile has complete

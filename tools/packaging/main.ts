@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { timed } from '../download/progress.ts';
@@ -6,12 +6,13 @@ import { makeDeb } from './deb.ts';
 import { makeExecutable } from './executable.ts';
 import { factsOf } from './facts.ts';
 import { pinnedNode } from './node-binary.ts';
+import { writeProvenance } from './provenance.ts';
 import { writeFolderSbom, writeSbomWithNode } from './sbom.ts';
 import { makeTree } from './tree.ts';
 
 /**
  * npm run package: builds what is installed on a node, for this machine's architecture: a folder with everything except
- * Node, a .deb of it, a single executable with Node inside, and their bills of materials (CycloneDX).
+ * Node, a .deb of it, a single executable with Node inside, their bills of materials (CycloneDX) and their provenance.
  */
 const { to, only } = new Command('package')
   .description(
@@ -43,7 +44,10 @@ switch (only) {
     for (const old of readdirSync(target))
       if (!old.startsWith(executable)) rmSync(join(target, old), { recursive: true, force: true });
     const made = [...(await packFolder(target)), ...(await packExecutable(target))];
-    for (const file of made) process.stdout.write(`${file}\n`);
+    const provenance = join(target, `${name}.provenance.json`);
+    const files = made.filter((file) => statSync(file).isFile());
+    await writeProvenance(facts, { files, node: pinnedNode(facts.root, facts.arch), target: provenance });
+    for (const file of [...made, provenance]) process.stdout.write(`${file}\n`);
     break;
   }
   case 'deb':

@@ -1,0 +1,29 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+interface Locked {
+  readonly version?: string;
+  readonly resolved?: string;
+  readonly integrity?: string;
+  readonly link?: boolean;
+}
+
+const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
+  readonly packages: Readonly<Record<string, Locked>>;
+};
+/** The first entry is this package. */
+const locked = Object.entries(packages).filter(([path]) => path !== '');
+
+test('npm compares every package that it installs with a digest', () => {
+  expect(locked.length).toBeGreaterThan(100);
+  const without = locked.filter(([, { integrity = '' }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity));
+  expect(without.map(([path]) => path)).toEqual([]);
+});
+
+test('no package is from another place than a registry', () => {
+  const elsewhere = locked.filter(
+    ([, { resolved, link }]) =>
+      link === true || (resolved !== undefined && !/^https:\/\/registry\.npmjs\.org\//.test(resolved)),
+  );
+  expect(elsewhere.map(([path]) => path)).toEqual([]);
+});
