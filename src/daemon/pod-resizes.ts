@@ -33,6 +33,8 @@ export interface PodResizes {
   readonly pods: PodDirectory;
   /** Continues the resizes of an earlier process. Called once, after the registry is synchronized with the backend. */
   restore(): Promise<void>;
+  /** Continues the resizes of pods whose records could be read only after {@link restore}. */
+  restoreLate(podUids: ReadonlySet<string>): Promise<void>;
   /** Starts no further resizes, and waits for running ones, at most `graceMs`. The journal keeps the rest. */
   close(graceMs: number): Promise<void>;
 }
@@ -61,10 +63,21 @@ export function createPodResizes(parts: PodResizesParts): PodResizes {
     const { status } = await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
     return status?.state === SANDBOX_READY;
   };
+  const exists = async (sandboxId: string): Promise<boolean> => (await registry.pod(sandboxId)) !== undefined;
+  let isRestored = false;
   return {
     resizes,
     pods: podDirectory({ registry, isReady, describePod }),
-    restore: () => resizes.restore(async (sandboxId) => (await registry.pod(sandboxId)) !== undefined),
+    restore() {
+      isRestored = true;
+      return resizes.restore(exists);
+    },
+    async restoreLate(podUids) {
+      // Otherwise the first restore includes them.
+      if (!isRestored) return;
+      const records = (await store.restore()).filter(({ podUid }) => podUids.has(podUid));
+      await resizes.restore(exists, { restore: () => Promise.resolve(records) });
+    },
     async close(graceMs) {
       const ended = resizes.close();
       const timeout = new Promise<void>((resolve) => setTimeout(resolve, graceMs).unref());

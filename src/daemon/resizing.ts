@@ -1,5 +1,6 @@
 import { type Config, version } from '../config/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
+import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
 import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
 import { volumeTotals } from '../sandbox/index.ts';
@@ -13,6 +14,7 @@ import {
   noInterceptors,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
+import type { PodResizes } from './pod-resizes.ts';
 import { type ResizeCore, createResizeCore } from './resize-core.ts';
 import { ResizeRequests } from './resize-requests.ts';
 
@@ -78,6 +80,7 @@ export function createResizing(
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
   const recovery = new Recovery(() => recover(context), systemClock);
+  context.journal.onLate(lateRecords(recovery, podResizes, log));
   return {
     interceptors,
     handlers: localHandlers(interceptors, backend),
@@ -105,6 +108,16 @@ export function createResizing(
     },
   };
 }
+
+/** Returns what to do with records that could be read only after the start: recover their pods, and continue their deferred requests. */
+const lateRecords =
+  (recovery: Recovery, podResizes: PodResizes, log: Log) =>
+  (pods: readonly { readonly podUid: string }[]): void => {
+    void recovery.begin();
+    podResizes.restoreLate(new Set(pods.map(({ podUid }) => podUid))).catch((error: unknown) => {
+      log.error({ error: messageOf(error) }, 'deferred resizes of late records not restored');
+    });
+  };
 
 const readingsOf = ({
   registry,

@@ -60,7 +60,12 @@ const failOpenReasons = fromStart<FailOpenReason>({
 });
 const undoOutcomes = fromStart<UndoOutcome>({ undone: true, failed: true });
 const recoveryOutcomes = fromStart<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
-const journalFaultKinds = fromStart<JournalFault>({ bad_record: true, unavailable: true });
+const journalFaultKinds = fromStart<JournalFault>({
+  bad_record: true,
+  newer_record: true,
+  unread_record: true,
+  unavailable: true,
+});
 const foresightEvents = fromStart<ForesightEvent>({
   unreadable: true,
   stuck: true,

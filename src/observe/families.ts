@@ -156,7 +156,7 @@ export const families = {
     'counter',
     'journal_faults_total',
     ['fault'],
-    'Journal faults, by kind: bad_record (a record cannot be read), unavailable (no record can be written). Expected to be 0.',
+    'Journal faults, by kind: bad_record (not a record), newer_record (of a newer shim, left alone), unread_record (the disk does not return a record, read again), unavailable (no record can be written). Expected to be 0.',
   ),
   notifyFaults: shimMetric(
     'counter',

@@ -142,8 +142,12 @@ export type RemountResult =
   | 'failed';
 
 export type JournalFault =
-  /** A record cannot be read: incomplete, of another version or not a record. */
+  /** A file is not a record: incomplete, of a version that is no longer read, or something else. */
   | 'bad_record'
+  /** A newer shim has written the record, which is left alone. */
+  | 'newer_record'
+  /** The disk does not return the record (EIO), or the machine lacks descriptors or memory. It is read again. */
+  | 'unread_record'
   /** No record can be written: the disk of the state folder is full, read-only or gone. */
   | 'unavailable';
 

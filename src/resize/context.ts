@@ -120,7 +120,9 @@ export function createResizeContext({
   };
   watchRegistry(context);
   // Also for pods that are added while the journal is read.
-  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
+  const restoreAllVolumes = (): void => registry.pods.forEach((pod) => restoreVolumes(context, pod));
+  void journal.restored().then(restoreAllVolumes);
+  journal.onLate(restoreAllVolumes);
   return context;
 }
 

@@ -65,7 +65,7 @@ describe('counters', () => {
       ),
       ...['undone', 'failed'].map((outcome) => `undos_total ${outcome}`),
       ...['finished', 'undone', 'gone', 'failed'].map((outcome) => `recoveries_total ${outcome}`),
-      ...['bad_record', 'unavailable'].map((fault) => `journal_faults_total ${fault}`),
+      ...['bad_record', 'newer_record', 'unread_record', 'unavailable'].map((fault) => `journal_faults_total ${fault}`),
       ...['unreadable', 'stuck', 'held', 'unstuck', 'deferred', 'given_up'].map(
         (event) => `foresight_events_total ${event}`,
       ),

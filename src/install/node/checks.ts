@@ -120,6 +120,8 @@ async function checkShim(node: Node): Promise<Finding> {
       'stop it, or set another socket with --listen',
     );
   const problems = runtime.shim.checks.filter(({ ready }) => !ready).map(({ name, says }) => `${name}: ${says}`);
+  if (runtime.shim.ready && problems.length > 0)
+    return warning(`serves ${listen}, ready, with limits: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
   if (runtime.shim.ready) return ok(`serves ${listen}, ready`);
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
 }

@@ -5,7 +5,6 @@ const UID = /^[0-9a-f-]{8,64}$/i;
 const RECORD = /^(?:[0-9a-f-]{8,64}|sha256-[0-9a-f]{64})\.json$/i;
 const TEMPORARY_END = '.tmp';
 const BAD_END = '.bad';
-const NEWER_END = '.newer';
 
 /**
  * Returns the file name of a pod's record. The caller that creates a pod chooses its uid, so only a well-formed uid is used
@@ -23,12 +22,9 @@ export const temporaryFile = (record: string): string => `${record}${TEMPORARY_E
 /** The file that an unreadable record is moved to. */
 export const badFile = (record: string): string => `${record}${BAD_END}`;
 
-/** The file that a record of a newer shim is moved to. */
-export const newerFile = (record: string): string => `${record}${NEWER_END}`;
-
 /** A file of the journal, and the record that it belongs to. */
 export interface KnownFile {
-  readonly kind: 'record' | 'temporary' | 'bad' | 'newer';
+  readonly kind: 'record' | 'temporary' | 'bad';
   readonly record: string;
 }
 
@@ -38,7 +34,6 @@ export function knownFile(name: string): KnownFile | undefined {
   for (const [kind, end] of [
     ['temporary', TEMPORARY_END],
     ['bad', BAD_END],
-    ['newer', NEWER_END],
   ] as const) {
     const record = name.slice(0, -end.length);
     if (name.endsWith(end) && RECORD.test(record)) return { kind, record };

@@ -3,3 +3,4 @@ export { OpenTransaction, PodJournal } from './pod-journal.ts';
 export type { JournalledTransaction, PreviousHigh } from './record.ts';
 export { Journal } from './store.ts';
 export type { RequestedVolume, VolumeRecord } from './volume-record.ts';
+export type { WithheldCounts } from './withheld.ts';

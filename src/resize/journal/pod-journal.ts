@@ -6,6 +6,7 @@ import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { RequestedVolume } from './volume-record.ts';
 import type { Journal, Readiness } from './store.ts';
+import type { WithheldCounts } from './withheld.ts';
 import { LateChange } from './late-change.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
@@ -35,6 +36,8 @@ export class PodJournal {
   readonly #records = new Map<string, PodRecord>();
   /** One change of a record at a time: one that fails must not take back a later one. */
   readonly #changes = new KeyedLock();
+  readonly #late: ((pods: readonly Identity[]) => void)[] = [];
+  #opened: Journal | undefined;
 
   /** @param journal a promise, because a starting shim already serves the calls that need no journal */
   constructor(journal: Promise<Journal>) {
@@ -52,8 +55,28 @@ export class PodJournal {
     return (await this.#journal).readinessNow();
   }
 
+  /** Returns how many records are left alone because their content is not known. */
+  async withheld(): Promise<WithheldCounts> {
+    return (await this.#journal).withheld;
+  }
+
+  /** Whether the record of a pod cannot be changed at present, because its content is not known. */
+  isReadOnly(pod: PodDescription): boolean {
+    return this.#opened?.refusal(identityOf(pod).podUid) !== undefined;
+  }
+
+  /** Calls `listener` with the pods whose records could be read only after the start. */
+  onLate(listener: (pods: readonly Identity[]) => void): void {
+    this.#late.push(listener);
+  }
+
   async #restore(): Promise<void> {
     const journal = await this.#journal;
+    this.#opened = journal;
+    journal.onLate((records) => {
+      for (const record of records) this.#records.set(record.podUid, record);
+      for (const listener of this.#late) listener(records);
+    });
     for (const record of await journal.load()) this.#records.set(record.podUid, record);
   }
 
@@ -183,6 +206,11 @@ export class PodJournal {
     if (changed === base && base.sandboxId === sandboxId) return;
     const record = { ...changed, sandboxId };
     const empty = isEmpty(record);
+    const refusal = journal.refusal(podUid);
+    if (refusal !== undefined) {
+      if (empty && before === undefined) return;
+      throw refusal;
+    }
     if (empty) this.#records.delete(podUid);
     else this.#records.set(podUid, record);
     try {

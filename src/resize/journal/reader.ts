@@ -1,85 +1,92 @@
-import { existsSync } from 'node:fs';
 import { lstat, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Counters, type Log, oncePerKey } from '../../observe/index.ts';
-import { badFile, knownFile, newerFile, recordFile } from './file-names.ts';
+import { badFile, knownFile, recordFile } from './file-names.ts';
 import { readBounded } from './files.ts';
 import { MAX_RECORD_BYTES, NewerRecord, type WrittenRecord, decodeRecord } from './record.ts';
+import type { Withheld } from './withheld.ts';
 
 /** How many unreadable records are kept for inspection, the newest ones. */
 const MAX_BAD_FILES = 16;
-/** Temporary shortages: a record that cannot be opened for one of these is not bad. */
-const TEMPORARY = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
+/**
+ * Errors of open(2) that a file of the wrong kind causes: a symbolic link, a socket, a device without a driver. Any other error is a
+ * fault of the disk or a shortage of the machine, and says nothing about the record.
+ */
+const WRONG_KIND = new Set(['ELOOP', 'ENXIO', 'ENODEV']);
 
-/** Reads records with arbitrary content. An unreadable record is moved aside for inspection. */
+/** Reads a file of at most `max` bytes. */
+export type ReadFile = (file: string, max: number) => Promise<Buffer>;
+
+/** A record that was read, or why it stays as it is. */
+export type ReadRecord =
+  | { readonly record: WrittenRecord; readonly withheld?: undefined }
+  | { readonly withheld: Withheld; readonly record?: undefined };
+
+const MESSAGES = {
+  newer: 'journal record of a newer version left alone',
+  unread: 'journal record not readable at present',
+} as const satisfies Record<Withheld['kind'], string>;
+
+/** Reads records with arbitrary content. A bad record is moved aside for inspection. */
 export class RecordReader {
   readonly #folder: string;
   readonly #log: Log;
   readonly #counters: Counters;
+  readonly #readFile: ReadFile;
   readonly #first = oncePerKey();
 
-  constructor(folder: string, log: Log, counters: Counters) {
+  constructor(folder: string, log: Log, counters: Counters, readFile: ReadFile = readBounded) {
     this.#folder = folder;
     this.#log = log;
     this.#counters = counters;
+    this.#readFile = readFile;
   }
 
-  /** Returns a record; undefined when it is gone, or unreadable, which is counted and logged. Never rejects. */
-  async read(name: string): Promise<WrittenRecord | undefined> {
+  /**
+   * Returns a record, or why it is withheld; undefined when there is none, or none that any shim can read: that one is moved aside.
+   * Counts and logs each record that it does not return. Never rejects.
+   */
+  async read(name: string): Promise<ReadRecord | undefined> {
     const file = join(this.#folder, name);
     try {
-      const record = decodeRecord(await readBounded(file, MAX_RECORD_BYTES));
+      const record = decodeRecord(await this.#readFile(file, MAX_RECORD_BYTES));
       if (recordFile(record.podUid) !== name)
         throw new Error('is the record of a pod that its file name does not match');
-      return record;
+      return { record };
     } catch (error) {
       const errno = errnoOf(error);
       if (errno === 'ENOENT') return undefined;
-      const isTemporary = errno !== undefined && TEMPORARY.has(errno);
-      const aside = error instanceof NewerRecord ? newerFile(name) : badFile(name);
-      await this.#reportUnreadable(file, error, isTemporary ? undefined : aside);
+      if (error instanceof NewerRecord) return this.#withheld(file, 'newer', error.message);
+      if (errno !== undefined && !WRONG_KIND.has(errno)) return this.#withheld(file, 'unread', messageOf(error));
+      await this.#setAside(file, name, error);
       return undefined;
     }
   }
 
-  /**
-   * Moves a record that an older shim has moved aside back, if this shim reads its version. A record that the older shim has written
-   * in the meantime replaces it. Returns whether there is a record to read. Never rejects.
-   */
-  async restoreNewer(newer: string, name: string): Promise<boolean> {
-    const [from, to] = [join(this.#folder, newer), join(this.#folder, name)];
-    try {
-      decodeRecord(await readBounded(from, MAX_RECORD_BYTES));
-      if (existsSync(to)) {
-        await rm(from);
-        return false;
-      }
-      await rename(from, to);
-      return true;
-    } catch (error) {
-      if (!(error instanceof NewerRecord)) this.#leftoverStays(from, error);
-      return false;
-    }
+  #withheld(file: string, kind: Withheld['kind'], why: string): ReadRecord {
+    const isFirst = this.#first(`${file} ${why}`);
+    // A newer record stays until the next upgrade: it is one fault, however often it is read.
+    if (isFirst || kind === 'unread') this.#counters.journalFault(`${kind}_record`);
+    if (isFirst) this.#log.error({ file, error: why }, MESSAGES[kind]);
+    return { withheld: { kind, why: kind === 'newer' ? why : `cannot be read: ${why}` } };
   }
 
-  /** Counts an unreadable record, logs it once, and moves it to `aside` unless that is undefined. */
-  async #reportUnreadable(file: string, error: unknown, aside: string | undefined): Promise<void> {
+  /** Counts a bad record, logs it once, and moves it aside. */
+  async #setAside(file: string, name: string, error: unknown): Promise<void> {
     this.#counters.journalFault('bad_record');
     const fields: { file: string; error: string; movedTo?: string; notMoved?: string } = {
       file,
       error: messageOf(error),
     };
-    if (aside !== undefined) {
-      try {
-        const place = join(this.#folder, aside);
-        // Recursive, because a folder at this path would make the rename fail.
-        await rm(place, { recursive: true, force: true });
-        await rename(file, place);
-        fields.movedTo = aside;
-      } catch (failure) {
-        fields.notMoved = messageOf(failure);
-      }
+    try {
+      const place = join(this.#folder, badFile(name));
+      // Recursive, because a folder at this path would make the rename fail.
+      await rm(place, { recursive: true, force: true });
+      await rename(file, place);
+      fields.movedTo = badFile(name);
+    } catch (failure) {
+      fields.notMoved = messageOf(failure);
     }
     if (this.#first(`${file} ${fields.error}`)) this.#log.error(fields, 'journal record unreadable');
   }

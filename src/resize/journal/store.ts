@@ -1,13 +1,15 @@
-import { type FileHandle, readFile, readdir, rm } from 'node:fs/promises';
+import { type FileHandle, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Slots } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import { knownFile, recordFile } from './file-names.ts';
+import { recordFile } from './file-names.ts';
 import { LateChange, inTime } from './late-change.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
-import { RecordReader } from './reader.ts';
+import { type LoadedRecord, RecordLoader } from './loader.ts';
+import { type ReadFile, RecordReader } from './reader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
+import { type WithheldCounts, WithheldRecords } from './withheld.ts';
 import { type Clock, KeyedLock, systemClock } from '../../core/concurrency/index.ts';
 
 /** A random id, new after each boot of the machine (random(4)). */
@@ -28,16 +30,12 @@ export interface JournalOptions {
   readonly counters?: Counters;
   /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
   readonly clock?: Clock;
+  /** Reads the file of a record. */
+  readonly readFile?: ReadFile;
 }
 
 /** Whether a resize can be journalled, and why not. */
 export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
-
-/** A record as {@link Journal.load} returns it. */
-export interface LoadedRecord extends PodRecord {
-  /** Written before a reboot: only volumes and deferred requests are still valid. */
-  readonly earlierBoot: boolean;
-}
 
 /** How long a removal has to hold: `durable`, after a crash of the machine too; `this-boot`, until the next boot. */
 type Removal = 'durable' | 'this-boot';
@@ -61,7 +59,8 @@ export class Journal {
   readonly #stateFolder: StateFolder;
   readonly #log: Log;
   readonly #counters: Counters;
-  readonly #reader: RecordReader;
+  readonly #withheld: WithheldRecords;
+  readonly #loader: RecordLoader;
   readonly #lock = new KeyedLock();
   readonly #slots = new Slots(MAX_CONCURRENT_CHANGES);
   /** The next change of each file. It writes the newest content at the time it runs. */
@@ -75,15 +74,21 @@ export class Journal {
   /** Time of the last successful write. */
   #writtenAt = -Infinity;
   #checking: Promise<Readiness> | undefined;
+  /** Set when the folder could not be read: its records are not known, so none may be written. */
+  #unloaded: { readonly cause: unknown } | undefined;
+  #onLate: (records: readonly LoadedRecord[]) => void = () => undefined;
 
-  private constructor(folder: string, { bootId, log = noLog, counters = noCounters, clock }: JournalOptions) {
+  private constructor(folder: string, options: JournalOptions) {
+    const { bootId, log = noLog, counters = noCounters, clock, readFile } = options;
     this.folder = folder;
     this.#stateFolder = new StateFolder(folder);
     this.#bootId = bootId;
     this.#log = log;
     this.#counters = counters;
     this.#clock = clock;
-    this.#reader = new RecordReader(folder, log, counters);
+    const reader = new RecordReader(folder, log, counters, readFile);
+    this.#withheld = new WithheldRecords(folder);
+    this.#loader = new RecordLoader({ folder, reader, withheld: this.#withheld, lock: this.#lock });
   }
 
   /** Does not reject for an unusable folder: {@link readiness} and every write report the fault. */
@@ -104,7 +109,9 @@ export class Journal {
    * Never rejects.
    */
   async readinessNow(): Promise<Readiness> {
-    if (this.#fault !== undefined || this.#now() - this.#writtenAt < RECHECK_MS) return this.readiness;
+    const age = this.#now() - this.#writtenAt;
+    // Negative after the clock was set back.
+    if (this.#fault !== undefined || (age >= 0 && age < RECHECK_MS)) return this.readiness;
     // Concurrent callers share one check: on a disk that hangs it does not return.
     this.#checking ??= this.check().finally(() => (this.#checking = undefined));
     let stop = (): void => undefined;
@@ -129,18 +136,45 @@ export class Journal {
     return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: this.folder });
   }
 
-  /** Checks whether the folder is writable, and retries failed removals. Never rejects. */
+  /** Calls `listener` with records that were withheld before. */
+  onLate(listener: (records: readonly LoadedRecord[]) => void): void {
+    this.#onLate = listener;
+  }
+
+  /** Returns the numbers of records that stay as they are. */
+  get withheld(): WithheldCounts {
+    return this.#withheld.counts();
+  }
+
+  /** Returns the error for a change of a pod's record that must not be replaced, because its content is not known. */
+  refusal(podUid: string): ShimError | undefined {
+    if (this.#unloaded === undefined) return this.#withheld.refusal(podUid);
+    return unavailable(this.#unloaded.cause, join(this.folder, recordFile(podUid)), podUid);
+  }
+
+  /** Checks whether the folder is writable, and retries failed reads and removals. Never rejects. */
   async check(): Promise<Readiness> {
     const file = join(this.folder, PROBE.file);
     try {
-      await this.#readBootId();
+      const bootId = await this.#readBootId();
+      // Before the probe: a full disk can be read.
+      await this.#retryReads(bootId);
       await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
       for (const podUid of [...this.#unremoved]) await this.#retryRemoval(podUid);
       this.#setAvailable();
     } catch (error) {
       if (!(error instanceof ShimError)) this.#setUnavailable(error, file);
     }
+    if (this.#withheld.names().length > 0) this.#recheckLater();
     return this.readiness;
+  }
+
+  async #retryReads(bootId: string): Promise<void> {
+    const late = this.#unloaded === undefined ? await this.#loader.withheld(bootId) : await this.load();
+    if (this.#unloaded !== undefined) throw this.#unloaded.cause;
+    if (late.length === 0) return;
+    this.#log.info({ records: late.length }, 'journal records read that were withheld before');
+    this.#onLate(late);
   }
 
   async #readBootId(): Promise<string> {
@@ -162,9 +196,10 @@ export class Journal {
   /**
    * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then has the
    * previous record or, rarely, if the last fsync failed or the disk hangs, this one. Rejects with INVALID_VALUE when it is too large. A write
-   * that a newer write or removal of the same pod supersedes has the outcome of the newer one.
+   * that a newer write or removal of the same pod supersedes has the outcome of the newer one. Rejects with the {@link refusal} of the pod.
    */
   async write(record: PodRecord): Promise<void> {
+    this.#assertKnown(record.podUid);
     // Awaits nothing once the boot id is known, so that writes queue in the order of their calls.
     const bootId = this.#bootId ?? (await this.#readBootId());
     await this.#inTime(record.podUid, this.#put(record.podUid, { record: encodeRecord(record, bootId) }));
@@ -172,12 +207,18 @@ export class Journal {
 
   /**
    * Removes a pod's record; a missing one is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still exist then, and
-   * {@link check} tries again.
+   * {@link check} tries again. Rejects with the {@link refusal} of the pod.
    * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred requests: if
    *   such a record reappears after a crash of the machine, it is of an earlier boot and ignored
    */
   async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
+    this.#assertKnown(podUid);
     await this.#inTime(podUid, this.#put(podUid, { removed: removal }));
+  }
+
+  #assertKnown(podUid: string): void {
+    const refusal = this.refusal(podUid);
+    if (refusal !== undefined) throw refusal;
   }
 
   /** Waits for a change, but not for a disk that hangs: the caller holds the lock of its pod. */
@@ -228,69 +269,31 @@ export class Journal {
   }
 
   /**
-   * Returns all readable records. Unreadable ones are moved aside as `<name>.bad`, counted and logged, and those of a newer shim as
-   * `<name>.newer`, which are never removed by a shim that cannot read them; temporary files that a crash left behind are removed. Of records of an earlier boot only volumes and deferred requests are returned. Never
-   * rejects: without a usable folder it returns none, and {@link readiness} has the reason. May be called at any time.
+   * Returns all readable records; of those of an earlier boot only volumes and deferred requests. Bad records are moved aside as
+   * `<name>.bad`, and temporary files that a crash left behind are removed. Records of a newer shim, and those that the disk does not
+   * return, stay as they are and are read-only ({@link refusal}). Never rejects: without a usable folder it returns none,
+   * {@link readiness} has the reason, and nothing is written until {@link check} can read it. May be called at any time.
    */
   async load(): Promise<LoadedRecord[]> {
     try {
       const bootId = await this.#readBootId();
       await this.#stateFolder.opened();
-      const names = await readdir(this.folder);
-      const loaded: LoadedRecord[] = [];
-      for (const name of names.sort()) {
-        const record = await this.#loadFile(name, bootId);
-        if (record !== undefined) loaded.push(record);
-      }
-      await this.#reader.removeOldestBad();
+      const loaded = await this.#loader.all(bootId);
+      this.#unloaded = undefined;
+      if (this.#withheld.names().length > 0) this.#recheckLater();
       return loaded;
     } catch (error) {
+      this.#unloaded = { cause: error };
       if (!(error instanceof ShimError)) this.#setUnavailable(error, this.folder);
       return [];
     }
-  }
-
-  async #loadFile(name: string, bootId: string): Promise<LoadedRecord | undefined> {
-    const known = knownFile(name);
-    if (known === undefined || known.kind === 'bad') return undefined;
-    // Under the lock: a temporary file that is being written is not a leftover.
-    return this.#lock.run(known.record, async () => {
-      if (known.kind === 'record') return this.#loadRecord(name, bootId);
-      if (known.kind === 'newer') {
-        const isBack = await this.#reader.restoreNewer(name, known.record);
-        return isBack ? this.#loadRecord(known.record, bootId) : undefined;
-      }
-      await this.#reader.removeLeftover(name);
-      return undefined;
-    });
-  }
-
-  async #loadRecord(name: string, thisBoot: string): Promise<LoadedRecord | undefined> {
-    const written = await this.#reader.read(name);
-    if (written === undefined) return undefined;
-    const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = written;
-    const earlierBoot = bootId !== thisBoot;
-    // The cgroups and mounts that the steps name do not exist after a reboot.
-    if (earlierBoot && volumes.size === 0 && resizes === undefined) {
-      await this.#reader.removeLeftover(name);
-      return undefined;
-    }
-    return {
-      podUid,
-      sandboxId,
-      ...(transaction !== undefined && !earlierBoot && { transaction }),
-      ...(holds !== undefined && !earlierBoot && { holds }),
-      volumes: earlierBoot ? withoutMounts(volumes) : volumes,
-      ...(resizes !== undefined && { resizes }),
-      earlierBoot,
-    };
   }
 
   #setAvailable(): void {
     this.#writtenAt = this.#now();
     if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'journal writable again');
     this.#fault = undefined;
-    this.#cancelRecheck();
+    if (this.#withheld.names().length === 0) this.#cancelRecheck();
   }
 
   #cancelRecheck(): void {
@@ -312,10 +315,7 @@ export class Journal {
   }
 
   #setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
-    const errno = errnoOf(cause);
-    const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
-    const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
-    const error = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
+    const error = unavailable(cause, file, pod);
     this.#counters.journalFault('unavailable');
     if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'journal unavailable');
     this.#fault = error;
@@ -324,9 +324,11 @@ export class Journal {
   }
 }
 
-/** Returns the records without mounts: policies stay valid after a reboot, mounts do not. */
-function withoutMounts(volumes: PodRecord['volumes']): PodRecord['volumes'] {
-  return new Map([...volumes].map(([name, { policy, source, annotated }]) => [name, { policy, source, annotated }]));
+function unavailable(cause: unknown, file: string, pod?: string): ShimError {
+  const errno = errnoOf(cause);
+  const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
+  const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
 }
 
 async function probe(file: string): Promise<void> {

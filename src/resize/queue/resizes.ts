@@ -205,10 +205,13 @@ export class Resizes {
 
   /**
    * Restores the records of the previous process. Resizes whose pod no longer exists end; if `exists` rejects they stay, and
-   * their next attempt decides. To be called once. Rejects when the store cannot be read.
+   * their next attempt decides. To be called once for the records of a pod. Rejects when the store cannot be read.
    */
-  async restore(exists: (sandboxId: string) => Promise<boolean>): Promise<void> {
-    const { sandboxes, deferred } = await this.#stored.restore(this.#parts.store);
+  async restore(
+    exists: (sandboxId: string) => Promise<boolean>,
+    store: Pick<ResizeStore, 'restore'> = this.#parts.store,
+  ): Promise<void> {
+    const { sandboxes, deferred } = await this.#stored.restore(store);
     for (const record of deferred) this.#runner.resume(record);
     for (const sandboxId of sandboxes) if (!(await exists(sandboxId).catch(() => true))) this.podRemoved(sandboxId);
   }

@@ -17,7 +17,7 @@ export class StoredValues {
 
   /** Restores everything from a store, and returns the deferred resizes. Rejects when the store cannot be read. */
   async restore(
-    store: ResizeStore,
+    store: Pick<ResizeStore, 'restore'>,
   ): Promise<{ readonly sandboxes: ReadonlySet<string>; readonly deferred: DeferredRecord[] }> {
     const sandboxes = new Set<string>();
     const deferred: DeferredRecord[] = [];

@@ -20,8 +20,9 @@ export async function readinessOf(context: ReadinessParts): Promise<ReadinessRep
     await cgroupsCheck(context),
     await journalCheck(context),
     await volumesCheck(context),
+    ...(await recordsChecks(context)),
   ];
-  return { ready: checks.every(({ ready }) => ready), checks };
+  return { ready: checks.every(({ ready, isOptional }) => ready || isOptional === true), checks };
 }
 
 async function backendCheck({ backend }: { readonly backend: Backend }): Promise<ReadinessCheck> {
@@ -43,6 +44,18 @@ async function journalCheck({ journal }: { readonly journal: PodJournal }): Prom
   const readiness = await journal.readiness();
   if (readiness.ready) return { name: 'journal', ready: true, says: 'writable' };
   return { name: 'journal', ready: false, says: `resizes are rejected: ${readiness.error.message}` };
+}
+
+/** One check while there are records that must not be changed. Optional, because the other pods can be resized. */
+async function recordsChecks({ journal }: { readonly journal: PodJournal }): Promise<readonly ReadinessCheck[]> {
+  const { newer, unread } = await journal.withheld();
+  const reasons = [
+    ...(newer > 0 ? [`${newer} of a newer version of the shim: install it again`] : []),
+    ...(unread > 0 ? [`${unread} that the disk does not return: check the disk`] : []),
+  ];
+  if (reasons.length === 0) return [];
+  const says = `resizes of their pods are rejected: ${reasons.join('; ')}`;
+  return [{ name: 'records', ready: false, says, isOptional: true }];
 }
 
 /** The remount method is determined once the node has a memory-backed volume. */

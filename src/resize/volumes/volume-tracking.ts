@@ -66,7 +66,8 @@ export async function journalVolumes(
   context: { readonly journal: PodJournal; readonly policies: VolumePolicies; readonly log: Log },
   pod: PodDescription,
 ): Promise<void> {
-  if (isJournalled(context, pod)) return;
+  // A record that cannot be changed is reported by the journal, once.
+  if (isJournalled(context, pod) || context.journal.isReadOnly(pod)) return;
   try {
     await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
   } catch (error) {

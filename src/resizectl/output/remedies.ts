@@ -32,7 +32,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   DEADLINE: 'use a longer deadline',
   UNDO_FAILED: 'compare the pod with its limits; the next update recovers it',
   JOURNAL_UNAVAILABLE:
-    'free space or fix the folder that the message names (--state-folder); until then the shim rejects resizes and forwards all other calls',
+    'free space or fix the folder or file that the message names (--state-folder); until then the shim rejects resizes and forwards all other calls',
   AMBIGUOUS_POD: 'use the full sandbox ID',
   UNKNOWN_RESIZE: 'use WatchResizes while it runs',
   TOO_MANY_RESIZES: 'wait for some to end, or cancel deferred ones',

@@ -11,7 +11,8 @@ import { describePod } from '../../../src/resize/report/describe-pod.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
-import { Journal, type JournalOptions, type LoadedRecord } from '../../../src/resize/journal/store.ts';
+import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
+import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
 
 const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);

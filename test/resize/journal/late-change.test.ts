@@ -30,6 +30,8 @@ test('M5: a transaction that could not begin in time does not stay in the journa
   );
   const hanging = {
     load: () => Promise.resolve([]),
+    onLate: () => undefined,
+    refusal: () => undefined,
     write: () => (asked.push('write'), Promise.reject(late)),
     remove: () => (asked.push('remove'), Promise.resolve()),
   };

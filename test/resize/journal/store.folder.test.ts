@@ -46,8 +46,8 @@ describe('the state folder', () => {
     await expect(journal.remove(podUid)).rejects.toMatchObject(unavailable({ pod: podUid }));
     expect(state.messages).toEqual(['journal unavailable']);
     rmSync(state.folder, { recursive: true });
+    expect(await journal.check()).toEqual({ ready: true });
     await journal.write(numbered(2));
-    expect(journal.readiness).toEqual({ ready: true });
     expect(state.messages).toEqual(['journal unavailable', 'journal writable again']);
     await state.closeAll();
     expect(state.descriptors()).toEqual([]);
@@ -118,6 +118,15 @@ describe('the state folder', () => {
     expect(clock.pass(RECHECK_MS)).toBe(1);
     await expect.poll(() => journal.readinessNow()).toEqual({ ready: true });
     expect(readdirSync(state.folder)).toEqual(['marker']);
+  });
+
+  test('is checked again by readinessNow after the clock was set back', async () => {
+    const clock = new FakeClock();
+    const journal = await state.open({ clock });
+    clock.pass(-3_600_000);
+    rmSync(state.folder, { recursive: true });
+    writeFileSync(state.folder, '');
+    expect((await journal.readinessNow()).ready).toBe(false);
   });
 
   test('that hangs is not ready, is checked once for all callers, and does not block them', async () => {

@@ -17,7 +17,8 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { numberIn, numbered, podUid } from '../../support/journal/numbered.ts';
-import { Journal, type LoadedRecord } from '../../../src/resize/journal/store.ts';
+import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
+import { Journal } from '../../../src/resize/journal/store.ts';
 
 // Processes that write the journal are killed: at random, and at each crash point.
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
+import type { PodJournal } from '../../../src/resize/journal/index.ts';
 import { FakeRuntime } from '../../support/fake-runtime.ts';
 import { readinessOf } from '../../../src/resize/report/readiness.ts';
 
@@ -49,4 +50,24 @@ test('a node whose mounts cannot be read through the configured process is not r
   expect([ready, check?.ready]).toEqual([false, false]);
   expect(check?.says).toMatch(/^cannot be read: ENOENT.*\/proc\/4194304\/root/);
   expect((await volumesOf(process.pid)).check).toMatchObject({ ready: true });
+});
+
+test('records that must not be changed are a check of their own, which leaves the node ready', async () => {
+  writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
+  await new Promise<void>((resolve) => runtime.context.backend.onConnected(resolve));
+  const records = async (withheld: { readonly newer: number; readonly unread: number }) => {
+    const journal = Object.assign(Object.create(runtime.context.journal) as PodJournal, {
+      readiness: () => Promise.resolve({ ready: true }),
+      withheld: () => Promise.resolve(withheld),
+    });
+    const { ready, checks } = await readinessOf({ ...runtime.context, journal, tree: new CgroupTree(root) });
+    return { ready, check: checks.find(({ name }) => name === 'records') };
+  };
+  expect(await records({ newer: 0, unread: 0 })).toEqual({ ready: true, check: undefined });
+  const says =
+    'resizes of their pods are rejected: 2 of a newer version of the shim: install it again; 1 that the disk does not return: check the disk';
+  expect(await records({ newer: 2, unread: 1 })).toEqual({
+    ready: true,
+    check: { name: 'records', ready: false, says, isOptional: true },
+  });
 });

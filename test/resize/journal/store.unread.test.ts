@@ -1,0 +1,126 @@
+import { readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { readBounded } from '../../../src/resize/journal/files.ts';
+import type { ReadFile } from '../../../src/resize/journal/reader.ts';
+import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
+import { type Journal, RECHECK_MS } from '../../../src/resize/journal/store.ts';
+import { FakeClock } from '../../support/resize/fake-resizes.ts';
+import { numbered, podUid } from '../../support/journal/numbered.ts';
+import { TestFolder, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
+
+let state: TestFolder;
+let clock: FakeClock;
+/** The errors that the disk returns instead of a file. */
+let faults: Map<string, string>;
+beforeEach(() => {
+  state = new TestFolder();
+  clock = new FakeClock();
+  faults = new Map();
+});
+afterEach(() => state.remove());
+
+const readFile: ReadFile = (file, max) => {
+  const code = faults.get(basename(file));
+  if (code === undefined) return readBounded(file, max);
+  return Promise.reject(Object.assign(new Error(`${code}: read failed`), { code }));
+};
+/** Returns a journal with the records that it has got late. */
+async function opened(): Promise<{ journal: Journal; late: LoadedRecord[] }> {
+  const journal = await state.open({ clock, readFile });
+  const late: LoadedRecord[] = [];
+  journal.onLate((records) => void late.push(...records));
+  return { journal, late };
+}
+async function withTwoRecords(): Promise<void> {
+  const journal = await state.open();
+  await journal.write(numbered(1));
+  await journal.write(numbered(2, uid(2)));
+  await journal.close();
+}
+
+describe.each(['EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EUCLEAN', 'ESTALE'])(
+  'a record that cannot be read because of %s',
+  (code) => {
+    test('stays as it is, is reported, and is read again until it can be', async () => {
+      await withTwoRecords();
+      const before = readFileSync(state.path(recordName), 'utf8');
+      faults.set(recordName, code);
+      const { journal, late } = await opened();
+      expect(await journal.load()).toEqual([ofThisBoot(numbered(2, uid(2)))]);
+      const refusal = {
+        code: 9,
+        reason: 'JOURNAL_UNAVAILABLE',
+        message: expect.stringMatching(`is read-only: .* cannot be read: ${code}.*reads the file again`) as string,
+        context: { pod: podUid, file: state.path(recordName) },
+      };
+      await expect(journal.write(numbered(3))).rejects.toMatchObject(refusal);
+      await expect(journal.remove(podUid)).rejects.toMatchObject(refusal);
+      await journal.write(numbered(4, uid(2)));
+      for (const tries of [2, 3]) {
+        expect(clock.pass(RECHECK_MS)).toBe(1);
+        await expect.poll(() => state.counters.snapshot().journalFaults).toEqual({ unread_record: tries });
+        await expect.poll(() => clock.next).toBe(RECHECK_MS);
+        expect(journal.withheld).toEqual({ newer: 0, unread: 1 });
+      }
+      expect(readdirSync(state.folder).sort()).toEqual([recordName, `${uid(2)}.json`].sort());
+      expect(readFileSync(state.path(recordName), 'utf8')).toBe(before);
+      expect(state.messages).toEqual(['journal record not readable at present']);
+      expect(late).toEqual([]);
+
+      faults.clear();
+      expect(clock.pass(RECHECK_MS)).toBe(1);
+      await expect.poll(() => late).toEqual([ofThisBoot(numbered(1))]);
+      expect(journal.withheld).toEqual({ newer: 0, unread: 0 });
+      await journal.write(numbered(5));
+      expect((await journal.load()).map(({ podUid }) => podUid).sort()).toEqual([podUid, uid(2)].sort());
+      await journal.check();
+      expect(clock.next).toBeUndefined();
+    });
+  },
+);
+
+test('a record that turns out to be bad, or gone, is not withheld any longer', async () => {
+  await withTwoRecords();
+  for (const name of [recordName, `${uid(2)}.json`]) faults.set(name, 'EIO');
+  const { journal, late } = await opened();
+  expect(await journal.load()).toEqual([]);
+  faults.clear();
+  writeFileSync(state.path(recordName), '{');
+  faults.set(`${uid(2)}.json`, 'ENOENT');
+  await journal.check();
+  expect(journal.withheld).toEqual({ newer: 0, unread: 0 });
+  expect(late).toEqual([]);
+  expect(readdirSync(state.folder)).toContain(`${recordName}.bad`);
+});
+
+describe('a state folder that cannot be read at the start', () => {
+  test('has no record written or removed until it can be, and then returns its records', async () => {
+    await withTwoRecords();
+    renameSync(state.folder, `${state.folder}-away`);
+    writeFileSync(state.folder, '');
+    const { journal, late } = await opened();
+    expect(await journal.load()).toEqual([]);
+    rmSync(state.folder);
+    renameSync(`${state.folder}-away`, state.folder);
+    // The disk is back, but nobody knows yet what is in the folder.
+    await expect(journal.write(numbered(3))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    await expect(journal.remove(uid(2))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    expect(clock.pass(RECHECK_MS)).toBe(1);
+    await expect.poll(() => late).toEqual([ofThisBoot(numbered(2, uid(2))), ofThisBoot(numbered(1))]);
+    expect(await journal.check()).toEqual({ ready: true });
+    await journal.write(numbered(4));
+    expect(clock.next).toBeUndefined();
+  });
+
+  test('is not ready while it can be written but not read', async () => {
+    await withTwoRecords();
+    const { journal } = await opened();
+    vi.spyOn(process, 'geteuid').mockReturnValue(4242);
+    expect(await journal.load()).toEqual([]);
+    expect((await journal.check()).ready).toBe(false);
+    vi.restoreAllMocks();
+    expect((await journal.check()).ready).toBe(true);
+    expect(journal.refusal(podUid)).toBeUndefined();
+  });
+});
