@@ -80,6 +80,7 @@ export function createResizing(
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
   const recovery = new Recovery(() => recover(context), systemClock);
+  context.journal.onUnfinished(() => recovery.retry());
   context.journal.onLate(lateRecords(recovery, podResizes, log));
   return {
     interceptors,

@@ -14,6 +14,9 @@ export class Recovery {
   /** The number of connections: each one has a recovery of its own, which ends the attempts for earlier ones. */
   #connection = 0;
   #stopTimer: () => void = () => undefined;
+  /** Whether an attempt runs or is scheduled. */
+  #isPending = false;
+  #isClosed = false;
 
   /** @param recover returns whether it succeeded; never rejects */
   constructor(recover: () => Promise<boolean>, clock: Clock) {
@@ -28,14 +31,32 @@ export class Recovery {
     return this.#try(this.#connection, FIRST_MS);
   }
 
+  /**
+   * Schedules an attempt, unless one is pending: a transaction could not end, for example because the disk of the journal was full. Its
+   * caller may retry before.
+   */
+  retry(): void {
+    if (this.#isPending || this.#isClosed) return;
+    this.#schedule(this.#connection, LONGEST_MS);
+  }
+
   /** Stops all attempts. */
   close(): void {
+    this.#isClosed = true;
     this.#connection += 1;
     this.#stopTimer();
   }
 
   async #try(connection: number, delay: number): Promise<void> {
-    if ((await this.#recover()) || connection !== this.#connection) return;
+    this.#isPending = true;
+    const isDone = await this.#recover();
+    if (connection !== this.#connection) return;
+    if (isDone) this.#isPending = false;
+    else this.#schedule(connection, delay);
+  }
+
+  #schedule(connection: number, delay: number): void {
+    this.#isPending = true;
     const longer = Math.min(delay * 2, LONGEST_MS);
     this.#stopTimer = this.#clock.after(delay, () => void this.#try(connection, longer));
   }

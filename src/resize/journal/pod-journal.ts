@@ -38,6 +38,7 @@ export class PodJournal {
   readonly #changes = new KeyedLock();
   readonly #late: ((pods: readonly Identity[]) => void)[] = [];
   #opened: Journal | undefined;
+  #onUnfinished: () => void = () => undefined;
 
   /** @param journal a promise, because a starting shim already serves the calls that need no journal */
   constructor(journal: Promise<Journal>) {
@@ -68,6 +69,11 @@ export class PodJournal {
   /** Calls `listener` with the pods whose records could be read only after the start. */
   onLate(listener: (pods: readonly Identity[]) => void): void {
     this.#late.push(listener);
+  }
+
+  /** Calls `listener` when a transaction could not end: its rollback failed, or the journal could not be written. */
+  onUnfinished(listener: () => void): void {
+    this.#onUnfinished = listener;
   }
 
   async #restore(): Promise<void> {
@@ -222,7 +228,15 @@ export class PodJournal {
       else this.#records.set(podUid, before);
       if (error instanceof ShimError && error.cause instanceof LateChange) void this.#writeAgain(podUid, journal);
       throw error;
+    } finally {
+      if (this.#isLeft(podUid, record)) this.#onUnfinished();
     }
+  }
+
+  /** Whether a pod's transaction stays in the journal, although nothing is going to end it. */
+  #isLeft(podUid: string, written: PodRecord): boolean {
+    const record = this.#records.get(podUid);
+    return record?.transaction !== undefined && (record !== written || record.transaction.failed !== undefined);
   }
 
   /** Writes the record of a pod again behind a change that was rejected and may still reach the disk. */
@@ -258,7 +272,7 @@ export class OpenTransaction {
     });
   }
 
-  /** Records that the rollback failed: the pod is recovered at its next request or at the next start. */
+  /** Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. */
   failed(why: string): Promise<void> {
     return this.#update(() => ({ failed: why }));
   }

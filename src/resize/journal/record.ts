@@ -43,7 +43,7 @@ export interface JournalledTransaction {
   readonly undoing: boolean;
   /** The cgroups whose memory.high is lowered to reclaim memory, each once, with the value to restore. */
   readonly highs: readonly PreviousHigh[];
-  /** Why the rollback failed. The pod is marked, and recovered at its next request or at the next start of the shim. */
+  /** Why the rollback failed. The pod is marked, and recovered in the background, at its next request or at the next start of the shim. */
   readonly failed?: string;
 }
 

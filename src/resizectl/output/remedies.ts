@@ -30,7 +30,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   QOS_CLASS_CHANGES:
     'change limits and requests together as the message says; a pod gets another QoS class only if it is created again',
   DEADLINE: 'use a longer deadline',
-  UNDO_FAILED: 'compare the pod with its limits; the next update recovers it',
+  UNDO_FAILED: 'compare the pod with its limits; the shim tries again every 5 s, and at the next update',
   JOURNAL_UNAVAILABLE:
     'free space or fix the folder or file that the message names (--state-folder); until then the shim rejects resizes and forwards all other calls',
   AMBIGUOUS_POD: 'use the full sandbox ID',

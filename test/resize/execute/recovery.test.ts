@@ -49,6 +49,27 @@ describe('recovery after the backend connects', () => {
     expect(times()).toEqual([0, 50, 150]);
   });
 
+  test('is retried in the background when a transaction could not end, once for all of them', async () => {
+    const { recovery, clock, times } = recovering(true, false, true);
+    await recovery.begin();
+    recovery.retry();
+    recovery.retry();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 5000, 10_000]);
+    expect(clock.next).toBeUndefined();
+  });
+
+  test('that has a pending attempt needs no other one, and none begins after close', async () => {
+    const { recovery, clock, times } = recovering(false, true);
+    await recovery.begin();
+    recovery.retry();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 100]);
+    recovery.close();
+    recovery.retry();
+    expect(clock.next).toBeUndefined();
+  });
+
   test('is not retried after close', async () => {
     const { recovery, clock, times } = recovering(false, false);
     await recovery.begin();

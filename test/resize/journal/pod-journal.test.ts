@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
@@ -33,4 +33,45 @@ test('a deferred request stored while a transaction begins does not change its s
   expect(written()).toMatchObject({ sandboxId: SANDBOX, resizes: [request] });
   await journal.setResizes(pod.metadata.uid, []);
   expect(readdirSync(runtime.stateFolder)).toEqual([]);
+});
+
+test('a transaction that could not end is reported, since nothing else is going to end it', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  let left = 0;
+  journal.onUnfinished(() => (left += 1));
+  const open = await journal.begin(pod, [step], { volumes: new Map() });
+  await open.undoing();
+  await open.end('undone', new Map());
+  expect(left).toBe(0);
+
+  const again = await journal.begin(pod, [step], { volumes: new Map() });
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(again.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+  expect(left).toBe(1);
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+  await again.failed('the step cannot be rolled back');
+  expect(left).toBe(2);
+  await again.end('undone', new Map());
+  expect([left, journal.unfinished()]).toEqual([2, []]);
+});
+
+test('a transaction that cannot begin leaves nothing to end', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  let left = 0;
+  journal.onUnfinished(() => (left += 1));
+  await journal.restored();
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toMatchObject({
+    reason: 'JOURNAL_UNAVAILABLE',
+  });
+  expect([left, journal.unfinished()]).toEqual([0, []]);
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
 });
