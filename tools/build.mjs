@@ -30,6 +30,8 @@ const entries = {
   'tools/vpa': 'test/real-kubelet/vpa/main.ts',
   'tools/vpa-inside': 'test/real-kubelet/vpa/inside.ts',
   'tools/crash': 'test/crash/main.ts',
+  'tools/chaos': 'test/chaos/main.ts',
+  'tools/chaos-preload': 'test/chaos/preload/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/limits': 'test/limits/main.ts',
   'tools/watch': 'test/watch/main.ts',

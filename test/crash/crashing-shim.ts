@@ -12,6 +12,7 @@ const RESIZE = '/run/cri-resize-shim/resize.sock';
 export interface Record {
   readonly podUid: string;
   readonly transaction?: object;
+  readonly holds?: readonly object[];
   readonly resizes?: readonly object[];
   readonly volumes: Readonly<{
     [volume: string]: { readonly source: string; readonly policy: { readonly size?: number } };
@@ -27,14 +28,18 @@ export const sizesIn = ({ volumes }: Pick<Record, 'volumes'>): { readonly [volum
 /** A shim that is killed at a crash point and started again, with new clients for each start. */
 export class CrashingShim {
   readonly #folder = mkdtempSync(join(tmpdir(), 'crash-'));
-  readonly #state = join(this.#folder, 'state');
+  readonly #state: string;
+  readonly #nodeArgs: readonly string[];
   readonly #crash = { armed: join(this.#folder, 'armed'), log: join(this.#folder, 'passed') };
   #process: ShimProcess | undefined;
   #recordsAtStart: readonly Record[] = [];
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
 
-  constructor() {
+  /** @param nodeArgs flags for Node */
+  constructor({ state, nodeArgs = [] }: { readonly state?: string; readonly nodeArgs?: readonly string[] } = {}) {
+    this.#state = state ?? join(this.#folder, 'state');
+    this.#nodeArgs = nodeArgs;
     this.disarm();
     this.clearPassed();
   }
@@ -55,11 +60,13 @@ export class CrashingShim {
     this.#recordsAtStart = this.records();
     const args = ['--resize-listen', `unix://${RESIZE}`, '--state-folder', this.#state];
     const armed = readFileSync(this.#crash.armed, 'utf8');
-    const started = await ShimProcess.start({ args, crash: this.#crash }).catch((error: unknown) => {
-      // The shim reached the armed point before it answered.
-      if (readFileSync(this.#crash.armed, 'utf8') !== armed) return undefined;
-      throw error;
-    });
+    const started = await ShimProcess.start({ args, crash: this.#crash, nodeArgs: this.#nodeArgs }).catch(
+      (error: unknown) => {
+        // The shim reached the armed point before it answered.
+        if (readFileSync(this.#crash.armed, 'utf8') !== armed) return undefined;
+        throw error;
+      },
+    );
     this.#process = started;
     if (started === undefined) return false;
     this.#cri = new CriClient(started.address);
@@ -88,6 +95,12 @@ export class CrashingShim {
 
   get isAlive(): boolean {
     return this.#process?.process.signalCode === null && this.#process.process.exitCode === null;
+  }
+
+  get pid(): number {
+    const pid = this.#process?.process.pid;
+    if (pid === undefined) throw new Error('the shim has not been started');
+    return pid;
   }
 
   /** Lets the shim kill itself at this point. */

@@ -32,6 +32,7 @@ const OF_THE_EXECUTABLE = ['test/tools/packaging/executable.test.ts'];
 export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command: string }[] = [
   { files: /^test\/matrix\/matrix\.test\.ts$/, command: 'npm run matrix -- --containerd 2.1 --runtime runc' },
   { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
+  { files: /^test\/chaos\/chaos\.test\.ts$/, command: 'npm run chaos -- --rounds 20' },
   { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
 ];
 

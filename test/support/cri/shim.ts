@@ -42,6 +42,8 @@ export class ShimProcess {
        * (src/core/crash-points/index.ts).
        */
       crash?: { readonly armed: string; readonly log: string };
+      /** Flags for Node. */
+      nodeArgs?: readonly string[];
       /** Sockets and variables as passed by systemd. `listen` is then the address where the socket is bound. */
       passedOn?: PassedOn;
     } = {},
@@ -52,12 +54,12 @@ export class ShimProcess {
     // A separate resize socket or none, because several shims run concurrently.
     const resize = given.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const args = ['--listen', listen, '--container-runtime-endpoint', endpoint, ...resize, ...given];
-    const { crash } = options;
+    const { crash, nodeArgs = [] } = options;
     const program = daemonFile(crash === undefined ? 'cri-resize-shim.js' : 'tools/cri-resize-shim-crash.js');
     const points = crash && { CRI_RESIZE_SHIM_CRASH: crash.armed, CRI_RESIZE_SHIM_CRASH_LOG: crash.log };
     const { passedOn } = options;
     const env = { ...process.env, ...points, ...passedOn?.env };
-    const [command = '', ...rest] = [...(passedOn?.before ?? []), process.execPath, program, ...args];
+    const [command = '', ...rest] = [...(passedOn?.before ?? []), process.execPath, ...nodeArgs, program, ...args];
     const stdio = ['ignore', 'inherit', 'pipe', ...(passedOn?.descriptors ?? [])] as const;
     const child = spawn(command, rest, { stdio: [...stdio], env });
     const shim = new ShimProcess(child, listen);

@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Fault } from './faults/fault.ts';
+import { faults } from './faults/index.ts';
+import { badCalls, descriptorsOf, violations } from './invariants.ts';
+import { Random, schedule } from './random.ts';
+import { Stage } from './stage.ts';
+
+const seed = Number(process.env['CHAOS_SEED']);
+const rounds = Number(process.env['CHAOS_ROUNDS']);
+const title = process.env['CHAOS_TITLE'] ?? '';
+const stage = new Stage();
+let descriptors = 0;
+
+beforeAll(async () => {
+  await stage.begin();
+  await stage.settled();
+  descriptors = descriptorsOf(stage.shim.pid);
+});
+afterAll(() => stage.end());
+
+/** Returns what was wrong during the fault or after it. */
+async function round(fault: Fault, random: Random): Promise<string[]> {
+  await fault.prepare?.(stage);
+  const watcher = await stage.watch();
+  stage.startLoad(random, fault.failsOpen !== true);
+  const { load } = stage;
+  let above: readonly string[] = [];
+  try {
+    await load.more(1, 'resize');
+    await fault.run(stage, random);
+  } finally {
+    await load.stop();
+    ({ violations: above } = await watcher.report());
+  }
+  await stage.settled();
+  const after = await violations(stage, descriptors);
+  await stage.reset();
+  return [...badCalls(load.calls, fault.fails), ...above, ...after, ...(await violations(stage, descriptors))];
+}
+
+describe('a node with a fault is whole again after it', () => {
+  const chosen = faults.filter(({ name }) => name.includes(title));
+  for (const [index, fault] of schedule(chosen, rounds, seed).entries()) {
+    test(`round ${index + 1}: ${fault.name}`, async () => {
+      const found = await round(fault, new Random(seed + index)).catch((error: unknown) => [String(error)]);
+      if (found.length > 0) await stage.renew();
+      expect(found).toEqual([]);
+    });
+  }
+});

@@ -1,0 +1,70 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Fault } from './fault.ts';
+
+/** The journal waits 5 s for a disk: some rounds are shorter, and some longer. */
+const HANGS_MS = [500, 2000, 6500] as const;
+const RESIZES = 6;
+
+export const diskFaults: readonly Fault[] = [
+  {
+    name: 'the disk of the state folder is full',
+    fails: 'resizes',
+    async run({ disk, load }) {
+      disk.fill();
+      try {
+        await load.more(RESIZES, 'resize');
+      } finally {
+        disk.empty();
+      }
+    },
+  },
+  {
+    name: 'the state folder is read-only',
+    fails: 'resizes',
+    async run({ disk, load }) {
+      disk.readOnly();
+      try {
+        await load.more(RESIZES, 'resize');
+      } finally {
+        disk.writable();
+      }
+    },
+  },
+  {
+    name: 'the disk of the state folder hangs',
+    fails: 'resizes',
+    async run({ disk, load }, random) {
+      const hang = random.pick(HANGS_MS);
+      disk.freeze();
+      try {
+        await Promise.all([pause(hang), load.more(RESIZES, 'passed')]);
+      } finally {
+        disk.thaw();
+      }
+    },
+  },
+  {
+    name: 'EIO on writes, syncs and renames of the journal',
+    fails: 'resizes',
+    async run(stage, random) {
+      const { disk, load } = stage;
+      const calls = random.pick([['write'], ['sync'], ['rename'], ['write', 'sync', 'rename', 'unlink']]);
+      stage.inject({ rules: [{ calls, path: `^${disk.state}`, code: 'EIO', every: random.integer(1, 3) }] });
+      await load.more(RESIZES, 'resize');
+      stage.inject({});
+    },
+  },
+  {
+    name: 'EIO on records that a new shim reads',
+    fails: 'all',
+    async run(stage) {
+      const { disk, load, shim } = stage;
+      await load.more(2, 'resize');
+      await shim.stop();
+      stage.inject({ rules: [{ calls: ['readFile'], path: `^${disk.state}/.*json$`, code: 'EIO', every: 1 }] });
+      if (!(await shim.start())) throw new Error('the shim ended at its start');
+      await load.more(RESIZES, 'resize');
+      stage.inject({});
+    },
+  },
+];

@@ -1,0 +1,95 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { CriClient } from '../../support/cri/client.ts';
+import { runPod } from '../../support/cri/pod.ts';
+import { resources, SLEEP } from '../../crash/scenario.ts';
+import type { Stage } from '../stage.ts';
+import type { Random } from '../random.ts';
+import type { Fault } from './fault.ts';
+
+/** Points in the middle of a transaction. Each resize passes them. */
+const HALF_WAY = [
+  'backend-call-before UpdateContainerResources',
+  'backend-call-after UpdateContainerResources',
+  'journal-write-after',
+  'cgroup-write-before memory.max',
+  'cgroup-write-after cpu.max',
+] as const;
+const CALLS = 6;
+const PAUSE_MS = 1500;
+const CHURN_MS = 100;
+const CHURNED = 6;
+
+/** Halts the shim in mid-transaction, and continues it when this has happened. */
+const halfWay = ({ shim }: Stage, random: Random, meanwhile: () => void): Promise<void> =>
+  shim.halt(random.pick(HALF_WAY), meanwhile);
+
+export const runtimeFaults: readonly Fault[] = [
+  {
+    name: 'containerd is killed in mid-transaction',
+    fails: 'all',
+    async run(stage, random) {
+      await halfWay(stage, random, () => stage.containerd.kill());
+      await stage.load.more(CALLS, 'passed');
+      await stage.containerd.start();
+    },
+  },
+  {
+    name: 'containerd is stopped in mid-transaction (SIGSTOP)',
+    fails: 'all',
+    async run(stage, random) {
+      await halfWay(stage, random, () => stage.containerd.pause());
+      await pause(random.integer(1, 3) * PAUSE_MS);
+      stage.containerd.resume();
+    },
+  },
+  {
+    name: 'containerd is replaced by another version in mid-transaction',
+    fails: 'all',
+    async prepare(stage) {
+      if (!stage.containerd.isOther) return;
+      // A pod of the newer containerd is not known to the older one.
+      await stage.removePods();
+      stage.containerd.kill();
+      stage.containerd.choose(false);
+      await stage.containerd.start();
+      await stage.makePods();
+      await stage.settled();
+    },
+    async run(stage, random) {
+      await halfWay(stage, random, () => stage.containerd.kill());
+      stage.containerd.choose(true);
+      await stage.containerd.start();
+    },
+  },
+  {
+    name: 'pods are removed and made at 10 a second',
+    fails: 'nothing',
+    async run(stage) {
+      // A client of its own, as kubelet is.
+      const client = new CriClient(stage.shim.cri.address);
+      try {
+        const churned: Promise<void>[] = [];
+        for (let number = 0; number < CHURNED; number += 1) {
+          churned.push(churn(stage, client, number));
+          await pause(CHURN_MS);
+        }
+        await Promise.all(churned);
+      } finally {
+        client.close();
+      }
+    },
+  },
+];
+
+/** Makes a pod, resizes it, and removes it in the middle of its next resize. */
+async function churn({ shim }: Stage, client: CriClient, number: number): Promise<void> {
+  const container = { name: 'a', command: SLEEP, resources: resources(32, 50, 50) };
+  const pod = await runPod(client, { name: `churned-${number}`, containers: [container] });
+  const resize = (memory: string): Promise<unknown> =>
+    shim.api.call('ResizePod', { pod: { sandbox_id: pod.sandboxId }, containers: { a: { limits: { memory } } } });
+  await resize('64Mi');
+  // It ends with the pod: applied, or rejected because the pod is gone.
+  const racing = resize('48Mi').catch(() => undefined);
+  await pod.remove();
+  await racing;
+}
