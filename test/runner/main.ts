@@ -6,6 +6,7 @@ import { execa } from 'execa';
 import { type ContainerdRelease, type Init, containerdReleases, packagedReleases } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
 import {
+  BYPASS,
   INSTALLING,
   type Selection,
   SelectionError,
@@ -151,6 +152,7 @@ async function everything(
       exclude: [
         ...leftOut(containerd, requested !== undefined).map((name) => `test/e2e/**/${name}.test.ts`),
         ...UNDER_SYSTEMD,
+        ...BYPASS,
         ...INSTALLING,
       ],
     });
@@ -160,20 +162,19 @@ async function everything(
     await executable;
     return underSystemd('installing', INSTALLING);
   };
-  // The newest releases have most tests, so the last runs are short. A node uses one processor, like most files of unit tests.
+  // The longest runs are first. A node uses one processor, like most files of unit tests.
   const withSystemd = releases.includes('2.1');
+  const [newest, ...older] = releases.toReversed().map((release) => () => inNode(release));
   const runs: readonly Run[] = [
-    ...releases.toReversed().map((release) => () => inNode(release)),
+    ...(newest === undefined ? [] : [newest]),
+    ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
+    ...older,
     async () => {
       await executable;
       return unitTests(context, []);
     },
   ];
-  // These mostly wait for units and kubelet.
-  const waiting = async (): Promise<readonly Outcome[]> => [
-    await installing(),
-    await underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER]),
-  ];
+  const waiting = async (): Promise<readonly Outcome[]> => [await installing(), await underSystemd('bypass', BYPASS)];
   const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), withSystemd ? waiting() : []]);
   return [...outcomes, ...others];
 }

@@ -5,11 +5,10 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 /** Selects which tests `npm test` runs, and where, by the lists below and the command line. */
 
 /** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
-export const UNDER_SYSTEMD = [
-  'test/e2e/systemd/systemd.test.ts',
-  'test/e2e/systemd/units.test.ts',
-  'test/e2e/systemd/bypass.test.ts',
-];
+export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
+
+/** Tests that need systemd and mostly wait for the pauses of units, so they run in a separate node. */
+export const BYPASS = ['test/e2e/systemd/bypass.test.ts'];
 
 /** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
 export const INSTALLING = [
@@ -75,11 +74,11 @@ export interface Selection {
 export function selectFiles(words: readonly string[], root: string): Selection {
   const files = [...new Set(words.map((word) => checked(word, root)))];
   const isEndToEnd = (file: string): boolean => file.startsWith('test/e2e/');
-  const needSystemd = [...UNDER_SYSTEMD, ...INSTALLING];
+  const needSystemd = [...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING];
   return {
     unit: files.filter((file) => !isEndToEnd(file)),
     plain: files.filter((file) => isEndToEnd(file) && !needSystemd.includes(file)),
-    systemd: files.filter((file) => [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER].includes(file)),
+    systemd: files.filter((file) => [...UNDER_SYSTEMD, ...BYPASS, ...WITH_EITHER_DRIVER].includes(file)),
     installing: files.filter((file) => INSTALLING.includes(file)),
     needsExecutable: files.some((file) => [...INSTALLING, ...OF_THE_EXECUTABLE].includes(file)),
   };
