@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import config from '../../vitest.config.ts';
 import {
+  BYPASS,
   INSTALLING,
   OTHER_COMMANDS,
   UNDER_SYSTEMD,
@@ -62,7 +63,8 @@ describe('selected test files', () => {
 
 test('the lists of selection.ts name existing files and all projects that npm test does not run', () => {
   const present = readdirSync('test', { recursive: true, encoding: 'utf8' }).map((name) => join('test', name));
-  for (const file of [...UNDER_SYSTEMD, ...INSTALLING, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
+  for (const file of [...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING, ...WITH_EITHER_DRIVER])
+    expect(present).toContain(file);
   const projects = (config.test?.projects ?? []).map((project) => (project as { test: Project }).test);
   const others = projects.filter(({ name }) => name !== 'unit' && name !== 'e2e').flatMap(({ include }) => include);
   expect(others).toHaveLength(OTHER_COMMANDS.length);
