@@ -35,7 +35,7 @@ async function round(fault: Fault, random: Random): Promise<string[]> {
   await stage.settled();
   const after = await violations(stage, descriptors);
   await stage.reset();
-  return [...badCalls(load.calls, fault.fails), ...above, ...after, ...(await violations(stage, descriptors))];
+  return [...badCalls(load.calls, fault), ...above, ...after, ...(await violations(stage, descriptors))];
 }
 
 describe('a node with a fault is whole again after it', () => {

@@ -14,11 +14,13 @@ const NO_ANSWER = /Deadline exceeded after/;
 export const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
 
 /** Returns what is wrong with the calls of a round. */
-export function badCalls(calls: readonly Call[], fails: Fault['fails']): string[] {
+export function badCalls(calls: readonly Call[], { fails, shows }: Pick<Fault, 'fails' | 'shows'>): string[] {
   const mayFail = ({ kind }: Call): boolean => fails === 'all' || (fails === 'resizes' && kind === 'resize');
   const text = ({ what, code, message }: Call): string => `${what}: code ${code}: ${message}`;
   const hasAnswer = ({ message }: Call): boolean => !NO_ANSWER.test(message);
+  const isMissing = shows !== undefined && !calls.some(({ message }) => shows.test(message));
   return [
+    ...(isMissing ? [`no call has failed with ${String(shows)}: the fault has not come about`] : []),
     ...calls.filter((call) => !hasAnswer(call)).map((call) => `no answer: ${text(call)}`),
     ...calls
       .filter((call) => call.code !== 0 && hasAnswer(call) && !mayFail(call))

@@ -9,6 +9,7 @@ export const diskFaults: readonly Fault[] = [
   {
     name: 'the disk of the state folder is full',
     fails: 'resizes',
+    shows: /ENOSPC/,
     async run({ disk, load }) {
       disk.fill();
       try {
@@ -21,6 +22,7 @@ export const diskFaults: readonly Fault[] = [
   {
     name: 'the state folder is read-only',
     fails: 'resizes',
+    shows: /EROFS/,
     async run({ disk, load }) {
       disk.readOnly();
       try {
@@ -46,6 +48,7 @@ export const diskFaults: readonly Fault[] = [
   {
     name: 'EIO on writes, syncs and renames of the journal',
     fails: 'resizes',
+    shows: /EIO: injected/,
     async run(stage, random) {
       const { disk, load } = stage;
       const calls = random.pick([['write'], ['sync'], ['rename'], ['write', 'sync', 'rename', 'unlink']]);
@@ -57,6 +60,7 @@ export const diskFaults: readonly Fault[] = [
   {
     name: 'EIO on records that a new shim reads',
     fails: 'all',
+    shows: /is read-only: .* cannot be read: EIO/,
     async run(stage) {
       const { disk, load, shim } = stage;
       await load.more(2, 'resize');

@@ -14,6 +14,8 @@ export interface Fault {
    * kubelet's: the clients make none.
    */
   readonly failsOpen?: true;
+  /** What an error of at least one call has to say: without it, the fault has not come about. */
+  readonly shows?: RegExp;
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;
   /** Brings the fault about, waits for calls during it, and ends it. */

@@ -42,6 +42,7 @@ export const processFaults: readonly Fault[] = [
     name: 'ENOMEM on reads of cgroups, /proc and the journal',
     fails: 'resizes',
     failsOpen: true,
+    shows: /ENOMEM: injected/,
     async run(stage, random) {
       const { disk, load } = stage;
       const path = `^(/sys/fs/cgroup|/proc|${disk.state})`;

@@ -27,6 +27,7 @@ export const runtimeFaults: readonly Fault[] = [
   {
     name: 'containerd is killed in mid-transaction',
     fails: 'all',
+    shows: /UNAVAILABLE/,
     async run(stage, random) {
       await halfWay(stage, random, () => stage.containerd.kill());
       await stage.load.more(CALLS, 'passed');

@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest';
+import { badCalls } from './invariants.ts';
+import type { Call } from './load.ts';
+
+const resize: Call = { kind: 'resize', what: 'ResizePod', code: 9, message: 'ENOSPC: no space left' };
+const passed: Call = { kind: 'passed', what: 'Version', code: 14, message: 'UNAVAILABLE' };
+
+test('a call may fail only where the fault allows it', () => {
+  const counts = (['nothing', 'resizes', 'all'] as const).map((fails) => badCalls([resize, passed], { fails }).length);
+  expect(counts).toEqual([2, 1, 0]);
+  expect(badCalls([{ ...passed, code: 0, message: '' }], { fails: 'nothing' })).toEqual([]);
+});
+
+test('a call without an answer is always wrong, but not one that the shim rejects because its deadline has passed', () => {
+  const message = '4 DEADLINE_EXCEEDED: Deadline exceeded after 60.001s';
+  expect(badCalls([{ ...passed, code: 4, message }], { fails: 'all' })).toEqual([
+    `no answer: Version: code 4: ${message}`,
+  ]);
+  const rejected = { ...resize, code: 4, message: '4 DEADLINE_EXCEEDED: pod default/db: deadline exceeded before: x' };
+  expect(badCalls([rejected], { fails: 'resizes' })).toEqual([]);
+});
+
+test('a fault that has not come about is wrong', () => {
+  expect(badCalls([resize], { fails: 'all', shows: /ENOSPC/ })).toEqual([]);
+  expect(badCalls([passed], { fails: 'all', shows: /ENOSPC/ })).toEqual([
+    'no call has failed with /ENOSPC/: the fault has not come about',
+  ]);
+});
