@@ -66,6 +66,8 @@ describe('two changes of one pod at the same time, the first of which fails', ()
     let writes = 0;
     const folder = {
       load: () => Promise.resolve([]),
+      onLate: () => undefined,
+      refusal: () => undefined,
       write: async (record: PodRecord) => {
         writes += 1;
         if (writes === 1) await hanging;
