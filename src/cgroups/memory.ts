@@ -54,14 +54,21 @@ export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: 
   return found === asked || (asked !== 'max' && found === asked - (asked % pageSize));
 }
 
-/** Reads memory.stat. A line that this kernel lacks counts as 0. */
+/** More than any machine has, 1 PiB, and small enough that sums of all lines are exact. */
+const MOST_BYTES = 2 ** 50;
+
+/** Reads memory.stat. A line that this kernel lacks counts as 0. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseMemoryStat(text: string): MemoryStat {
   const lines = parseKeyed(text, 'memory.stat');
-  const of = (key: string): number => lines.get(key) ?? 0;
+  const of = (key: string): number => {
+    const value = lines.get(key) ?? 0;
+    if (value > MOST_BYTES) throw unreadable('memory.stat', `${key} ${value}`);
+    return value;
+  };
   // `kernel` (Linux 5.18 and later) includes slab, stacks, page tables, percpu and vmalloc, but not sockets.
-  const kernel =
-    lines.get('kernel') ??
-    of('kernel_stack') + of('pagetables') + of('percpu') + of('slab_unreclaimable') + of('slab_reclaimable');
+  const kernel = lines.has('kernel')
+    ? of('kernel')
+    : of('kernel_stack') + of('pagetables') + of('percpu') + of('slab_unreclaimable') + of('slab_reclaimable');
   return {
     anon: bytes(of('anon')),
     shmem: bytes(of('shmem')),

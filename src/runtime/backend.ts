@@ -1,5 +1,6 @@
 import { isServiceError } from '../core/errors/index.ts';
 import { Client, type ClientReadableStream, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
+import { correctStatus } from './backend-error.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
 
@@ -88,7 +89,7 @@ export class Backend {
         { deadline: options.deadline ?? Date.now() + DEFAULT_CALL_TIMEOUT_MS },
         (error, response) => {
           signal?.removeEventListener('abort', cancel);
-          if (error !== null) reject(error);
+          if (error !== null) reject(correctStatus(error));
           else resolve(response ?? Buffer.alloc(0));
         },
       );
@@ -105,13 +106,17 @@ export class Backend {
   stream(path: string, request: Buffer, options: CallOptions = {}): ClientReadableStream<Buffer> {
     const { metadata = new Metadata(), deadline = Infinity, signal } = options;
     const call = this.#client.makeServerStreamRequest(path, identity, identity, request, metadata, { deadline });
+    call.prependListener('error', correctStatus);
     const cancel = (): void => call.cancel();
     if (signal?.aborted === true) cancel();
     else signal?.addEventListener('abort', cancel, { once: true });
     return call;
   }
 
-  /** A CRI call with decoded messages. Rejects as {@link call} does, or when the response is no such message. */
+  /**
+   * A CRI call with decoded messages. Rejects as {@link call} does; with INTERNAL, as gRPC clients do, when the response is no such
+   * message.
+   */
   async runtime<Method extends RuntimeMethod>(
     method: Method,
     request: Partially<Messages[`${Method}Request`]>,
@@ -120,7 +125,7 @@ export class Backend {
     const bytes = encode(`${method}Request` as keyof Messages, request as Partially<Messages[keyof Messages]>);
     try {
       const response = await this.call(runtimePath(method), bytes, options);
-      return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+      return decodeResponse(method, response);
     } catch (error) {
       if (isUnimplemented(error)) this.#lacking.add(method);
       throw error;
@@ -182,6 +187,16 @@ export class Backend {
   close(): void {
     this.#closed = true;
     this.#client.close();
+  }
+}
+
+function decodeResponse<Method extends RuntimeMethod>(method: Method, response: Buffer): Messages[`${Method}Response`] {
+  try {
+    return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+  } catch (error) {
+    const details = `the answer to ${method} is not a ${method}Response`;
+    const failure = new Error(details, { cause: error });
+    throw Object.assign(failure, { code: status.INTERNAL, details, metadata: new Metadata() });
   }
 }
 

@@ -1,4 +1,5 @@
 import protobuf from 'protobufjs/light.js';
+import { messageOf } from '../core/errors/index.ts';
 import cri from './cri.proto.json' with { type: 'json' };
 
 /**
@@ -134,15 +135,24 @@ function typeOf(name: string): protobuf.Type {
   return type;
 }
 
-/** Decodes a CRI message and skips unknown fields. Throws if the bytes are not such a message. */
+/** Decodes a CRI message and skips unknown fields. Throws RangeError if the bytes are not such a message. */
 export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Array): Messages[Name] {
   const type = typeOf(name);
-  return type.toObject(type.decode(bytes), {
+  return type.toObject(read(type, bytes), {
     longs: BigInt,
     defaults: true,
     arrays: true,
     objects: true,
   }) as Messages[Name];
+}
+
+function read(type: protobuf.Type, bytes: Uint8Array): protobuf.Message {
+  try {
+    return type.decode(bytes);
+  } catch (error) {
+    // protobufjs throws errors of several classes: a string that is not UTF-8 is a TypeError.
+    throw new RangeError(`not a ${type.name}: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 /** Encodes a CRI message. */

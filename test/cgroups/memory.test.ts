@@ -125,6 +125,17 @@ describe('memory.stat', () => {
   });
 });
 
+test('memory.stat with a number that no machine has is rejected', () => {
+  for (const key of ['anon', 'file', 'kernel', 'sock', 'slab_reclaimable'])
+    for (const value of ['9007199254740992', '18446744073709551615', '9'.repeat(400)])
+      expect(() => parseMemoryStat(`shmem 1\n${key} ${value}\n`)).toThrow(
+        expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }),
+      );
+  const most = 2 ** 50;
+  const held = parseMemoryStat(`anon ${most}\nshmem ${most}\nkernel ${most}\nsock ${most}\n`);
+  expect(unreclaimableOf(held)).toBe(4 * most);
+});
+
 describe('memory.events', () => {
   test('has the number of OOM kills', () => {
     expect(parseOomKills('low 0\nhigh 3\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n', 'memory.events')).toBe(1);

@@ -1,9 +1,12 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { Server, ServerCredentials, type sendUnaryData, status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { Backend, isUnimplemented } from '../../src/runtime/index.ts';
+import { isServiceError } from '../../src/core/errors/index.ts';
+import { Backend, isUnimplemented, runtimePath } from '../../src/runtime/index.ts';
 
 /** Starts a gRPC server without any method, so that each call is answered UNIMPLEMENTED. */
 async function serve(address: string): Promise<Server> {
@@ -35,5 +38,46 @@ test('a method that a backend lacks is remembered until the next connection', as
   expect(backend.lacks('UpdatePodSandboxResources')).toBe(false);
   backend.close();
   second.forceShutdown();
+  rmSync(folder, { recursive: true });
+});
+
+test('an answer that is no CRI message is an error of the backend, not an internal one', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'backend-'));
+  const address = `unix://${join(folder, 'cri.sock')}`;
+  const server = new Server();
+  // A string that is not UTF-8, and a sub-message that is longer than the answer.
+  const answers = [Buffer.of(0x12, 4, 0x0a, 2, 0xc3, 0x28), Buffer.of(0x0a, 200)];
+  const raw = (bytes: Buffer): Buffer => bytes;
+  const answer = (_: unknown, respond: sendUnaryData<Buffer>): void => respond(null, answers.shift() ?? null);
+  server.register(runtimePath('PodSandboxStatus'), answer, raw, raw, 'unary');
+  await new Promise((resolve) => server.bindAsync(address, ServerCredentials.createInsecure(), resolve));
+  const backend = new Backend(address);
+  while (answers.length > 0) {
+    const error = await backend.runtime('PodSandboxStatus', {}).catch((reason: unknown) => reason);
+    expect(isServiceError(error) && [error.code, error.details]).toEqual([
+      status.INTERNAL,
+      'the answer to PodSandboxStatus is not a PodSandboxStatusResponse',
+    ]);
+  }
+  backend.close();
+  server.forceShutdown();
+  rmSync(folder, { recursive: true });
+});
+
+test('an invalid status of the backend is the status UNKNOWN', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'backend-'));
+  const path = join(folder, 'cri.sock');
+  const server = createServer();
+  server.on('stream', (stream) => {
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-status': 'x' }, { endStream: true });
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  const backend = new Backend(`unix://${path}`);
+  const unary = await backend.runtime('Status', {}).catch((reason: unknown) => reason);
+  const stream = backend.stream(runtimePath('GetContainerEvents'), Buffer.alloc(0));
+  const [streamed] = (await once(stream.resume(), 'error')) as unknown[];
+  for (const error of [unary, streamed]) expect(isServiceError(error) && error.code).toBe(status.UNKNOWN);
+  backend.close();
+  await new Promise((resolve) => server.close(resolve));
   rmSync(folder, { recursive: true });
 });
