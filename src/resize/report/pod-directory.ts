@@ -70,7 +70,7 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
         await registry.refresh();
         return registry.pods.map(identityOf);
       }),
-    describe: describePod,
+    describe: (sandboxId) => withBackend(() => describePod(sandboxId)),
     containerName: (sandboxId, containerId) =>
       registry.containersOf(sandboxId).find((known) => known.containerId === containerId)?.name ?? containerId,
   };
