@@ -3,37 +3,16 @@ import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeade
 import { type Socket, createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import {
-  PREFACE,
-  SETTINGS_ACK,
-  data,
-  frame,
-  headers,
-  message,
-  request,
-  settings,
-  windowUpdate,
-} from '../support/http2/wire.ts';
+import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-connection.ts';
+import { data, goaway, headers, message, request } from '../support/http2/wire.ts';
 
 const MiB = 1_048_576;
 const UPDATE = '/runtime.v1.RuntimeService/UpdateContainerResources';
 const STATUS = '/runtime.v1.RuntimeService/ContainerStatus';
 
 /** Opens a connection that reads and drops everything. */
-async function open(path: string, ...pairs: [id: number, value: number][]): Promise<Socket> {
-  const socket = createConnection(path)
-    .on('error', () => undefined)
-    .setMaxListeners(0);
-  await once(socket, 'connect');
-  socket.resume();
-  socket.write(Buffer.concat([PREFACE, settings(...pairs), SETTINGS_ACK, windowUpdate(0, 1 << 30)]));
-  return socket;
-}
-
-async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
-  if (!socket.destroyed && !socket.write(bytes))
-    await Promise.race([once(socket, 'drain'), once(socket, 'close'), delay(1000)]);
-}
+const open = async (path: string, ...pairs: [id: number, value: number][]): Promise<Socket> =>
+  (await openRaw(path, ...pairs)).resume();
 
 /** Attacks through one connection. Ends by itself. */
 export type Attack = (path: string) => Promise<void>;
@@ -88,15 +67,10 @@ async function shortConnections(path: string): Promise<void> {
   for (let at = 0; at < 1000; at += 1) {
     const socket = createConnection({ path, allowHalfOpen: true }).on('error', () => undefined);
     sockets.push(socket);
-    socket.write(
-      Buffer.concat([
-        PREFACE,
-        settings(),
-        SETTINGS_ACK,
-        headers(1, request(UPDATE), true),
-        frame(7, 0, 0, Buffer.alloc(7)),
-      ]),
-    );
+    // Without its last byte, GOAWAY has no valid length.
+    const cut = goaway(0, 0).subarray(0, -1);
+    cut.writeUIntBE(7, 0, 3);
+    socket.write(Buffer.concat([greeting(), headers(1, request(UPDATE), true), cut]));
     socket.resume();
     if (at % 20 === 0) await delay(10);
   }
