@@ -1,138 +1,92 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
-import { Worker, isMainThread, parentPort, workerData } from 'node:worker_threads';
-import { Command } from 'commander';
-import type { Tally } from './engine.ts';
-import { emptyTally, inputOf, play } from './engine.ts';
+import { fileURLToPath } from 'node:url';
+import { isMainThread, workerData } from 'node:worker_threads';
+import { Command, InvalidArgumentError } from 'commander';
+import { runInProcess } from './in-process/run.ts';
+import { type InProcessName, inProcess, inProcessNames } from './in-process/targets.ts';
+import { type Job, work } from './in-process/worker.ts';
+import type { Outcome } from './outcome.ts';
+import { runProgram } from './program/run.ts';
 
 /**
- * npm run fuzz: plays mutated conversations through the proxy. Exits with 0 if there is no crash, no hang and no growth of memory,
- * otherwise with 1 and the command that repeats the input.
+ * npm run fuzz: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no crash, no hang and
+ * no growth of memory, otherwise with 1 and the command that repeats the input.
  */
 
-interface Job {
+const PROGRAM = 'program';
+/** The hundredths of all inputs that the whole program gets. */
+const PROGRAM_SHARE = 50;
+/** This program is in dist/tools. */
+const shipped = fileURLToPath(new URL('../cri-resize-shim.js', import.meta.url));
+const names = [PROGRAM, ...inProcessNames];
+
+interface Flags {
+  readonly inputs: number;
   readonly seed: number;
-  readonly runs: number;
-  readonly only: number | undefined;
-  /** The index of the current input. The main thread detects a hang by it. */
-  readonly progress: Int32Array;
+  readonly only?: number;
+  readonly target: readonly string[];
 }
 
-type Report =
-  | { readonly kind: 'tally'; readonly tally: Tally; readonly heapMiB: number }
-  | { readonly kind: 'finding'; readonly index: number; readonly message: string; readonly stack: string }
-  | { readonly kind: 'done'; readonly growthMiB: number };
+const say = (text: string): void => console.log(`fuzz: ${text}`);
 
-const MiB = 1024 * 1024;
-/** The number of inputs between two measurements of memory. The first one comes after the warm-up. */
-const MEASURE_INTERVAL = 20_000;
-/** Limit of live memory above the first measurement, after garbage collection. It detects a leak of a few bytes per input. */
-const GROWTH_LIMIT = 8 * MiB;
-const HANG_SECONDS = 20;
-
-async function work({ seed, runs, only, progress }: Job): Promise<void> {
-  const report = (message: Report): void => parentPort?.postMessage(message);
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  const live = async (): Promise<number> => {
-    // Twice, with a turn of the event loop between them, because finalizers and timers release memory in turns.
-    for (let turn = 0; turn < 2; turn += 1) {
-      await new Promise((resolve) => setImmediate(resolve));
-      collect();
-    }
-    const { heapUsed, external } = process.memoryUsage();
-    return heapUsed + external;
+async function main({ inputs, seed, only, target }: Flags): Promise<number> {
+  say(`${only === undefined ? `${inputs} inputs` : `input ${only}`}, seed ${seed}`);
+  const shares = inProcessNames.filter((name) => target.includes(name));
+  const isWhole = target.includes(PROGRAM);
+  const all = shares.reduce((sum, name) => sum + inProcess[name].share, isWhole ? PROGRAM_SHARE : 0);
+  const inThisProcess = async (): Promise<Outcome[]> => {
+    const outcomes: Outcome[] = [];
+    for (const name of shares) outcomes.push(await runOne(name, (inputs * inProcess[name].share) / all));
+    return outcomes;
   };
-  const tally = emptyTally();
-  let first: number | undefined;
-  let growth = 0;
-  const from = only ?? 0;
-  const to = only === undefined ? runs : only + 1;
-  for (let index = from; index < to; index += 1) {
-    Atomics.store(progress, 0, index);
-    try {
-      await play(seed, index, tally);
-    } catch (error) {
-      const { message, stack = '' } = error as Error;
-      report({ kind: 'finding', index, message, stack });
-      return;
-    }
-    if ((index + 1) % MEASURE_INTERVAL !== 0) continue;
-    const now = await live();
-    first ??= now;
-    growth = now - first;
-    report({ kind: 'tally', tally, heapMiB: now / MiB });
-    if (growth > GROWTH_LIMIT) {
-      report({
-        kind: 'finding',
-        index,
-        message: `${(growth / MiB).toFixed(1)} MiB more live memory than at first`,
-        stack: '',
-      });
-      return;
-    }
-  }
-  report({ kind: 'tally', tally, heapMiB: (await live()) / MiB });
-  report({ kind: 'done', growthMiB: growth / MiB });
-}
-
-function main(): void {
-  const values = new Command('fuzz')
-    .description('Play mutated HTTP/2 conversations through the proxy and look for crashes, hangs and memory growth.')
-    .option('--runs <count>', 'number of inputs (default: 1000000)')
-    .option('--seed <number>', 'seed of the inputs (default: a new one for each run)')
-    .option('--only <index>', 'play only this input, to repeat a finding')
-    .parse()
-    .opts<{ readonly runs?: string; readonly seed?: string; readonly only?: string }>();
-  const runs = number(values.runs, 1_000_000);
-  const seed = number(values.seed, Date.now() % 2 ** 31);
-  const only = values.only === undefined ? undefined : number(values.only, 0);
-  const progress = new Int32Array(new SharedArrayBuffer(4));
-  console.log(`fuzz: ${only === undefined ? `${runs} inputs` : `input ${only}`}, seed ${seed}`);
-  const started = Date.now();
-  const worker = new Worker(new URL(import.meta.url), { workerData: { seed, runs, only, progress } satisfies Job });
-  const fail = (index: number, message: string): void => {
-    console.error(`fuzz: FAILED at input ${index}: ${message}`);
-    for (const { side, bytes } of inputOf(seed, index).steps) console.error(`  ${side} ${bytes.toString('hex')}`);
-    console.error(`fuzz: repeat with: npm run fuzz -- --seed ${seed} --only ${index}`);
-    process.exit(1);
+  const runOne = (name: InProcessName, count: number): Promise<Outcome> => {
+    const [from, to] = only === undefined ? [0, Math.ceil(count)] : [only, only + 1];
+    return runInProcess(new URL(import.meta.url), { target: name, seed, from, to }, say);
   };
-  let last = -1;
-  let still = 0;
-  setInterval(() => {
-    const index = Atomics.load(progress, 0);
-    still = index === last ? still + 1 : 0;
-    last = index;
-    if (still >= HANG_SECONDS) fail(index, `no progress for ${HANG_SECONDS} s`);
-  }, 1000);
-  let printed = 0;
-  worker.on('message', (report: Report) => {
-    if (report.kind === 'finding') fail(report.index, `${report.message}\n${report.stack}`);
-    if (report.kind === 'tally' && (Date.now() - printed > 5000 || report.tally.inputs === runs)) {
-      printed = Date.now();
-      const { inputs, survived, clientErrors, backendErrors, localErrors, amended } = report.tally;
-      const seconds = (Date.now() - started) / 1000;
-      console.log(
-        `fuzz: ${inputs} inputs in ${seconds.toFixed(0)} s; ${survived} connections survived, errors: ${clientErrors} client, ` +
-          `${backendErrors} backend, ${localErrors} local; ${amended} amendments; ${report.heapMiB.toFixed(1)} MiB live`,
-      );
-    }
-    if (report.kind === 'done') {
-      console.log(`fuzz: no crash, no hang, ${report.growthMiB.toFixed(1)} MiB more live memory than at first`);
-      process.exit(0);
-    }
-  });
-  worker.on('error', (error: Error) => fail(Atomics.load(progress, 0), String(error.stack)));
+  const whole = async (): Promise<Outcome[]> => {
+    if (!isWhole) return [];
+    return [await runProgram({ seed, only, inputs: (inputs * PROGRAM_SHARE) / all, program: shipped }, say)];
+  };
+  // At the same time: the program leaves half of two processors to the others.
+  const outcomes = await Promise.all([whole(), inThisProcess()]);
+  return report(outcomes.flat(), seed);
 }
 
-function number(text: string | undefined, otherwise: number): number {
-  if (text === undefined) return otherwise;
-  if (!/^\d+$/.test(text)) {
-    console.error(`fuzz: not a number: ${text}`);
-    process.exit(2);
+/** Prints how the targets ended. Returns the exit code. */
+function report(outcomes: readonly Outcome[], seed: number): number {
+  for (const { target, summary, failure } of outcomes) {
+    if (failure === undefined) {
+      say(`${target}: ${summary}`);
+      continue;
+    }
+    for (const line of failure.lines) console.error(`fuzz: ${line}`);
+    console.error(`fuzz: repeat with: npm run fuzz -- --target ${target} --seed ${seed} --only ${failure.index}`);
   }
+  const failed = outcomes.filter(({ failure }) => failure !== undefined).length;
+  const inputs = outcomes.reduce((sum, outcome) => sum + outcome.inputs, 0);
+  say(`${inputs} inputs; no crash, no hang and no growth of memory in ${outcomes.length - failed} targets`);
+  say(`${outcomes.length - failed} passed, ${failed} failed`);
+  return failed === 0 ? 0 : 1;
+}
+
+function count(text: string): number {
+  if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError('expected a number.');
   return Number(text);
 }
 
-if (isMainThread) main();
-else await work(workerData as Job);
+function targets(text: string, before: readonly string[] | undefined): readonly string[] {
+  if (!names.includes(text)) throw new InvalidArgumentError(`expected one of ${names.join(', ')}.`);
+  return before === names ? [text] : [...(before ?? []), text];
+}
+
+if (isMainThread) {
+  const command = new Command('fuzz')
+    .description(
+      'Feed the program, the proxy and the parsers with mutated input, and look for crashes, hangs and memory growth.',
+    )
+    .option('--inputs <count>', 'number of inputs of all targets together', count, 1_000_000)
+    .option('--seed <number>', 'seed of the inputs (default: a new one for each run)', count)
+    .option('--only <index>', 'play only this input, to repeat a finding; needs --seed and --target', count)
+    .option('--target <name...>', `only these targets: ${names.join(', ')}`, targets, names)
+    .parse();
+  process.exitCode = await main({ seed: Date.now() % 2 ** 31, ...command.opts<Omit<Flags, 'seed'>>() });
+} else await work(workerData as Job);

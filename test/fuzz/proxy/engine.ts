@@ -1,16 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ErrorCode } from '../../src/server/http2/errors.ts';
-import type { ProxyObserver } from '../../src/server/proxy/index.ts';
-import { LIMITS, NO_OBSERVER, SHARED_LIMITS, SharedBudget } from '../../src/server/proxy/index.ts';
-import { ProxyConnection } from '../../src/server/proxy/connection.ts';
-import { FakeTransport, parseFrames, PREFACE, routeOf } from '../support/http2/wire.ts';
+import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import type { ProxyObserver } from '../../../src/server/proxy/index.ts';
+import { LIMITS, NO_OBSERVER, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
+import { FakeTransport, parseFrames, PREFACE, routeOf } from '../../support/http2/wire.ts';
+import { Finding } from '../finding.ts';
 import { CORPUS } from './corpus.ts';
 import type { Step } from './corpus.ts';
 import { mutate } from './mutate.ts';
-import { Random } from './random.ts';
-
-/** A violation that an input caused. The input can be replayed by its seed and index. */
-export class Finding extends Error {}
+import { Random } from '../random.ts';
 
 /** Counts how inputs ended, to check that they reach relevant states. */
 export interface Tally {

@@ -1,7 +1,7 @@
-import { ReferenceEncoder } from '../support/http2/reference-hpack.ts';
-import { frame, headers, request } from '../support/http2/wire.ts';
+import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
+import { frame, headers, request } from '../../support/http2/wire.ts';
 import type { Conversation, FuzzSide, Step } from './corpus.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../random.ts';
 
 /** Values at which HTTP/2 implementations have failed: limits of windows and sizes, and their neighbours. */
 const NUMBERS = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];
@@ -102,6 +102,9 @@ const MUTATIONS: readonly Mutation[] = [
   (bytes, random) => splice(bytes, random.below(bytes.length + 1), 0, random.bytes(random.below(40))),
 ];
 
+/** Changes the frames of one side. */
+export const mutateFrames: Mutation = (bytes, random) => random.pick(MUTATIONS)(bytes, random);
+
 /** Returns the conversation with one to four mutations. */
 export function mutate(conversation: Conversation, random: Random): Step[] {
   const steps = [...conversation];
@@ -113,7 +116,7 @@ export function mutate(conversation: Conversation, random: Random): Step[] {
     else if (kind === 1) steps.splice(random.below(steps.length), 0, step);
     else if (kind === 2) steps[at] = { side: random.pick(SIDES), bytes: step.bytes };
     else if (kind === 3) steps.splice(at, 0, { side: random.pick(SIDES), bytes: randomFrame(random) });
-    else steps[at] = { side: step.side, bytes: random.pick(MUTATIONS)(step.bytes, random) };
+    else steps[at] = { side: step.side, bytes: mutateFrames(step.bytes, random) };
     if (steps.length === 0) return steps;
   }
   return steps;

@@ -1,5 +1,5 @@
-import { ReferenceEncoder } from '../support/http2/reference-hpack.ts';
-import type { Field } from '../support/http2/reference-hpack.ts';
+import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
+import type { Field } from '../../support/http2/reference-hpack.ts';
 import {
   CONTINUATION,
   DATA,
@@ -22,7 +22,7 @@ import {
   settings,
   u32,
   windowUpdate,
-} from '../support/http2/wire.ts';
+} from '../../support/http2/wire.ts';
 
 export type FuzzSide = 'client' | 'backend' | 'local';
 

@@ -1,0 +1,7 @@
+import { existsSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Makes a folder, in memory where that is possible: millions of inputs are written to files. */
+export const memoryFolder = (prefix: string): string =>
+  mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), prefix));

@@ -1,0 +1,67 @@
+import { ShimError, messageOf } from '../../../src/core/errors/index.ts';
+import { Finding } from '../finding.ts';
+import { Random } from '../random.ts';
+import type { Target } from '../target.ts';
+
+/** A parser of content that others write. */
+export interface Parser {
+  readonly name: string;
+  /** Returns a mutated content. */
+  readonly make: (random: Random) => Buffer | string;
+  /** Parses it. May throw what `isDocumented` accepts. */
+  readonly parse: (content: Buffer | string) => unknown;
+  /** Whether the parser's documentation has the error. By default, a {@link ShimError} only. */
+  readonly isDocumented?: (error: unknown) => boolean;
+}
+
+/** Longer than parsing takes by far, also when the machine is busy. */
+const MOST_MS = 2000;
+
+const isShimError = (error: unknown): boolean => error instanceof ShimError;
+
+/** Returns the target that feeds these parsers, each as often as the others. */
+export function parserTarget(name: string, parsers: readonly Parser[], close: () => void = () => undefined): Target {
+  let rejected = 0;
+  let accepted = 0;
+  const inputOf = (seed: number, index: number): { parser: Parser; content: Buffer | string } => {
+    const random = new Random(seed, index);
+    const parser = parsers[index % parsers.length]!;
+    return { parser, content: parser.make(random) };
+  };
+  return {
+    name,
+    async play(seed, index) {
+      const { parser, content } = inputOf(seed, index);
+      const start = performance.now();
+      try {
+        const parsed = parser.parse(content);
+        if (parsed instanceof Promise) await parsed;
+        accepted += 1;
+      } catch (error) {
+        if (!(parser.isDocumented ?? isShimError)(error))
+          throw new Finding(`${parser.name}: undocumented ${nameOf(error)}: ${messageOf(error)}`, { cause: error });
+        rejected += 1;
+      }
+      const took = performance.now() - start;
+      if (took > MOST_MS) throw new Finding(`${parser.name}: took ${took.toFixed(0)} ms`);
+    },
+    describe(seed, index) {
+      const { parser, content } = inputOf(seed, index);
+      return [parser.name, typeof content === 'string' ? JSON.stringify(content) : content.toString('hex')];
+    },
+    summary: () => `${accepted} parsed, ${rejected} rejected`,
+    close,
+  };
+}
+
+const nameOf = (error: unknown): string => (error instanceof Error ? error.name : typeof error);
+
+/** Whether it is a plain Error: not one of the engine's, such as TypeError or RangeError. */
+export const isPlainError = (error: unknown): boolean =>
+  error instanceof Error && Object.getPrototypeOf(error) === Error.prototype;
+
+/** Returns the parsers, the last of which uses files: it takes much longer, and is fed once in ten rounds of the others. */
+export const oftenInMemory = (parsers: readonly Parser[]): readonly Parser[] => [
+  ...Array.from({ length: 10 }, () => parsers.slice(0, -1)).flat(),
+  ...parsers.slice(-1),
+];

@@ -1,0 +1,209 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { HpackDecoder } from '../../../src/server/http2/hpack/index.ts';
+import {
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  HEADERS,
+  OK,
+  PADDED,
+  PING,
+  PREFACE,
+  RESPONSE,
+  SETTINGS,
+  SETTINGS_ACK,
+  type SeenFrame,
+  data,
+  frame,
+  headers,
+  message,
+  parseFrames,
+  rst,
+  settings,
+  windowUpdate,
+} from '../../support/http2/wire.ts';
+import { mutateBytes } from '../mutations/bytes.ts';
+import { mutateMessage } from '../mutations/message.ts';
+import { Random } from '../random.ts';
+import { answerOf } from './answers.ts';
+
+const PRIORITY_FLAG = 0x20;
+const responseBlock = headers(1, RESPONSE).subarray(9);
+const okBlock = headers(1, OK).subarray(9);
+const LAST_ANSWERS = 50;
+
+/**
+ * A runtime that answers for the node's pods, with mutated answers now and then. It writes HTTP/2 frames by hand, so that it takes a
+ * small part of the time of the program under test.
+ */
+export class HostileBackend {
+  readonly #server: Server;
+  readonly #seed: number;
+  #answers = 0;
+  /** The last mutated answers, for the report of a failure. */
+  readonly recent: string[] = [];
+
+  private constructor(seed: number) {
+    this.#seed = seed;
+    this.#server = createServer((socket) => new BackendConnection(socket, (call) => this.#answer(call)));
+  }
+
+  static async listen(path: string, seed: number): Promise<HostileBackend> {
+    const backend = new HostileBackend(seed);
+    backend.#server.listen(path);
+    await once(backend.#server, 'listening');
+    return backend;
+  }
+
+  close(): void {
+    this.#server.close();
+  }
+
+  /** Returns the frames of an answer, for stream 1. */
+  #answer({ path, body, isGrpcJs }: Call): readonly Buffer[] {
+    const random = new Random(this.#seed, this.#answers);
+    this.#answers += 1;
+    const good = answerOf(path, body);
+    // The probes are answered well.
+    if (path.endsWith('/Echo') || !random.chance(3)) return [...withStatus(message(good))];
+    const answer = mutated(good, random, isGrpcJs);
+    this.recent.push(
+      `${path} ${Buffer.concat([...answer])
+        .toString('hex')
+        .slice(0, 600)}`,
+    );
+    if (this.recent.length > LAST_ANSWERS) this.recent.shift();
+    return answer;
+  }
+}
+
+const withStatus = (body: Buffer): Buffer[] => [
+  frame(HEADERS, END_HEADERS, 1, responseBlock),
+  frame(DATA, 0, 1, body),
+  frame(HEADERS, END_HEADERS | END_STREAM, 1, okBlock),
+];
+
+function mutated(good: Buffer, random: Random, isGrpcJs: boolean): Buffer[] {
+  const status = (code: number | string) => [{ name: 'grpc-status', value: String(code) }];
+  switch (random.below(24)) {
+    case 0:
+      return [headers(1, [...RESPONSE, ...status(random.pick([1, 2, 4, 5, 8, 12, 13, 14, 99, 'x']))], true)];
+    case 1:
+      return [headers(1, RESPONSE), data(1, message(good), true)];
+    case 2:
+      // grpc-js takes a second message for an answer that has not ended, and waits until the call's deadline.
+      return withStatus(isGrpcJs ? message(good) : Buffer.concat([message(good), message(good)]));
+    case 3:
+      return withStatus(message(good, true));
+    case 4:
+      return withStatus(message(good).subarray(0, random.below(good.length + 5)));
+    case 5:
+      return [headers(1, RESPONSE), rst(1, random.below(14))];
+    case 6:
+      return withStatus(mutateBytes(message(good), random));
+    case 7:
+      return [headers(1, [{ name: ':status', value: random.pick(['503', '404', '0', 'x']) }], true)];
+    default:
+      return withStatus(message(mutateMessage(good, random)));
+  }
+}
+
+interface Call {
+  readonly path: string;
+  readonly body: Buffer;
+  /** Whether it is a call of the program itself, or one that it handles. */
+  readonly isGrpcJs: boolean;
+}
+
+/** Answers the requests of one connection. Ends it when it does not understand a frame. */
+class BackendConnection {
+  readonly #socket: Socket;
+  readonly #answer: (call: Call) => readonly Buffer[];
+  readonly #decoder = new HpackDecoder(4096, 1 << 20);
+  readonly #requests = new Map<
+    number,
+    { readonly path: string; readonly isGrpcJs: boolean; readonly parts: Buffer[] }
+  >();
+  #rest: Buffer = Buffer.alloc(0);
+  #isGreeted = false;
+  #block: { readonly id: number; readonly parts: Buffer[]; readonly isLast: boolean } | undefined;
+
+  constructor(socket: Socket, answer: (call: Call) => readonly Buffer[]) {
+    this.#socket = socket;
+    this.#answer = answer;
+    socket.on('error', () => undefined);
+    socket.on('data', (bytes: Buffer) => this.#receive(bytes));
+    socket.write(Buffer.concat([settings([4, 2 ** 30]), windowUpdate(0, 2 ** 30)]));
+  }
+
+  #receive(bytes: Buffer): void {
+    this.#rest = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
+    if (!this.#isGreeted) {
+      if (this.#rest.length < PREFACE.length) return;
+      this.#isGreeted = true;
+      this.#rest = this.#rest.subarray(PREFACE.length);
+    }
+    const { frames, rest } = parseFrames(this.#rest);
+    this.#rest = rest;
+    try {
+      const answers = frames.flatMap((seen) => this.#frame(seen));
+      if (answers.length > 0 && !this.#socket.destroyed) this.#socket.write(Buffer.concat(answers));
+    } catch {
+      this.#socket.destroy();
+    }
+  }
+
+  #frame({ type, flags, id, payload }: SeenFrame): readonly Buffer[] {
+    const isLast = (flags & END_STREAM) !== 0;
+    switch (type) {
+      case SETTINGS:
+        return flags === 0 ? [SETTINGS_ACK] : [];
+      case PING:
+        return flags === 0 ? [frame(PING, 1, 0, payload)] : [];
+      case HEADERS:
+        this.#block = { id, parts: [unpadded(flags, payload)], isLast };
+        return this.#headersEnd(flags);
+      case CONTINUATION:
+        this.#block?.parts.push(payload);
+        return this.#headersEnd(flags);
+      case DATA:
+        this.#requests.get(id)?.parts.push(unpadded(flags & PADDED, payload));
+        return isLast ? this.#end(id) : [];
+      default:
+        return [];
+    }
+  }
+
+  #headersEnd(flags: number): readonly Buffer[] {
+    const block = this.#block;
+    if ((flags & END_HEADERS) === 0 || block === undefined) return [];
+    const fields = this.#decoder.decode(Buffer.concat(block.parts));
+    const path = fields.find(({ name }) => name === ':path')?.value;
+    // Otherwise trailers.
+    const isGrpcJs = fields.some(({ name, value }) => name === 'user-agent' && value.startsWith('grpc-node'));
+    if (path !== undefined) this.#requests.set(block.id, { path, isGrpcJs, parts: [] });
+    return block.isLast ? this.#end(block.id) : [];
+  }
+
+  #end(id: number): readonly Buffer[] {
+    const request = this.#requests.get(id);
+    this.#requests.delete(id);
+    if (request === undefined) return [];
+    const body = Buffer.concat(request.parts).subarray(5);
+    return this.#answer({ ...request, body }).map((part) => onStream(part, id));
+  }
+}
+
+function onStream(part: Buffer, id: number): Buffer {
+  const copy = Buffer.from(part);
+  copy.writeUInt32BE(id, 5);
+  return copy;
+}
+
+function unpadded(flags: number, payload: Buffer): Buffer {
+  const isPadded = (flags & PADDED) !== 0;
+  const from = (isPadded ? 1 : 0) + ((flags & PRIORITY_FLAG) === 0 ? 0 : 5);
+  return payload.subarray(from, payload.length - (isPadded ? (payload[0] ?? 0) : 0));
+}

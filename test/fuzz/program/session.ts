@@ -1,0 +1,119 @@
+import {
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  HEADERS,
+  PADDED,
+  data,
+  frame,
+  headers,
+  message,
+  request,
+  rst,
+} from '../../support/http2/wire.ts';
+import { gzipSync } from 'node:zlib';
+import { mutateFrames } from '../proxy/mutate.ts';
+import { Random } from '../random.ts';
+import { mutateFields } from './call-headers.ts';
+import { httpRequest } from './http.ts';
+import { type Request, apiRequest, criRequest } from './requests.ts';
+
+export type SocketName = 'cri' | 'resize' | 'metrics';
+
+/** What one connection sends. */
+export interface Session {
+  readonly socket: SocketName;
+  /** The inputs, in order. Each is a request with its frames. */
+  readonly inputs: readonly Buffer[];
+  /** The streams that have to end, because nothing is wrong with their frames. */
+  readonly answered: ReadonlySet<number>;
+  /** SETTINGS of the client. */
+  readonly settings: readonly [id: number, value: number][];
+  /** A random generator for what happens besides. */
+  readonly random: Random;
+}
+
+const CALLS = 40;
+
+/** Returns the session with this seed and index. */
+export function sessionOf(seed: number, index: number): Session {
+  const random = new Random(seed, index);
+  const kind = random.below(10);
+  if (kind === 0) {
+    const inputs = Array.from({ length: 1 + random.below(6) }, () => httpRequest(random));
+    return { socket: 'metrics', inputs, answered: new Set(), settings: [], random };
+  }
+  return calls(kind < 7 ? 'cri' : 'resize', random);
+}
+
+function calls(socket: SocketName, random: Random): Session {
+  const answered = new Set<number>();
+  const make = socket === 'cri' ? criRequest : apiRequest;
+  const inputs = Array.from({ length: CALLS }, (_, at) => {
+    const id = 2 * at + 1;
+    const { bytes, isAnswered } = callFrames(id, make(random), random);
+    if (isAnswered) answered.add(id);
+    return bytes;
+  });
+  // The last input may break the connection: nothing after it would be read.
+  const isBroken = !random.chance(3);
+  if (isBroken) inputs.push(mutateFrames(Buffer.concat(inputs.splice(-2)), random));
+  const windows = random.chance(8);
+  const mayWait = isBroken || windows;
+  const settings: [number, number][] = windows ? [[4, random.pick([0, 1, 100])]] : [];
+  return { socket, inputs, answered: mayWait ? new Set() : answered, settings, random };
+}
+
+interface CallFrames {
+  readonly bytes: Buffer;
+  readonly isAnswered: boolean;
+}
+
+function callFrames(id: number, { path, body, isWatch }: Request, random: Random): CallFrames {
+  const isOdd = random.chance(4);
+  const fields = isOdd ? mutateFields(request(path), random) : request(path);
+  // The reset arrives with the request, before anything can be answered.
+  if (random.chance(16)) {
+    const parts = [headers(id, fields, random.chance(2)), rst(id, random.below(14))];
+    return { bytes: Buffer.concat(parts), isAnswered: false };
+  }
+  const { content, isWhole } = grpcContent(body, random);
+  const isReset = isWatch === true || random.chance(12);
+  const parts = [headers(id, fields), ...dataFrames(id, content, random), ...(isReset ? [rst(id, 8)] : [])];
+  return { bytes: Buffer.concat(parts), isAnswered: !isOdd && isWhole && !isReset };
+}
+
+/** Returns the message with its prefix, sometimes a wrong one. A request that is not whole may wait for its rest. */
+function grpcContent(body: Buffer, random: Random): { content: Buffer; isWhole: boolean } {
+  switch (random.below(16)) {
+    case 0:
+      return { content: message(gzipSync(body), true), isWhole: false };
+    case 1:
+      return { content: message(body, true), isWhole: false };
+    case 2:
+      return { content: message(body).subarray(0, random.below(body.length + 5)), isWhole: false };
+    case 3:
+      return { content: Buffer.concat([message(body), message(body)]), isWhole: false };
+    case 4:
+      return { content: Buffer.concat([message(body), random.bytes(random.below(8))]), isWhole: false };
+    default:
+      return { content: message(body), isWhole: true };
+  }
+}
+
+function dataFrames(id: number, content: Buffer, random: Random): Buffer[] {
+  switch (random.below(8)) {
+    case 0: {
+      const at = random.below(content.length + 1);
+      return [data(id, content.subarray(0, at)), data(id, content.subarray(at), true)];
+    }
+    case 1:
+      return [data(id, content), data(id, Buffer.alloc(0), true)];
+    case 2:
+      return [frame(DATA, PADDED | END_STREAM, id, Buffer.concat([Buffer.of(7), content, Buffer.alloc(7)]))];
+    case 3:
+      return [data(id, content), frame(HEADERS, END_HEADERS | END_STREAM, id)];
+    default:
+      return [data(id, content, true)];
+  }
+}

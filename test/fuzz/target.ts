@@ -1,0 +1,12 @@
+/** What one fuzzer feeds with inputs, in this process. */
+export interface Target {
+  readonly name: string;
+  /** Plays one input. Throws, or rejects with, anything that the input caused and must not. */
+  play(seed: number, index: number): Promise<void> | void;
+  /** Returns the lines that show an input. */
+  describe(seed: number, index: number): readonly string[];
+  /** Returns how the inputs ended, to see that they reach relevant states. */
+  summary(): string;
+  /** Removes files. */
+  close(): void;
+}
