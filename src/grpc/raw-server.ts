@@ -3,6 +3,7 @@ import type { Counters } from '../observe/index.ts';
 import { MAX_MESSAGE_BYTES } from '../runtime/index.ts';
 import { GRPC_LIMITS, type ServerLimits } from './limits.ts';
 import { guardStreams } from './guarded-streams.ts';
+import { keepSessionHandles } from './session-handles.ts';
 import { ServerBudget } from './server-budget.ts';
 
 /** Serializes and deserializes messages that stay bytes. */
@@ -25,5 +26,6 @@ export function createRawServer(counters: Counters, limits: ServerLimits): RawSe
   });
   const budget = new ServerBudget(limits, (what) => counters.refused(what));
   guardStreams(server, budget);
+  keepSessionHandles(server);
   return { server, budget };
 }
