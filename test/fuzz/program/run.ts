@@ -86,7 +86,8 @@ class ProgramRun {
       const session = sessionOf(this.#job.seed, index);
       if (index % 4 === 0) tearFile(this.#shim.folders, session.random);
       try {
-        this.#sent += await play(session, this.#shim.addresses);
+        const sent = await play(session, this.#shim.addresses);
+        this.#sent += sent;
         this.#sessions += 1;
       } catch (error) {
         // The end of the process explains a connection that is refused.
