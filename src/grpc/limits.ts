@@ -22,6 +22,8 @@ export const GRPC_LIMITS = {
   streams: 1024,
   /** What one part of a request (a DATA frame) occupies beyond its bytes. */
   partOverhead: 256,
+  /** Ended HTTP/2 sessions whose native part is kept until a full garbage collection: about 25 KB each. */
+  keptSessions: 512,
   /** The longest request after decompression. CRI clients do not compress, and a pod cannot start with more. */
   decompressedBytes: 8 * MIB,
 } as const;

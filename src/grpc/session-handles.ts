@@ -1,6 +1,7 @@
 import type { Http2Server, ServerHttp2Session } from 'node:http2';
 import { type PerformanceEntry, PerformanceObserver, constants } from 'node:perf_hooks';
 import type { Server } from '@grpc/grpc-js';
+import { GRPC_LIMITS } from './limits.ts';
 
 /** The handles of closed sessions that the last two full collections have left. */
 let [newer, older] = [new Set<unknown>(), new Set<unknown>()];
@@ -33,10 +34,18 @@ function keep(session: ServerHttp2Session): void {
     .filter(({ description = '' }) => description.toLowerCase().includes('handle'))
     .map((symbol): unknown => Reflect.get(session, symbol));
   // Also while it is open: the session forgets its handle when it ends.
+  add(handles);
+  session.once('close', () => add(handles));
+}
+
+/** Beyond the limit, the handles that have been kept the longest go. */
+function add(handles: readonly unknown[]): void {
   for (const handle of handles) newer.add(handle);
-  session.once('close', () => {
-    for (const handle of handles) newer.add(handle);
-  });
+  for (const set of [older, newer])
+    for (const handle of set) {
+      if (keptHandles() <= GRPC_LIMITS.keptSessions) return;
+      set.delete(handle);
+    }
 }
 
 /** After a full collection, the streams of sessions that had ended before are gone. */

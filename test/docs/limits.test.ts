@@ -66,6 +66,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     ],
     ['request after decompression', `${size(GRPC_LIMITS.decompressedBytes)}, one at a time`],
     ['streams of a connection to the resize', count(GRPC_LIMITS.streams)],
+    ['ended HTTP/2 sessions', `${count(GRPC_LIMITS.keptSessions)}, about 25 KB each`],
     ['resizes in progress', count(defaultBounds.active)],
     ['watches', `${count(defaultBounds.watchers)}, with ${count(defaultBounds.unreadEvents)} unread events each`],
     ['lines of the log', size(LOG_LIMITS.bufferBytes)],

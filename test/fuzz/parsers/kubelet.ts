@@ -65,7 +65,7 @@ export function kubeletTarget(): Target {
       make: (random) => mutateJson(apiPod, random),
       parse: (text) => {
         const parsed = podSchema.safeParse(jsonOrUndefined(String(text)));
-        if (parsed.success) podOf(parsed.data);
+        if (parsed.success) podOf(parsed.data, 'this-node');
       },
       isDocumented,
     },
