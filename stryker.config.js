@@ -20,7 +20,7 @@ export default {
     'src/resize/journal/volume-record.ts',
     'src/kubelet/checkpoint.ts',
     'src/resize/model/amounts.ts',
-    'src/resize/queue/request.ts',
+    'src/resize/queue/requests/request.ts',
     'src/cgroups/conversions.ts',
     'src/cgroups/cpu.ts',
     'src/cgroups/memory.ts',

@@ -6,7 +6,7 @@ export default defineConfig({
     include: [
       'test/resize/plan/*.test.ts',
       'test/resize/model/{amounts,compare}.test.ts',
-      'test/resize/queue/request.test.ts',
+      'test/resize/queue/requests/request.test.ts',
       'test/resize/admission/{parse-limits,memory-in-use.properties}.test.ts',
       'test/resize/journal/record.test.ts',
       'test/kubelet/checkpoint.test.ts',

@@ -2,7 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { version } from '../src/config/index.ts';
-import { TestDaemon } from './support/test-daemon.ts';
+import { TestDaemon } from './support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { NotifySocket } from '../../test/support/notify-socket.ts';
+import { NotifySocket } from '../../test/support/daemon/notify-socket.ts';
 import { prepareNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';
 import type { Child, Children } from '../children.ts';

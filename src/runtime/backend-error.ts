@@ -1,6 +1,5 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
 
-
 /**
  * Corrects the status of a failed call in place: grpc-js hands over a `grpc-status` that is no number as the code NaN, without details.
  * gRPC's clients take it for UNKNOWN (statuscodes.md of grpc).

@@ -1,7 +1,7 @@
 import { type CgroupPath, driverOf, isRoundedInUnit } from '../cgroups/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../runtime/index.ts';
 import type { LiveContainer } from './pod-state.ts';
-import { storedLimits } from './stored-limits.ts';
+import { storedLimits } from './limits/index.ts';
 
 /**
  * Returns the container with the CPU limit that the runtime has stored if the kernel's is the same in whole percents of a CPU: systemd

@@ -22,8 +22,8 @@ export type {
 } from './declared/index.ts';
 export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
-export { SWAP_MAX, readSettings, settingsIn, swapIn } from './container-settings.ts';
-export type { ContainerLimits, EffectiveLimits, Limits, Settings } from './limits.ts';
+export { readSettings, settingsIn, storedLimits, storedValues, SWAP_MAX, swapIn } from './limits/index.ts';
+export type { ContainerLimits, EffectiveLimits, Limits, Settings, StoredValues } from './limits/index.ts';
 export { containerSubject, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { noNodeAllocatable } from './node-allocatable.ts';
@@ -36,6 +36,4 @@ export { NO_CPU_LIMIT, hasPodCgroup, overheadOf, podCgroup, readContainer, readP
 export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
 export type { KnownContainer } from './registry.ts';
-export { storedLimits, storedValues } from './stored-limits.ts';
-export type { StoredValues } from './stored-limits.ts';
 export { volumeTotals } from './volume-totals.ts';

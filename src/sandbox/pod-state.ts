@@ -1,6 +1,6 @@
 import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../core/quantities/index.ts';
 import type { DeclaredPod } from './declared/index.ts';
-import type { EffectiveLimits } from './limits.ts';
+import type { EffectiveLimits } from './limits/index.ts';
 
 /** A running container with the limits that the kernel has for it. */
 export interface LiveContainer extends EffectiveLimits {

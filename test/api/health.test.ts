@@ -8,7 +8,7 @@ import { type ReadinessReport, noCounters, noLog } from '../../src/observe/index
 import { type ResizeApi, openResizeApi } from '../../src/api/index.ts';
 import { listen } from '../../src/server/index.ts';
 import { FakeClock, FakeCore, FakeStore, createResizes } from '../support/resize/fake-resizes.ts';
-import { refusal } from '../support/resize-api-client.ts';
+import { refusal } from '../support/resize-api/client.ts';
 import type { PodDirectory } from '../../src/resize/report/pod-directory.ts';
 
 // The messages of https://github.com/grpc/grpc/blob/master/doc/health-checking.md.

@@ -3,8 +3,8 @@ import { createConnection } from 'node:net';
 import { lstatSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
-import { TestApi } from '../support/resize-api.ts';
-import { view } from '../support/resize-api-view.ts';
+import { TestApi } from '../support/resize-api/resize-api.ts';
+import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
 

@@ -2,10 +2,10 @@ import { Metadata } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { db, web } from '../support/resize/fake-resizes.ts';
-import { refusal } from '../support/resize-api-client.ts';
+import { refusal } from '../support/resize-api/client.ts';
 
-import { TestApi, app, byUid } from '../support/resize-api.ts';
-import { view } from '../support/resize-api-view.ts';
+import { TestApi, app, byUid } from '../support/resize-api/resize-api.ts';
+import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
 const MiB = 1024 * 1024;

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { reached, web } from '../support/resize/fake-resizes.ts';
-import { type Answer, refusal } from '../support/resize-api-client.ts';
+import { type Answer, refusal } from '../support/resize-api/client.ts';
 
-import { TestApi, app, byUid, inUse, toMemory } from '../support/resize-api.ts';
-import { view } from '../support/resize-api-view.ts';
+import { TestApi, app, byUid, inUse, toMemory } from '../support/resize-api/resize-api.ts';
+import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
 const MiB = 1024 * 1024;

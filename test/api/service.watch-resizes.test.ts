@@ -4,10 +4,10 @@ import { createConnection } from 'node:net';
 import { type ServiceError } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
-import { type Answer, refusal, refusalOf } from '../support/resize-api-client.ts';
+import { type Answer, refusal, refusalOf } from '../support/resize-api/client.ts';
 
-import { TestApi, byUid, toMemory } from '../support/resize-api.ts';
-import { view } from '../support/resize-api-view.ts';
+import { TestApi, byUid, toMemory } from '../support/resize-api/resize-api.ts';
+import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
 

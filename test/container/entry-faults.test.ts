@@ -5,7 +5,7 @@ import { type Server, type Socket, createConnection, createServer } from 'node:n
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EntryPoint, LONG } from '../support/entry-point.ts';
+import { EntryPoint, LONG } from '../support/daemon/entry-point.ts';
 
 // What may fail around the bypass of a container. entry.test.ts shows what it does.
 

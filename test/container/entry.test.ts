@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { EntryPoint, LONG } from '../support/entry-point.ts';
+import { EntryPoint, LONG } from '../support/daemon/entry-point.ts';
 
 // The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the real one.
 

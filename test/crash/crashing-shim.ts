@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CriClient } from '../support/cri/client.ts';
 import { type LogLine, ShimProcess } from '../support/cri/shim.ts';
-import { ResizeClient } from '../support/resize-api-client.ts';
+import { ResizeClient } from '../support/resize-api/client.ts';
 
 const RESIZE = '/run/cri-resize-shim/resize.sock';
 

@@ -1,6 +1,6 @@
 import type { CriClient } from '../support/cri/client.ts';
 import type { PodSpec, RunningPod } from '../support/cri/pod.ts';
-import type { Answer } from '../support/resize-api-client.ts';
+import type { Answer } from '../support/resize-api/client.ts';
 import type { CrashingShim } from './crashing-shim.ts';
 
 /** A pod's values by name, as the kernel has them: `a memory.max`, `volume cache`. */

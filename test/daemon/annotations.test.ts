@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { TestDaemon } from '../support/test-daemon.ts';
-import type { Program } from '../support/daemon-program.ts';
-import { ApiServer } from '../support/fake-api-server.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import type { Program } from '../support/daemon/daemon-program.ts';
+import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
 
 const daemon = new TestDaemon();
 let kubeconfig: string;

@@ -4,9 +4,9 @@ import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
-import { FakeSystemd } from '../support/fake-systemd.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
-import { type NamedDescriptor, passOn } from '../support/held-socket.ts';
+import { FakeSystemd } from '../support/daemon/fake-systemd.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { type NamedDescriptor, passOn } from '../support/daemon/held-socket.ts';
 
 const daemon = new TestDaemon();
 const systemd = new FakeSystemd(daemon);

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { TestDaemon } from '../support/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import { PREFACE, SETTINGS_ACK, headers, request, rst, settings } from '../support/http2/wire.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { TestDaemon } from '../support/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const MiB = 1_048_576;
 const daemon = new TestDaemon();

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { FakeSystemd } from '../support/fake-systemd.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
-import { NotifySocket } from '../support/notify-socket.ts';
+import { FakeSystemd } from '../support/daemon/fake-systemd.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { NotifySocket } from '../support/daemon/notify-socket.ts';
 
 const daemon = new TestDaemon();
 const systemd = new FakeSystemd(daemon);

@@ -3,7 +3,7 @@ import { chmodSync, chownSync, lstatSync } from 'node:fs';
 import { Metadata, status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
 import { version } from '../../src/config/index.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;

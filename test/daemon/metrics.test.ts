@@ -4,9 +4,9 @@ import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { createServer } from 'node:net';
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { FakeBackend } from '../support/fake-backend.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
-import type { Program } from '../support/daemon-program.ts';
+import type { FakeBackend } from '../support/daemon/fake-backend.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import type { Program } from '../support/daemon/daemon-program.ts';
 import { type ScrapedFamily, readMetrics } from '../support/metrics-text.ts';
 
 const daemon = new TestDaemon();

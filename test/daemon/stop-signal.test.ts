@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
-import { TestDaemon } from '../support/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { obtain, present } from '../../tools/download/cache.ts';
 import { errnoOf } from '../../tools/download/errors.ts';
-import { type GoModule, buildingPrograms, goToolchain } from '../support/node/go-module.ts';
+import { type GoModule, buildingPrograms, goToolchain } from '../support/node/parts/go-module.ts';
 import { cacheRoot } from '../../tools/download/places.ts';
 import { type Progress, timed } from '../../tools/download/progress.ts';
 

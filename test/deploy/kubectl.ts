@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/packaged.ts';
+import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/parts/packaged.ts';
 import { cacheRoot } from '../../tools/download/places.ts';
 import type { Progress } from '../../tools/download/progress.ts';
 

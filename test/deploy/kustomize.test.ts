@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { version } from '../../src/config/index.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
-import type { Call } from '../support/fake-cluster-api.ts';
-import { FakeCluster } from '../support/fake-nodes.ts';
+import type { Call } from '../support/kubernetes/fake-cluster-api.ts';
+import { FakeCluster } from '../support/kubernetes/fake-nodes.ts';
 import { prepareKubectl } from './kubectl.ts';
 import { type DaemonSet, type Manifest, type Rule, isDaemonSet, keyOf, manifestsOf } from './manifests.ts';
 

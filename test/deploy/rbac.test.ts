@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { manifests, rights } from '../support/kubernetes-rights.ts';
+import { manifests, rights } from '../support/kubernetes/rights.ts';
 
 test('the role allows to read pods and the node and create events, and nothing else', () => {
   expect([...rights].sort()).toEqual([

@@ -13,7 +13,7 @@ import { recordFile } from '../../src/resize/journal/file-names.ts';
 import { isPodUid, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import type { ApiRequest } from '../../src/kubernetes/client/api.ts';
 import { QuickClock, eventually } from '../support/fake-clock.ts';
-import { hostileNames } from '../support/hostile-names.ts';
+import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 
 const ROOT = '/var/lib/kubelet';
 let folder: string;

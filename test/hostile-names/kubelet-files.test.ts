@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readCheckpoint } from '../../src/kubelet/checkpoint.ts';
-import { hostileNames } from '../support/hostile-names.ts';
+import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 
 /** Limits by container, as kubelet writes them. */
 const entry = (...containers: readonly string[]): object => ({

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode } from '../../src/runtime/index.ts';
 import { declarePod, noPodSpecs } from '../../src/sandbox/declared/index.ts';
 import { FakeRuntime, SANDBOX } from '../support/fake-runtime.ts';
-import { hostileNames } from '../support/hostile-names.ts';
+import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 
 const RUNNING = 1;
 let runtime: FakeRuntime;

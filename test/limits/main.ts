@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Program } from '../support/daemon-program.ts';
+import { Program } from '../support/daemon/daemon-program.ts';
 import { attacks } from './attacks.ts';
 import { attack, call, flood, serve } from './roles.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
-import { RawClient } from '../support/fake-backend.ts';
+import { RawClient } from '../support/daemon/fake-backend.ts';
 import { SETTINGS_ACK, frame, settings } from '../support/http2/wire.ts';
 import { attacks } from './attacks.ts';
 

@@ -1,6 +1,6 @@
 import type { CriClient } from '../support/cri/client.ts';
 import { type QosClass, type RunningPod, runPod } from '../support/cri/pod.ts';
-import type { ResizeClient } from '../support/resize-api-client.ts';
+import type { ResizeClient } from '../support/resize-api/client.ts';
 import { type PodAmounts, amountsOf } from './amounts.ts';
 import type { MatrixCase } from './cases.ts';
 import { PERIOD, type PodValues, containerResources, podValues, podWeight, qosClass } from './kubelet-values.ts';

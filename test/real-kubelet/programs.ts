@@ -1,7 +1,7 @@
 import { obtain, present } from '../../tools/download/cache.ts';
 import type { Part, Recipe } from '../../tools/download/cache.ts';
 import { NodeError } from '../../tools/download/errors.ts';
-import { type GoModule, buildingPrograms, goToolchain } from '../support/node/go-module.ts';
+import { type GoModule, buildingPrograms, goToolchain } from '../support/node/parts/go-module.ts';
 import { cacheRoot } from '../../tools/download/places.ts';
 import { type Progress, timed } from '../../tools/download/progress.ts';
 

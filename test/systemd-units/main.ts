@@ -7,7 +7,7 @@ import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtainPackaged } from '../support/node/packaged.ts';
+import { obtainPackaged } from '../support/node/parts/packaged.ts';
 import { systemdPrograms } from './systemd-programs.ts';
 import { cacheRoot, packageRoot } from '../../tools/download/places.ts';
 import { analysisOf, compare, withPoints } from './exposure.ts';

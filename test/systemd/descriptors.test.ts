@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { type Server, createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { FakeSystemd } from '../support/fake-systemd.ts';
-import { TestDaemon } from '../support/test-daemon.ts';
-import { type NamedDescriptor, SocketType } from '../support/held-socket.ts';
+import { FakeSystemd } from '../support/daemon/fake-systemd.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { type NamedDescriptor, SocketType } from '../support/daemon/held-socket.ts';
 
 const daemon = new TestDaemon();
 const systemd = new FakeSystemd(daemon);

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../src/systemd/supervisor.ts';
-import { NotifySocket } from '../support/notify-socket.ts';
+import { NotifySocket } from '../support/daemon/notify-socket.ts';
 
 let folder: string;
 let closing: (() => unknown)[];

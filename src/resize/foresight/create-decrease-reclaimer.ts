@@ -2,11 +2,10 @@ import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } fr
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { pendingResizeOf } from './pending-kubelet-resize.ts';
+import { hasPendingMemory, type PendingPodLimits, pendingResizeOf } from './pending/index.ts';
 import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
 import { KnownDeclarations } from './known-declarations.ts';
-import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
 import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
   type DeclarePodParts,

@@ -10,5 +10,5 @@ export {
   pendingResizeForContainer,
   pendingResizeForPod,
   volumeChanges,
-} from './pending-kubelet-resize.ts';
-export type { PendingPodLimits } from './pending-resize.ts';
+} from './pending/index.ts';
+export type { PendingPodLimits } from './pending/index.ts';

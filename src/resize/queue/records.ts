@@ -1,8 +1,7 @@
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type { RequestedPod, MemoryRequests } from './request.ts';
-import type { Resize } from './resize.ts';
+import type { MemoryRequests, RequestedPod, Resize } from './requests/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 /**

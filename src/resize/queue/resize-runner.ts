@@ -1,13 +1,21 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type MemoryRequests, type ReadRequest, readRequested } from './request.ts';
-import { fieldsOf, withoutFields } from './requested-fields.ts';
+import {
+  type CancelReason,
+  fieldsOf,
+  hasEnded,
+  type MemoryRequests,
+  type ReadRequest,
+  readRequested,
+  type Resize,
+  type ResizeCounts,
+  withoutFields,
+} from './requests/index.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
 import type { RecordWriter } from './record-writer.ts';
 import type { StoredValues } from './stored-values.ts';
 import type { DeferredRecord } from './records.ts';
-import { type CancelReason, type Resize, type ResizeCounts, hasEnded } from './resize.ts';
 import { Retries } from './retries.ts';
 import { type RankOf, freesRoom } from './retry-order.ts';
 import { type ResizeWatchers, stateEvent } from './watchers.ts';

@@ -1,5 +1,4 @@
-import type { Resize } from './resize.ts';
-import { hasEnded } from './resize.ts';
+import { hasEnded, type Resize } from './requests/index.ts';
 
 /** A resize that has not ended, with the state of its attempts. */
 export interface ActiveResize {

@@ -1,14 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
-import { type RequestedPod, type MemoryRequests, readRequested } from './request.ts';
+import {
+  type CancelReason,
+  type MemoryRequests,
+  readRequested,
+  type RequestedPod,
+  type RequestsAround,
+  type Resize,
+  type ResizeCounts,
+} from './requests/index.ts';
 import { type ActiveResize, ResizeTable } from './resize-table.ts';
 import { RecordWriter } from './record-writer.ts';
 import { type RankOf, equalRanks } from './retry-order.ts';
 import { ResizeRunner } from './resize-runner.ts';
 import { StoredValues } from './stored-values.ts';
 import { type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
-import type { CancelReason, RequestsAround, Resize, ResizeCounts } from './resize.ts';
 import type { ResizeWatch } from './watch.ts';
 import { ResizeWatchers } from './watchers.ts';
 import { type ResizeOutcome, type ResizePod, type ResizeState, failureOf } from '../model/index.ts';

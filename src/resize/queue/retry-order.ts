@@ -2,7 +2,7 @@ import { Reason } from '../../core/errors/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import { type ResizeOutcome, memoryRequestIn } from '../model/index.ts';
 import type { ActiveResize } from './resize-table.ts';
-import type { RequestsAround } from './resize.ts';
+import type { RequestsAround } from './requests/index.ts';
 
 /** What ranks a pod among those that wait for room on the node. */
 export interface PodRank {

@@ -1,4 +1,4 @@
-import { type MemoryRequests, noMemoryRequests } from './request.ts';
+import { type MemoryRequests, noMemoryRequests } from './requests/index.ts';
 import type { RequestsRecord } from './records.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 

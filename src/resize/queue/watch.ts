@@ -1,5 +1,5 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import type { ResizeEvent } from './resize.ts';
+import type { ResizeEvent } from './requests/index.ts';
 
 /**
  * The bounded queue of events of one watcher. A watcher that leaves too many events unread gets WATCHER_TOO_SLOW instead of

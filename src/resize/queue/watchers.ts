@@ -1,5 +1,5 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import type { Resize, ResizeEvent } from './resize.ts';
+import type { Resize, ResizeEvent } from './requests/index.ts';
 import { ResizeWatch } from './watch.ts';
 
 /** All watchers: a bounded number, each with a bounded number of unread events. */

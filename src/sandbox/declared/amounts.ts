@@ -1,6 +1,5 @@
 import type { LinuxContainerResources } from '../../runtime/index.ts';
-import { storedLimits } from '../stored-limits.ts';
-import type { EffectiveLimits } from '../limits.ts';
+import { type EffectiveLimits, storedLimits } from '../limits/index.ts';
 import type { Amounts } from './declared-pod.ts';
 
 /** Whether nothing is declared. */

@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { crashPoint, crashPoints } from '../../../src/core/crash-points/index.ts';
-import { Program } from '../../support/daemon-program.ts';
+import { Program } from '../../support/daemon/daemon-program.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const VARIABLE = 'CRI_RESIZE_SHIM_CRASH';

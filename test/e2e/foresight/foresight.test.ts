@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
-import type { Answer, ResizeClient } from '../../support/resize-api-client.ts';
+import type { Answer, ResizeClient } from '../../support/resize-api/client.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';

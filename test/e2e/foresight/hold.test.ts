@@ -7,8 +7,8 @@ import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts'
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
-import type { Answer } from '../../support/resize-api-client.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import type { Answer } from '../../support/resize-api/client.ts';
 
 /**
  * Memory limits that kubelet has admitted, below hot page cache: usage has to stay below the limit until kubelet tries,

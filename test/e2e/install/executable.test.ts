@@ -6,7 +6,7 @@ import { queryRuntime } from '../../../src/install/host/query-runtime.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
-import { ResizeClient } from '../../support/resize-api-client.ts';
+import { ResizeClient } from '../../support/resize-api/client.ts';
 import { madeExecutable } from '../../tools/packaging/made.ts';
 import {
   CONFIG,

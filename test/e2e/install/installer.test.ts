@@ -7,8 +7,8 @@ import { HALTED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import { ClusterApi } from '../../support/fake-cluster-api.ts';
-import { makeCertificate } from '../../support/certificate.ts';
+import { ClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
+import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 import { importImage } from '../../support/e2e/installer-image.ts';
 import { InstallerPod, type PodSettings, STAGING, image } from '../../support/e2e/installer-pod.ts';
 import {

@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
-import { makeCertificate } from '../../support/certificate.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
 /** Annotations of pods in Kubernetes. A server of the test replaces the API server. */

@@ -6,8 +6,8 @@ import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
-import { type Answer, type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** Pods as they are declared: containers that do not run, init and ephemeral ones, and the sources that tell of them. */
 

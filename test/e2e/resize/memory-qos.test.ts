@@ -8,7 +8,7 @@ import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts'
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
 import { Served } from '../../support/e2e/served.ts';
-import type { ResizeClient } from '../../support/resize-api-client.ts';
+import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /** Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales what is derived from limits and requests. */
 

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 const MiB = 1024 * 1024;
 const RESIZE = '/run/status-test/resize.sock';

@@ -5,7 +5,7 @@ import type { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
-import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** Memory limits below anonymous memory on a node with swap, in compressed memory: the node has no disk. */
 

@@ -7,8 +7,8 @@ import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ResizeClient } from '../../support/resize-api-client.ts';
-import { HeldSocket, passOn } from '../../support/held-socket.ts';
+import { ResizeClient } from '../../support/resize-api/client.ts';
+import { HeldSocket, passOn } from '../../support/daemon/held-socket.ts';
 
 /**
  * Upgrades under load. This process acts as systemd: it holds the sockets and starts one shim after the other with

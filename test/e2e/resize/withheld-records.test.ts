@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 // Records of a newer shim, and records that the disk does not return, across restarts of the shim.
 const MiB = 1024 * 1024;

@@ -18,7 +18,7 @@ import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
 import { type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { refusal } from '../../support/resize-api-client.ts';
+import { refusal } from '../../support/resize-api/client.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
 
 // On a node where systemd is the first process and the runtime creates cgroups through it:

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** A shim in its own mount namespace, as in a container. Volumes that are mounted later do not appear in it. */
 

@@ -4,7 +4,7 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
-import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Names, links and mounts that would direct a remount to something other than a volume of the pod. */

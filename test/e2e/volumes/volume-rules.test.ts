@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, createContainer } from '../../support/cri/pod.ts';
 import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';
-import { type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 import { isKnownOption } from '../../support/kubelet-folder.ts';
 import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 

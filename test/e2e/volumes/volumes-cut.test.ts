@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import { type Answer, refusal } from '../../support/resize-api-client.ts';
+import { type Answer, refusal } from '../../support/resize-api/client.ts';
 
 /** Removes a volume or a pod in the middle of a resize. The shim is halted there. */
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
-import { type Answer, type ResizeClient, refusal } from '../../support/resize-api-client.ts';
+import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
 import { MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
 import { nodeProgramOf } from '../../../src/install/host/programs.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settingOf } from '../../../src/install/kubelet/files.ts';
 import type { EndpointSource } from '../../../src/install/kubelet/kubelet.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const FLAG = `--container-runtime-endpoint=${CONTAINERD}`;

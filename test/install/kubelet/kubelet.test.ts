@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { endpointIn, findKubelet, flagOf } from '../../../src/install/kubelet/kubelet.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Runs on a folder instead of a node. test/e2e/command-line/doctor.test.ts tests a real node.
 let fake: FakeInstallNode;

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { commandText, planCommand, removingCommand } from '../../../src/install/node/command.ts';
 import { type Program } from '../../../src/install/host/programs.ts';
 import type { Site } from '../../../src/install/host/site.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));

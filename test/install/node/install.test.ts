@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
 import { type Program } from '../../../src/install/host/programs.ts';
 import type { Site } from '../../../src/install/host/site.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Tests the plan. test/e2e/install/install.test.ts carries it out.
 let fake: FakeInstallNode;

@@ -2,7 +2,7 @@ import { existsSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { turnBypassOn } from '../../../src/install/node/bypass.ts';
-import { FakeInstallNode } from '../../support/fake-install-node.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { CommandResult } from '../../../src/install/rollout/host.ts';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
-import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/fake-nodes.ts';
+import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 
 /** Tests the order of nodes. test/e2e/install/installer.test.ts tests what resizectl does on a host. */
 

@@ -7,7 +7,7 @@ import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { EventPoster } from '../../../src/kubernetes/annotations/event-poster.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { QuickClock, eventually } from '../../support/fake-clock.ts';
 
 const event = (note: string): PodEvent => ({

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type PodEvent, eventBody } from '../../../src/kubernetes/annotations/events.ts';
-import type { PostedEvent } from '../../support/fake-api-server.ts';
+import type { PostedEvent } from '../../support/kubernetes/fake-api-server.ts';
 
 const event = (note: string, name = 'web'): PodEvent => ({
   pod: { uid: 'uid-web', namespace: 'shop', name },

@@ -9,7 +9,7 @@ import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
 import { Reach } from '../../../src/kubernetes/pods/reach.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer, type ServedPod } from '../../support/fake-api-server.ts';
+import { ApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
 import { QuickClock, eventually } from '../../support/fake-clock.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';

@@ -6,7 +6,7 @@ import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { QuickClock, eventually } from '../../support/fake-clock.ts';
 
 let folder: string;

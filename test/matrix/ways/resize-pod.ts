@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { type Answer, refusal } from '../../support/resize-api-client.ts';
+import { type Answer, refusal } from '../../support/resize-api/client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
 import {
   MiB,

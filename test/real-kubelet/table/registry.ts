@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { join } from 'node:path';
-import { busyboxLayer } from '../../support/node/images.ts';
-import { tar } from '../../support/node/tar.ts';
+import { busyboxLayer } from '../../support/node/parts/images.ts';
+import { tar } from '../../support/node/parts/tar.ts';
 
 const PORT = 5000;
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';

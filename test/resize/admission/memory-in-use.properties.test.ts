@@ -7,7 +7,7 @@ import { cases } from '../../support/property-cases.ts';
 import { Case, derived, expectWithin, undone } from '../../support/resize/plan-cases.ts';
 import { MiB, inPages } from '../../support/resize/pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 

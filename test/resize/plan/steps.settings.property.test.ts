@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { Case, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
 import { MiB, NO_VOLUMES, podState, containerChanges } from '../../support/resize/pods.ts';

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
-import type { Resize } from '../../../src/resize/queue/resize.ts';
+import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
 import { type PodRank, inRetryOrder } from '../../../src/resize/queue/retry-order.ts';
 import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { ShimError } from '../../../src/core/errors/index.ts';
 import { Code, Reason } from '../../../src/core/errors/index.ts';
-import type { ResizeEvent } from '../../../src/resize/queue/resize.ts';
+import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
 import { asked, db, outcome, stepRecord, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, memoryInUse, noCgroup } from '../../support/resize/resize-queue.ts';
 

@@ -11,7 +11,7 @@ import {
   listenPlainly,
   ownOwner,
   rightsOf,
-} from '../../support/listener-folder.ts';
+} from '../../support/daemon/listener-folder.ts';
 
 const shim = new ListenerFolder();
 

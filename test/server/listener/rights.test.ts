@@ -6,7 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { noLog } from '../../../src/observe/index.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
 
-import { ListenerFolder, isRoot, leaveStale, ownOwner, rightsOf } from '../../support/listener-folder.ts';
+import { ListenerFolder, isRoot, leaveStale, ownOwner, rightsOf } from '../../support/daemon/listener-folder.ts';
 
 const shim = new ListenerFolder();
 

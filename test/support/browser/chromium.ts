@@ -1,7 +1,7 @@
 import { cp, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { type PackagedPart, keepLibraries, loader, obtainPackaged, of, triplet } from '../node/packaged.ts';
+import { type PackagedPart, keepLibraries, loader, obtainPackaged, of, triplet } from '../node/parts/packaged.ts';
 import { cacheRoot } from '../../../tools/download/places.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
 

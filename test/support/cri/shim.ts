@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { PassedOn } from '../held-socket.ts';
+import type { PassedOn } from '../daemon/held-socket.ts';
 import { CriClient } from './client.ts';
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string; readonly level: string };

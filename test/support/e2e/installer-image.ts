@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, write
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
-import { dockerArchive, layerOf } from '../node/images.ts';
+import { dockerArchive, layerOf } from '../node/parts/images.ts';
 
 /** The image that a builder has made from the Dockerfile (npm run image); undefined without one. */
 export const builtImage = process.env['IMAGE_ARCHIVE'];

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import type { CriClient } from '../cri/client.ts';
 import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
-import type { ClusterApi } from '../fake-cluster-api.ts';
+import type { ClusterApi } from '../kubernetes/fake-cluster-api.ts';
 
 /** The part of the DaemonSet that the test reads. */
 interface Template {

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
-import { ResizeClient } from '../resize-api-client.ts';
+import { ResizeClient } from '../resize-api/client.ts';
 
 const MiB = 1024 * 1024;
 

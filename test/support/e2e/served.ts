@@ -1,6 +1,6 @@
 import { CriClient } from '../cri/client.ts';
 import { ShimProcess } from '../cri/shim.ts';
-import { ResizeClient } from '../resize-api-client.ts';
+import { ResizeClient } from '../resize-api/client.ts';
 
 export interface ServedOptions {
   /** The name of the folder under /run for the sockets. */

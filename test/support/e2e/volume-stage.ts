@@ -1,6 +1,6 @@
 import type { Resources } from '../cri/client.ts';
 import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
-import type { Answer } from '../resize-api-client.ts';
+import type { Answer } from '../resize-api/client.ts';
 import { Served } from './served.ts';
 
 export const MiB = 1024 * 1024;

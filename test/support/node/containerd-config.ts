@@ -1,5 +1,5 @@
-import { pauseImage } from './images.ts';
-import type { ContainerdRelease } from './parts.ts';
+import { pauseImage } from './parts/images.ts';
+import type { ContainerdRelease } from './parts/parts.ts';
 
 export interface ContainerdSettings {
   readonly release: ContainerdRelease;

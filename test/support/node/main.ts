@@ -4,8 +4,8 @@ import { runInNode, defaultMemoryBytes } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { runOnHost } from './host.ts';
-import { containerdReleases, inits, runtimes } from './parts.ts';
-import type { ContainerdRelease, Init, Runtime } from './parts.ts';
+import { containerdReleases, inits, runtimes } from './parts/parts.ts';
+import type { ContainerdRelease, Init, Runtime } from './parts/parts.ts';
 
 interface Flags {
   readonly containerd: ContainerdRelease;

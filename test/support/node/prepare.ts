@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { obtainCriTools } from './cri-tools.ts';
-import type { CriTools } from './cri-tools.ts';
-import { upstreamVersion } from './debian.ts';
-import { obtainParts } from './parts.ts';
-import type { ContainerdRelease, Init, Runtime } from './parts.ts';
+import { obtainCriTools } from './parts/cri-tools.ts';
+import type { CriTools } from './parts/cri-tools.ts';
+import { upstreamVersion } from './parts/debian.ts';
+import { obtainParts } from './parts/parts.ts';
+import type { ContainerdRelease, Init, Runtime } from './parts/parts.ts';
 import { cacheRoot } from '../../../tools/download/places.ts';
 import { silent } from '../../../tools/download/progress.ts';
 import type { Progress } from '../../../tools/download/progress.ts';

@@ -24,7 +24,7 @@ import {
 } from './pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';

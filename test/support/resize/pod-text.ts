@@ -3,7 +3,7 @@ import { MiB } from './pods.ts';
 import type { Amounts, DeclaredContainer } from '../../../src/sandbox/index.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** Formats a pod, its requested changes and its plan for the message of a failed property. */

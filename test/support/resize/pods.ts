@@ -12,7 +12,7 @@ import type { Amounts } from '../../../src/sandbox/index.ts';
 import { type Counted, declaration, declaredPod, kubeletLimit } from './declared-pods.ts';
 import type { LiveContainer, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits.ts';
+import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** Random pods for the property tests, and a model of a pod that applies steps as the kernel would. */

@@ -1,6 +1,6 @@
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { NewestValues } from '../../../src/resize/history/newest-values.ts';
-import type { Resize } from '../../../src/resize/queue/resize.ts';
+import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
 import type { ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import { FakeClock, FakeCore, FakeStore, asked, createResizes, web } from './fake-resizes.ts';

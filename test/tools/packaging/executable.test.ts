@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
-import { ApiServer } from '../../support/fake-api-server.ts';
-import { FakeBackend, RawClient } from '../../support/fake-backend.ts';
-import { Program } from '../../support/daemon-program.ts';
+import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeBackend, RawClient } from '../../support/daemon/fake-backend.ts';
+import { Program } from '../../support/daemon/daemon-program.ts';
 import { madeExecutable } from './made.ts';
 
 /** Tests each part of the single executable that is loaded on demand. test/e2e/install/executable.test.ts tests it on a node. */

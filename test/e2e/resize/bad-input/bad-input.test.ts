@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ServiceError } from '@grpc/grpc-js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../../support/cri/client.ts';
-import { type Refusal, refusalOf } from '../../../support/resize-api-client.ts';
+import { type Refusal, refusalOf } from '../../../support/resize-api/client.ts';
 import type { BadCase, PassedOn } from './case.ts';
 import { containerCases } from './container-cases.ts';
 import { type BadInputNode, limits, makeContainer, removePods, startNode } from './node.ts';

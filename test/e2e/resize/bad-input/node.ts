@@ -6,7 +6,7 @@ import { execa } from 'execa';
 import { CriClient, type Resources } from '../../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
 import { ShimProcess } from '../../../support/cri/shim.ts';
-import { ResizeClient } from '../../../support/resize-api-client.ts';
+import { ResizeClient } from '../../../support/resize-api/client.ts';
 
 export const MiB = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';

@@ -1,0 +1,10 @@
+/** The resizes that kubelet has admitted and not applied yet, derived from its checkpoints. */
+export {
+  boundByPending,
+  pendingResizeForContainer,
+  pendingResizeForPod,
+  pendingResizeOf,
+  volumeChanges,
+} from './pending-kubelet-resize.ts';
+export { hasPendingMemory } from './pending-resize.ts';
+export type { PendingPodLimits } from './pending-resize.ts';

@@ -1,0 +1,127 @@
+import type { PodDescription } from '../../../runtime/index.ts';
+import type { Bytes, Limit } from '../../../core/quantities/index.ts';
+import type { VolumePolicy } from '../../../tmpfs/index.ts';
+import {
+  type PendingResize,
+  type PendingPodLimits,
+  matchesContainerUpdate,
+  matchesPodUpdate,
+  derivePendingResize,
+  stateAfterPending,
+  isMemoryComplete,
+  boundDecrease,
+} from './pending-resize.ts';
+import {
+  type ContainerLimits,
+  type Limits,
+  type PodState,
+  type Registry,
+  limitsByName,
+} from '../../../sandbox/index.ts';
+import { onlyShrinking } from '../../model/index.ts';
+import type { VolumePolicies } from '../../volumes/index.ts';
+import type { KubeletState } from '../../../kubelet/index.ts';
+import { isMemoryTight } from '../../plan/index.ts';
+
+/** Returns the resize of a pod that kubelet has admitted and not actuated; undefined if none is known. */
+export function pendingResizeOf(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
+  pod: PodDescription,
+  state: PodState,
+): PendingResize | undefined {
+  const { sandboxId, metadata } = pod;
+  const { registry } = context;
+  context.kubelet.refresh();
+  const allocated = context.kubelet.allocated(metadata.uid);
+  if (allocated === undefined) return undefined;
+  const actuated = context.kubelet.actuated(metadata.uid);
+  // From all sandboxes of the pod: containers of an ended sandbox may still run.
+  const names = new Map(
+    registry.pods
+      .filter((other) => other.metadata.uid === metadata.uid)
+      .flatMap((other) => registry.containersOf(other.sandboxId))
+      .map(({ containerId, name }) => [containerId, name]),
+  );
+  const pending = derivePendingResize(state, {
+    allocated,
+    actuated,
+    names,
+    before: context.pendingPodLimits.get(sandboxId),
+  });
+  if (pending === undefined) context.pendingPodLimits.delete(sandboxId);
+  else context.pendingPodLimits.set(sandboxId, { allocated, limits: pending.pod });
+  return pending;
+}
+
+/** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
+export function pendingResizeForContainer(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
+  pod: PodDescription,
+  state: PodState,
+  desired: ContainerLimits,
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
+  const now = state.containers.find(({ id }) => id === desired.id)?.memory;
+  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, desired, now)
+    ? pending
+    : undefined;
+}
+
+/** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
+export function pendingResizeForPod(
+  context: {
+    readonly registry: Registry;
+    readonly kubelet: KubeletState;
+    readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  },
+  pod: PodDescription,
+  state: PodState,
+  memory: Limit<Bytes> | undefined,
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
+  return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
+}
+
+/** Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits. */
+export const boundByPending = (pending: PendingResize | undefined, state: PodState, limits: Limits): Limits =>
+  pending === undefined ? limits : boundDecrease(limits, state, pending);
+
+/** The volume sizes to set with one call. */
+export interface VolumeChanges {
+  readonly volumes: ReadonlyMap<string, Bytes>;
+  /** Whether no more calls that affect the volumes are expected. */
+  readonly isFinal: boolean;
+}
+
+/**
+ * Returns the volume sizes to set with a call that brings the pod from `state` to `after`. kubelet makes one call per container
+ * and none for volumes. With a known pending resize, volumes shrink once, at its first call, and grow at its last call.
+ * Otherwise the sizes follow from `after`, and volumes grow only once the pod's limit is tight: while it is looser than its
+ * containers need, more calls are expected. The order is that of KEP-6030: shrink before memory is lowered, grow after memory
+ * is raised.
+ */
+export function volumeChanges(
+  context: { readonly registry: Registry; readonly policies: VolumePolicies },
+  pod: PodDescription,
+  {
+    state,
+    after,
+    pending,
+  }: { readonly state: PodState; readonly after: PodState; readonly pending: PendingResize | undefined },
+  overrides?: ReadonlyMap<string, VolumePolicy>,
+): VolumeChanges {
+  const end = pending === undefined ? after : stateAfterPending(after, pending);
+  const limits = limitsByName(context, pod, end);
+  const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits, overrides);
+  const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
+  const isFinal = isDone ?? isMemoryTight(after);
+  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal };
+}

@@ -1,0 +1,69 @@
+import type { RequestedPod, MemoryRequests } from './request.ts';
+import type { PodIdentity, PodState } from '../../../sandbox/index.ts';
+import type { ResizeState, StepRecord } from '../../model/index.ts';
+
+/** Why a resize was canceled. */
+export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
+
+/** One resize in its present state. Immutable: each change creates a new object. Times are in milliseconds since the epoch. */
+export interface Resize {
+  readonly id: string;
+  readonly pod: PodIdentity;
+  readonly asked: RequestedPod;
+  /** Whether it is retried when it does not fit yet. */
+  readonly defer: boolean;
+  /** Timeout of each attempt. */
+  readonly timeoutMs: number;
+  readonly state: ResizeState;
+  /**
+   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. For a resize that did
+   * not fit yet and may not be deferred, the reason why it did not fit.
+   */
+  readonly reason: string | undefined;
+  readonly message: string | undefined;
+  /** The steps of the last attempt; of a failed one, the steps that were applied before the rollback. */
+  readonly steps: readonly StepRecord[];
+  /** Set once Completed. */
+  readonly before: PodState | undefined;
+  readonly after: PodState | undefined;
+  /** The memory requests, which are in no cgroup and so not in `before` and `after`. Set once Completed. */
+  readonly memoryRequests: RequestsAround | undefined;
+  readonly createdAt: number;
+  readonly changedAt: number;
+  readonly tries: number;
+  /** Time of the next attempt of a Deferred resize. */
+  readonly nextTryAt: number | undefined;
+}
+
+/** The memory requests before and after a resize. */
+export interface RequestsAround {
+  readonly before: MemoryRequests;
+  readonly after: MemoryRequests;
+}
+
+/** The number of requested resizes, and of resizes by outcome. */
+export interface ResizeCounts {
+  readonly proposed: number;
+  readonly infeasible: number;
+  readonly completed: number;
+  readonly canceled: number;
+}
+
+/** An event for watchers: a resize entered a state, or a step ended. */
+export interface ResizeEvent {
+  readonly resize: string;
+  readonly pod: PodIdentity;
+  readonly at: number;
+  readonly what:
+    | {
+        readonly kind: 'state';
+        readonly state: ResizeState;
+        readonly reason: string | undefined;
+        readonly message: string | undefined;
+      }
+    | { readonly kind: 'step'; readonly record: StepRecord };
+}
+
+export function hasEnded(state: ResizeState): boolean {
+  return state === 'Infeasible' || state === 'Completed' || state === 'Canceled';
+}

@@ -1,0 +1,28 @@
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+
+/** Bundles the daemon as tools/build.mjs does, outside dist/. Returns the file. */
+export async function buildProgram(): Promise<string> {
+  // Below node_modules, so that koffi, which stays outside the bundle, is found.
+  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
+  mkdirSync(dirname(outfile), { recursive: true });
+  await build({
+    absWorkingDir: root,
+    entryPoints: ['src/main.ts'],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node24',
+    external: ['koffi'],
+    logLevel: 'error',
+    banner: {
+      js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+    },
+  });
+  return outfile;
+}

@@ -1,0 +1,67 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Node } from '../../../src/install/node/index.ts';
+
+export interface Unit {
+  /** The command line of kubelet's process; absent if it does not run. */
+  readonly commandLine?: readonly string[];
+  readonly state?: string;
+}
+
+/**
+ * A fake node in a folder: systemctl is a script that comes first in PATH, and the files of the kernel are regular
+ * files.
+ */
+export class FakeInstallNode {
+  readonly folder = mkdtempSync(join(tmpdir(), 'doctor-'));
+  readonly node: Node = {
+    cgroupRoot: join(this.folder, 'cgroup'),
+    containerd: join(this.folder, 'containerd.sock'),
+    listen: join(this.folder, 'shim.sock'),
+    resizeListen: join(this.folder, 'resize.sock'),
+    stateFolder: join(this.folder, 'state'),
+    programFolder: this.folder,
+    programSpace: 1024 * 1024,
+    kubeletUnit: 'kubelet.service',
+    procRoot: join(this.folder, 'proc'),
+    systemdFolder: join(this.folder, 'systemd'),
+    proxyProgram: join(this.folder, 'systemd'),
+    kernel: '6.1.0-18-amd64',
+    nodeVersion: '26.10.0',
+    uid: 0,
+  };
+  readonly #path = process.env['PATH'];
+
+  constructor() {
+    for (const name of ['cgroup', 'proc', 'systemd', 'bin']) mkdirSync(join(this.folder, name));
+    process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
+  }
+
+  /** Sets kubelet's unit in systemd; undefined means none. */
+  unit(unit: Unit | undefined): void {
+    const lines =
+      unit === undefined
+        ? ['LoadState=not-found', 'ActiveState=inactive', 'MainPID=0']
+        : ['LoadState=loaded', `ActiveState=${unit.state ?? 'active'}`, `MainPID=${unit.commandLine ? 42 : 0}`];
+    this.systemctl(`[ "$*" = "show --property=LoadState,ActiveState,MainPID -- kubelet.service" ] || exit 9
+printf '%s\\n' ${lines.join(' ')}`);
+    if (unit?.commandLine !== undefined)
+      this.put('proc/42/cmdline', unit.commandLine.map((word) => `${word}\0`).join(''));
+  }
+
+  systemctl(script: string): void {
+    this.put('bin/systemctl', `#!/bin/sh\n${script}\n`);
+    chmodSync(join(this.folder, 'bin/systemctl'), 0o755);
+  }
+
+  put(file: string, text: string): void {
+    mkdirSync(join(this.folder, file, '..'), { recursive: true });
+    writeFileSync(join(this.folder, file), text);
+  }
+
+  remove(): void {
+    process.env['PATH'] = this.#path;
+    rmSync(this.folder, { recursive: true });
+  }
+}

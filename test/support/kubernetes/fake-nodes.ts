@@ -1,0 +1,135 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { CommandResult, Host } from '../../../src/install/rollout/host.ts';
+import { readOptions } from '../../../src/install/rollout/options.ts';
+import { contextOf } from '../../../src/install/rollout/context.ts';
+import { type RolloutContext, keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
+import { ClusterApi } from './fake-cluster-api.ts';
+
+/** The results of the work on a fake node. */
+export interface Behaviour {
+  readonly install?: () => CommandResult | Promise<CommandResult>;
+  readonly uninstall?: () => CommandResult;
+  readonly look?: CommandResult;
+  readonly kubeletStart?: () => number;
+}
+
+export const done: CommandResult = { code: 0, lines: [] };
+const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
+
+/** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
+export class FakeCluster {
+  readonly folder = mkdtempSync(join(tmpdir(), 'cluster-'));
+  readonly api = new ClusterApi();
+  /** The work that was done on hosts, in order. */
+  readonly work: string[] = [];
+  readonly nodes: FakeNode[] = [];
+
+  async start(): Promise<this> {
+    await this.api.start();
+    return this;
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.nodes.map((node) => node.kill()));
+    await this.api.stop();
+    rmSync(this.folder, { recursive: true });
+  }
+
+  /** Adds a node with the label, and its pod. */
+  node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): FakeNode {
+    this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true' } });
+    const node = new FakeNode(this, name, behaviour, times);
+    this.nodes.push(node);
+    return node;
+  }
+}
+
+export class FakeNode {
+  readonly messages: string[] = [];
+  isInstalled = false;
+  isReady = false;
+  /** Whether the program is on the host. */
+  isStaged = false;
+  readonly #stop = new AbortController();
+  readonly #end = new AbortController();
+  readonly #parts: RolloutContext;
+  #running: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    readonly cluster: FakeCluster,
+    readonly name: string,
+    readonly behaviour: Behaviour,
+    times: Partial<RolloutContext['times']>,
+  ) {
+    const kubeconfig = cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`));
+    const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', '--lease-duration=2s'];
+    const options = readOptions([`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`]);
+    const parts = contextOf(options, undefined, (line) => void this.messages.push(line));
+    this.#parts = {
+      ...parts,
+      ...{ host: this.#host(), random: () => 0 },
+      stage: () => Promise.resolve(void (this.isStaged = true)),
+      unstage: () => Promise.resolve(void (this.isStaged = false)),
+      turns: { ...parts.turns, random: () => 0 },
+      markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
+      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, ...times },
+    };
+  }
+
+  /** Starts the pod. */
+  start(): this {
+    const running = keepInstalled(this.#parts, this.#stop.signal, this.#end.signal);
+    this.#running = running.catch((error: unknown) => {
+      if (!this.#stop.signal.aborted) throw error;
+    });
+    return this;
+  }
+
+  /** Sends SIGTERM. Resolves when the pod has ended. */
+  async terminate(): Promise<void> {
+    this.#stop.abort(new Error('ended by SIGTERM'));
+    await this.#running;
+    await leave(this.#parts, this.#end.signal);
+  }
+
+  /** The grace period of the pod ends. */
+  timeUp(): void {
+    this.#end.abort(new Error('the grace period is over'));
+  }
+
+  async kill(): Promise<void> {
+    this.#stop.abort(new Error('killed'));
+    this.#end.abort(new Error('killed'));
+    await this.#running;
+  }
+
+  #host(): Host {
+    const { cluster, name, behaviour } = this;
+    const carriedOut = async (
+      what: string,
+      work: () => CommandResult | Promise<CommandResult>,
+    ): Promise<CommandResult> => {
+      cluster.work.push(`${name}: ${what}`);
+      const ended = await work();
+      if (ended.code === 0) this.isInstalled = what === 'install';
+      cluster.work.push(`${name}: ${what} ${ended.code}`);
+      return ended;
+    };
+    return {
+      resizectl: async ([what, flag], after) => {
+        if (flag === '--dry-run') {
+          if (behaviour.look !== undefined) return behaviour.look;
+          return this.isInstalled === (what === 'install') ? done : wouldInstall;
+        }
+        if (what === 'install') return carriedOut(what, behaviour.install ?? (() => done));
+        const ended = await carriedOut('uninstall', behaviour.uninstall ?? (() => done));
+        if (after === 'unstage') this.isStaged = false;
+        return ended;
+      },
+      idle: () => Promise.resolve(),
+      kubeletStart: () => Promise.resolve(behaviour.kubeletStart?.() ?? 0),
+    };
+  }
+}

@@ -1,0 +1,84 @@
+import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, posix } from 'node:path';
+import { execa } from 'execa';
+import { NodeError, errnoOf, messageOf } from '../../../../tools/download/errors.ts';
+
+/** Programs of a Go module, whose sources come from the Go module proxy. */
+export interface GoModule {
+  readonly path: string;
+  /** `v1.36.0` */
+  readonly version: string;
+  /** Linker flags in addition to those that omit symbols, such as the version that a program reports. */
+  readonly linking: string;
+  /** The names of the programs and their packages in the module: `./cmd/crictl`. */
+  readonly programs: Readonly<Record<string, string>>;
+  /** Packages whose tests are the program. */
+  readonly testPrograms?: Readonly<Record<string, string>>;
+  /**
+   * The version of modules that are released with this one. It requires them as `v0.0.0` and has them in its own
+   * repository.
+   */
+  readonly siblingVersion?: string;
+  /** Other files: their names, and their paths in the module. */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+/** The version of the Go toolchain; undefined without one. */
+export async function goToolchain(): Promise<string | undefined> {
+  try {
+    return (await execa('go', ['env', 'GOVERSION'])).stdout;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw new NodeError(
+      `"go env GOVERSION" failed: ${messageOf(error)}; repair the Go toolchain or remove it from PATH`,
+    );
+  }
+}
+
+/** Builds the programs into bin/ of a folder, and copies the other files into the folder. Returns the versions of the inputs. */
+export async function buildingPrograms(
+  { path, version, linking, programs, testPrograms = {}, siblingVersion, files = {} }: GoModule,
+  folder: string,
+  toolchain: string,
+): Promise<Record<string, string>> {
+  const workspace = await mkdtemp(join(tmpdir(), 'cri-resize-shim-go-'));
+  const go = async (...args: string[]): Promise<string> => {
+    try {
+      const { stdout } = await execa('go', args, {
+        cwd: workspace,
+        stdin: 'ignore',
+        // A workspace file or flags of the machine must not affect the build.
+        env: { GOFLAGS: '-mod=mod', GOWORK: 'off', GO111MODULE: 'on', GOTOOLCHAIN: 'local', CGO_ENABLED: '0' },
+      });
+      return stdout;
+    } catch (error) {
+      const advice = `check that the Go module proxy can be reached and that ${toolchain} is new enough`;
+      throw new NodeError(`building ${path}: "go ${args.join(' ')}" failed; ${advice}\n${messageOf(error)}`);
+    }
+  };
+  const flags = (name: string, folderInModule: string): string[] => [
+    '-trimpath',
+    `-ldflags=-s -w ${linking}`,
+    '-o',
+    join(folder, 'bin', name),
+    posix.join(path, folderInModule),
+  ];
+  try {
+    await go('mod', 'init', 'programs');
+    const download = await go('mod', 'download', '-json', `${path}@${version}`);
+    const { GoMod, Dir } = JSON.parse(download) as { GoMod: string; Dir: string };
+    for (const [name, at] of Object.entries(files)) await copyFile(join(Dir, at), join(folder, name));
+    if (siblingVersion !== undefined) {
+      const required = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
+      const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
+      await go('mod', 'edit', ...replacing);
+    }
+    await go('get', `${path}@${version}`);
+    for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, at));
+    for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, at));
+  } finally {
+    await rm(workspace, { recursive: true, force: true });
+  }
+  return { [path]: version, go: toolchain };
+}
