@@ -1,9 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
-// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet, crash and chaos: only inside the test node (test/support/node), as root, on cgroup v2.
+// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet, crash, chaos and soak: only inside the test node (test/support/node), as root, on cgroup v2.
 const matrix = 'test/matrix/matrix.test.ts';
 const crash = 'test/crash/crash.test.ts';
 const chaos = 'test/chaos/chaos.test.ts';
+const soak = 'test/soak/soak.test.ts';
 const kubelet = 'test/real-kubelet/*.test.ts';
 const inNode = { testTimeout: 120_000, hookTimeout: 120_000, fileParallelism: false, maxWorkers: 1 };
 
@@ -15,13 +16,14 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', matrix, crash, chaos, kubelet],
+          exclude: ['test/e2e/**', matrix, crash, chaos, soak, kubelet],
           testTimeout: 60_000,
         },
       },
       { test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...inNode } },
       { test: { name: 'matrix', include: [matrix], ...inNode } },
       { test: { name: 'kubelet', include: [kubelet], ...inNode } },
+      { test: { name: 'soak', include: [soak], ...inNode } },
       // A test here is a round.
       { test: { name: 'chaos', include: [chaos], ...inNode, testTimeout: 180_000 } },
       // A test here is a scenario with all its points.

@@ -32,6 +32,7 @@ export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command
   { files: /^test\/matrix\/matrix\.test\.ts$/, command: 'npm run matrix -- --containerd 2.1 --runtime runc' },
   { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
   { files: /^test\/chaos\/chaos\.test\.ts$/, command: 'npm run chaos -- --rounds 20' },
+  { files: /^test\/soak\/soak\.test\.ts$/, command: 'npm run soak' },
   { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
 ];
 

@@ -1,0 +1,71 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SoakStage } from './stage.ts';
+import { LEAST_WINDOWS, type Window, changeOf, p99 } from './windows.ts';
+
+const MiB = 1024 * 1024;
+const resizes = Number(process.env['SOAK_RESIZES']);
+const replaced = Number(process.env['SOAK_PODS']);
+/** Long enough for a p99, and enough of them for both ends. */
+const length = Math.min(1000, Math.floor(resizes / LEAST_WINDOWS));
+/** Connections that are about to close. */
+const MOST_DESCRIPTORS = 4;
+
+/** The command has a limit of its own. */
+const LONGEST_MS = 24 * 3_600_000;
+
+const stage = new SoakStage();
+const windows: Window[] = [];
+
+async function oneWindow(from: number): Promise<Window> {
+  const durations: number[] = [];
+  for (let number = from; number < from + length; number += 1) {
+    const start = performance.now();
+    await stage.resize(number);
+    durations.push(performance.now() - start);
+    if (Math.floor(((number + 1) * replaced) / resizes) > Math.floor((number * replaced) / resizes))
+      await stage.replacePod();
+  }
+  return { durations, resident: stage.resident, descriptors: stage.descriptors };
+}
+
+beforeAll(() => stage.begin());
+afterAll(() => stage.end());
+
+test(
+  `${resizes} resizes by all ways succeed, while ${replaced} pods are replaced`,
+  async () => {
+    for (let from = 0; from + length <= resizes; from += length) {
+      const window = await oneWindow(from);
+      windows.push(window);
+      const { resident, descriptors } = window;
+      process.stdout.write(
+        `soak: ${from + length} resizes, p99 ${p99(window).toFixed(0)} ms, ${(resident / MiB).toFixed(1)} MiB resident, ` +
+          `${descriptors} descriptors\n`,
+      );
+    }
+  },
+  LONGEST_MS,
+);
+
+test('resident memory grows by less than 5 MiB', () => {
+  const { first, last } = changeOf(windows, ({ resident }) => resident);
+  expect((last - first) / MiB).toBeLessThan(5);
+});
+
+test('no descriptor is left open', () => {
+  const { first, last } = changeOf(windows, ({ descriptors }) => descriptors);
+  expect(last - first).toBeLessThanOrEqual(MOST_DESCRIPTORS);
+});
+
+test('no file of a removed pod is left', () => {
+  expect(stage.leftovers).toEqual([]);
+});
+
+test('the 99th percentile of the last resizes is within 1.1 of the first ones', () => {
+  const { first, last } = changeOf(windows, p99);
+  expect(last / first).toBeLessThanOrEqual(1.1);
+});
+
+test('no process is killed for memory', () => {
+  expect(stage.oomKills).toBe(0);
+});

@@ -1,0 +1,166 @@
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execa } from 'execa';
+import { expect } from 'vitest';
+import { CriClient } from '../support/cri/client.ts';
+import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
+import { ShimProcess } from '../support/cri/shim.ts';
+import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
+import { ResizeClient } from '../support/resize-api/client.ts';
+
+const MiB = 1024 * 1024;
+const LISTEN = 'unix:///run/soak/cri.sock';
+const RESIZE = '/run/soak/resize.sock';
+const NODE = 'node-1';
+const VOLUME = 'volume.cri-resize-shim.io/cache';
+const PODS = 4;
+/** In MiB. */
+const SIZES = [48, 64, 96, 128];
+const POD = {
+  containers: ['a', 'b'].map((name) => ({
+    name,
+    command: ['sleep', '1000000'],
+    resources: { memory_limit_in_bytes: 64 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 },
+    ...(name === 'a' && { mounts: { cache: '/cache' } }),
+  })),
+  volumes: [{ name: 'cache', size: 32 * MiB }],
+} satisfies Omit<PodSpec, 'name'>;
+
+/** Removes a pod in kubelet's order: volumes and the folder of the pod go before its sandbox. */
+async function removeAsKubelet(pod: RunningPod): Promise<void> {
+  const { client, uid, sandboxId, containers, volumes, qos } = pod;
+  await client.call('StopPodSandbox', { pod_sandbox_id: sandboxId });
+  await execa(
+    'umount',
+    volumes.map(({ name }) => pod.volumePath(name)),
+  );
+  rmSync(join(KUBELET_ROOT, 'pods', uid), { recursive: true });
+  await new RunningPod(client, uid, sandboxId, containers, [], qos).remove();
+}
+
+/** The node of a soak: a shim with an API server of the test, containerd, pods, and every way to resize them. */
+export class SoakStage {
+  readonly #folder = mkdtempSync(join(tmpdir(), 'soak-'));
+  readonly #direct = new CriClient('unix:///run/containerd/containerd.sock');
+  readonly #server = new ApiServer();
+  readonly #pods: RunningPod[] = [];
+  #shim: ShimProcess | undefined;
+  #cri: CriClient | undefined;
+  #api: ResizeClient | undefined;
+  #created = 0;
+  /** Processes of removed pods that were killed for memory. */
+  #oomKills = 0;
+
+  async begin(): Promise<void> {
+    await this.#server.start();
+    const kubeconfig = this.#server.kubeconfig(join(this.#folder, 'kubeconfig'));
+    const args = ['--state-folder', this.#state, '--resize-listen', `unix://${RESIZE}`];
+    this.#shim = await ShimProcess.start({
+      listen: LISTEN,
+      args: [...args, '--kubeconfig', kubeconfig, '--node-name', NODE],
+    });
+    this.#cri = new CriClient(LISTEN);
+    this.#api = new ResizeClient(RESIZE);
+    await this.#shim.waitForLog(({ msg }) => msg === 'watch of pod annotations started');
+    for (let count = 0; count < PODS; count += 1) await this.#makePod();
+  }
+
+  async end(): Promise<void> {
+    for (const pod of this.#pods.splice(0)) await pod.remove();
+    this.#cri?.close();
+    this.#api?.close();
+    await this.#shim?.stop();
+    this.#direct.close();
+    await this.#server.stop();
+  }
+
+  /** Makes the resize with this number, each by another way and of another pod. Rejects unless it succeeds. */
+  async resize(number: number): Promise<void> {
+    const ways = [this.#updateContainer, this.#updatePod, this.#resizePod, this.#annotate];
+    const way = ways[number % ways.length];
+    const pod = this.#pods[Math.floor(number / ways.length) % PODS];
+    if (way === undefined || pod === undefined) throw new Error('there are no pods');
+    // Another one than the pod has: each way comes to a pod in every PODS-th turn.
+    const size = SIZES[Math.floor(number / ways.length / PODS) % SIZES.length] ?? 0;
+    await way.call(this, pod, size);
+  }
+
+  /** Replaces the oldest pod, through the shim. */
+  async replacePod(): Promise<void> {
+    const pod = this.#pods.shift();
+    if (pod === undefined) throw new Error('there are no pods');
+    this.#oomKills += pod.oomKills();
+    this.#server.delete(pod.uid);
+    await removeAsKubelet(pod);
+    await this.#makePod();
+  }
+
+  get resident(): number {
+    const status = readFileSync(`/proc/${this.#pid}/status`, 'utf8');
+    return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]);
+  }
+
+  get descriptors(): number {
+    return readdirSync(`/proc/${this.#pid}/fd`).length;
+  }
+
+  /** The files of the journal that belong to no present pod. */
+  get leftovers(): readonly string[] {
+    return readdirSync(this.#state, { recursive: true })
+      .map(String)
+      .filter((name) => name.endsWith('.json') && !this.#pods.some(({ uid }) => name.includes(uid)));
+  }
+
+  /** Processes that were killed for memory, in all pods so far. */
+  get oomKills(): number {
+    return this.#pods.reduce((all, pod) => all + pod.oomKills(), this.#oomKills);
+  }
+
+  get #state(): string {
+    return join(this.#folder, 'state');
+  }
+
+  get #pid(): number {
+    const pid = this.#shim?.process.pid;
+    if (pid === undefined) throw new Error('the shim has not been started');
+    return pid;
+  }
+
+  async #makePod(): Promise<void> {
+    this.#created += 1;
+    const name = `web-${this.#created}`;
+    const pod = await runPod(this.#through, { ...POD, name });
+    this.#pods.push(pod);
+    this.#server.set({ uid: pod.uid, name, namespace: 'default', nodeName: NODE, annotations: {} });
+  }
+
+  get #through(): CriClient {
+    if (this.#cri === undefined) throw new Error('the shim has not been started');
+    return this.#cri;
+  }
+
+  async #updateContainer(pod: RunningPod, size: number): Promise<void> {
+    const linux = { memory_limit_in_bytes: size * MiB, cpu_quota: size * 100, cpu_period: 100_000 };
+    await this.#through.call('UpdateContainerResources', { container_id: pod.id('a'), linux });
+    expect(pod.read('memory.max', 'a')).toBe(String(size * MiB));
+  }
+
+  async #updatePod(pod: RunningPod, size: number): Promise<void> {
+    const memory = (256 + size) * MiB;
+    const resources = { memory_limit_in_bytes: memory, cpu_quota: 50_000, cpu_period: 100_000 };
+    await this.#through.call('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, resources });
+    expect(pod.read('memory.max')).toBe(String(memory));
+  }
+
+  async #resizePod(pod: RunningPod, size: number): Promise<void> {
+    const containers = { a: { limits: { memory: `${size + 8}Mi` } }, b: { limits: { memory: `${size}Mi` } } };
+    await this.#api?.call('ResizePod', { pod: { sandbox_id: pod.sandboxId }, containers });
+    expect(pod.read('memory.max', 'b')).toBe(String(size * MiB));
+  }
+
+  async #annotate(pod: RunningPod, size: number): Promise<void> {
+    this.#server.annotate(pod.uid, { [VOLUME]: `${size}Mi` });
+    await expect.poll(() => pod.volume('cache').size, { timeout: 30_000, interval: 5 }).toBe(size * MiB);
+  }
+}
