@@ -3,6 +3,7 @@ import { Client, type ClientReadableStream, credentials, Metadata, connectivityS
 import { correctStatus } from './backend-error.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, encode } from './messages.ts';
+import { singleResponse } from './single-response.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
@@ -86,7 +87,7 @@ export class Backend {
         identity,
         request,
         options.metadata ?? new Metadata(),
-        { deadline: options.deadline ?? Date.now() + DEFAULT_CALL_TIMEOUT_MS },
+        { deadline: options.deadline ?? Date.now() + DEFAULT_CALL_TIMEOUT_MS, interceptors: [singleResponse] },
         (error, response) => {
           signal?.removeEventListener('abort', cancel);
           if (error !== null) reject(correctStatus(error));

@@ -62,13 +62,13 @@ export class HostileBackend {
   }
 
   /** Returns the frames of an answer, for stream 1. */
-  #answer({ path, body, isGrpcJs }: Call): readonly Buffer[] {
+  #answer({ path, body }: Call): readonly Buffer[] {
     const random = new Random(this.#seed, this.#answers);
     this.#answers += 1;
     const good = answerOf(path, body);
     // The probes are answered well.
     if (path.endsWith('/Echo') || !random.chance(3)) return [...withStatus(message(good))];
-    const answer = mutated(good, random, isGrpcJs);
+    const answer = mutated(good, random);
     this.recent.push(
       `${path} ${Buffer.concat([...answer])
         .toString('hex')
@@ -85,7 +85,7 @@ const withStatus = (body: Buffer): Buffer[] => [
   frame(HEADERS, END_HEADERS | END_STREAM, 1, okBlock),
 ];
 
-function mutated(good: Buffer, random: Random, isGrpcJs: boolean): Buffer[] {
+function mutated(good: Buffer, random: Random): Buffer[] {
   const status = (code: number | string) => [{ name: 'grpc-status', value: String(code) }];
   switch (random.below(24)) {
     case 0:
@@ -93,8 +93,7 @@ function mutated(good: Buffer, random: Random, isGrpcJs: boolean): Buffer[] {
     case 1:
       return [headers(1, RESPONSE), data(1, message(good), true)];
     case 2:
-      // grpc-js takes a second message for an answer that has not ended, and waits until the call's deadline.
-      return withStatus(isGrpcJs ? message(good) : Buffer.concat([message(good), message(good)]));
+      return withStatus(Buffer.concat([message(good), message(good)]));
     case 3:
       return withStatus(message(good, true));
     case 4:
@@ -113,8 +112,6 @@ function mutated(good: Buffer, random: Random, isGrpcJs: boolean): Buffer[] {
 interface Call {
   readonly path: string;
   readonly body: Buffer;
-  /** Whether it is a call of the program itself, or one that it handles. */
-  readonly isGrpcJs: boolean;
 }
 
 /** Answers the requests of one connection. Ends it when it does not understand a frame. */
@@ -122,10 +119,7 @@ class BackendConnection {
   readonly #socket: Socket;
   readonly #answer: (call: Call) => readonly Buffer[];
   readonly #decoder = new HpackDecoder(4096, 1 << 20);
-  readonly #requests = new Map<
-    number,
-    { readonly path: string; readonly isGrpcJs: boolean; readonly parts: Buffer[] }
-  >();
+  readonly #requests = new Map<number, { readonly path: string; readonly parts: Buffer[] }>();
   #rest: Buffer = Buffer.alloc(0);
   #isGreeted = false;
   #block: { readonly id: number; readonly parts: Buffer[]; readonly isLast: boolean } | undefined;
@@ -182,8 +176,7 @@ class BackendConnection {
     const fields = this.#decoder.decode(Buffer.concat(block.parts));
     const path = fields.find(({ name }) => name === ':path')?.value;
     // Otherwise trailers.
-    const isGrpcJs = fields.some(({ name, value }) => name === 'user-agent' && value.startsWith('grpc-node'));
-    if (path !== undefined) this.#requests.set(block.id, { path, isGrpcJs, parts: [] });
+    if (path !== undefined) this.#requests.set(block.id, { path, parts: [] });
     return block.isLast ? this.#end(block.id) : [];
   }
 
