@@ -33,6 +33,28 @@ export const emptyTally = (): Tally => ({
   delayed: 0,
 });
 
+/**
+ * One budget for all inputs, as for all connections of a socket: a budget keeps memory for reuse for some seconds, and thousands of
+ * them would look like a leak. Each input has to give back all that it takes.
+ */
+const shared = new SharedBudget({
+  ...SHARED_LIMITS,
+  // Few places of one's own, so that small inputs take shared ones.
+  streams: { ...SHARED_LIMITS.streams, reserved: 2 },
+  calls: { ...SHARED_LIMITS.calls, reserved: 1 },
+});
+
+/** Returns what of the shared budget is in use. */
+const inUse = () => ({
+  heldBytes: shared.held.total,
+  queuedBytes: shared.queued.total,
+  lingering: shared.lingering.count,
+  streams: shared.streams.shared,
+  calls: shared.calls.count,
+  compressedCalls: shared.calls.compressed,
+  requestBytes: shared.requests.total,
+});
+
 /** Returns the input with this seed and index. */
 export function inputOf(seed: number, index: number): { steps: Step[]; random: Random } {
   const random = new Random(seed, index);
@@ -80,7 +102,7 @@ class Run {
     this.#core = new ProxyConnection(
       {
         ...LIMITS,
-        shared: new SharedBudget(SHARED_LIMITS),
+        shared,
         clientHeaderListLimit: 2000,
         streamLimit: 20,
         settingsLimit: 5,
@@ -137,6 +159,9 @@ class Run {
     if (this.#core.state.kind !== 'closed') throw new Finding(`ended in the state ${this.#core.state.kind}`);
     if (this.#core.streams.running > 0) throw new Finding('streams are left');
     if (this.#core.held.total !== 0) throw new Finding(`${this.#core.held.total} bytes are left`);
+    const left = Object.entries(inUse()).filter(([, count]) => count !== 0);
+    if (left.length > 0)
+      throw new Finding(`left in the shared budget: ${left.map((pair) => pair.join(' ')).join(', ')}`);
   }
 
   /** At once, or later. */

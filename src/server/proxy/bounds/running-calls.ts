@@ -23,6 +23,11 @@ export class RunningCalls {
     return this.#all;
   }
 
+  /** Calls whose messages are compressed. */
+  get compressed(): number {
+    return this.#compressed;
+  }
+
   /**
    * Takes a place. Returns whether there was one.
    * @param running calls of the connection
