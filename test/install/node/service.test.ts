@@ -18,8 +18,8 @@ show*takeover*) printf 'LoadState=${loaded}\\nActiveState=inactive\\n' ;;
 show*) printf 'LoadState=${loaded}\\nActiveState=active\\n' ;;
 *) echo "$*" >>${log} ;;
 esac`);
-  const wait = { timeoutMs: 100, signal: new AbortController().signal };
-  // No shim answers here.
+  // No shim answers here. Each systemctl has this time too, and is a script that a busy machine may start late.
+  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
   await expect(restartOnRollback({ node: fake.node, wait } as Site).undo()).rejects.toThrow('does not answer');
   return readFileSync(log, 'utf8').trim().split('\n');
 }
