@@ -138,7 +138,7 @@ export const families = {
     'histogram',
     'reclaim_duration_seconds',
     ['outcome'],
-    'Duration of memory reclaim before a memory limit is lowered, in seconds until usage is below the limit or reclaim gives up, by outcome.',
+    'Duration of memory reclaim before a memory limit is lowered, in seconds until usage is below the limit or reclaim stops, by outcome.',
   ),
   oomKills: shimMetric(
     'counter',

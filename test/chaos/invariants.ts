@@ -62,7 +62,7 @@ function resourcesOf(pid: number, descriptors: number): string[] {
   ];
 }
 
-/** Throws if a forwarded call has another answer than containerd itself gives. */
+/** Throws if a forwarded call has another answer than that of containerd itself. */
 async function assertSameAnswers({ shim, direct }: Stage): Promise<void> {
   for (const [method, list] of [
     ['Version', ''],

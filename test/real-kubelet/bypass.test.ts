@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isSystemdNode } from '../support/cri/pod-cgroup.ts';
 import { CONTAINERD, SETTINGS, UNIT, property, removePackage } from '../support/e2e/kubelet-unit.ts';
 import { faults } from '../support/e2e/shim-faults.ts';
-import { Cluster, NODE, until } from './cluster.ts';
+import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
 
 /**
  * A real kubelet whose shim fails: its node stays Ready, and pods start meanwhile. kubelet reports a runtime that does
@@ -53,12 +53,7 @@ async function runsPod(name: string): Promise<void> {
   await cluster.api.create(PODS, {
     metadata: { name },
     spec: {
-      nodeName: NODE,
-      hostNetwork: true,
-      automountServiceAccountToken: false,
-      enableServiceLinks: false,
-      terminationGracePeriodSeconds: 1,
-      tolerations: [{ operator: 'Exists' }],
+      ...POD_ON_NODE,
       containers: [
         { name: 'a', image: 'localhost/busybox:1', imagePullPolicy: 'Never', command: ['sleep', '1000000'] },
       ],

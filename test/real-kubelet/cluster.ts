@@ -9,6 +9,16 @@ import { CONFIG, UNIT } from '../support/e2e/kubelet-unit.ts';
 import { Api } from './api.ts';
 
 export const NODE = 'node1';
+
+/** What the spec of each pod has: no scheduler, no network plugin and no controller manager runs. */
+export const POD_ON_NODE = {
+  nodeName: NODE,
+  hostNetwork: true,
+  automountServiceAccountToken: false,
+  enableServiceLinks: false,
+  terminationGracePeriodSeconds: 1,
+  tolerations: [{ operator: 'Exists' }],
+};
 /** A separate address on lo, because neither kubelet nor the API server accept 127.0.0.1 as theirs. */
 const ADDRESS = '10.1.1.1';
 const SERVER = `https://${ADDRESS}:443`;

@@ -16,7 +16,7 @@ import {
   removePackage,
   states,
 } from '../support/e2e/kubelet-unit.ts';
-import { Cluster, NODE, until } from './cluster.ts';
+import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
 
 /**
  * The DaemonSet's pod with a real kubelet that is a systemd unit and uses the systemd cgroup driver. The pod installs
@@ -96,12 +96,7 @@ beforeAll(async () => {
   await cluster.api.create(dirname(WEB), {
     metadata: { name: 'web' },
     spec: {
-      nodeName: NODE,
-      hostNetwork: true,
-      automountServiceAccountToken: false,
-      enableServiceLinks: false,
-      terminationGracePeriodSeconds: 1,
-      tolerations: [{ operator: 'Exists' }],
+      ...POD_ON_NODE,
       containers: [
         {
           name: 'app',

@@ -29,7 +29,7 @@ export interface Exchange {
 export interface DelayedCall {
   readonly path: string;
   readonly request: Uint8Array;
-  /** Milliseconds that the caller gives the call; Infinity without a timeout. */
+  /** The timeout of the call (grpc-timeout) in milliseconds; Infinity without one. */
   readonly timeoutMs: number;
 }
 

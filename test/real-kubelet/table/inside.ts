@@ -79,7 +79,7 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
 }
 
 async function startShim(cluster: Cluster, usesApi: boolean): Promise<ShimProcess> {
-  // With the rights that deploy/rbac.yaml gives, and no others.
+  // With the rights of deploy/rbac.yaml, and no others.
   const api = usesApi ? ['--kubeconfig', await cluster.kubeconfigOf('kube-system', 'cri-resize-shim')] : [];
   return ShimProcess.start({ args: ['--state-folder', STATE, ...api] });
 }

@@ -47,7 +47,7 @@ async function main(): Promise<void> {
 }
 
 async function startShim(cluster: Cluster): Promise<ShimProcess> {
-  // With the rights that deploy/rbac.yaml gives, and no others.
+  // With the rights of deploy/rbac.yaml, and no others.
   const kubeconfig = await cluster.kubeconfigOf('kube-system', 'cri-resize-shim');
   return ShimProcess.start({ args: ['--state-folder', '/var/lib/cri-resize-shim', '--kubeconfig', kubeconfig] });
 }

@@ -1,5 +1,5 @@
 import { IMAGE } from '../table/pod.ts';
-import { NODE } from '../cluster.ts';
+import { POD_ON_NODE } from '../cluster.ts';
 import type { Scenario, ScenarioContainer } from './scenarios.ts';
 
 /** The objects of a scenario in the API. No controller manager runs, so the pods name their ReplicaSet themselves. */
@@ -15,12 +15,7 @@ const usesVolume = ({ uses }: ScenarioContainer): boolean => uses.some(({ kind }
 
 function podSpec({ containers }: Scenario): object {
   return {
-    nodeName: NODE,
-    hostNetwork: true,
-    automountServiceAccountToken: false,
-    enableServiceLinks: false,
-    terminationGracePeriodSeconds: 1,
-    tolerations: [{ operator: 'Exists' }],
+    ...POD_ON_NODE,
     containers: containers.map((container) => {
       const memory = `${container.from}Mi`;
       return {

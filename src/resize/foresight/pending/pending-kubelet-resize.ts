@@ -23,13 +23,15 @@ import type { VolumePolicies } from '../../volumes/index.ts';
 import type { KubeletState } from '../../../kubelet/index.ts';
 import { isMemoryTight } from '../../plan/index.ts';
 
+interface PendingResizeParts {
+  readonly registry: Registry;
+  readonly kubelet: KubeletState;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
+}
+
 /** Returns the resize of a pod that kubelet has admitted and not actuated; undefined if none is known. */
 export function pendingResizeOf(
-  context: {
-    readonly registry: Registry;
-    readonly kubelet: KubeletState;
-    readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  },
+  context: PendingResizeParts,
   pod: PodDescription,
   state: PodState,
 ): PendingResize | undefined {
@@ -59,11 +61,7 @@ export function pendingResizeOf(
 
 /** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
 export function pendingResizeForContainer(
-  context: {
-    readonly registry: Registry;
-    readonly kubelet: KubeletState;
-    readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  },
+  context: PendingResizeParts,
   pod: PodDescription,
   state: PodState,
   desired: ContainerLimits,
@@ -77,11 +75,7 @@ export function pendingResizeForContainer(
 
 /** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
 export function pendingResizeForPod(
-  context: {
-    readonly registry: Registry;
-    readonly kubelet: KubeletState;
-    readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  },
+  context: PendingResizeParts,
   pod: PodDescription,
   state: PodState,
   memory: Limit<Bytes> | undefined,

@@ -7,7 +7,7 @@ const MOST_FRAMES = 16;
 /** The state of one request that is held back: its DATA waits, while its headers have been forwarded. */
 export class RequestDelay {
   readonly request: MessageCollector;
-  /** Milliseconds that the caller gives the call; Infinity without a timeout. */
+  /** The timeout of the call (grpc-timeout) in milliseconds; Infinity without one. */
   readonly timeoutMs: number;
   /** Whether the interceptor has been asked. */
   isAsked = false;
