@@ -37,12 +37,8 @@ export interface CampaignResult {
 }
 
 /** Each containerd with the runc of its time. The newer one has more features, so more specs run. */
-export const runtimeOf: Record<ContainerdRelease, Runtime> = {
-  '1.6': 'runc',
-  '1.7': 'runc',
-  '2.1': 'runc-1.3',
-  '2.3': 'runc-1.3',
-};
+export const runtimeOf = (containerd: ContainerdRelease): Runtime =>
+  containerd.startsWith('1.') ? 'runc' : 'runc-1.3';
 const runLimitMs = 45 * 60_000;
 
 /**
@@ -68,7 +64,7 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   }
   return {
     containerd: campaign.containerd,
-    runtime: runtimeOf[campaign.containerd],
+    runtime: runtimeOf(campaign.containerd),
     comparison,
     verdict,
     checks: checkResults.parse(
@@ -121,7 +117,7 @@ async function runSide(campaign: Campaign, outDir: string, order: InsideOrder): 
   });
   const { exitCode, timedOut } = await runInNode({
     containerd: campaign.containerd,
-    runtime: runtimeOf[campaign.containerd],
+    runtime: runtimeOf(campaign.containerd),
     command: [process.execPath, campaign.self, 'inside', JSON.stringify(order)],
     stdio: { stdout: output, stderr: output },
     outDir,

@@ -4,7 +4,7 @@ import { constants, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { NodeError, prepareNode } from '../support/node/index.ts';
+import { NodeError, containerdReleases, prepareNode } from '../support/node/index.ts';
 import type { ContainerdRelease } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
 import { runCampaign, runtimeOf } from './campaign.ts';
@@ -21,7 +21,8 @@ interface Flags {
   readonly shim: string;
 }
 
-const releases = ['1.7', '2.1', '2.3'] as const satisfies readonly ContainerdRelease[];
+/** critest calls what 1.6 does not have. */
+const releases = containerdReleases.filter((release) => release !== '1.6');
 const usual = ['1.7', '2.1'] as const satisfies readonly ContainerdRelease[];
 const usageError = 64;
 const start = performance.now();
@@ -91,7 +92,7 @@ async function runAll(flags: Flags, shim: string, outDir: string, signal: AbortS
   const results: CampaignResult[] = [];
   for (const containerd of new Set(flags.containerd ?? usual)) {
     const say = (line: string): void => progress(`${containerd}: ${line}`);
-    const { criTools } = await prepareNode({ containerd, runtime: runtimeOf[containerd] }, say);
+    const { criTools } = await prepareNode({ containerd, runtime: runtimeOf(containerd) }, say);
     if (!criTools.available) throw new NodeError(criTools.reason);
     const self = fileURLToPath(import.meta.url);
     results.push(await runCampaign({ containerd, focus: flags.focus, shim, self, outDir, say, signal }));

@@ -13,7 +13,13 @@ import {
   report,
   testsInNode,
 } from '../runner/vitest-run.ts';
-import { kubeletVersion, obtainKubernetes } from './programs.ts';
+import {
+  type KubernetesRelease,
+  kubeletVersion,
+  kubernetesReleases,
+  obtainKubernetes,
+  usualKubernetes,
+} from './programs.ts';
 import { compareSides } from './table/host.ts';
 
 /**
@@ -26,6 +32,7 @@ const parts = ['table', 'pods', 'installer', 'bypass'] as const;
 type Part = (typeof parts)[number];
 
 interface Flags {
+  readonly kubelet: readonly KubernetesRelease[];
   readonly containerd: readonly ContainerdRelease[];
   readonly only: readonly Part[];
   readonly title: string;
@@ -34,6 +41,11 @@ interface Flags {
 
 const flags = new Command('kubelet')
   .description('Resizes pods with a real kubelet and API server, directly and through the shim, in test nodes.')
+  .addOption(
+    new Option('--kubelet <release...>', 'releases of kubelet and API server, one or more')
+      .choices(kubernetesReleases)
+      .default([usualKubernetes]),
+  )
   .addOption(
     new Option('--containerd <release...>', 'containerd releases, one or more')
       .choices(containerdReleases)
@@ -54,33 +66,35 @@ const flags = new Command('kubelet')
   .opts<Flags>();
 
 interface Run {
+  readonly kubernetes: KubernetesRelease;
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
-/** Runs one release after the other, because the table has two nodes at a time. */
-async function table({ folder, env, signal }: Run): Promise<Outcome[]> {
+/** Runs one release of containerd after the other, because the table has two nodes at a time. */
+async function table({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   for (const containerd of flags.containerd) {
-    const own = { containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
+    const own = { kubernetes, containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
     outcomes.push(...(await compareSides({ ...own, timeoutMs: 15 * 60_000, say, signal })));
   }
   return outcomes;
 }
 
-function others({ folder, env, signal }: Run): Promise<Outcome[]> {
+function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
+  const kubelet = `kubelet ${kubeletVersion(kubernetes)}`;
   const node = { project: 'kubelet', runtime: 'runc', env, timeoutMs: 20 * 60_000, say, signal } as const;
   const pods = flags.containerd.map((containerd) => ({
     ...node,
-    what: `kubelet ${kubeletVersion}, containerd ${containerd}`,
+    what: `${kubelet}, containerd ${containerd}`,
     containerd,
     outDir: join(folder, containerd),
     only: ['test/real-kubelet/kubelet.test.ts'],
   }));
   const installer = {
     ...node,
-    what: `kubelet ${kubeletVersion} under systemd, and the installer`,
+    what: `${kubelet} under systemd, and the installer`,
     containerd: '2.1',
     init: 'systemd',
     outDir: join(folder, 'systemd'),
@@ -88,7 +102,7 @@ function others({ folder, env, signal }: Run): Promise<Outcome[]> {
   } as const;
   const bypass = {
     ...installer,
-    what: `kubelet ${kubeletVersion} under systemd, and the bypass`,
+    what: `${kubelet} under systemd, and the bypass`,
     outDir: join(folder, 'bypass'),
     only: ['test/real-kubelet/bypass.test.ts'],
   } as const;
@@ -100,16 +114,25 @@ function others({ folder, env, signal }: Run): Promise<Outcome[]> {
   return inPairs(runs, testsInNode);
 }
 
+/** Everything with one release of kubelet. */
+async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: AbortSignal): Promise<Outcome[]> {
+  const programs = await obtainKubernetes(kubernetes, say);
+  const kubectl = await prepareKubectl(say);
+  const env = { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl };
+  const run = { kubernetes, folder: join(root, kubernetes), env, signal };
+  const compared = flags.only.includes('table') ? await table(run) : [];
+  return [...compared, ...(await others(run))];
+}
+
 async function main(): Promise<number> {
   const signal = endingSignal();
   const temporary = await mkdtemp(join(tmpdir(), 'cri-resize-shim-kubelet-'));
   const folder = flags.logs === undefined ? temporary : resolve(flags.logs);
   try {
-    const programs = await obtainKubernetes(say);
-    const kubectl = await prepareKubectl(say);
-    const run = { folder, env: { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl }, signal };
-    const compared = flags.only.includes('table') ? await table(run) : [];
-    return report('kubelet', [...compared, ...(await others(run))], say);
+    const outcomes: Outcome[] = [];
+    // One after the other, because the table has two nodes at a time.
+    for (const kubernetes of flags.kubelet) outcomes.push(...(await withKubelet(kubernetes, folder, signal)));
+    return report('kubelet', outcomes, say);
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     say(error.message);

@@ -5,28 +5,45 @@ import { type GoModule, buildingPrograms, goToolchain } from '../support/node/pa
 import { cacheRoot } from '../../tools/download/places.ts';
 import { type Progress, timed } from '../../tools/download/progress.ts';
 
-/** The kubelet of the tests. Its libraries are released next to it with the same minor and patch version. */
-export const kubeletVersion = 'v1.36.3';
+/** The releases of Kubernetes whose kubelet and API server the tests run, and the version of each. */
+const versions = {
+  '1.33': 'v1.33.13',
+  '1.34': 'v1.34.4',
+  '1.35': 'v1.35.4',
+  '1.36': 'v1.36.3',
+  '1.37': 'v1.37.2',
+} as const;
+export type KubernetesRelease = keyof typeof versions;
+export const kubernetesReleases = Object.keys(versions) as KubernetesRelease[];
+/** The release that commands use if none is named. */
+export const usualKubernetes: KubernetesRelease = '1.36';
+export const kubeletVersion = (release: KubernetesRelease): string => versions[release];
 
-const version = 'k8s.io/component-base/version';
-const modules: readonly GoModule[] = [
-  {
+const etcd: GoModule = { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } };
+
+/** kubelet and kube-apiserver. Their libraries are released with the same minor and patch version. */
+function kubernetesModule(release: KubernetesRelease): GoModule {
+  const version = versions[release];
+  const [major, minor] = release.split('.');
+  const variables = Object.entries({ gitVersion: version, gitMajor: major, gitMinor: minor });
+  return {
     path: 'k8s.io/kubernetes',
-    version: kubeletVersion,
-    siblingVersion: kubeletVersion.replace('v1.', 'v0.'),
-    linking: `-X ${version}.gitVersion=${kubeletVersion} -X ${version}.gitMajor=1 -X ${version}.gitMinor=36`,
+    version,
+    siblingVersion: version.replace('v1.', 'v0.'),
+    linking: variables.map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`).join(' '),
     programs: { kubelet: './cmd/kubelet', 'kube-apiserver': './cmd/kube-apiserver' },
-  },
-  { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } },
-];
+  };
+}
 
 /**
  * kubelet, kube-apiserver and etcd, built from their Go modules the first time. Throws NodeError without a Go
  * toolchain.
  */
-export function obtainKubernetes(progress: Progress): Promise<Part> {
-  const what = `kubelet ${kubeletVersion}, kube-apiserver and etcd`;
-  return obtainBuilt({ name: 'kubernetes', modules, what, time: 'five to twenty minutes' }, progress);
+export function obtainKubernetes(release: KubernetesRelease, progress: Progress): Promise<Part> {
+  const what = `kubelet ${versions[release]}, kube-apiserver and etcd`;
+  const modules = [kubernetesModule(release), etcd];
+  const name = release === usualKubernetes ? 'kubernetes' : `kubernetes-${release}`;
+  return obtainBuilt({ name, modules, what, time: 'five to twenty minutes' }, progress);
 }
 
 export const vpaVersion = 'v1.8.1';

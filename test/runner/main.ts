@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { execa } from 'execa';
-import { type ContainerdRelease, type Init, containerdReleases, packagedReleases } from '../support/node/index.ts';
+import { type ContainerdRelease, type Init, containerdReleases, isObtainable } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
+import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
 import {
   BYPASS,
   INSTALLING,
@@ -43,53 +44,12 @@ const program = new Command('test')
   )
   .option(
     '--containerd <release...>',
-    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: those of Debian)`,
+    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 2.3 and 1.7; without Go, 2.1 instead of 2.3)`,
   )
   .option('-t, --title <text>', 'only tests with this text in their title; needs files')
   .parse();
 
 const say = progressOf('test');
-
-/** Test files that do not run on a release of containerd, because it lacks what they test. */
-const UNSUITABLE: Readonly<Record<ContainerdRelease, readonly string[]>> = {
-  '1.6': [
-    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
-    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
-    // It does not have the call.
-    'container-events',
-  ],
-  // It sends each event to one client only, so that direct and forwarded events cannot be compared.
-  '1.7': ['container-events'],
-  '2.1': [],
-  '2.3': [],
-};
-
-/**
- * Test files that do not depend on the release of containerd: those between kernel and shim, and those between shim and Kubernetes,
- * systemd or a user. A node takes minutes, so they run on 2.1 only, unless --containerd names another release.
- */
-const INDEPENDENT = [
-  ...['foresight*', 'hold', 'volume*', 'tmpfs', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
-  ...[
-    'declared-pod',
-    'admission',
-    'memory-qos',
-    'swap',
-    'kubernetes',
-    'resizectl',
-    'doctor',
-    'docs',
-    'upgrade',
-    'image',
-  ],
-];
-
-/** `npm run matrix` runs more than the matrix here, on all releases but 1.6. */
-const leftOut = (release: ContainerdRelease, isNamed: boolean): readonly string[] => [
-  ...UNSUITABLE[release],
-  ...(isNamed || release === '2.1' ? [] : INDEPENDENT),
-  ...(isNamed || release === '1.6' ? [] : ['matrix']),
-];
 
 interface Context {
   /** For the results of the runs. Removed at the end. */
@@ -143,19 +103,17 @@ async function everything(
   context: Context,
   requested: readonly ContainerdRelease[] | undefined,
 ): Promise<readonly Outcome[]> {
-  const releases: readonly ContainerdRelease[] =
-    requested === undefined ? packagedReleases : containerdReleases.filter((release) => requested.includes(release));
+  const [main, old] = usualReleases(await isObtainable('2.3'));
+  if (requested === undefined && main !== '2.3')
+    say(`no Go toolchain to build containerd 2.3 with: ${main} is tested instead`);
+  const releases = inOrder(requested ?? [main, old]);
+  const excluded = (containerd: ContainerdRelease): readonly string[] => {
+    if (requested !== undefined) return excludedOf(containerd);
+    return containerd === main ? excludedOfMain(containerd) : excludedAsIndependent(containerd);
+  };
   const executable = buildExecutable(context);
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
-    endToEnd(context, `containerd ${containerd}`, {
-      containerd,
-      exclude: [
-        ...leftOut(containerd, requested !== undefined).map((name) => `test/e2e/**/${name}.test.ts`),
-        ...UNDER_SYSTEMD,
-        ...BYPASS,
-        ...INSTALLING,
-      ],
-    });
+    endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excluded(containerd) });
   const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
     endToEnd(context, what, { containerd: '2.1', init: 'systemd', only });
   const installing = async (): Promise<Outcome> => {
@@ -163,7 +121,7 @@ async function everything(
     return underSystemd('installing', INSTALLING);
   };
   // The longest runs are first. A node uses one processor, like most files of unit tests.
-  const withSystemd = releases.includes('2.1');
+  const withSystemd = requested === undefined || releases.includes('2.1');
   const [newest, ...older] = releases.toReversed().map((release) => () => inNode(release));
   const runs: readonly Run[] = [
     ...(newest === undefined ? [] : [newest]),

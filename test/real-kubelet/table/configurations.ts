@@ -1,3 +1,4 @@
+import type { KubernetesRelease } from '../programs.ts';
 import type { Configuration } from './row.ts';
 import { eventRows } from './rows/events.ts';
 import { kindRows } from './rows/kinds.ts';
@@ -7,6 +8,7 @@ import { overheadRows } from './rows/overhead.ts';
 import { resourceRows } from './rows/resources.ts';
 import { swapRows } from './rows/swap.ts';
 import { volumeRows } from './rows/volumes.ts';
+import { isSince } from './since.ts';
 
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
@@ -15,7 +17,7 @@ const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
  * All rows, by the configuration of kubelet that they need. There is no row for the static CPU policy: it needs the
  * cgroup controller cpuset, which User Mode Linux does not have.
  */
-export const configurations: readonly Configuration[] = [
+const configurations: readonly Configuration[] = [
   {
     name: 'as released',
     kubelet: quick,
@@ -31,6 +33,7 @@ export const configurations: readonly Configuration[] = [
   },
   {
     name: 'MemoryQoS with TieredReservation',
+    since: '1.36',
     kubelet: { ...quick, featureGates: { MemoryQoS: true }, memoryReservationPolicy: 'TieredReservation' },
     usesApi: false,
     rows: memoryQosRows(true),
@@ -49,3 +52,7 @@ export const configurations: readonly Configuration[] = [
     rows: swapRows,
   },
 ];
+
+/** The configurations that a release of kubelet has. */
+export const configurationsOf = (kubernetes: KubernetesRelease): readonly Configuration[] =>
+  configurations.filter(({ since = kubernetes }) => isSince(kubernetes, since));

@@ -5,14 +5,17 @@ import { LineFollower } from '../../runner/line-follower.ts';
 import type { Failure } from '../../runner/results-reporter.ts';
 import type { Outcome } from '../../runner/vitest-run.ts';
 import { type ContainerdRelease, runInNode } from '../../support/node/index.ts';
+import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
 import { faultsOf } from './compare.ts';
-import { configurations } from './configurations.ts';
+import { configurationsOf } from './configurations.ts';
+import { isSince } from './since.ts';
 import type { Observation, Side } from './row.ts';
 import { tableText } from './table-text.ts';
 
 /** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
 
 export interface TableRun {
+  readonly kubernetes: KubernetesRelease;
   readonly containerd: ContainerdRelease;
   readonly env: Readonly<Record<string, string>>;
   /** Destination of the logs and observations of both nodes. */
@@ -28,26 +31,34 @@ type Observations = Readonly<Record<string, Readonly<Record<string, Observation>
 
 /** Returns an outcome for each configuration. Each row is a test. */
 export async function compareSides(run: TableRun): Promise<Outcome[]> {
+  const { kubernetes, containerd } = run;
   const [direct, shim] = await Promise.all([observeSide(run, 'direct'), observeSide(run, 'shim')]);
-  return configurations.flatMap(({ name, rows }) => {
+  return configurationsOf(kubernetes).flatMap(({ name, rows }) => {
     const chosen = rows.filter((row) => `${name}: ${row.title}`.includes(run.title));
     if (chosen.length === 0) return [];
     const results = chosen.map((row) => {
       const [one, other] = [direct[name]?.[row.title] ?? lost, shim[name]?.[row.title] ?? lost];
-      return { row, direct: one, shim: other, faults: faultsOf(row, one, other) };
+      const isKnown = isSince(kubernetes, row.since);
+      return { row, isKnown, direct: one, shim: other, faults: faultsOf(row, one, other, isKnown) };
     });
-    process.stdout.write(tableText(name, results));
+    process.stdout.write(tableText(`${kubeletVersion(kubernetes)} ${name}, containerd ${containerd}`, results));
     const failures: Failure[] = results
       .filter(({ faults }) => faults.length > 0)
       .map(({ row, faults }) => ({ name: row.title, what: faults.join('\n') }));
-    return [{ what: `kubelet ${name}`, passed: results.length - failures.length, failures }];
+    return [
+      {
+        what: `kubelet ${kubernetes} ${name}, containerd ${containerd}`,
+        passed: results.length - failures.length,
+        failures,
+      },
+    ];
   });
 }
 
 const lost: Observation = { error: 'the node has left no observation' };
 
 async function observeSide(run: TableRun, side: Side): Promise<Observations> {
-  const { containerd, env, title, timeoutMs, say, signal } = run;
+  const { kubernetes, containerd, env, title, timeoutMs, say, signal } = run;
   const outDir = join(run.folder, side);
   const what = side === 'direct' ? 'without the shim' : 'through the shim';
   // What an earlier run left there must not pass for a result of this one.
@@ -60,7 +71,7 @@ async function observeSide(run: TableRun, side: Side): Promise<Observations> {
     await runInNode({
       containerd,
       runtime: 'runc',
-      command: [process.execPath, program, side, title],
+      command: [process.execPath, program, side, kubernetes, title],
       env,
       outDir,
       progress: say,

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { manifestsOf } from '../../deploy/manifests.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { Cluster } from '../cluster.ts';
-import { configurations } from './configurations.ts';
+import type { KubernetesRelease } from '../programs.ts';
+import { configurationsOf } from './configurations.ts';
 import { OVERHEAD, OVERHEAD_CLASS, type Pod } from './pod.ts';
 import { Registry } from './registry.ts';
 import type { Configuration, Observation, Row, Side } from './row.ts';
@@ -12,11 +13,11 @@ import { EVENTS, type KubernetesEvent, PODS, type Stage, runRow } from './run-ro
 import { ApiWatch } from './watch.ts';
 
 /**
- * Runs in the test node as `kubelet-inside SIDE [TITLE]`. Runs the rows of one side, one configuration after the other.
+ * Runs in the test node as `kubelet-inside SIDE KUBERNETES [TITLE]`. Runs the rows of one side, one configuration after the other.
  * Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
  */
 
-const [side, title = ''] = process.argv.slice(2) as [Side, string?];
+const [side, kubernetes, title = ''] = process.argv.slice(2) as [Side, KubernetesRelease, string?];
 const out = process.env['NODE_OUT'] ?? '/tmp';
 const STATE = '/var/lib/cri-resize-shim';
 /** Rows at the same time. The node has one processor, so more rows are not faster. */
@@ -39,7 +40,7 @@ async function main(): Promise<void> {
       overhead: { podFixed: OVERHEAD },
     });
     say('the API server is ready');
-    for (const configuration of configurations) {
+    for (const configuration of configurationsOf(kubernetes)) {
       const rows = configuration.rows.filter((row) => `${configuration.name}: ${row.title}`.includes(title));
       if (rows.length > 0) await runConfiguration(cluster, configuration, rows);
     }

@@ -1,3 +1,4 @@
+import type { KubernetesRelease } from '../programs.ts';
 import type { Amounts, Container, Pod, PodSpec, Reported, Resources } from './pod.ts';
 
 /** The rows of the table: a pod, what happens to it, and what kubelet and the kernel have to report of it. */
@@ -47,6 +48,11 @@ export interface Row {
   readonly title: string;
   readonly pod: PodSpec;
   readonly steps: readonly Step[];
+  /**
+   * The first release of kubelet that does what the row expects; 1.36 if absent. With older ones, both sides are only
+   * compared: neither has to reach the values, and what neither side does within the time is no fault.
+   */
+  readonly since?: KubernetesRelease;
   /** Values that both sides have to reach. Without them, two sides that fail in the same way would pass. */
   readonly expected: Observation;
   readonly wanted?: readonly WantedDifference[];
@@ -57,6 +63,8 @@ export interface Row {
 /** A configuration of kubelet and its rows. kubelet starts once with it on each side. */
 export interface Configuration {
   readonly name: string;
+  /** The first release of kubelet that has it, if not all have. */
+  readonly since?: KubernetesRelease;
   /** Fields of KubeletConfiguration. */
   readonly kubelet: Readonly<Record<string, unknown>>;
   /** Adds swap to the node, which it keeps for later configurations. */

@@ -5,7 +5,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { packageRoot } from '../../../tools/download/places.ts';
 import { type ContainerdRelease, NodeError, containerdReleases } from '../../support/node/index.ts';
 import { endingSignal, progressOf, report } from '../../runner/vitest-run.ts';
-import { kubeletVersion, obtainKubernetes, obtainVpa, vpaVersion } from '../programs.ts';
+import { kubeletVersion, obtainKubernetes, obtainVpa, usualKubernetes, vpaVersion } from '../programs.ts';
 import { outcomesOf, runSides } from './host.ts';
 import { scenarios } from './scenarios.ts';
 import { tableText, withTable } from './table-text.ts';
@@ -60,7 +60,7 @@ async function main(): Promise<number> {
   const { containerd, runs, interval: intervals = [60, 10] } = flags;
   const only = scenarios.filter(({ name }) => flags.only.includes(name));
   try {
-    const kubernetes = await obtainKubernetes(say);
+    const kubernetes = await obtainKubernetes(usualKubernetes, say);
     const vpa = await obtainVpa(say);
     const env = { KUBERNETES_PROGRAMS: join(kubernetes.folder, 'bin'), VPA_PROGRAMS: vpa.folder };
     const results = await runSides({ containerd, env, folder, runs, intervals, only, say, signal });
@@ -80,7 +80,7 @@ async function main(): Promise<number> {
 async function writeTable(table: string, containerd: string): Promise<void> {
   const page = join(packageRoot(), 'docs/vpa.md');
   const day = new Date().toISOString().slice(0, 10);
-  const what = `VPA ${vpaVersion}, kubelet ${kubeletVersion}, containerd ${containerd}, ${day}:`;
+  const what = `VPA ${vpaVersion}, kubelet ${kubeletVersion(usualKubernetes)}, containerd ${containerd}, ${day}:`;
   await writeFile(page, withTable(await readFile(page, 'utf8'), `${what}\n\n${table}`));
 }
 

@@ -5,13 +5,14 @@ import { type GoModule, buildingPrograms, goToolchain } from './go-module.ts';
 import { timed } from '../../../../tools/download/progress.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
 
-/**
- * The containerd that Debian does not have yet: the first that implements UpdatePodSandboxResources, in its own way.
- */
-const version = '2.3.7';
+/** The releases that Debian does not have, and the version of each that is built. */
+const versions = { '2.0': '2.0.14', '2.2': '2.2.9', '2.3': '2.3.7', '2.4': '2.4.2' } as const;
+export type BuiltRelease = keyof typeof versions;
+export const builtReleases = Object.keys(versions) as BuiltRelease[];
+
 const path = 'github.com/containerd/containerd/v2';
 
-const module: GoModule = {
+const moduleOf = (version: string): GoModule => ({
   path,
   version: `v${version}`,
   linking: `-X ${path}/version.Version=${version}`,
@@ -20,11 +21,21 @@ const module: GoModule = {
     'containerd-shim-runc-v2': './cmd/containerd-shim-runc-v2',
     ctr: './cmd/ctr',
   },
-};
+});
 
-/** containerd of release 2.3, built from its Go module the first time. Throws NodeError without a Go toolchain. */
-export async function obtainBuiltContainerd(cache: string, progress: Progress): Promise<Part> {
-  const recipe = { name: 'containerd-2.3', key: `${path} ${version} 1` };
+const recipeOf = (release: BuiltRelease): { readonly name: string; readonly key: string } => ({
+  name: `containerd-${release}`,
+  key: `${path} ${versions[release]} 1`,
+});
+
+/** Whether {@link obtainBuiltContainerd} has it or can build it. */
+export const canObtainContainerd = async (release: BuiltRelease, cache: string): Promise<boolean> =>
+  (await present(cache, recipeOf(release))) !== undefined || (await goToolchain()) !== undefined;
+
+/** containerd of a release, built from its Go module the first time. Throws NodeError without a Go toolchain. */
+export async function obtainBuiltContainerd(release: BuiltRelease, cache: string, progress: Progress): Promise<Part> {
+  const version = versions[release];
+  const recipe = recipeOf(release);
   const built = await present(cache, recipe);
   if (built) return built;
   const toolchain = await goToolchain();
@@ -33,12 +44,10 @@ export async function obtainBuiltContainerd(cache: string, progress: Progress): 
       `containerd ${version} is not in the cache, and building it needs a Go toolchain (command "go")`,
     );
   const make = async (folder: string): Promise<Record<string, string>> => {
-    const versions = await timed(
-      progress,
-      `building containerd ${version} with ${toolchain} (two to five minutes)`,
-      () => buildingPrograms(module, folder, toolchain),
+    const inputs = await timed(progress, `building containerd ${version} with ${toolchain} (two to five minutes)`, () =>
+      buildingPrograms(moduleOf(version), folder, toolchain),
     );
-    return { ...versions, containerd: version };
+    return { ...inputs, containerd: version };
   };
   return obtain(cache, { ...recipe, make }, progress);
 }

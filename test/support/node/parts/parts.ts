@@ -1,21 +1,25 @@
 import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtainBuiltContainerd } from './built-containerd.ts';
+import { type BuiltRelease, builtReleases, canObtainContainerd, obtainBuiltContainerd } from './built-containerd.ts';
 import type { Part } from '../../../../tools/download/cache.ts';
 import type { Suite } from './debian.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
 import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
+import { cacheRoot } from '../../../../tools/download/places.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
 import { systemdPart } from './systemd-part.ts';
 
 /** The releases that are Debian packages. */
 export const packagedReleases = ['1.6', '1.7', '2.1'] as const;
-/** 2.3 is built from its sources, which needs a Go toolchain and takes minutes the first time. */
-export const containerdReleases = [...packagedReleases, '2.3'] as const;
 export type PackagedRelease = (typeof packagedReleases)[number];
-export type ContainerdRelease = (typeof containerdReleases)[number];
+/** The others are built from their sources, which needs a Go toolchain and takes minutes the first time. */
+export type ContainerdRelease = PackagedRelease | BuiltRelease;
+export const containerdReleases: readonly ContainerdRelease[] = [...packagedReleases, ...builtReleases].toSorted();
+
+const isBuilt = (release: ContainerdRelease): release is BuiltRelease =>
+  builtReleases.some((built) => built === release);
 
 /** `runc-1.3` is the first runc with the second formula for cpu.weight; `runc` has the first. */
 export const runtimes = ['runc', 'crun', 'runc-1.3'] as const;
@@ -24,6 +28,10 @@ export type Runtime = (typeof runtimes)[number];
 /** The first process of the node: only the node's own script, or systemd with its cgroup driver. */
 export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
+
+/** Whether {@link obtainParts} can find or build this release here. */
+export const isObtainable = async (release: ContainerdRelease): Promise<boolean> =>
+  !isBuilt(release) || canObtainContainerd(release, cacheRoot());
 
 const containerdSuite: Record<PackagedRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
 
@@ -149,11 +157,11 @@ export async function obtainParts(
       kernelPart,
       toolsPart,
       runtimeParts[runtime],
-      release === '2.3' ? undefined : containerdPart(release),
+      isBuilt(release) ? undefined : containerdPart(release),
       init === 'systemd' ? systemdPart : undefined,
     ],
     progress,
   );
-  const containerd = packagedContainerd ?? (await obtainBuiltContainerd(cache, progress));
+  const containerd = isBuilt(release) ? await obtainBuiltContainerd(release, cache, progress) : packagedContainerd!;
   return { kernel, tools, containerd, runtime: chosenRuntime, systemd };
 }

@@ -1,0 +1,67 @@
+import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
+import { BYPASS, INSTALLING, UNDER_SYSTEMD } from './selection.ts';
+
+/** The releases of containerd on which `npm test` and `npm run versions` run end-to-end tests, and which files. */
+
+/** The release with long-term support. On it, all end-to-end tests run. */
+const LONG_TERM: ContainerdRelease = '2.3';
+/** Used where {@link LONG_TERM} cannot be built. Debian has it. */
+const WITHOUT_GO: ContainerdRelease = '2.1';
+const OLD: ContainerdRelease = '1.7';
+
+/** The release with all end-to-end tests first, then the one with those that depend on the release. */
+export const usualReleases = (canBuild: boolean): readonly [ContainerdRelease, ContainerdRelease] => [
+  canBuild ? LONG_TERM : WITHOUT_GO,
+  OLD,
+];
+
+/** Test files that do not run on a release of containerd, because it lacks what they test. */
+const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>> = {
+  '1.6': [
+    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
+    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
+    // It does not have the call.
+    'container-events',
+  ],
+  // It sends each event to one client only, so that direct and forwarded events cannot be compared.
+  '1.7': ['container-events'],
+};
+
+/**
+ * Test files that do not depend on the release of containerd: those between kernel and shim, and those between shim and Kubernetes,
+ * systemd or a user. A node takes minutes, so they run on one release only, unless others are named.
+ */
+const INDEPENDENT = [
+  ...['foresight*', 'hold', 'volume*', 'tmpfs', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
+  ...['declared-pod', 'admission', 'memory-qos', 'swap', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
+  'image',
+];
+
+/** `npm run matrix` runs more than these. */
+const OF_THE_MATRIX = ['matrix'];
+
+const pattern = (name: string): string => `test/e2e/**/${name}.test.ts`;
+
+const unsuitable = (release: ContainerdRelease): readonly string[] => UNSUITABLE[release] ?? [];
+
+/** The test files that do not run in the node of a release without systemd, if all that are possible shall run. */
+export const excludedOf = (release: ContainerdRelease): readonly string[] => [
+  ...unsuitable(release).map(pattern),
+  ...[...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING],
+];
+
+/** The same, if only those shall run that depend on the release. */
+export const excludedAsIndependent = (release: ContainerdRelease): readonly string[] => [
+  ...excludedOf(release),
+  ...[...INDEPENDENT, ...OF_THE_MATRIX].map(pattern),
+];
+
+/** The same, for the release on which `npm test` runs everything. */
+export const excludedOfMain = (release: ContainerdRelease): readonly string[] => [
+  ...excludedOf(release),
+  ...OF_THE_MATRIX.map(pattern),
+];
+
+/** The releases that are named, from old to new. */
+export const inOrder = (named: readonly ContainerdRelease[]): readonly ContainerdRelease[] =>
+  containerdReleases.filter((release) => named.includes(release));
