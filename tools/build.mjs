@@ -24,6 +24,8 @@ const entries = {
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/runner/main.ts',
   'tools/matrix': 'test/matrix/main.ts',
+  'tools/versions': 'test/versions/main.ts',
+  'tools/nightly': 'test/nightly/main.ts',
   'tools/image': 'test/image/main.ts',
   'tools/kubelet': 'test/real-kubelet/main.ts',
   'tools/kubelet-inside': 'test/real-kubelet/table/inside.ts',

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { prepareKubectl } from '../deploy/kubectl.ts';
-import { type ContainerdRelease, NodeError, containerdReleases } from '../support/node/index.ts';
+import { type ContainerdRelease, NodeError, containerdReleases, prepareNode } from '../support/node/index.ts';
 import {
   type NodeRun,
   type Outcome,
@@ -132,6 +132,12 @@ async function main(): Promise<number> {
     const outcomes: Outcome[] = [];
     // One after the other, because the table has two nodes at a time.
     for (const kubernetes of flags.kubelet) outcomes.push(...(await withKubelet(kubernetes, folder, signal)));
+    const kubelets = flags.kubelet.map((release) => kubeletVersion(release).slice(1)).join(', ');
+    const runtimes = await Promise.all(
+      flags.containerd.map((containerd) => prepareNode({ containerd, runtime: 'runc' })),
+    );
+    const versions = runtimes.map(({ containerdVersion }) => containerdVersion).join(', ');
+    process.stdout.write(`tested with: kubelet ${kubelets}, containerd ${versions}\n`);
     return report('kubelet', outcomes, say);
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;

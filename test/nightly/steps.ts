@@ -1,0 +1,53 @@
+import { kubernetesReleases } from '../real-kubelet/programs.ts';
+import { containerdReleases } from '../support/node/index.ts';
+
+/** The commands of `npm run nightly`, in their order: what fails most likely and takes least comes first. */
+
+export interface Step {
+  /** Unique. */
+  readonly name: string;
+  /** Arguments of npm. */
+  readonly command: readonly string[];
+  /** Whether it builds programs from Go modules, so that it is left out without a Go toolchain. */
+  readonly needsGo?: true;
+}
+
+const run = (script: string, ...flags: readonly string[]): readonly string[] =>
+  flags.length === 0 ? ['run', script] : ['run', script, '--', ...flags];
+
+const builtContainerd = ['2.0', '2.2', '2.3', '2.4'];
+/** An old containerd, and the one with long-term support. */
+const KUBELET_ON = ['1.7', '2.3'] as const;
+
+export const steps: readonly Step[] = [
+  { name: 'check', command: run('check') },
+  { name: 'npm test', command: ['test'] },
+  { name: 'unit tests, Node 24', command: run('test:node24') },
+  ...containerdReleases.map(
+    (release): Step => ({
+      name: `containerd ${release}`,
+      command: run('versions', '--containerd', release),
+      ...(builtContainerd.includes(release) && { needsGo: true }),
+    }),
+  ),
+  { name: 'matrix, systemd', command: run('matrix', '--init', 'systemd') },
+  ...kubernetesReleases.flatMap((kubelet) =>
+    KUBELET_ON.map(
+      (containerd): Step => ({
+        name: `kubelet ${kubelet}, containerd ${containerd}`,
+        command: run('kubelet', '--kubelet', kubelet, '--containerd', containerd, '--only', 'table', 'pods'),
+        needsGo: true,
+      }),
+    ),
+  ),
+  { name: 'kubelet under systemd', command: run('kubelet', '--only', 'installer', 'bypass'), needsGo: true },
+  { name: 'VPA', command: run('vpa'), needsGo: true },
+  { name: 'crash points', command: run('crash') },
+  { name: 'chaos', command: run('chaos', '--rounds', '200') },
+  { name: 'soak', command: run('soak', '--resizes', '100000', '--pods', '1000') },
+  { name: 'fuzz', command: run('fuzz', '--inputs', '10000000') },
+  { name: 'limits', command: run('limits') },
+  { name: 'mutation', command: run('mutation') },
+  { name: 'image', command: run('image') },
+  { name: 'bench', command: run('bench', '--check') },
+];

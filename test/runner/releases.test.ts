@@ -1,0 +1,34 @@
+import { globSync } from 'node:fs';
+import { matchesGlob } from 'node:path';
+import { expect, test } from 'vitest';
+import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
+
+const files = globSync('test/e2e/**/*.test.ts');
+const running = (excluded: readonly string[]): string[] =>
+  files.filter((file) => !excluded.some((pattern) => matchesGlob(file, pattern)));
+
+test('the release with long-term support runs everything; without a Go toolchain, one of Debian', () => {
+  expect(usualReleases(true)).toEqual(['2.3', '1.7']);
+  expect(usualReleases(false)).toEqual(['2.1', '1.7']);
+});
+
+test('every pattern of a file that does not run excludes a file', () => {
+  for (const release of ['1.6', '1.7', '2.3'] as const)
+    for (const pattern of excludedAsIndependent(release))
+      expect(
+        files.filter((file) => matchesGlob(file, pattern)),
+        pattern,
+      ).not.toEqual([]);
+});
+
+test('a release runs all files that are possible, the ones that depend on it, or all without the matrix', () => {
+  expect(running(excludedOf('2.3'))).toEqual(expect.arrayContaining(running(excludedOfMain('2.3'))));
+  expect(running(excludedOfMain('2.3'))).toEqual(expect.arrayContaining(running(excludedAsIndependent('2.3'))));
+  expect(running(excludedAsIndependent('1.7'))).toContain('test/e2e/resize/resize.test.ts');
+  expect(running(excludedAsIndependent('1.7'))).not.toContain('test/e2e/resize/container-events.test.ts');
+  expect(running(excludedOfMain('2.3'))).toContain('test/e2e/resize/container-events.test.ts');
+});
+
+test('releases are tested from old to new', () => {
+  expect(inOrder(['2.3', '1.7'])).toEqual(['1.7', '2.3']);
+});
