@@ -38,7 +38,7 @@ test('docs/compatibility.md has each pair of kubelet and containerd, with its ga
           seen.push(`${kubelet} ${containerd}`);
         }
   const all = Array.from({ length: 11 }, (_, index) => `1.${27 + index}`).flatMap((kubelet) =>
-    ['1.6', '1.7', '2.0', '2.1', '2.2', '2.3'].map((containerd) => `${kubelet} ${containerd}`),
+    ['1.6', '1.7', '2.0', '2.1', '2.2', '2.3', '2.4'].map((containerd) => `${kubelet} ${containerd}`),
   );
   expect(seen.sort()).toEqual(all.sort());
 });
