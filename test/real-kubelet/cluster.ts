@@ -126,8 +126,14 @@ export class Cluster {
   async startKubelet(endpoint: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const file = join(this.folder, 'kubelet.yaml');
     writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs', settings));
-    this.#kubelet = this.#run('kubelet', this.#kubeletFlags(file), ownCgroup());
-    await until(() => this.isNodeReady(), 'the node to be ready', 120);
+    const kubelet = this.#run('kubelet', this.#kubeletFlags(file), ownCgroup());
+    this.#kubelet = kubelet;
+    const ended = once(kubelet, 'exit').then(([code]) => {
+      throw new Error(`kubelet has ended with code ${String(code)}; see kubelet.log`);
+    });
+    // It also ends when it is stopped.
+    ended.catch(() => undefined);
+    await Promise.race([until(() => this.isNodeReady(), 'the node to be ready', 120), ended]);
   }
 
   /** Stops kubelet. Pods keep running, and the API server still reports the node as ready. */

@@ -244,8 +244,8 @@ test('a shim that does not start is tried after 5 s, 10 s and 20 s, while the by
     for (const [index, pause] of [5, 10, 20].entries()) {
       const waited = starts[index + 1]! - starts[index]!;
       expect(waited).toBeGreaterThan(pause - 0.5);
-      // And the time of the start that fails.
-      expect(waited).toBeLessThan(pause + 5);
+      // And the time of the start that fails: on a busy machine seconds, but the next pause would be twice as long.
+      expect(waited).toBeLessThan(2 * pause + 2);
     }
     expect(await active(BYPASS)).toBe('active');
   });

@@ -54,5 +54,15 @@ const configurations: readonly Configuration[] = [
 ];
 
 /** The configurations that a release of kubelet has. */
-export const configurationsOf = (kubernetes: KubernetesRelease): readonly Configuration[] =>
-  configurations.filter(({ since = kubernetes }) => isSince(kubernetes, since));
+export function configurationsOf(kubernetes: KubernetesRelease): readonly Configuration[] {
+  const known = configurations.filter(({ since = kubernetes }) => isSince(kubernetes, since));
+  // Before, a short pause between two starts needs a feature gate.
+  if (isSince(kubernetes, '1.35')) return known;
+  return known.map((configuration) => {
+    const { featureGates = {}, ...others } = configuration.kubelet as { readonly featureGates?: object };
+    return {
+      ...configuration,
+      kubelet: { ...others, featureGates: { ...featureGates, KubeletCrashLoopBackOffMax: true } },
+    };
+  });
+}
