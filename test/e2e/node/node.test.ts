@@ -45,7 +45,9 @@ test('host files are out of reach, and only NODE_OUT is a host folder', async ()
   const mounts = read('/proc/self/mounts')
     .split('\n')
     .map((line) => line.split(' '));
-  const writable = mounts.filter(([, , type, options]) => type === 'hostfs' && !options?.startsWith('ro'));
+  const writable = mounts.filter(
+    ([, , type = '', options]) => ['hostfs', 'virtiofs'].includes(type) && !options?.startsWith('ro'),
+  );
   expect(writable.map(([, place]) => place)).toEqual([variable('NODE_OUT')]);
   expect(mounts.find(([, place]) => place === '/')?.[2]).toBe('overlay');
   // The root accepts writes, which go to memory.

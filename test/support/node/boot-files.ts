@@ -58,10 +58,11 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
   ];
   return {
     NODE_INIT: parts.init,
+    NODE_KERNEL: parts.kernel.name,
     NODE_SYSTEMD: parts.systemd ?? '',
     NODE_SCRIPTS: scriptsFolder(),
     NODE_APPLETS: parts.applets,
-    NODE_MODULES: parts.modules,
+    NODE_MODULES: parts.kernel.modules,
     NODE_IMAGES: parts.images,
     NODE_OUT_ON_HOST: boot.outDir,
     NODE_CWD: boot.cwd,

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import { writeBootFiles } from './boot-files.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
-import { channels, kernelLog, kernelLogTail, killKernel, startKernel } from './kernel.ts';
+import { type Kernel, channels, kernelLog, kernelLogTail, kernelOf, killKernel } from './kernels/index.ts';
 import { packageRoot } from '../../../tools/download/places.ts';
 import { prepareNode } from './prepare.ts';
 import type { NodeChoice } from './prepare.ts';
@@ -34,6 +34,7 @@ export interface RunOptions extends NodeChoice {
    * The folder that is NODE_OUT in the node. Created if absent; default: a new temporary folder. The caller removes it.
    */
   readonly outDir?: string;
+  /** Default: what the kernel's strategy says. */
   readonly memoryBytes?: number;
   /** False boots without containerd. `node-containerd start` starts it then. */
   readonly startContainerd?: boolean;
@@ -49,14 +50,10 @@ export interface RunResult {
   readonly timedOut: boolean;
 }
 
-export const defaultMemoryBytes = 4 * 2 ** 30;
 const timedOutCode = 124;
 const whileRunning = 'while the command ran';
-/** Time limit for a boot, and for a requested end before it is enforced. */
-const bootLimitMs = 60_000;
 /** A User Mode Linux that boots next to others on a busy machine sometimes dies before anything runs in it. */
 const mostBoots = 3;
-const endLimitMs = 10_000;
 
 /**
  * Runs a command in a newly booted node. A node that ends before the command has started is booted again, with a
@@ -100,10 +97,11 @@ async function bootAndRun(
       stdin,
       containerd: options.startContainerd ?? true,
     });
-    const memoryBytes = options.memoryBytes ?? defaultMemoryBytes;
-    const kernel = await startKernel({ parts, folder, memoryBytes, terminal });
-    const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(kernel, stdio) : Promise.resolve();
-    const end = await follow(kernel, options);
+    const kernel = kernelOf(parts);
+    const { memoryBytes = kernel.memoryBytes } = options;
+    const running = await kernel.start({ parts, folder, outDir, memoryBytes, terminal });
+    const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(running, stdio) : Promise.resolve();
+    const end = await follow(running, kernel, options);
     await copied;
     if (end.exitCode !== undefined) return { ...end, logTail: '' };
     await cp(kernelLog(folder), join(outDir, 'kernel.log'));
@@ -121,7 +119,11 @@ interface KernelEnd {
 }
 
 /** Reads the messages of init.sh on the control console, and enforces the time limits, until the kernel has ended. */
-async function follow(kernel: ChildProcess, options: RunOptions): Promise<KernelEnd> {
+async function follow(
+  kernel: ChildProcess,
+  { bootLimitMs, endLimitMs }: Kernel,
+  options: RunOptions,
+): Promise<KernelEnd> {
   const control = channel(kernel, channels.control);
   let exitCode: number | undefined;
   let phase = 'before its init ran';

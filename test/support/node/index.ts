@@ -1,4 +1,4 @@
-export { defaultMemoryBytes, runInNode } from './boot.ts';
+export { runInNode } from './boot.ts';
 export type { CommandStdio, RunOptions, RunResult } from './boot.ts';
 export type { CriTools } from './parts/cri-tools.ts';
 export { NodeError } from '../../../tools/download/errors.ts';
@@ -6,8 +6,8 @@ export { detectHost, runOnHost } from './host.ts';
 export type { Host } from './host.ts';
 export { busyboxImage, busyboxLayer, dockerArchive, layerOf, pauseImage, standardImages } from './parts/images.ts';
 export type { Image, ImageConfig } from './parts/images.ts';
-export { containerdReleases, inits, isObtainable, runtimes } from './parts/parts.ts';
-export type { ContainerdRelease, Init, Runtime } from './parts/parts.ts';
+export { containerdReleases, inits, isObtainable, kernels, runtimes } from './parts/parts.ts';
+export type { ContainerdRelease, Init, KernelName, Runtime } from './parts/parts.ts';
 export { prepareNode } from './prepare.ts';
 export type { NodeChoice, NodeParts } from './prepare.ts';
 export type { Progress } from '../../../tools/download/progress.ts';

@@ -1,14 +1,15 @@
 # First process of the test node, run by busybox: `sh init.sh BOOT`. BOOT is the folder of this boot on the host. Its
-# file `node.env` (written by boot-files.ts) defines what to run. The script turns the host's file system, visible through
-# hostfs, into the node's root: an overlay whose upper layer is memory, so no write of the node reaches the host. Then it
+# file `node.env` (written by boot-files.ts) defines what to run. The script turns the host's file system, the root when it
+# starts, into the node's root: an overlay whose upper layer is memory, so no write of the node reaches the host. Then it
 # sources run.sh, or executes systemd, which starts run.sh.
 boot=$1
 . "$boot/node.env"
 export PATH="$NODE_APPLETS"
+. "$NODE_SCRIPTS/kernels/$NODE_KERNEL.sh"
 # Until the overlay is the root, any failure ends the node: only the read-only mount protects the host's files.
 set -e
 
-# --- root: overlay over hostfs, then leave hostfs behind
+# --- root: overlay over the host's, then leave that behind
 # busybox runs its applets through /proc/self/exe. Until proc is mounted, that is the host's file: the kernel's program
 # itself. So these calls use full names.
 "$NODE_APPLETS/mount" -t proc proc /proc
@@ -40,8 +41,8 @@ chmod 1777 /tmp
 ln -s "$NODE_MODULES" "/lib/modules/$(uname -r)"
 # Mounts the boot's folder again (it may have been under /tmp), and the only writable folder of the host.
 mkdir -p /run/node/boot /run/node-out
-mount -r -t hostfs -o "$boot" hostfs /run/node/boot
-mount -t hostfs -o "$NODE_OUT_ON_HOST" hostfs /run/node-out
+mount_host "$boot" /run/node/boot
+mount_out /run/node-out
 boot=/run/node/boot
 # Mounts again what the node needs of the host and one of the folders above hides (for example a checkout under /tmp):
 # an overlay with the host's files below and memory above.
@@ -53,7 +54,7 @@ for folder in $NODE_HOST_FOLDERS; do
   mkdir -p "$folder" "$layers/host" "$layers/memory"
   mount -t tmpfs -o mode=755 tmpfs "$layers/memory"
   mkdir "$layers/memory/upper" "$layers/memory/work"
-  mount -r -t hostfs -o "$folder" hostfs "$layers/host"
+  mount_host "$folder" "$layers/host"
   mount -t overlay -o "lowerdir=$layers/host,upperdir=$layers/memory/upper,workdir=$layers/memory/work" overlay "$folder"
 done
 mount --make-rshared /

@@ -1,19 +1,20 @@
 import { rm, readdir } from 'node:fs/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { runInNode, defaultMemoryBytes } from './boot.ts';
+import { runInNode } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { runOnHost } from './host.ts';
-import { containerdReleases, inits, runtimes } from './parts/parts.ts';
-import type { ContainerdRelease, Init, Runtime } from './parts/parts.ts';
+import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
+import type { ContainerdRelease, Init, KernelName, Runtime } from './parts/parts.ts';
 
 interface Flags {
   readonly containerd: ContainerdRelease;
   readonly runtime: Runtime;
   readonly init: Init;
+  readonly kernel: KernelName;
   readonly host?: true;
   readonly shell?: true;
-  readonly mem: number;
+  readonly mem?: number;
   readonly timeout?: number;
   readonly out?: string;
 }
@@ -39,9 +40,12 @@ const program = new Command('node')
   .addOption(new Option('--containerd <release>', 'containerd release').choices(containerdReleases).default('2.1'))
   .addOption(new Option('--runtime <name>', 'OCI runtime').choices(runtimes).default('runc'))
   .addOption(new Option('--init <name>', 'first process of the node').choices(inits).default('plain'))
+  .addOption(
+    new Option('--kernel <name>', "User Mode Linux, or Debian's kernel in qemu").choices(kernels).default('uml'),
+  )
   .option('--host', 'boot no node: run on the cgroup v2 and containerd of this machine')
   .option('--shell', 'start a shell on the terminal, after the command if there is one')
-  .option('--mem <size>', 'memory of the node', bytes, defaultMemoryBytes)
+  .option('--mem <size>', 'memory of the node (default: 4G; 3G with --kernel debian)', bytes)
   .option('--timeout <seconds>', 'stop the command after this time, with exit code 124', seconds)
   .option('--out <folder>', 'store what the command writes to $NODE_OUT in this folder')
   .argument('[command...]', 'command to run, after --');
@@ -108,12 +112,13 @@ async function inNode(
     containerd: flags.containerd,
     runtime: flags.runtime,
     init: flags.init,
+    kernel: flags.kernel,
     command,
     env: passedOn(),
     stdio,
-    memoryBytes: flags.mem,
     progress,
     signal,
+    ...(flags.mem !== undefined && { memoryBytes: flags.mem }),
     ...(flags.timeout !== undefined && { timeoutMs: flags.timeout * 1000 }),
     ...(flags.out !== undefined && { outDir: flags.out }),
   });

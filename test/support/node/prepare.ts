@@ -3,7 +3,7 @@ import { obtainCriTools } from './parts/cri-tools.ts';
 import type { CriTools } from './parts/cri-tools.ts';
 import { upstreamVersion } from './parts/debian.ts';
 import { obtainParts } from './parts/parts.ts';
-import type { ContainerdRelease, Init, Runtime } from './parts/parts.ts';
+import type { ContainerdRelease, DiskParts, Init, KernelName, Runtime } from './parts/parts.ts';
 import { cacheRoot } from '../../../tools/download/places.ts';
 import { silent } from '../../../tools/download/progress.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
@@ -13,17 +13,37 @@ export interface NodeChoice {
   readonly runtime: Runtime;
   /** Default: `plain`. */
   readonly init?: Init;
+  /** Default: `uml`. */
+  readonly kernel?: KernelName;
+}
+
+interface KernelFiles {
+  readonly version: string;
+  readonly modules: string;
+}
+
+/** User Mode Linux: a program of the host. */
+export interface UmlKernel extends KernelFiles {
+  readonly name: 'uml';
+  readonly program: string;
+}
+
+/** A kernel for virtual machines, and what emulates one. */
+export interface DebianKernel extends KernelFiles {
+  readonly name: 'debian';
+  readonly image: string;
+  readonly qemu: string;
+  readonly virtiofsd: string;
+  readonly firmware: string;
 }
 
 /** Everything on disk that a boot needs. */
-export interface NodeParts extends NodeChoice {
+export interface NodeParts extends Omit<NodeChoice, 'kernel'> {
   readonly init: Init;
   /** The versions that the packages have, such as 2.1.9 for the release 2.1. */
   readonly containerdVersion: string;
   readonly runtimeVersion: string;
-  readonly kernelVersion: string;
-  readonly kernel: string;
-  readonly modules: string;
+  readonly kernel: UmlKernel | DebianKernel;
   readonly applets: string;
   readonly images: string;
   readonly cniPlugins: string;
@@ -38,25 +58,21 @@ export interface NodeParts extends NodeChoice {
 /** Makes sure that all parts of the node are in the cache. Quick if they are. */
 export async function prepareNode(choice: NodeChoice, progress: Progress = silent): Promise<NodeParts> {
   const cache = cacheRoot();
-  const { init = 'plain' } = choice;
+  const { init = 'plain', kernel: kernelName = 'uml' } = choice;
   const [packaged, criTools] = await Promise.all([
-    obtainParts(cache, choice.containerd, choice.runtime, init, progress),
+    obtainParts(cache, choice.containerd, choice.runtime, init, kernelName, progress),
     obtainCriTools(cache, progress),
   ]);
   if (!criTools.available) progress(criTools.reason);
-  const { kernel, tools, containerd, runtime, systemd } = packaged;
+  const { tools, containerd, runtime, systemd } = packaged;
   const program = choice.runtime === 'crun' ? 'crun' : 'runc';
-  const version = (versions: Readonly<Record<string, string>>, name: string): string =>
-    upstreamVersion(versions[name] ?? '');
   return {
     ...choice,
     init,
     systemd: systemd?.folder,
     containerdVersion: version(containerd.versions, 'containerd'),
     runtimeVersion: version(runtime.versions, program),
-    kernelVersion: version(kernel.versions, 'user-mode-linux'),
-    kernel: join(kernel.folder, 'bin/linux.uml'),
-    modules: join(kernel.folder, 'modules'),
+    kernel: kernelOf(packaged),
     applets: join(tools.folder, 'applets'),
     images: join(tools.folder, 'images.tar'),
     cniPlugins: join(tools.folder, 'cni'),
@@ -69,3 +85,27 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
     criTools,
   };
 }
+
+function kernelOf({ kernel: { folder, versions }, qemu }: DiskParts): UmlKernel | DebianKernel {
+  const modules = join(folder, 'modules');
+  if (qemu === undefined)
+    return {
+      name: 'uml',
+      version: version(versions, 'user-mode-linux'),
+      modules,
+      program: join(folder, 'bin/linux.uml'),
+    };
+  const image = Object.keys(versions).find((name) => name.startsWith('linux-image-')) ?? '';
+  return {
+    name: 'debian',
+    version: version(versions, image),
+    modules,
+    image: join(folder, 'vmlinuz'),
+    qemu: join(qemu.folder, 'bin/qemu-system-x86_64'),
+    virtiofsd: join(qemu.folder, 'bin/virtiofsd'),
+    firmware: join(qemu.folder, 'firmware'),
+  };
+}
+
+const version = (versions: Readonly<Record<string, string>>, name: string): string =>
+  upstreamVersion(versions[name] ?? '');

@@ -4,19 +4,20 @@ if [ "$$" != 1 ]; then
   boot=/run/node/boot
   . "$boot/node.env"
   export PATH="$NODE_APPLETS"
+  . "$NODE_SCRIPTS/kernels/$NODE_KERNEL.sh"
 fi
 
-# --- consoles: tty0 standard output, ttyS0 standard error, ttyS1 kernel log, ttyS2 standard input, ttyS3 control
+# --- consoles: standard output, standard error, standard input, control
 if [ "$NODE_TERMINAL" = 1 ]; then
-  exec 5<>/dev/tty0 6>&5
+  exec 5<>$console_out 6>&5
 else
-  stty -F /dev/tty0 raw -echo
-  exec 5>/dev/tty0
-  stty -F /dev/ttyS0 raw -echo
-  exec 6>/dev/ttyS0
+  stty -F $console_out raw -echo
+  exec 5>$console_out
+  stty -F $console_err raw -echo
+  exec 6>$console_err
 fi
-stty -F /dev/ttyS3 raw -echo
-exec 7<>/dev/ttyS3
+stty -F $console_control raw -echo
+exec 7<>$console_control
 say() { echo "$*" >&7; }
 fail() {
   echo "test node: $*" >&6
@@ -37,7 +38,7 @@ finish() {
   sync
   say "exit $1"
   exec 5>&- 6>&- 7>&-
-  halt -f
+  poweroff -f
 }
 
 # --- cgroup v2 in kubelet's layout; systemd has created it by units
@@ -45,8 +46,10 @@ if [ "$NODE_INIT" = plain ]; then
   mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "no cgroup v2 in this kernel"
   for group in '' kubepods kubepods/burstable kubepods/besteffort; do
     mkdir -p "/sys/fs/cgroup/$group"
-    echo '+cpu +memory +pids +io' >"/sys/fs/cgroup/$group/cgroup.subtree_control" ||
-      fail "cannot enable cpu, memory, pids and io in /sys/fs/cgroup/$group/cgroup.subtree_control"
+    for controller in $controllers; do
+      echo "+$controller" >"/sys/fs/cgroup/$group/cgroup.subtree_control" ||
+        fail "cannot enable $controller in /sys/fs/cgroup/$group/cgroup.subtree_control"
+    done
   done
 fi
 
@@ -56,8 +59,7 @@ ip link set lo up
 for module in net/llc/llc net/802/stp net/bridge/bridge drivers/net/veth; do insmod "$NODE_MODULES/kernel/$module.ko"; done
 ulimit -n 65536
 echo 1 >/proc/sys/net/ipv4/ip_forward
-# Node 22 and later use io_uring for their event loop. User Mode Linux dies if a process with mapped rings forks.
-echo 2 >/proc/sys/kernel/io_uring_disabled
+prepare_kernel
 
 mkdir -p "$HOME"
 export PATH="$NODE_PATH"
@@ -91,11 +93,11 @@ exec 8>/run/node/stdout 9>/run/node/stderr
 stdin=/dev/null
 if [ "$NODE_STDIN" = 1 ]; then
   stdin=/run/node/stdin
-  stty -F /dev/ttyS2 raw -echo icanon
+  stty -F $console_in raw -echo icanon
   # One base64 line for each piece, requested one by one, and a dot at the end: a console transfers neither all bytes
   # nor an end of file, and drops what is not read in time.
   (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
-    </dev/ttyS2 >$stdin 5>&- 6>&- 8>&- 9>&- &
+    <$console_in >$stdin 5>&- 6>&- 8>&- 9>&- &
 fi
 setsid sh -c "$run" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&-
 finish $?

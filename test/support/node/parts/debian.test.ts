@@ -1,5 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { chooseSite, listOf, parseIndexTargets, parsePrintedUri, upstreamVersion, versionOfFile } from './debian.ts';
+import {
+  chooseSite,
+  firstDependency,
+  listOf,
+  parseIndexTargets,
+  parsePrintedUri,
+  upstreamVersion,
+  versionOfFile,
+} from './debian.ts';
 
 describe('the site of complete Debian suites', () => {
   const security = {
@@ -40,6 +48,14 @@ test('an epoch is escaped in file names and is not part of the version that a pr
   expect(upstreamVersion('2.1.9+ds1-5')).toBe('2.1.9');
   expect(upstreamVersion('1.7.24~ds1-6+deb13u1')).toBe('1.7.24');
   expect(upstreamVersion('7.2um1')).toBe('7.2');
+});
+
+test('the first dependency of a package has no version and no alternatives', () => {
+  expect(firstDependency('linux-image-6.12.117+deb13-cloud-amd64 (= 6.12.117-1)\n')).toBe(
+    'linux-image-6.12.117+deb13-cloud-amd64',
+  );
+  expect(firstDependency('a | b, c')).toBe('a');
+  expect(firstDependency('')).toBeUndefined();
 });
 
 test('a list of many packages shows the first ones', () => {

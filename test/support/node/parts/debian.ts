@@ -11,6 +11,8 @@ export type Suite = 'bookworm' | 'trixie' | 'forky';
 export interface DebianPackage {
   readonly name: string;
   readonly suite: Suite;
+  /** Stands for its first dependency, whose name changes with its version. */
+  readonly isMeta?: true;
 }
 
 export interface DownloadedPackage extends DebianPackage {
@@ -56,6 +58,11 @@ export function parsePrintedUri(line: string): { file: string; bytes: number } |
 /** Parses name_version_architecture.deb, in which the colon of the version is escaped. */
 export function versionOfFile(file: string): string {
   return decodeURIComponent(file.split('_')[1] ?? '');
+}
+
+/** Parses a list of dependencies: name (= version), other | alternative. */
+export function firstDependency(list: string): string | undefined {
+  return /^[^\s,|(]+/.exec(list.trim())?.[0];
 }
 
 /** Returns "2.1.9" for "2.1.9+ds1-5", "1.7.24" for "1.7.24~ds1-6", "1.38.0" for "1:1.38.0-3+b1". */
@@ -157,7 +164,24 @@ export class Archive {
   }
 
   /** Downloads the newest versions of their suites. apt checks each file against the signed index. */
-  async fetch(wanted: readonly DebianPackage[], progress: Progress): Promise<DownloadedPackage[]> {
+  async fetch(requested: readonly DebianPackage[], progress: Progress): Promise<DownloadedPackage[]> {
+    const metas = requested.filter(({ isMeta }) => isMeta);
+    const meant = metas.length === 0 ? [] : await this.dependenciesOf(metas, progress);
+    return this.download([...meant, ...requested.filter(({ isMeta }) => !isMeta)], progress);
+  }
+
+  private async dependenciesOf(metas: readonly DebianPackage[], progress: Progress): Promise<DebianPackage[]> {
+    const dependencies: DebianPackage[] = [];
+    for (const { name, suite, file } of await this.download(metas, progress)) {
+      const { stdout } = await run('dpkg-deb', ['-f', file, 'Depends'], `the package ${name} is damaged`);
+      const dependency = firstDependency(stdout);
+      if (dependency === undefined) throw new NodeError(`the package ${name} of Debian ${suite} has no dependency`);
+      dependencies.push({ name: dependency, suite });
+    }
+    return dependencies;
+  }
+
+  private async download(wanted: readonly DebianPackage[], progress: Progress): Promise<DownloadedPackage[]> {
     const selectors = wanted.map(({ name, suite }) => `${name}/${suite}`);
     const list = listOf(wanted);
     const failed = `downloading the packages ${list} failed; run the command again, or choose another mirror with ${mirrorVariable}`;

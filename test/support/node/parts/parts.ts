@@ -4,6 +4,7 @@ import { execa } from 'execa';
 import { type BuiltRelease, builtReleases, canObtainContainerd, obtainBuiltContainerd } from './built-containerd.ts';
 import type { Part } from '../../../../tools/download/cache.ts';
 import type { Suite } from './debian.ts';
+import { debianKernelPart, qemuPart } from './debian-kernel.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
 import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
@@ -29,13 +30,17 @@ export type Runtime = (typeof runtimes)[number];
 export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
 
+/** The kernel of the node: User Mode Linux, or Debian's kernel for virtual machines in qemu. */
+export const kernels = ['uml', 'debian'] as const;
+export type KernelName = (typeof kernels)[number];
+
 /** Whether {@link obtainParts} can find or build this release here. */
 export const isObtainable = async (release: ContainerdRelease): Promise<boolean> =>
   !isBuilt(release) || canObtainContainerd(release, cacheRoot());
 
 const containerdSuite: Record<PackagedRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
 
-const kernelPart: PackagedPart = {
+const umlPart: PackagedPart = {
   name: 'kernel',
   packages: [
     { name: 'user-mode-linux', suite: 'forky' },
@@ -136,6 +141,8 @@ async function arrangeRuntime(
 
 export interface DiskParts {
   readonly kernel: Part;
+  /** Set if the kernel needs a virtual machine. */
+  readonly qemu: Part | undefined;
   readonly tools: Part;
   readonly containerd: Part;
   readonly runtime: Part;
@@ -149,19 +156,21 @@ export async function obtainParts(
   release: ContainerdRelease,
   runtime: Runtime,
   init: Init,
+  kernelName: KernelName,
   progress: Progress,
 ): Promise<DiskParts> {
-  const [kernel, tools, chosenRuntime, packagedContainerd, systemd] = await obtainPackaged(
+  const [kernel, tools, chosenRuntime, packagedContainerd, systemd, qemu] = await obtainPackaged(
     cache,
     [
-      kernelPart,
+      kernelName === 'debian' ? debianKernelPart : umlPart,
       toolsPart,
       runtimeParts[runtime],
       isBuilt(release) ? undefined : containerdPart(release),
       init === 'systemd' ? systemdPart : undefined,
+      kernelName === 'debian' ? qemuPart : undefined,
     ],
     progress,
   );
   const containerd = isBuilt(release) ? await obtainBuiltContainerd(release, cache, progress) : packagedContainerd!;
-  return { kernel, tools, containerd, runtime: chosenRuntime, systemd };
+  return { kernel, qemu, tools, containerd, runtime: chosenRuntime, systemd };
 }
