@@ -1,9 +1,16 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { execa } from 'execa';
-import { type ContainerdRelease, type Init, containerdReleases, isObtainable } from '../support/node/index.ts';
+import {
+  type ContainerdRelease,
+  type Init,
+  type KernelName,
+  containerdReleases,
+  isObtainable,
+  kernels,
+} from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
 import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
 import {
@@ -47,7 +54,18 @@ const program = new Command('test')
     `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 2.3 and 1.7; without Go, 2.1 instead of 2.3)`,
   )
   .option('-t, --title <text>', 'only tests with this text in their title; needs files')
+  .addOption(
+    new Option('--kernel <name>', "the node's kernel, User Mode Linux or Debian's in qemu; needs files")
+      .choices(kernels)
+      .default('uml'),
+  )
   .parse();
+
+interface Flags {
+  readonly containerd?: readonly string[];
+  readonly title?: string;
+  readonly kernel: KernelName;
+}
 
 const say = progressOf('test');
 
@@ -55,6 +73,7 @@ interface Context {
   /** For the results of the runs. Removed at the end. */
   readonly folder: string;
   readonly title?: string | undefined;
+  readonly kernel: KernelName;
   readonly signal: AbortSignal;
 }
 
@@ -74,7 +93,7 @@ async function unitTests({ folder, title, signal }: Context, files: readonly str
 
 /** End-to-end tests in a node: `only` these files, or all but those in `exclude`. */
 function endToEnd(
-  { folder, title, signal }: Context,
+  { folder, title, kernel, signal }: Context,
   what: string,
   node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude'>,
 ): Promise<Outcome> {
@@ -83,9 +102,10 @@ function endToEnd(
     what: `end to end, ${what}`,
     project: 'e2e',
     runtime: 'runc',
+    kernel,
     outDir: join(folder, what),
     title,
-    timeoutMs: 30 * 60_000,
+    timeoutMs: (kernel === 'uml' ? 30 : 120) * 60_000,
     say,
     signal,
   });
@@ -166,16 +186,18 @@ async function selected(
 }
 
 async function main(): Promise<number> {
-  const options = program.opts<{ readonly containerd?: readonly string[]; readonly title?: string }>();
+  const options = program.opts<Flags>();
   const { files, containerd } = parseArguments(program.args, options.containerd);
-  const { title } = options;
+  const { title, kernel } = options;
+  if (kernel !== 'uml' && files.length === 0)
+    throw new SelectionError('--kernel needs files: npm test -- test/e2e/resize/resize.test.ts --kernel debian');
   if (title !== undefined && files.length === 0)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');
   const selection = files.length === 0 ? undefined : selectFiles(files, packageRoot());
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-test-'));
   try {
-    const context = { folder, title, signal };
+    const context = { folder, title, kernel, signal };
     const outcomes =
       selection === undefined
         ? await everything(context, containerd)

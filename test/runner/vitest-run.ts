@@ -2,7 +2,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { LineFollower } from './line-follower.ts';
-import { type ContainerdRelease, type Init, type Runtime, runInNode } from '../support/node/index.ts';
+import { type ContainerdRelease, type Init, type KernelName, type Runtime, runInNode } from '../support/node/index.ts';
 import type { Failure, Progress, Results } from './results-reporter.ts';
 import { titlePattern } from './selection.ts';
 
@@ -32,6 +32,8 @@ export interface NodeRun {
   readonly runtime: Runtime;
   /** Default: `plain`. */
   readonly init?: Init;
+  /** Default: `uml`. */
+  readonly kernel?: KernelName;
   readonly outDir: string;
   /** Test files. Default: all of the project. */
   readonly only?: readonly string[];
@@ -57,6 +59,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     containerd,
     runtime,
     init = 'plain',
+    kernel = 'uml',
     outDir,
     env = {},
     only = [],
@@ -88,6 +91,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       containerd,
       runtime,
       init,
+      kernel,
       env,
       command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...titleFlags(title), ...only],
       stdio: { stdout: sink, stderr: sink },
