@@ -1,11 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
-// unit: anywhere, no root, no kernel of our own. e2e, matrix, kubelet, crash, chaos and soak: only inside the test node (test/support/node), as root, on cgroup v2.
+// unit: anywhere, no root, no kernel of our own. The others: only inside the test node (test/support/node), as root, on cgroup v2.
 const matrix = 'test/matrix/matrix.test.ts';
 const crash = 'test/crash/crash.test.ts';
 const chaos = 'test/chaos/chaos.test.ts';
 const soak = 'test/soak/soak.test.ts';
 const kubelet = 'test/real-kubelet/*.test.ts';
+const stockKernel = 'test/stock-kernel/*.test.ts';
 /** In the node with Debian's kernel, qemu may translate every instruction. */
 const slowness = process.env['NODE_KERNEL'] === 'debian' ? 5 : 1;
 const inNode = {
@@ -23,13 +24,14 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', matrix, crash, chaos, soak, kubelet],
+          exclude: ['test/e2e/**', matrix, crash, chaos, soak, kubelet, stockKernel],
           testTimeout: 60_000,
         },
       },
       { test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...inNode } },
       { test: { name: 'matrix', include: [matrix], ...inNode } },
       { test: { name: 'kubelet', include: [kubelet], ...inNode } },
+      { test: { name: 'stock-kernel', include: [stockKernel], ...inNode } },
       { test: { name: 'soak', include: [soak], ...inNode } },
       // A test here is a round.
       { test: { name: 'chaos', include: [chaos], ...inNode, testTimeout: 180_000 } },

@@ -33,6 +33,7 @@ const entries = {
   'tools/vpa-inside': 'test/real-kubelet/vpa/inside.ts',
   'tools/crash': 'test/crash/main.ts',
   'tools/chaos': 'test/chaos/main.ts',
+  'tools/stock-kernel': 'test/stock-kernel/main.ts',
   'tools/soak': 'test/soak/main.ts',
   'tools/chaos-preload': 'test/chaos/preload/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',

@@ -13,6 +13,8 @@ export interface Resources {
   readonly memory_swap_limit_in_bytes?: number;
   readonly oom_score_adj?: number;
   readonly cpuset_cpus?: string;
+  readonly cpuset_mems?: string;
+  readonly hugepage_limits?: readonly { readonly page_size: string; readonly limit: number }[];
   readonly unified?: Readonly<Record<string, string>>;
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execaSync } from 'execa';
 
@@ -34,7 +34,9 @@ const cgroupfs: Driver = {
   containerName: (id) => id,
   make(folder, files) {
     mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids +io');
+    // All that kubelet's own cgroups have: cpuset and hugetlb as well where the kernel has them.
+    const controllers = readFileSync(join(folder, 'cgroup.controllers'), 'utf8').trim().split(' ');
+    writeFileSync(join(folder, 'cgroup.subtree_control'), controllers.map((name) => `+${name}`).join(' '));
     writeFiles(folder, files);
   },
   write: writeFiles,

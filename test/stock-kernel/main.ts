@@ -1,0 +1,63 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, Option } from 'commander';
+import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
+import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
+
+interface Flags {
+  readonly containerd: ContainerdRelease;
+  readonly only?: 'own' | 'end-to-end';
+  readonly title?: string;
+}
+
+/** End-to-end tests of what the kernel decides: limits, usage, reclaim, swap, mounts. All others are the same on any kernel. */
+const END_TO_END = [
+  ...['node/node', 'resize/resize', 'resize/all-fields', 'resize/memory-qos', 'resize/reclaim', 'resize/swap'],
+  ...['volumes/volumes', 'volumes/tmpfs', 'volumes/foreign-remount', 'foresight/foresight'],
+].map((name) => `test/e2e/${name}.test.ts`);
+
+/** qemu may translate every instruction. */
+const LIMIT_MS = 90 * 60_000;
+const say = progressOf('stock-kernel');
+
+const program = new Command('stock-kernel')
+  .description(
+    "Runs the tests that need Debian's kernel (cpuset, huge pages, swap on a disk, two processors), and end-to-end tests of what a " +
+      'kernel decides, in a test node with that kernel.',
+  )
+  .addOption(new Option('--containerd <release>', 'containerd release').choices(containerdReleases).default('2.1'))
+  .addOption(new Option('--only <part>', 'one part of the tests').choices(['own', 'end-to-end']))
+  .option('-t, --title <text>', 'only tests with this text in their title')
+  .parse();
+
+/** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
+async function main({ containerd, only, title }: Flags): Promise<number> {
+  const signal = endingSignal();
+  const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-stock-kernel-'));
+  const inNode = (what: string, project: string, files: readonly string[]) =>
+    testsInNode({
+      what: `${what}, containerd ${containerd}`,
+      project,
+      containerd,
+      runtime: 'runc',
+      kernel: 'debian',
+      only: files,
+      title,
+      outDir: join(folder, project),
+      timeoutMs: LIMIT_MS,
+      say,
+      signal,
+    });
+  try {
+    const outcomes = [
+      ...(only === 'end-to-end' ? [] : [await inNode('stock kernel', 'stock-kernel', [])]),
+      ...(only === 'own' || signal.aborted ? [] : [await inNode('end to end', 'e2e', END_TO_END)]),
+    ];
+    return signal.aborted ? 128 + constants.signals.SIGINT : report('stock kernel', outcomes, say);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+process.exitCode = await main(program.opts<Flags>());
