@@ -7,17 +7,18 @@ if [ "$$" != 1 ]; then
   . "$NODE_SCRIPTS/kernels/$NODE_KERNEL.sh"
 fi
 
-# --- consoles: standard output, standard error, standard input, control
+# --- consoles: standard output, standard error, standard input, control. Opened first, because a console forgets its
+# settings when nothing has it open.
 if [ "$NODE_TERMINAL" = 1 ]; then
   exec 5<>$console_out 6>&5
 else
-  stty -F $console_out raw -echo
   exec 5>$console_out
-  stty -F $console_err raw -echo
+  stty -F $console_out raw -echo
   exec 6>$console_err
+  stty -F $console_err raw -echo
 fi
-stty -F $console_control raw -echo
 exec 7<>$console_control
+stty -F $console_control raw -echo
 say() { echo "$*" >&7; }
 fail() {
   echo "test node: $*" >&6
@@ -93,10 +94,9 @@ exec 8>/run/node/stdout 9>/run/node/stderr
 stdin=/dev/null
 if [ "$NODE_STDIN" = 1 ]; then
   stdin=/run/node/stdin
-  stty -F $console_in raw -echo icanon
   # One base64 line for each piece, requested one by one, and a dot at the end: a console transfers neither all bytes
   # nor an end of file, and drops what is not read in time.
-  (while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
+  (stty raw -echo icanon && while say more && read -r line && [ "$line" != . ]; do echo "$line" | base64 -d; done) \
     <$console_in >$stdin 5>&- 6>&- 8>&- 9>&- &
 fi
 setsid sh -c "$run" <$stdin >&8 2>&9 5>&- 6>&- 7>&- 8>&- 9>&-

@@ -2,26 +2,36 @@ import { cp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { NodeError } from '../../../../tools/download/errors.ts';
-import { type PackagedPart, keep, keepLibraries, of, useLibraries } from './packaged.ts';
+import { type PackagedPart, keep, keepLibraries, loader, of, triplet, useLibraries } from './packaged.ts';
 
 /** Debian's kernel for virtual machines, with all its modules. */
 export const debianKernelPart: PackagedPart = {
   name: 'kernel-debian',
   packages: [
     { name: 'linux-image-cloud-amd64', suite: 'trixie', isMeta: true },
+    ...of('trixie', 'kmod', 'libc6', 'libkmod2', 'liblzma5', 'libssl3t64', 'libzstd1'),
     { name: 'busybox-static', suite: 'bookworm' },
   ],
-  revision: 1,
+  revision: 2,
   async arrange(unpacked, folder) {
-    const [release] = await readdir(join(unpacked, 'usr/lib/modules'));
+    const modules = join(unpacked, 'usr/lib/modules');
+    const [release] = await readdir(modules);
     if (release === undefined) throw new NodeError('the package linux-image-cloud-amd64 has no kernel modules');
     await cp(join(unpacked, 'boot', `vmlinuz-${release}`), join(folder, 'vmlinuz'));
-    const modules = join(folder, 'modules');
-    await cp(join(unpacked, 'usr/lib/modules', release), modules, { recursive: true });
-    await keep(unpacked, ['bin/busybox', 'usr/bin/busybox'], join(unpacked, 'applets'));
+    const tools = join(unpacked, 'tools');
+    await keep(unpacked, ['bin/busybox', 'usr/bin/busybox', 'sbin/depmod', 'usr/sbin/depmod'], tools);
     // insmod of busybox reads no compressed modules.
-    const busybox = join(unpacked, 'applets', 'busybox');
-    await execa('find', [modules, '-name', '*.ko.xz', '-exec', busybox, 'unxz', '{}', '+']);
+    await execa('find', [modules, '-name', '*.ko.xz', '-exec', join(tools, 'busybox'), 'unxz', '{}', '+']);
+    const lib = join(unpacked, 'usr/lib', triplet);
+    await execa(join(lib, loader), [
+      '--library-path',
+      lib,
+      join(tools, 'depmod'),
+      '-b',
+      join(unpacked, 'usr'),
+      release,
+    ]);
+    await cp(join(modules, release), join(folder, 'modules'), { recursive: true });
   },
 };
 
