@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { prepareKubectl } from '../deploy/kubectl.ts';
-import { type ContainerdRelease, NodeError, containerdReleases, prepareNode } from '../support/node/index.ts';
+import {
+  type ContainerdRelease,
+  type KernelName,
+  NodeError,
+  containerdReleases,
+  kernels,
+  prepareNode,
+} from '../support/node/index.ts';
 import {
   type NodeRun,
   type Outcome,
@@ -35,6 +42,7 @@ interface Flags {
   readonly kubelet: readonly KubernetesRelease[];
   readonly containerd: readonly ContainerdRelease[];
   readonly only: readonly Part[];
+  readonly kernel: KernelName;
   readonly title: string;
   readonly logs?: string;
 }
@@ -60,6 +68,11 @@ const flags = new Command('kubelet')
       .choices(parts)
       .default([...parts]),
   )
+  .addOption(
+    new Option('--kernel <name>', "of the table, the rows for User Mode Linux or those that need Debian's kernel")
+      .choices(kernels)
+      .default('uml'),
+  )
   .option('--title <text>', 'of the table, only rows with this text in "configuration: title"', '')
   .option('--logs <folder>', 'where the logs and observations of the nodes are left')
   .parse()
@@ -77,7 +90,8 @@ async function table({ kubernetes, folder, env, signal }: Run): Promise<Outcome[
   const outcomes: Outcome[] = [];
   for (const containerd of flags.containerd) {
     const own = { kubernetes, containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
-    outcomes.push(...(await compareSides({ ...own, timeoutMs: 15 * 60_000, say, signal })));
+    const timeoutMs = (flags.kernel === 'uml' ? 15 : 60) * 60_000;
+    outcomes.push(...(await compareSides({ ...own, kernel: flags.kernel, timeoutMs, say, signal })));
   }
   return outcomes;
 }

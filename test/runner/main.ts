@@ -178,11 +178,18 @@ async function selected(
     ...inNodes('', 'plain', plain),
     ...(unit.length === 0 ? [] : [() => unitTests(context, unit)]),
   ];
-  const outcomes = await inPairs(runs, (run) => run());
+  // A virtual machine uses two processors, User Mode Linux one.
+  const outcomes = context.kernel === 'uml' ? await inPairs(runs, (run) => run()) : await oneByOne(runs);
   const isEmpty = outcomes.every(({ passed, failures }) => passed === 0 && failures.length === 0);
   if (!isEmpty) return outcomes;
   const what = `no test of these files has this title: ${context.title ?? ''}`;
   return [...outcomes, { what: 'title', passed: 0, failures: [{ name: 'all', what }] }];
+}
+
+async function oneByOne(runs: readonly Run[]): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const run of runs) outcomes.push(await run());
+  return outcomes;
 }
 
 async function main(): Promise<number> {

@@ -1,5 +1,7 @@
+import type { KernelName } from '../../support/node/index.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import type { Configuration } from './row.ts';
+import { cpuRows } from './rows/cpus.ts';
 import { eventRows } from './rows/events.ts';
 import { kindRows } from './rows/kinds.ts';
 import { memoryQosRows } from './rows/memory-qos.ts';
@@ -13,10 +15,7 @@ import { isSince } from './since.ts';
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
 
-/**
- * All rows, by the configuration of kubelet that they need. There is no row for the static CPU policy: it needs the
- * cgroup controller cpuset, which User Mode Linux does not have.
- */
+/** All rows, by the configuration of kubelet that they need. */
 const configurations: readonly Configuration[] = [
   {
     name: 'as released',
@@ -51,11 +50,21 @@ const configurations: readonly Configuration[] = [
     usesApi: false,
     rows: swapRows,
   },
+  {
+    name: 'static CPU policy',
+    kernel: 'debian',
+    // One of the two CPUs is left for pods.
+    kubelet: { ...quick, cpuManagerPolicy: 'static', reservedSystemCPUs: '0' },
+    usesApi: true,
+    rows: cpuRows,
+  },
 ];
 
-/** The configurations that a release of kubelet has. */
-export function configurationsOf(kubernetes: KubernetesRelease): readonly Configuration[] {
-  const known = configurations.filter(({ since = kubernetes }) => isSince(kubernetes, since));
+/** The configurations that a release of kubelet has, in a node with this kernel. */
+export function configurationsOf(kubernetes: KubernetesRelease, node: KernelName): readonly Configuration[] {
+  const known = configurations.filter(
+    ({ since = kubernetes, kernel = 'uml' }) => isSince(kubernetes, since) && kernel === node,
+  );
   // Before, a short pause between two starts needs a feature gate.
   if (isSince(kubernetes, '1.35')) return known;
   return known.map((configuration) => {

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { LineFollower } from '../../runner/line-follower.ts';
 import type { Failure } from '../../runner/results-reporter.ts';
 import type { Outcome } from '../../runner/vitest-run.ts';
-import { type ContainerdRelease, runInNode } from '../../support/node/index.ts';
+import { type ContainerdRelease, type KernelName, runInNode } from '../../support/node/index.ts';
 import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
 import { faultsOf } from './compare.ts';
 import { configurationsOf } from './configurations.ts';
@@ -20,6 +20,8 @@ export interface TableRun {
   readonly env: Readonly<Record<string, string>>;
   /** Destination of the logs and observations of both nodes. */
   readonly folder: string;
+  /** Only configurations for this kernel. */
+  readonly kernel: KernelName;
   /** Only rows with this text in `CONFIGURATION: TITLE`. */
   readonly title: string;
   readonly timeoutMs: number;
@@ -31,9 +33,14 @@ type Observations = Readonly<Record<string, Readonly<Record<string, Observation>
 
 /** Returns an outcome for each configuration. Each row is a test. */
 export async function compareSides(run: TableRun): Promise<Outcome[]> {
-  const { kubernetes, containerd } = run;
-  const [direct, shim] = await Promise.all([observeSide(run, 'direct'), observeSide(run, 'shim')]);
-  return configurationsOf(kubernetes).flatMap(({ name, rows }) => {
+  const { kubernetes, containerd, kernel } = run;
+  const sides = async (): Promise<readonly Observations[]> =>
+    kernel === 'uml'
+      ? Promise.all([observeSide(run, 'direct'), observeSide(run, 'shim')])
+      : // A machine with two processors has room for one such node.
+        [await observeSide(run, 'direct'), await observeSide(run, 'shim')];
+  const [direct = {}, shim = {}] = await sides();
+  return configurationsOf(kubernetes, kernel).flatMap(({ name, rows }) => {
     const chosen = rows.filter((row) => `${name}: ${row.title}`.includes(run.title));
     if (chosen.length === 0) return [];
     const results = chosen.map((row) => {
@@ -58,7 +65,7 @@ export async function compareSides(run: TableRun): Promise<Outcome[]> {
 const lost: Observation = { error: 'the node has left no observation' };
 
 async function observeSide(run: TableRun, side: Side): Promise<Observations> {
-  const { kubernetes, containerd, env, title, timeoutMs, say, signal } = run;
+  const { kubernetes, containerd, kernel, env, title, timeoutMs, say, signal } = run;
   const outDir = join(run.folder, side);
   const what = side === 'direct' ? 'without the shim' : 'through the shim';
   // What an earlier run left there must not pass for a result of this one.
@@ -71,6 +78,7 @@ async function observeSide(run: TableRun, side: Side): Promise<Observations> {
     await runInNode({
       containerd,
       runtime: 'runc',
+      kernel,
       command: [process.execPath, program, side, kubernetes, title],
       env,
       outDir,

@@ -3,13 +3,13 @@ import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { manifestsOf } from '../../deploy/manifests.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { Cluster } from '../cluster.ts';
+import { Cluster, slowness } from '../cluster.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import { configurationsOf } from './configurations.ts';
 import { OVERHEAD, OVERHEAD_CLASS, type Pod } from './pod.ts';
 import { Registry } from './registry.ts';
 import type { Configuration, Observation, Row, Side } from './row.ts';
-import { EVENTS, type KubernetesEvent, PODS, type Stage, runRow } from './run-row.ts';
+import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, type Stage, runRow } from './run-row.ts';
 import { ApiWatch } from './watch.ts';
 
 /**
@@ -40,7 +40,8 @@ async function main(): Promise<void> {
       overhead: { podFixed: OVERHEAD },
     });
     say('the API server is ready');
-    for (const configuration of configurationsOf(kubernetes)) {
+    const kernel = process.env['NODE_KERNEL'] === 'debian' ? 'debian' : 'uml';
+    for (const configuration of configurationsOf(kubernetes, kernel)) {
       const rows = configuration.rows.filter((row) => `${configuration.name}: ${row.title}`.includes(title));
       if (rows.length > 0) await runConfiguration(cluster, configuration, rows);
     }
@@ -63,8 +64,8 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
     const stage = { side, api: cluster.api, pods, events, registry, shim, folder };
     observations[name] = await runRows(stage, name, rows);
     writeFileSync(join(out, 'observations.json'), JSON.stringify(observations));
-    if (!(await pods.until(() => pods.all.length === 0, 60_000)))
-      throw new Error('deleted pods still exist after 60 s');
+    if (!(await pods.until(() => pods.all.length === 0, 60_000 * slowness)))
+      throw new Error('deleted pods still exist after a minute');
     say(`${name}: all pods are gone`);
   } finally {
     await cluster.stopKubelet();
@@ -82,7 +83,7 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
 async function startShim(cluster: Cluster, usesApi: boolean): Promise<ShimProcess> {
   // With the rights of deploy/rbac.yaml, and no others.
   const api = usesApi ? ['--kubeconfig', await cluster.kubeconfigOf('kube-system', 'cri-resize-shim')] : [];
-  return ShimProcess.start({ args: ['--state-folder', STATE, ...api] });
+  return ShimProcess.start({ args: ['--state-folder', STATE, '--resize-listen', RESIZE_SOCKET, ...api] });
 }
 
 async function runRows(stage: Stage, name: string, rows: readonly Row[]): Promise<Record<string, Observation>> {

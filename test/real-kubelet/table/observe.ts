@@ -14,6 +14,9 @@ const files = [
   'cpu.weight',
 ] as const;
 
+/** User Mode Linux has none of them. */
+const cpusets = ['cpuset.cpus', 'cpuset.cpus.effective'] as const;
+
 const MiB = 2 ** 20;
 
 /** Reads a pod's fields from the API object, the cgroup files and the volumes. */
@@ -60,6 +63,9 @@ function fileFields(what: string, folder: string): Record<string, string> {
   const read = (file: string): string => readFileSync(join(folder, file), 'utf8').trim();
   const kills = /^oom_kill (\d+)$/m.exec(read('memory.events'))?.[1] ?? '';
   return {
+    ...Object.fromEntries(
+      cpusets.filter((file) => existsSync(join(folder, file))).map((file) => [`${what} ${file}`, read(file)]),
+    ),
     ...Object.fromEntries(files.map((file) => [`${what} ${file}`, read(file)])),
     [`${what} OOM kills`]: kills,
   };

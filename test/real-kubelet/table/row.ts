@@ -1,3 +1,4 @@
+import type { KernelName } from '../../support/node/index.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import type { Amounts, Container, Pod, PodSpec, Reported, Resources } from './pod.ts';
 
@@ -30,6 +31,8 @@ export type Step =
   | { readonly kind: 'open'; readonly gate: string }
   /** `none yet` waits until the runtime has requested the slow image; the others answer the request. */
   | { readonly kind: 'pull'; readonly answer: 'none yet' | 'not found' | 'image' }
+  /** Resizes the pod by ResizePod of the shim. Its reason is a field of the next observation. Nothing happens without the shim. */
+  | { readonly kind: 'resizectl'; readonly changes: readonly string[] }
   /** Waits until a volume has this size. Only the shim resizes volumes: nothing happens without it. */
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
   | { readonly kind: 'observe'; readonly label: string };
@@ -67,6 +70,8 @@ export interface Configuration {
   readonly since?: KubernetesRelease;
   /** Fields of KubeletConfiguration. */
   readonly kubelet: Readonly<Record<string, unknown>>;
+  /** The kernel of the node that it needs. Default: `uml`. */
+  readonly kernel?: KernelName;
   /** Adds swap to the node, which it keeps for later configurations. */
   readonly swap?: true;
   /** Whether the shim has a connection to the API server (`--kubeconfig`). */

@@ -2,9 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { execa } from 'execa';
 import type { ShimProcess } from '../../support/cri/shim.ts';
 import { type Api, ApiError } from '../api.ts';
-import { NODE } from '../cluster.ts';
+import { NODE, slowness } from '../cluster.ts';
 import { observePod, volumeSize } from './observe.ts';
 import { type Pod, manifestOf } from './pod.ts';
 import type { Registry } from './registry.ts';
@@ -20,7 +21,9 @@ export interface KubernetesEvent {
   readonly reason: string;
 }
 /** Limit of one wait. kubelet retries a failed resize within 10 to 15 s. */
-const LIMIT_MS = 75_000;
+const LIMIT_MS = 75_000 * slowness;
+/** The socket of the shim's resize API. */
+export const RESIZE_SOCKET = '/run/cri-resize-shim/resize.sock';
 const MiB = 2 ** 20;
 
 /** What the rows of a configuration share. */
@@ -98,6 +101,9 @@ class RowRun {
         if (step.answer === 'none yet') await this.stage.registry.asked();
         else this.stage.registry.release(step.answer);
         break;
+      case 'resizectl':
+        await this.#resizectl(step.changes);
+        break;
       case 'volume':
         await this.#volume(step.name, step.mebibytes * MiB);
         break;
@@ -140,6 +146,13 @@ class RowRun {
     const fifo = await open(join(this.gates, `${gate}.fifo`), 'r+');
     this.#fifos.push(fifo);
     await fifo.write('open\n');
+  }
+
+  async #resizectl(changes: readonly string[]): Promise<void> {
+    if (this.stage.shim === undefined) return;
+    const args = ['dist/resizectl.js', '--endpoint', `unix://${RESIZE_SOCKET}`, 'resize', this.#pod().metadata.uid];
+    const { stderr, exitCode } = await execa(process.execPath, [...args, ...changes], { reject: false });
+    this.#answer = exitCode === 0 ? 'accepted' : (/\b([A-Z]+(?:_[A-Z]+)+): /.exec(stderr)?.[1] ?? stderr);
   }
 
   async #volume(name: string, bytes: number): Promise<void> {
