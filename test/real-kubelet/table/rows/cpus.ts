@@ -4,6 +4,8 @@ import { type Row, observe, resize, resized, running } from '../row.ts';
 /** Pods under the static CPU policy. kubelet reserves CPU 0 for itself, so that a container can have CPU 1 alone. */
 
 const MiB = 2 ** 20;
+/** kubelet sets no quota for a container with exclusive CPUs (DisableCPUQuotaWithExclusiveCPUs). */
+const NO_QUOTA = 'max 100000';
 
 export const cpuRows: readonly Row[] = [
   {
@@ -33,12 +35,13 @@ export const cpuRows: readonly Row[] = [
       'at first: app cpuset.cpus': '1',
       'refused: condition PodResizePending':
         'True Infeasible Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
-      'refused: app cpu.max': '100000 100000',
+      'refused: app cpu.max': NO_QUOTA,
       'refused: app cpuset.cpus': '1',
-      'by ResizePod: app cpu.max': '100000 100000',
+      'by ResizePod: app cpu.max': NO_QUOTA,
       'by ResizePod: app cpuset.cpus': '1',
       'memory: app memory.max': String(96 * MiB),
       'memory: app cpuset.cpus': '1',
+      'memory: app cpu.max': NO_QUOTA,
       'memory: app restarts': '0',
     },
     wanted: [

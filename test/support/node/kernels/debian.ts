@@ -21,9 +21,8 @@ export const debian = (kernel: DebianKernel): Kernel => ({
 
 /** The folders of the host that the node has, by the names with which debian.sh mounts them. */
 const sharesOf = (start: KernelStart): readonly Share[] => [
-  { tag: 'root', folder: '/', options: ['--readonly', '--cache', 'always', '--no-announce-submounts'] },
-  // The host reads what the node writes while it runs.
-  { tag: 'out', folder: start.outDir, options: ['--cache', 'auto'] },
+  { tag: 'root', folder: '/', options: ['--readonly', '--no-announce-submounts'] },
+  { tag: 'out', folder: start.outDir, options: [] },
 ];
 
 interface Share {
@@ -79,6 +78,8 @@ async function startShare(kernel: DebianKernel, share: Share, folder: string): P
     endingWithUs(
       kernel.virtiofsd,
       ...['--shared-dir', share.folder, '--socket-path', socketOf(folder, share), '--sandbox', 'none'],
+      // The page cache of a file outlives an open, as on a disk. Writes go through at once: the host reads them while the node runs.
+      ...['--cache', 'always'],
       ...share.options,
     ),
     { stdio: ['ignore', 'ignore', 'pipe'] },
