@@ -11,9 +11,12 @@ interface Flags {
   readonly title?: string;
 }
 
-/** End-to-end tests of what the kernel decides: limits, usage, reclaim, swap, mounts. All others are the same on any kernel. */
+/**
+ * End-to-end tests of what the kernel decides: limits, usage, reclaim, mounts. All others are the same on any kernel. resize/swap and
+ * resize/all-fields expect a node without a swap disk, cpuset and hugetlb; the tests of this folder replace them.
+ */
 const END_TO_END = [
-  ...['node/node', 'resize/resize', 'resize/all-fields', 'resize/memory-qos', 'resize/reclaim', 'resize/swap'],
+  ...['node/node', 'resize/resize', 'resize/memory-qos', 'resize/reclaim'],
   ...['volumes/volumes', 'volumes/tmpfs', 'volumes/foreign-remount', 'foresight/foresight'],
 ].map((name) => `test/e2e/${name}.test.ts`);
 
