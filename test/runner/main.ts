@@ -12,7 +12,7 @@ import {
   kernels,
 } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
-import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
+import { MAIN, excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
 import {
   BYPASS,
   INSTALLING,
@@ -51,7 +51,7 @@ const program = new Command('test')
   )
   .option(
     '--containerd <release...>',
-    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 2.3 and 1.7; without Go, 2.1 instead of 2.3)`,
+    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 1.7, 2.1 and, with Go, 2.3)`,
   )
   .option('-t, --title <text>', 'only tests with this text in their title; needs files')
   .addOption(
@@ -123,13 +123,12 @@ async function everything(
   context: Context,
   requested: readonly ContainerdRelease[] | undefined,
 ): Promise<readonly Outcome[]> {
-  const [main, old] = usualReleases(await isObtainable('2.3'));
-  if (requested === undefined && main !== '2.3')
-    say(`no Go toolchain to build containerd 2.3 with: ${main} is tested instead`);
-  const releases = inOrder(requested ?? [main, old]);
+  const canBuild = await isObtainable('2.3');
+  if (requested === undefined && !canBuild) say('containerd 2.3 is left out: building it needs a Go toolchain');
+  const releases = inOrder(requested ?? usualReleases(canBuild));
   const excluded = (containerd: ContainerdRelease): readonly string[] => {
     if (requested !== undefined) return excludedOf(containerd);
-    return containerd === main ? excludedOfMain(containerd) : excludedAsIndependent(containerd);
+    return containerd === MAIN ? excludedOfMain(containerd) : excludedAsIndependent(containerd);
   };
   const executable = buildExecutable(context);
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
@@ -141,12 +140,12 @@ async function everything(
     return underSystemd('installing', INSTALLING);
   };
   // The longest runs are first. A node uses one processor, like most files of unit tests.
-  const withSystemd = requested === undefined || releases.includes('2.1');
-  const [newest, ...older] = releases.toReversed().map((release) => () => inNode(release));
+  const withSystemd = releases.includes(MAIN);
+  const plain = (some: readonly ContainerdRelease[]): readonly Run[] => some.map((release) => () => inNode(release));
   const runs: readonly Run[] = [
-    ...(newest === undefined ? [] : [newest]),
+    ...plain(releases.filter((release) => release === MAIN)),
     ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
-    ...older,
+    ...plain(releases.filter((release) => release !== MAIN)),
     async () => {
       await executable;
       return unitTests(context, []);

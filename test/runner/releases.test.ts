@@ -7,9 +7,9 @@ const files = globSync('test/e2e/**/*.test.ts');
 const running = (excluded: readonly string[]): string[] =>
   files.filter((file) => !excluded.some((pattern) => matchesGlob(file, pattern)));
 
-test('the release with long-term support runs everything; without a Go toolchain, one of Debian', () => {
-  expect(usualReleases(true)).toEqual(['2.3', '1.7']);
-  expect(usualReleases(false)).toEqual(['2.1', '1.7']);
+test('the release with long-term support is left out without a Go toolchain', () => {
+  expect(usualReleases(true)).toEqual(['1.7', '2.1', '2.3']);
+  expect(usualReleases(false)).toEqual(['1.7', '2.1']);
 });
 
 test('every pattern of a file that does not run excludes a file', () => {
