@@ -13,7 +13,7 @@ export function mutateJson(value: unknown, random: Random): string {
 }
 
 /** The deepest change: the stack of Node 24 ends at fewer levels than that of Node 26. */
-const DEEPEST = 200;
+const DEEPEST = 100;
 
 /** Changes this value, or one inside it. */
 function changedWithin(value: Json, random: Random, depth: number): Json {
@@ -56,7 +56,7 @@ function replacement(value: Json, random: Random): Json {
     case 5:
       return [value, value];
     case 6:
-      return nested(random.pick([3, 50, 2000]));
+      return nested(random.pick([3, 50, 500]));
     default:
       return hostileText(random);
   }
