@@ -2,16 +2,10 @@
  * cgroup v2: reads limits and usage, writes limits, finds the cgroups of pods and containers, and converts CRI's numbers. No other
  * folder opens a file under /sys/fs/cgroup.
  */
-export { CgroupTree, usageText, withoutSwap } from './tree.ts';
-export type {
-  CgroupLimits,
-  CgroupReader,
-  CgroupWriter,
-  MemorySample,
-  MemoryUse,
-  Reclaimed,
-  Written,
-} from './tree.ts';
+export { CgroupTree } from './tree.ts';
+export type { CgroupLimits, CgroupReader, CgroupWriter, Reclaimed, Written } from './tree.ts';
+export { usageText, withoutSwap } from './memory-use.ts';
+export type { MemorySample, MemoryUse } from './memory-use.ts';
 export {
   MAX_CPU_SHARES,
   MIN_CPU_SHARES,

@@ -2,24 +2,16 @@
 import { crashPoint } from '../core/crash-points/index.ts';
 import { ShimError } from '../core/errors/index.ts';
 import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes } from '../core/quantities/index.ts';
-import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
+import { isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { CgroupFiles, type CgroupPath, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
 import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
-import {
-  formatLimit,
-  isSameLimit,
-  parseLimit,
-  parseMemoryStat,
-  parseOomKills,
-  parseSize,
-  unreclaimableOf,
-} from './memory.ts';
+import { isSameLimit, parseLimit, parseMemoryStat, parseOomKills, parseSize, unreclaimableOf } from './memory.ts';
+import type { MemorySample, MemoryUse } from './memory-use.ts';
 import { holdsSetting } from './settings.ts';
 import { swappableMemory } from './swap.ts';
-import { assertUnifiedKey } from './unified.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
-import type { CgroupWrite } from './write.ts';
+import { type CgroupWrite, encodeWrite, raisesLimit } from './write.ts';
 
 /** The limits that the kernel enforces. A field is undefined if the kernel or the cgroup does not have the file. */
 export interface CgroupLimits {
@@ -28,50 +20,6 @@ export interface CgroupLimits {
   /** 0 or 1 if the cgroup is idle (cpu.idle). */
   readonly cpuWeight: CpuWeight | undefined;
 }
-
-/** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
-export interface MemoryUse {
-  readonly current: Bytes;
-  /** Memory that cannot be reclaimed: {@link unreclaimableOf} less {@link swappable}. */
-  readonly unreclaimable: Bytes;
-  /** Anonymous memory and tmpfs pages that the kernel can write to swap; see {@link swappableMemory}. */
-  readonly swappable: Bytes;
-  /** Bytes in swap (memory.swap.current). Part of `unreclaimable` only after {@link withoutSwap}. */
-  readonly swapped: Bytes;
-  readonly isWithoutSwap?: true;
-  readonly anon: Bytes;
-  readonly shmem: Bytes;
-  readonly unevictable: Bytes;
-  readonly file: Bytes;
-  /** Kernel memory that does not shrink. Part of `unreclaimable`. */
-  readonly kernelUnreclaimable: Bytes;
-  /** Number of processes that the OOM killer has killed since the cgroup was created. */
-  readonly oomKills: number;
-}
-
-/** Describes what is behind the unreclaimable memory, for errors. */
-export function usageText({ anon, shmem, unevictable, swappable, swapped, isWithoutSwap }: MemoryUse): string {
-  const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
-  const plus = isWithoutSwap === true && swapped > 0 ? `, and ${swapped} in swap` : '';
-  return `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}${less}${plus}`;
-}
-
-/**
- * Returns the usage of a cgroup as if it had no swap: nothing can go there, and what is there comes back once it is used, charged to
- * the cgroup.
- */
-export const withoutSwap = (use: MemoryUse): MemoryUse =>
-  use.isWithoutSwap === true
-    ? use
-    : {
-        ...use,
-        unreclaimable: bytes(use.unreclaimable + use.swappable + use.swapped),
-        swappable: bytes(0),
-        isWithoutSwap: true,
-      };
-
-/** The parts of {@link MemoryUse} that the kernel reads from counters. */
-export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;
 
 export interface Written {
   /** `unchanged`: the file already had the value, and nothing was written. */
@@ -214,7 +162,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
    * afterwards (a concurrent writer), CGROUP_UNAVAILABLE if the cgroup or the file does not exist.
    */
   async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
-    const { file, text, isThere } = encode(step, this.#files.pageSize);
+    const { file, text, isThere } = encodeWrite(step, this.#files.pageSize);
     const before = this.#files.readNow(cgroup, file);
     if (isThere(before)) return { outcome: 'unchanged', found: before };
     await this.#write(cgroup, file, text, raisesLimit(step, before));
@@ -228,7 +176,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** Whether the file has this value. Throws INVALID_VALUE and CGROUP_UNAVAILABLE like {@link write}. */
   has(cgroup: CgroupPath, step: CgroupWrite): boolean {
-    const { file, isThere } = encode(step, this.#files.pageSize);
+    const { file, isThere } = encodeWrite(step, this.#files.pageSize);
     return isThere(this.#files.readNow(cgroup, file));
   }
 
@@ -310,48 +258,6 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
       if (isFileMissing(error)) return undefined;
       throw error;
     }
-  }
-}
-
-/** Whether a write raises a memory limit: the kernel then only sets a variable, without reclaim. */
-function raisesLimit(step: CgroupWrite, before: string): boolean {
-  if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
-  const now = parseLimit(before, step.file);
-  return now !== 'max' && (step.value === 'max' || step.value > now);
-}
-
-interface Encoded {
-  readonly file: string;
-  readonly text: string;
-  readonly isThere: (found: string) => boolean;
-}
-
-function encode(step: CgroupWrite, pageSize: Bytes): Encoded {
-  switch (step.file) {
-    case 'cpu.max':
-      assertCpuMax(step.value);
-      return {
-        file: step.file,
-        text: formatCpuMax(step.value),
-        isThere: (found) => isSameCpuMax(parseCpuMax(found), step.value),
-      };
-    case 'cpu.weight':
-      assertCpuWeight(step.value);
-      return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
-    case 'unified':
-      assertUnifiedKey(step.key, step.value);
-      // An empty write does not reach the kernel. An empty line clears a setting (cpuset.cpus).
-      return { file: step.key, text: step.value === '' ? '\n' : step.value, isThere: (found) => found === step.value };
-    case 'memory.max':
-    case 'memory.high':
-    case 'memory.low':
-    case 'memory.min':
-    case 'memory.swap.max':
-      return {
-        file: step.file,
-        text: formatLimit(step.value),
-        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file), pageSize),
-      };
   }
 }
 

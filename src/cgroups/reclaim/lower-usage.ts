@@ -1,7 +1,8 @@
 /** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import { type CgroupTree, type MemorySample, type MemoryUse, type Reclaimed, usageText, withoutSwap } from '../tree.ts';
+import { type MemorySample, type MemoryUse, usageText, withoutSwap } from '../memory-use.ts';
+import type { CgroupTree, Reclaimed } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './pace.ts';
