@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import type { CgroupPath } from '../../cgroups/index.ts';
 import { KeyedLock } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { RequestedVolume } from './volume-record.ts';
-import type { Journal, Readiness } from './store.ts';
+import type { Readiness } from './availability.ts';
+import type { Journal } from './store.ts';
 import type { WithheldCounts } from './withheld.ts';
 import { LateChange } from './late-change.ts';
+import { OpenTransaction } from './open-transaction.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
 
@@ -244,64 +244,6 @@ export class PodJournal {
     const record = this.#records.get(podUid);
     // A failure is reported by the journal's readiness, and the next change writes the record anyway.
     await (record === undefined ? journal.remove(podUid) : journal.write(record)).catch(() => undefined);
-  }
-}
-
-/** A transaction in the journal that has not ended. */
-export class OpenTransaction {
-  readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
-  readonly #earlier: JournalledTransaction | undefined;
-
-  /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
-  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>, earlier?: JournalledTransaction) {
-    this.#change = change;
-    this.#earlier = earlier;
-  }
-
-  /** Records that the applied steps are about to be rolled back. */
-  undoing(): Promise<void> {
-    return this.#update(() => ({ undoing: true }));
-  }
-
-  /** Records the memory.high to restore, before it is lowered. */
-  lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
-    return this.#update(({ highs }) => {
-      const known = highs.find((high) => high.cgroup === cgroup);
-      if (known?.memoryHigh === memoryHigh) return undefined;
-      return { highs: [...highs.filter((high) => high !== known), { cgroup, memoryHigh }] };
-    });
-  }
-
-  /** Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. */
-  failed(why: string): Promise<void> {
-    return this.#update(() => ({ failed: why }));
-  }
-
-  /**
-   * Ends the transaction: every step is applied, or every applied step is rolled back.
-   * @param volumes the current records of the pod's volumes
-   */
-  end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
-    return this.#change(({ podUid, sandboxId, holds, resizes }) => ({
-      podUid,
-      sandboxId,
-      ...(holds && { holds }),
-      ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
-      volumes,
-      ...(resizes && { resizes }),
-    }));
-  }
-
-  /** @param changesOf returns the changes; undefined for none */
-  #update(
-    changesOf: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined,
-  ): Promise<void> {
-    return this.#change((record) => {
-      const { transaction } = record;
-      if (transaction === undefined) return record;
-      const changes = changesOf(transaction);
-      return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
-    });
   }
 }
 

@@ -1,8 +1,9 @@
 import { type FileHandle, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Slots } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
+import { ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
+import { Availability, type Readiness, unavailable } from './availability.ts';
 import { recordFile } from './file-names.ts';
 import { LateChange, inTime } from './late-change.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
@@ -18,24 +19,17 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each change blocks a thread of libuv's pool, and the other threads have to serve all other reads. */
 const MAX_CONCURRENT_CHANGES = 2;
-/** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
-export const RECHECK_MS = 10_000;
-/** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
-export const ANSWER_MS = 2000;
 
 export interface JournalOptions {
   /** The id of this boot; read from the kernel when absent. */
   readonly bootId?: string;
   readonly log?: Log;
   readonly counters?: Counters;
-  /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
+  /** With a clock, an unavailable journal is checked until it is available; see {@link Availability}. */
   readonly clock?: Clock;
   /** Reads the file of a record. */
   readonly readFile?: ReadFile;
 }
-
-/** Whether a resize can be journalled, and why not. */
-export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
 
 /** How long a removal has to hold: `durable`, after a crash of the machine too; `this-boot`, until the next boot. */
 type Removal = 'durable' | 'this-boot';
@@ -58,7 +52,7 @@ export class Journal {
   readonly folder: string;
   readonly #stateFolder: StateFolder;
   readonly #log: Log;
-  readonly #counters: Counters;
+  readonly #availability: Availability;
   readonly #withheld: WithheldRecords;
   readonly #loader: RecordLoader;
   readonly #lock = new KeyedLock();
@@ -68,12 +62,7 @@ export class Journal {
   /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
   #bootId: string | undefined;
-  #fault: ShimError | undefined;
-  readonly #clock: Clock | undefined;
-  #stopRecheck: (() => void) | undefined;
-  /** Time of the last successful write. */
-  #writtenAt = -Infinity;
-  #checking: Promise<Readiness> | undefined;
+  readonly #clock: Clock;
   /** Set when the folder could not be read: its records are not known, so none may be written. */
   #unloaded: { readonly cause: unknown } | undefined;
   #onLate: (records: readonly LoadedRecord[]) => void = () => undefined;
@@ -84,10 +73,12 @@ export class Journal {
     this.#stateFolder = new StateFolder(folder);
     this.#bootId = bootId;
     this.#log = log;
-    this.#counters = counters;
-    this.#clock = clock;
+    this.#clock = clock ?? systemClock;
     const reader = new RecordReader(folder, log, counters, readFile);
     this.#withheld = new WithheldRecords(folder);
+    const check = (): Promise<Readiness> => this.check();
+    const isWithholding = (): boolean => this.#isWithholding();
+    this.#availability = new Availability({ folder, log, counters, clock, check, isWithholding });
     this.#loader = new RecordLoader({ folder, reader, withheld: this.#withheld, lock: this.#lock });
   }
 
@@ -98,42 +89,14 @@ export class Journal {
     return journal;
   }
 
-  /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
+  /** {@link Availability.readiness} */
   get readiness(): Readiness {
-    return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
+    return this.#availability.readiness;
   }
 
-  /**
-   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so that a
-   * full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link ANSWER_MS}.
-   * Never rejects.
-   */
-  async readinessNow(): Promise<Readiness> {
-    const age = this.#now() - this.#writtenAt;
-    // Negative after the clock was set back.
-    if (this.#fault !== undefined || (age >= 0 && age < RECHECK_MS)) return this.readiness;
-    // Concurrent callers share one check: on a disk that hangs it does not return.
-    this.#checking ??= this.check().finally(() => (this.#checking = undefined));
-    let stop = (): void => undefined;
-    const late = new Promise<Readiness>((resolve) => {
-      stop = (this.#clock ?? systemClock).after(ANSWER_MS, () =>
-        resolve({ ready: false, error: this.#timeoutError() }),
-      );
-    });
-    try {
-      return await Promise.race([this.#checking, late]);
-    } finally {
-      stop();
-    }
-  }
-
-  #now(): number {
-    return (this.#clock ?? systemClock).now();
-  }
-
-  #timeoutError(): ShimError {
-    const message = `the journal is unavailable: writing a file to ${this.folder} takes longer than ${ANSWER_MS} ms`;
-    return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: this.folder });
+  /** {@link Availability.readinessNow} */
+  readinessNow(): Promise<Readiness> {
+    return this.#availability.readinessNow();
   }
 
   /** Calls `listener` with records that were withheld before. */
@@ -161,11 +124,11 @@ export class Journal {
       await this.#retryReads(bootId);
       await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
       for (const podUid of [...this.#unremoved]) await this.#retryRemoval(podUid);
-      this.#setAvailable();
+      this.#availability.setAvailable();
     } catch (error) {
-      if (!(error instanceof ShimError)) this.#setUnavailable(error, file);
+      if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, file);
     }
-    if (this.#withheld.names().length > 0) this.#recheckLater();
+    if (this.#isWithholding()) this.#availability.recheckLater();
     return this.readiness;
   }
 
@@ -181,7 +144,7 @@ export class Journal {
     try {
       return (this.#bootId ??= (await readFile(BOOT_ID_FILE, 'utf8')).trim());
     } catch (error) {
-      throw this.#setUnavailable(error, BOOT_ID_FILE);
+      throw this.#availability.setUnavailable(error, BOOT_ID_FILE);
     }
   }
 
@@ -224,11 +187,15 @@ export class Journal {
   /** Waits for a change, but not for a disk that hangs: the caller holds the lock of its pod. */
   async #inTime(podUid: string, change: Promise<void>): Promise<void> {
     try {
-      await inTime(change, this.#clock ?? systemClock);
+      await inTime(change, this.#clock);
     } catch (error) {
       if (!(error instanceof LateChange)) throw error;
-      throw this.#setUnavailable(error, join(this.folder, recordFile(podUid)), podUid);
+      throw this.#availability.setUnavailable(error, join(this.folder, recordFile(podUid)), podUid);
     }
+  }
+
+  #isWithholding(): boolean {
+    return this.#withheld.names().length > 0;
   }
 
   #put(podUid: string, content: Content): Promise<void> {
@@ -257,11 +224,11 @@ export class Journal {
       );
     } catch (error) {
       if ('removed' in content) this.#unremoved.add(podUid);
-      throw this.#setUnavailable(error, join(this.folder, name), podUid);
+      throw this.#availability.setUnavailable(error, join(this.folder, name), podUid);
     }
     this.#unremoved.delete(podUid);
     // A removal needs no disk space: its success does not prove that a write succeeds.
-    if ('record' in content) this.#setAvailable();
+    if ('record' in content) this.#availability.setAvailable();
   }
 
   #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {
@@ -280,55 +247,20 @@ export class Journal {
       await this.#stateFolder.opened();
       const loaded = await this.#loader.all(bootId);
       this.#unloaded = undefined;
-      if (this.#withheld.names().length > 0) this.#recheckLater();
+      if (this.#isWithholding()) this.#availability.recheckLater();
       return loaded;
     } catch (error) {
       this.#unloaded = { cause: error };
-      if (!(error instanceof ShimError)) this.#setUnavailable(error, this.folder);
+      if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, this.folder);
       return [];
     }
   }
 
-  #setAvailable(): void {
-    this.#writtenAt = this.#now();
-    if (this.#fault !== undefined) this.#log.info({ folder: this.folder }, 'journal writable again');
-    this.#fault = undefined;
-    if (this.#withheld.names().length === 0) this.#cancelRecheck();
-  }
-
-  #cancelRecheck(): void {
-    this.#stopRecheck?.();
-    this.#stopRecheck = undefined;
-  }
-
   /** Stops the checks, and closes the folder once its operations have ended. */
   async close(): Promise<void> {
-    this.#cancelRecheck();
+    this.#availability.cancelRecheck();
     await this.#stateFolder.close();
   }
-
-  #recheckLater(): void {
-    this.#stopRecheck ??= this.#clock?.after(RECHECK_MS, () => {
-      this.#stopRecheck = undefined;
-      void this.check();
-    });
-  }
-
-  #setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
-    const error = unavailable(cause, file, pod);
-    this.#counters.journalFault('unavailable');
-    if (this.#fault === undefined) this.#log.error({ file, error: messageOf(cause) }, 'journal unavailable');
-    this.#fault = error;
-    this.#recheckLater();
-    return error;
-  }
-}
-
-function unavailable(cause: unknown, file: string, pod?: string): ShimError {
-  const errno = errnoOf(cause);
-  const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
-  const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
-  return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
 }
 
 async function probe(file: string): Promise<void> {

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { ANSWER_MS, RECHECK_MS } from '../../../src/resize/journal/store.ts';
+import { ANSWER_MS, RECHECK_MS } from '../../../src/resize/journal/availability.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { TestFolder, modeOf, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';

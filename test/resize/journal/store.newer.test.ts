@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { RECORD_VERSION, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
-import { RECHECK_MS } from '../../../src/resize/journal/store.ts';
+import { RECHECK_MS } from '../../../src/resize/journal/availability.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, uid } from '../../support/journal/test-folder.ts';

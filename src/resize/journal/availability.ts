@@ -1,0 +1,116 @@
+import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
+import { type Clock, systemClock } from '../../core/concurrency/index.ts';
+import type { Counters, Log } from '../../observe/index.ts';
+
+/** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
+export const RECHECK_MS = 10_000;
+/** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
+export const ANSWER_MS = 2000;
+
+/** Whether a resize can be journalled, and why not. */
+export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
+
+export interface AvailabilityParts {
+  readonly folder: string;
+  readonly log: Log;
+  readonly counters: Counters;
+  /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
+  readonly clock: Clock | undefined;
+  /** Checks whether the folder is writable, and reports the result here. Never rejects. */
+  readonly check: () => Promise<Readiness>;
+  /** Whether any records are withheld. They are read again at each check. */
+  readonly isWithholding: () => boolean;
+}
+
+/**
+ * Whether the journal's disk takes writes. A disk that is full, read-only, broken or that hangs makes the journal unavailable:
+ * resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
+ */
+export class Availability {
+  readonly #parts: AvailabilityParts;
+  #fault: ShimError | undefined;
+  /** Time of the last successful write. */
+  #writtenAt = -Infinity;
+  #checking: Promise<Readiness> | undefined;
+  #stopRecheck: (() => void) | undefined;
+
+  constructor(parts: AvailabilityParts) {
+    this.#parts = parts;
+  }
+
+  /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
+  get readiness(): Readiness {
+    return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
+  }
+
+  /**
+   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so that a
+   * full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link ANSWER_MS}.
+   * Never rejects.
+   */
+  async readinessNow(): Promise<Readiness> {
+    const age = this.#clock.now() - this.#writtenAt;
+    // Negative after the clock was set back.
+    if (this.#fault !== undefined || (age >= 0 && age < RECHECK_MS)) return this.readiness;
+    // Concurrent callers share one check: on a disk that hangs it does not return.
+    this.#checking ??= this.#parts.check().finally(() => (this.#checking = undefined));
+    let stop = (): void => undefined;
+    const late = new Promise<Readiness>((resolve) => {
+      stop = this.#clock.after(ANSWER_MS, () => resolve({ ready: false, error: this.#timeoutError() }));
+    });
+    try {
+      return await Promise.race([this.#checking, late]);
+    } finally {
+      stop();
+    }
+  }
+
+  /** A write has reached the disk. */
+  setAvailable(): void {
+    const { folder, isWithholding, log } = this.#parts;
+    this.#writtenAt = this.#clock.now();
+    if (this.#fault !== undefined) log.info({ folder }, 'journal writable again');
+    this.#fault = undefined;
+    if (!isWithholding()) this.cancelRecheck();
+  }
+
+  /** A file could not be read or written. Returns the error for the caller. */
+  setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
+    const error = unavailable(cause, file, pod);
+    this.#parts.counters.journalFault('unavailable');
+    if (this.#fault === undefined) this.#parts.log.error({ file, error: messageOf(cause) }, 'journal unavailable');
+    this.#fault = error;
+    this.recheckLater();
+    return error;
+  }
+
+  recheckLater(): void {
+    this.#stopRecheck ??= this.#parts.clock?.after(RECHECK_MS, () => {
+      this.#stopRecheck = undefined;
+      void this.#parts.check();
+    });
+  }
+
+  cancelRecheck(): void {
+    this.#stopRecheck?.();
+    this.#stopRecheck = undefined;
+  }
+
+  get #clock(): Clock {
+    return this.#parts.clock ?? systemClock;
+  }
+
+  #timeoutError(): ShimError {
+    const { folder } = this.#parts;
+    const message = `the journal is unavailable: writing a file to ${folder} takes longer than ${ANSWER_MS} ms`;
+    return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: folder });
+  }
+}
+
+/** Returns the error for a file of the journal that cannot be read or written. */
+export function unavailable(cause: unknown, file: string, pod?: string): ShimError {
+  const errno = errnoOf(cause);
+  const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
+  const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
+}

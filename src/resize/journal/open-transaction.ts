@@ -1,0 +1,61 @@
+import type { CgroupPath } from '../../cgroups/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import type { JournalledTransaction, PodRecord } from './record.ts';
+
+/** A transaction in the journal that has not ended. */
+export class OpenTransaction {
+  readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
+  readonly #earlier: JournalledTransaction | undefined;
+
+  /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
+  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>, earlier?: JournalledTransaction) {
+    this.#change = change;
+    this.#earlier = earlier;
+  }
+
+  /** Records that the applied steps are about to be rolled back. */
+  undoing(): Promise<void> {
+    return this.#update(() => ({ undoing: true }));
+  }
+
+  /** Records the memory.high to restore, before it is lowered. */
+  lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
+    return this.#update(({ highs }) => {
+      const known = highs.find((high) => high.cgroup === cgroup);
+      if (known?.memoryHigh === memoryHigh) return undefined;
+      return { highs: [...highs.filter((high) => high !== known), { cgroup, memoryHigh }] };
+    });
+  }
+
+  /** Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. */
+  failed(why: string): Promise<void> {
+    return this.#update(() => ({ failed: why }));
+  }
+
+  /**
+   * Ends the transaction: every step is applied, or every applied step is rolled back.
+   * @param volumes the current records of the pod's volumes
+   */
+  end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
+    return this.#change(({ podUid, sandboxId, holds, resizes }) => ({
+      podUid,
+      sandboxId,
+      ...(holds && { holds }),
+      ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+      volumes,
+      ...(resizes && { resizes }),
+    }));
+  }
+
+  /** @param changesOf returns the changes; undefined for none */
+  #update(
+    changesOf: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined,
+  ): Promise<void> {
+    return this.#change((record) => {
+      const { transaction } = record;
+      if (transaction === undefined) return record;
+      const changes = changesOf(transaction);
+      return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
+    });
+  }
+}
