@@ -9,7 +9,6 @@ import {
   readRequested,
   type Resize,
   type ResizeCounts,
-  withoutFields,
 } from './requests/index.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
@@ -18,6 +17,7 @@ import type { StoredValues } from './stored-values.ts';
 import type { DeferredRecord } from './records.ts';
 import { Retries } from './retries.ts';
 import { type RankOf, freesRoom } from './retry-order.ts';
+import { hasNewer, removeSuperseded, writerOf } from './superseded.ts';
 import { type ResizeWatchers, stateEvent } from './watchers.ts';
 import {
   type ResizeOutcome,
@@ -30,7 +30,7 @@ import {
   passes,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
-import type { NewestValues, PodField, Writer } from '../history/index.ts';
+import type { NewestValues, Writer } from '../history/index.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
@@ -184,7 +184,7 @@ export class ResizeRunner {
     try {
       const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
       const stillDesired = (): ReadRequest['desired'] => {
-        const newer = this.#narrow(active);
+        const newer = removeSuperseded(this.#parts, active);
         if (newer === undefined) return read().desired;
         throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
       };
@@ -231,7 +231,7 @@ export class ResizeRunner {
   /** Defers a resize, unless it was cancelled or superseded during its attempt. */
   async #deferOrCancel(active: ActiveResize, failure: unknown): Promise<void> {
     if (active.cancelled) return this.#end(active, 'Canceled', cancelled);
-    const newer = this.#narrow(active);
+    const newer = removeSuperseded(this.#parts, active);
     if (newer !== undefined) return this.#end(active, 'Canceled', superseded(newer));
     this.#defer(active, explained(failure));
     await this.#dropOlder(active);
@@ -253,32 +253,11 @@ export class ResizeRunner {
     const deferred = this.#table.activeOfPod(sandboxId).filter(({ resize }) => resize.state === 'Deferred');
     const narrowed = deferred.filter((active) => {
       const { asked } = active.resize;
-      const newer = this.#narrow(active);
+      const newer = removeSuperseded(this.#parts, active);
       if (newer !== undefined) this.#enter(active, 'Canceled', superseded(newer));
       return newer !== undefined || active.resize.asked !== asked;
     });
     return [...new Set(narrowed.map(({ resize }) => resize.pod.uid))];
-  }
-
-  /**
-   * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one of these
-   * requests when no field is left, and undefined otherwise.
-   */
-  #narrow(active: ActiveResize): Writer | undefined {
-    const { asked, pod } = active.resize;
-    const deferred = this.#table
-      .activeOfPod(pod.sandboxId)
-      .filter(({ order, resize }) => order > active.order && resize.state === 'Deferred');
-    const newerWriter = (field: PodField): Writer | undefined => {
-      const other = deferred.find(({ resize }) => fieldsOf(resize.asked).has(field));
-      return other === undefined ? this.#parts.newest.newerWriter(pod.sandboxId, field, active.order) : writerOf(other);
-    };
-    const [newer] = [...fieldsOf(asked)].flatMap((field) => newerWriter(field) ?? []);
-    if (newer === undefined) return undefined;
-    const left = withoutFields(asked, (field) => newerWriter(field) !== undefined);
-    if (left === undefined) return newer;
-    active.resize = { ...active.resize, asked: left };
-    return undefined;
   }
 
   /** Stores and cancels the older deferred resizes of the pod as far as this one, which is applied or deferred, sets their fields. */
@@ -295,12 +274,9 @@ export class ResizeRunner {
 
   /** Runs another attempt. Never rejects. */
   #retry(active: ActiveResize, onAdmitted?: () => void): Promise<void> {
-    const { id, pod, asked, timeoutMs, reason = '', message = '' } = active.resize;
+    const { id, pod, timeoutMs, reason = '', message = '' } = active.resize;
     // A newer resize is in progress: run after it, the older values would win.
-    const fields = fieldsOf(asked);
-    const isNewer = ({ order, resize }: ActiveResize): boolean =>
-      order > active.order && [...fieldsOf(resize.asked)].some((field) => fields.has(field));
-    if (this.#table.activeOfPod(pod.sandboxId).some(isNewer)) {
+    if (hasNewer(this.#table, active)) {
       this.#defer(active, { reason, message });
       return Promise.resolve();
     }
@@ -343,7 +319,6 @@ export class ResizeRunner {
 const noReason = { reason: undefined, message: undefined };
 const cancelled = { reason: 'CANCELLED' satisfies CancelReason, message: 'cancelled by a caller' };
 const podGone = { reason: 'POD_GONE' satisfies CancelReason, message: 'the pod is gone' };
-const writerOf = ({ resize, order }: ActiveResize): Writer => ({ arrival: order, text: `resize ${resize.id}` });
 const superseded = ({ text }: Writer) => ({
   reason: 'SUPERSEDED' satisfies CancelReason,
   message: `superseded by ${text}`,
