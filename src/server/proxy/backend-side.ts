@@ -51,6 +51,8 @@ export interface BackendSidePorts {
     readonly lastStreamId: number;
     /** The client gets a larger connection window. */
     windowGranted(bytes: number): void;
+  };
+  readonly control: {
     /** Acknowledges the oldest of the client's SETTINGS. */
     acknowledge(): void;
   };
@@ -89,7 +91,7 @@ export class BackendSide {
       headers: (block) => this.#headers(block),
       reset: (frame) => this.#reset(frame),
       settings: (frame) => this.#settings(frame),
-      settingsAcknowledged: () => ports.asClient(() => ports.client.acknowledge()),
+      settingsAcknowledged: () => ports.asClient(() => ports.control.acknowledge()),
       ping: (frame) => this.#ping(frame),
       pingAcknowledged: () => undefined,
       goaway: (frame) => this.#goaway(frame),

@@ -11,27 +11,22 @@ import {
   type HeaderField,
   HpackDecoder,
   HpackEncoder,
-  LARGEST_WINDOW,
   PREFACE,
-  type PendingSettings,
   headersInPlace,
-  pendingSettings,
-  readSettings,
   rstStream,
-  settingsAck,
-  settingsForServer,
   windowUpdate,
 } from '../http2/index.ts';
 import type { Amender } from './amending/index.ts';
 import type { BackendSide } from './backend-side.ts';
+import type { ClientControl } from './client-control.ts';
 import type { Delayer } from './delaying/index.ts';
-import { frameReader, refuseTooMany } from './dispatch.ts';
+import { frameReader } from './dispatch.ts';
 import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { LocalStream, PassStream, Stream, Streams } from './streams/index.ts';
+import type { LocalStream, Stream, Streams } from './streams/index.ts';
 import type { Outbox } from './transport/index.ts';
 
 /** What {@link ClientSide} uses of the connection. */
@@ -46,9 +41,8 @@ export interface ClientSidePorts {
   readonly amender: Amender;
   readonly delayer: Delayer;
   readonly backend: BackendSide;
+  readonly control: ClientControl;
   readonly gracefulShutdown: GracefulShutdown;
-  /** The client has sent its first SETTINGS. */
-  begun(): void;
 }
 
 /**
@@ -63,12 +57,6 @@ const TOO_MANY_CALLS = 'cri-resize-shim: too many calls run already: retry later
 /** Reads and checks what the client sends, and forwards it to the server of its stream. */
 export class ClientSide {
   readonly reader: FrameReader;
-  /** The client's SETTINGS that have not been acknowledged, oldest first. */
-  readonly unacknowledged: PendingSettings[] = [];
-  /** The client's SETTINGS_INITIAL_WINDOW_SIZE, as last acknowledged. */
-  initialWindow = DEFAULT_WINDOW;
-  /** Whether the client's first SETTINGS have come. */
-  settingsReceived = false;
   /** The highest stream id that the client has opened. */
   lastStreamId = 0;
   /** Whether reading has stopped until a server has taken what waits for it. */
@@ -78,35 +66,30 @@ export class ClientSide {
   /** Bytes of DATA that the client may still send on this connection. */
   #window = DEFAULT_WINDOW;
   #prefaceLeft = PREFACE.length;
-  /** {@link FlowControl.sentFrames} at the last PING. */
-  #sentFramesAtPing = 0;
   readonly #ports: ClientSidePorts;
   readonly #decoder: HpackDecoder;
   readonly #encoder = new HpackEncoder();
-  readonly #pings: FloodMeter;
-  readonly #settings: FloodMeter;
   readonly #fragments: FloodMeter;
   readonly #resets: FloodMeter;
 
   constructor(ports: ClientSidePorts) {
     this.#ports = ports;
-    const { clientHeaderListLimit, now } = ports.options;
+    const { control, options } = ports;
+    const { clientHeaderListLimit, now } = options;
     this.reader = frameReader(clientHeaderListLimit, {
       data: (frame) => this.#data(frame),
       headers: (block) => this.#headers(block),
       reset: (frame) => this.#reset(frame),
-      settings: (frame) => this.#readSettings(frame),
+      settings: (frame) => control.settings(frame),
       settingsAcknowledged: (frame) => ports.backend.acknowledged(frame),
-      ping: (frame) => this.#ping(frame),
+      ping: (frame) => control.ping(frame),
       pingAcknowledged: (frame) =>
         ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
       goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
-      windowUpdate: (frame) => this.#windowUpdate(frame),
+      windowUpdate: (frame) => control.windowUpdate(frame),
     });
     this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, clientHeaderListLimit);
-    this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
     this.#fragments = new FloodMeter('small DATA', FLOOD_LIMIT, now);
-    this.#settings = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
     this.#resets = new FloodMeter('RST_STREAM', FLOOD_LIMIT, now);
   }
 
@@ -145,25 +128,6 @@ export class ClientSide {
     this.#windowToReturn += size;
   }
 
-  /** Acknowledges the oldest of the client's SETTINGS, which takes effect with that (RFC 9113 6.5.3). */
-  acknowledge(): void {
-    const settings = this.unacknowledged.shift();
-    if (settings === undefined) return;
-    const ports = this.#ports;
-    ports.toClient.push(settingsAck());
-    ports.flowControl.maxFrameSize = settings.maxFrameSize ?? ports.flowControl.maxFrameSize;
-    if (settings.initialWindow === undefined) return;
-    const change = settings.initialWindow - this.initialWindow;
-    this.initialWindow = settings.initialWindow;
-    ports.streams.shiftWindows(change);
-    if (change > 0) ports.flowControl.pumpLater();
-  }
-
-  /** Acknowledges all pending SETTINGS: the backend, which normally does, is gone. */
-  acknowledgeAll(): void {
-    while (this.unacknowledged.length > 0) this.acknowledge();
-  }
-
   /** Continues reading after the servers have taken what waited for them. */
   continue(): void {
     this.waits = false;
@@ -177,14 +141,14 @@ export class ClientSide {
     if (this.#window < 0) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'DATA exceeds the connection window');
     const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
-      this.#refuseIdle(frame);
+      this.refuseIdle(frame);
       // The stream has ended here; the client may not have known that yet.
       this.#windowToReturn += frame.length;
       return;
     }
     if (stream.clientEnded || stream.reset) {
       this.#windowToReturn += frame.length;
-      if (stream.clientEnded) this.#resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      if (stream.clientEnded) this.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (frame.has(Flag.PADDED)) frame.content();
@@ -223,11 +187,11 @@ export class ClientSide {
     const ports = this.#ports;
     if (stream.reset) return;
     if (stream.clientEnded) {
-      this.#resetBoth(stream, ErrorCode.STREAM_CLOSED);
+      this.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
     if (!endStream) {
-      this.#resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
+      this.resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
       return;
     }
     stream.clientEnded = true;
@@ -306,7 +270,7 @@ export class ClientSide {
     const ports = this.#ports;
     const stream = ports.streams.get(frame.streamId);
     if (stream === undefined) {
-      this.#refuseIdle(frame);
+      this.refuseIdle(frame);
       return;
     }
     const to = stream.kind === 'handle' ? stream.peer.outbox : ports.toBackend;
@@ -319,84 +283,13 @@ export class ClientSide {
    * Resets a stream on both ends. A client that makes the proxy reset streams starts and ends calls at the servers as fast as one
    * that resets them itself (CVE-2025-8671).
    */
-  #resetBoth(stream: Stream, code: ErrorCode): void {
+  resetBoth(stream: Stream, code: ErrorCode): void {
     this.#resets.count();
     this.#ports.streams.resetBoth(stream, code);
   }
 
-  #readSettings(frame: Frame): void {
-    this.#settings.count();
-    const settings = readSettings(frame);
-    this.unacknowledged.push(pendingSettings(settings));
-    refuseTooMany(this.unacknowledged, this.#ports.options.settingsLimit);
-    const first = !this.settingsReceived;
-    this.settingsReceived = true;
-    if (first) this.#ports.begun();
-    const ports = this.#ports;
-    ports.toBackend.push(settingsForServer(settings, first, ports.options.readAhead));
-    if (first) ports.backend.flow.readAhead(ports.options.readAhead);
-    // Otherwise the backend acknowledges them.
-    if (ports.backend.gone) this.acknowledge();
-    // The backend's SETTINGS must reach the client first (RFC 9113 3.4); until then the rest waits.
-    if (ports.lifecycle.state.kind === 'opening') this.reader.stop();
-  }
-
-  #ping(frame: Frame): void {
-    // A Go client sends a PING for about every burst it receives, to measure bandwidth: those are not a flood.
-    const { sentFrames } = this.#ports.flowControl;
-    if (this.#sentFramesAtPing !== sentFrames) this.#pings.reset();
-    this.#sentFramesAtPing = sentFrames;
-    this.#pings.count();
-    this.#ports.toClient.acknowledgePing(frame);
-    this.#ports.options.observer.pingAnswered('client');
-  }
-
-  #windowUpdate(frame: Frame): void {
-    const ports = this.#ports;
-    const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
-    if (frame.streamId === 0) {
-      if (increment === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
-      if (!ports.flowControl.grow(increment))
-        throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'window too large');
-      ports.flowControl.pumpLater();
-      return;
-    }
-    const stream = ports.streams.get(frame.streamId);
-    if (stream === undefined) {
-      this.#refuseIdle(frame);
-      return;
-    }
-    if (increment === 0) {
-      this.#resetBoth(stream, ErrorCode.PROTOCOL_ERROR);
-      return;
-    }
-    if (stream.down.window + increment > LARGEST_WINDOW) {
-      this.#resetBoth(stream, ErrorCode.FLOW_CONTROL_ERROR);
-      return;
-    }
-    stream.down.window += increment;
-    if (!stream.down.idle) ports.flowControl.drain(stream.down);
-    if (stream.kind === 'pass') this.#widen(stream, increment, frame);
-    else if (stream.kind !== 'handle') ports.backend.grantStream(stream);
-  }
-
-  /**
-   * Forwards a stream's WINDOW_UPDATE to the backend. Read-ahead shrinks if both together exceed the largest window.
-   */
-  #widen(stream: PassStream, increment: number, frame: Frame): void {
-    const { toBackend } = this.#ports;
-    const { down } = stream;
-    const excess = down.window - down.charged + stream.ahead - LARGEST_WINDOW;
-    if (excess <= 0) {
-      toBackend.pass(frame.buffer, frame.start, frame.end);
-      return;
-    }
-    stream.ahead -= excess;
-    if (increment > excess) toBackend.push(windowUpdate(stream.id, increment - excess));
-  }
-
   /** Throws for a frame of an idle stream. A frame of a closed stream is not an error (RFC 9113 5.1). */
-  #refuseIdle(frame: Frame): void {
+  refuseIdle(frame: Frame): void {
     if (frame.streamId % 2 === 0 || frame.streamId > this.lastStreamId)
       throw new ConnectionError(
         ErrorCode.PROTOCOL_ERROR,

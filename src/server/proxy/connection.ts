@@ -1,7 +1,9 @@
-import { errnoOf, messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/errors/index.ts';
 import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../http2/index.ts';
 import { Amender, type AmenderPorts, MessageAmender, type MessageAmenderPorts, Results } from './amending/index.ts';
+import { BackendLoss, type BackendLossPorts } from './backend-loss.ts';
 import { BackendSide, type BackendSidePorts } from './backend-side.ts';
+import { ClientControl, type ClientControlPorts } from './client-control.ts';
 import { ClientSide, type ClientSidePorts } from './client-side.ts';
 import { Delayer, type DelayerPorts } from './delaying/index.ts';
 import { FlowControl } from './flow-control/index.ts';
@@ -16,7 +18,9 @@ import { Streams, type StreamsPorts } from './streams/index.ts';
 import { Outbox, type Transport, type TransportEvents, balance } from './transport/index.ts';
 
 type AllPorts = AmenderPorts &
+  BackendLossPorts &
   BackendSidePorts &
+  ClientControlPorts &
   ClientSidePorts &
   DelayerPorts &
   GracefulShutdownPorts &
@@ -43,10 +47,12 @@ export class ProxyConnection implements AllPorts {
   readonly amender: Amender;
   readonly messageAmender: MessageAmender;
   readonly delayer: Delayer;
+  readonly control: ClientControl;
   readonly client: ClientSide;
   readonly backend: BackendSide;
   readonly locals: LocalConnections;
   readonly gracefulShutdown: GracefulShutdown;
+  readonly #backendLoss: BackendLoss;
   readonly #clientTransport: Transport;
   readonly #backendTransport: Transport;
   #deferredWrites: NodeJS.Timeout | undefined;
@@ -70,16 +76,18 @@ export class ProxyConnection implements AllPorts {
     this.amender = new Amender(this);
     this.messageAmender = new MessageAmender(this);
     this.delayer = new Delayer(this);
+    this.control = new ClientControl(this);
     this.client = new ClientSide(this);
     this.backend = new BackendSide(this);
     this.locals = new LocalConnections(this);
     this.gracefulShutdown = new GracefulShutdown(this);
+    this.#backendLoss = new BackendLoss(this);
     this.#clientTransport = connect('client', {
       data: (chunk) => this.receive('client', this.client, chunk),
       drained: () => this.balance(),
       closed: () => {
         this.#clientClosed = true;
-        this.#close();
+        this.close();
         this.#clientTransport.destroy();
         this.#destroyIfBothClosed();
       },
@@ -89,7 +97,7 @@ export class ProxyConnection implements AllPorts {
       drained: () => this.balance(),
       closed: (error) => {
         this.#backendClosed = true;
-        this.run('backend', () => this.#backendClosedBy(error));
+        this.run('backend', () => this.#backendLoss.closedBy(error));
         this.#destroyIfBothClosed();
       },
     });
@@ -113,7 +121,7 @@ export class ProxyConnection implements AllPorts {
     this.run('client', () => {
       if (this.lifecycle.state.kind === 'opening') this.toClient.push(settingsFrame([]));
       this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(message)));
-      this.#close();
+      this.close();
     });
   }
 
@@ -190,6 +198,12 @@ export class ProxyConnection implements AllPorts {
     this.lifecycle.drain(last, 'streams');
   }
 
+  /** Ends the connection to the backend. */
+  endBackend(): void {
+    this.toBackend.close();
+    this.#backendTransport.end();
+  }
+
   /** Pauses and resumes reading, so that no side is read faster than the others take the data. */
   balance(): void {
     if (this.lifecycle.isOver) return;
@@ -206,48 +220,11 @@ export class ProxyConnection implements AllPorts {
     return this.#clientTransport.backlog + this.#backendTransport.backlog + this.locals.backlog;
   }
 
-  /** The connection to the backend has closed. During calls, clients get the words of grpc-go's client, which some programs match. */
-  #backendClosedBy(error: Error | undefined): void {
-    const errno = errnoOf(error);
-    if (errno === 'EMFILE' || errno === 'ENFILE') {
-      const message = `cri-resize-shim has no free file descriptor (${errno}): raise its limit (LimitNOFILE=), or end connections`;
-      this.#backendLost(message, () => this.options.observer.noDescriptor(message));
-    } else if (this.lifecycle.state.kind === 'opening')
-      this.#backendLost(`backend unavailable: ${error?.message ?? 'it closed the connection'}`);
-    else this.#backendLost(`error reading from server: ${error?.message ?? 'EOF'}`);
-  }
-
-  #backendLost(message: string, report = (): void => this.options.observer.backendLost(message)): void {
-    if (this.lifecycle.isOver || this.backend.gone) return;
-    this.backend.gone = true;
-    this.toBackend.close();
-    this.#backendTransport.end();
-    report();
-    if (this.lifecycle.state.kind === 'opening') {
-      this.#refuse(message);
-      return;
-    }
-    this.streams.backendLost(message);
-    this.asClient(() => this.client.acknowledgeAll());
-    this.goAway(message);
-  }
-
   /** The client has connected and not begun to use HTTP/2. */
   #refuseSilent(): void {
     if (this.lifecycle.isOver) return;
     this.options.observer.refused('handshake');
     this.destroy();
-  }
-
-  /** Acts as the server without a backend, so that the client's first calls are answered UNAVAILABLE. */
-  #refuse(message: string): void {
-    const timer = setTimeout(() => this.run('client', () => this.#close()), this.options.refuseTimeout);
-    this.lifecycle.refuse(message, timer);
-    this.toClient.push(settingsFrame([]));
-    this.asClient(() => {
-      this.client.acknowledgeAll();
-      this.client.reader.resume();
-    });
   }
 
   /** Handles an error, including one thrown by the handling itself: other connections are not affected. */
@@ -267,12 +244,12 @@ export class ProxyConnection implements AllPorts {
     this.options.observer.protocolError(side, code, message);
     if (side === 'backend' && error instanceof ConnectionError) {
       this.toBackend.push(goaway(0, code, Buffer.from(message)));
-      this.#backendLost(`backend unavailable: it broke the protocol: ${message}`);
+      this.#backendLoss.lost(`backend unavailable: it broke the protocol: ${message}`);
       return;
     }
     // RFC 9113 3.4 allows to close without GOAWAY if the peer does not use HTTP/2.
-    if (this.client.settingsReceived) this.toClient.push(goaway(this.client.lastStreamId, code, Buffer.from(message)));
-    this.#close();
+    if (this.control.settingsReceived) this.toClient.push(goaway(this.client.lastStreamId, code, Buffer.from(message)));
+    this.close();
   }
 
   #finishTurn(side: Side): void {
@@ -300,9 +277,9 @@ export class ProxyConnection implements AllPorts {
       // client's next call does not use this connection.
       this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(state.message)));
       for (const answer of state.answers) this.toClient.push(answer);
-      this.#close();
+      this.close();
     } else if (isEnding && this.streams.running === 0) {
-      this.#close();
+      this.close();
     } else {
       this.#write();
     }
@@ -325,7 +302,7 @@ export class ProxyConnection implements AllPorts {
   }
 
   /** Sends what is left and closes, without waiting for streams. */
-  #close(): void {
+  close(): void {
     if (this.lifecycle.isOver) return;
     const { lingerTimeout, observer, shared } = this.options;
     this.#end({ kind: 'closing', timer: setTimeout(this.destroy, lingerTimeout) });

@@ -15,7 +15,7 @@ export interface StreamsPorts {
   /** Towards the client. */
   readonly flowControl: FlowControl;
   /** The client's initial window for its streams, in bytes. */
-  readonly client: { readonly initialWindow: number };
+  readonly control: { readonly initialWindow: number };
   readonly backend: { readonly flow: BackendFlow };
   readonly amender: {
     /** Frees what is held for a stream. Returns whether that includes any of the response. */
@@ -86,7 +86,7 @@ export class Streams {
     const ports = this.#ports;
     const { interception, now, observer } = ports.options;
     const route = interception.route(path);
-    const window = ports.client.initialWindow;
+    const window = ports.control.initialWindow;
     const ahead = Math.min(ports.options.readAhead, LARGEST_WINDOW - window);
     let stream: Stream;
     if (route === 'pass') {

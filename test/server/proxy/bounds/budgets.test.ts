@@ -80,9 +80,9 @@ test('SETTINGS that are not acknowledged take little memory, however many values
   const proxy = openProxy();
   const values = settings(...Array.from({ length: 2700 }, (_, at): [number, number] => [100 + at, 1]));
   proxy.client.send(many(LIMITS.settingsLimit, values));
-  expect(proxy.core.client.unacknowledged).toHaveLength(LIMITS.settingsLimit);
+  expect(proxy.core.control.unacknowledged).toHaveLength(LIMITS.settingsLimit);
   // 15 MB were remembered before.
-  expect(JSON.stringify(proxy.core.client.unacknowledged).length).toBeLessThan(10_000);
+  expect(JSON.stringify(proxy.core.control.unacknowledged).length).toBeLessThan(10_000);
 });
 
 describe('L1: the backend', () => {
