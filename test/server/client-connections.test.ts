@@ -17,7 +17,7 @@ import {
   type MessageAmendment,
   interceptionOf,
   noInterceptors,
-} from '../../src/server/handlers/interceptors.ts';
+} from '../../src/server/handlers/serving/interceptors.ts';
 
 /** A connection whose streams end when a test calls {@link endStreams}. */
 class FakeConnection {

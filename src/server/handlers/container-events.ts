@@ -1,6 +1,5 @@
-import type { MessageAmendment } from './interceptors.ts';
-import type { KernelChangesParts } from './kernel-changes.ts';
-import { withKernelValues } from './kernel-values.ts';
+import type { MessageAmendment } from './serving/index.ts';
+import { type KernelChangesParts, withKernelValues } from './kernel-values/index.ts';
 
 /** Field number of `containers_statuses` in ContainerEventResponse (CRI v1). */
 const CONTAINERS_STATUSES = 5;

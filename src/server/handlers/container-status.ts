@@ -1,7 +1,6 @@
 import { readContainerStatus, withResources } from '../../runtime/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { orUndefined } from './decode.ts';
-import { type KernelChangesParts, kernelChanges } from './kernel-changes.ts';
+import { type Amendment, orUndefined } from './serving/index.ts';
+import { type KernelChangesParts, kernelChanges } from './kernel-values/index.ts';
 
 /**
  * Amends ContainerStatus of a running container. Where the runtime's store and the kernel differ, the kernel's values

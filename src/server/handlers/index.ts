@@ -1,17 +1,21 @@
 /** The CRI calls that the shim handles or amends: one file each, and this table. All other calls are forwarded. */
 import { type Backend, runtimePath } from '../../runtime/index.ts';
-import type { AmendedCall, Interceptors } from './interceptors.ts';
+import {
+  type AmendedCall,
+  type Interceptors,
+  type LocalHandlers,
+  amendedHandler,
+  amendedStreamHandler,
+} from './serving/index.ts';
 import { containerEvents } from './container-events.ts';
 import { containerStatus } from './container-status.ts';
-import { amendedHandler, amendedStreamHandler } from './forward.ts';
-import { forgetContainer, forgetPod, learnContainer, learnPod } from './learn.ts';
+import { forgetContainer, forgetPod, learnContainer, learnPod } from './create-and-remove.ts';
 import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
-import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './usage.ts';
+import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { runtimeConfig } from './runtime-config.ts';
 import { type Program, runtimeStatus } from './status.ts';
 import { type UpdateContainerResourcesParts, updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
-import type { LocalHandlers } from './local-server.ts';
 import type { RawStreamHandler, RawUnaryHandler } from '../../grpc/index.ts';
 
 /** What the interceptors need. */
@@ -56,8 +60,6 @@ export function localHandlers({ handlers, amendments, streams }: Interceptors, b
   return { unary: new Map([...amended, ...handlers]), streams: new Map(amendedStreams) };
 }
 
-export { interceptionOf, noInterceptors } from './interceptors.ts';
-export type { Interceptors } from './interceptors.ts';
-export type { LocalHandlers } from './local-server.ts';
-export { createLocalServer } from './local-server.ts';
+export { interceptionOf, noInterceptors, createLocalServer } from './serving/index.ts';
+export type { Interceptors, LocalHandlers } from './serving/index.ts';
 export { callFields } from '../../grpc/index.ts';

@@ -1,9 +1,7 @@
 import { withInfo } from '../../runtime/index.ts';
 import type { MaybePromise } from '../proxy/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { decodeOrUndefined } from './decode.ts';
-import { withKernelValues } from './kernel-values.ts';
-import type { KernelChangesParts } from './kernel-changes.ts';
+import { type Amendment, decodeOrUndefined } from './serving/index.ts';
+import { type KernelChangesParts, withKernelValues } from './kernel-values/index.ts';
 import { type PodInfoParts, podInfo } from '../../resize/index.ts';
 
 export interface PodSandboxStatusParts extends PodInfoParts, KernelChangesParts {}

@@ -1,5 +1,5 @@
 import { type Backend, CgroupDriverName, describeCgroupDriver, encode, isUnimplemented } from '../../runtime/index.ts';
-import { forward } from './forward.ts';
+import { forward } from './serving/index.ts';
 import { type RawUnaryHandler, inBackend } from '../../grpc/index.ts';
 
 /**

@@ -1,7 +1,6 @@
 import type { ReadinessReport } from '../../observe/index.ts';
 import { withInfo } from '../../runtime/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { decodeOrUndefined } from './decode.ts';
+import { type Amendment, decodeOrUndefined } from './serving/index.ts';
 import { INFO_KEY } from './pod-sandbox-status.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 

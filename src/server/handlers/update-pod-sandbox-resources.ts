@@ -1,6 +1,5 @@
 import type { Backend } from '../../runtime/index.ts';
-import { decodeUpdate } from './decode.ts';
-import { forwardToTheEnd } from './forward.ts';
+import { decodeUpdate, forwardToTheEnd } from './serving/index.ts';
 import type { RawUnaryHandler } from '../../grpc/index.ts';
 import { type UpdatePodParts, updatePod } from '../../resize/index.ts';
 

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { noCounters, noLog } from '../../../src/observe/index.ts';
 import { encode, runtimePath } from '../../../src/runtime/index.ts';
 import { createInterceptors, localHandlers } from '../../../src/server/handlers/index.ts';
-import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import { type LocalServer, createLocalServer } from '../../../src/server/handlers/serving/local-server.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 // A caller may go away in the middle, such as a kubelet that restarts. Its resize is completed or rolled back.

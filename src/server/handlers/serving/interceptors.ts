@@ -1,7 +1,7 @@
 import { status } from '@grpc/grpc-js';
-import type { Counters, Log } from '../../observe/index.ts';
-import { type CallTrace, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
-import type { DelayedCall, Exchange, Interception, MaybePromise } from '../proxy/index.ts';
+import type { Counters, Log } from '../../../observe/index.ts';
+import { type CallTrace, type RawUnaryHandler, callFields } from '../../../grpc/index.ts';
+import type { DelayedCall, Exchange, Interception, MaybePromise } from '../../proxy/index.ts';
 
 /**
  * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See

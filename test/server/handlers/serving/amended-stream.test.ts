@@ -16,12 +16,12 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createCounters } from '../../../src/observe/counters.ts';
-import { createLog } from '../../../src/observe/log.ts';
-import { Backend } from '../../../src/runtime/index.ts';
-import type { Interceptors } from '../../../src/server/handlers/index.ts';
-import { createLocalServer, interceptionOf, localHandlers } from '../../../src/server/handlers/index.ts';
-import { serveConnection } from '../../../src/server/proxy/index.ts';
+import { createCounters } from '../../../../src/observe/counters.ts';
+import { createLog } from '../../../../src/observe/log.ts';
+import { Backend } from '../../../../src/runtime/index.ts';
+import type { Interceptors } from '../../../../src/server/handlers/index.ts';
+import { createLocalServer, interceptionOf, localHandlers } from '../../../../src/server/handlers/index.ts';
+import { serveConnection } from '../../../../src/server/proxy/index.ts';
 
 // A client that compresses its messages gets compressed responses, which the proxy cannot read.
 const PATH = '/s/Events';

@@ -1,6 +1,6 @@
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { type Messages, decode } from '../../runtime/index.ts';
-import type { FailOpen } from '../../sandbox/index.ts';
+import { Code, Reason, ShimError } from '../../../core/errors/index.ts';
+import { type Messages, decode } from '../../../runtime/index.ts';
+import type { FailOpen } from '../../../sandbox/index.ts';
 
 /**
  * Decodes a copy of a message. If that fails, counts it and returns undefined: the message is then forwarded unchanged.

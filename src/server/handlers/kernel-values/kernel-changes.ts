@@ -1,7 +1,7 @@
-import { ContainerState, type ReportedResources, type ReportedStatus } from '../../runtime/index.ts';
-import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
-import { type FailOpen, type Registry, findCgroup, kernelResources } from '../../sandbox/index.ts';
-import type { MaybePromise } from '../proxy/index.ts';
+import { ContainerState, type ReportedResources, type ReportedStatus } from '../../../runtime/index.ts';
+import type { CgroupPath, CgroupTree } from '../../../cgroups/index.ts';
+import { type FailOpen, type Registry, findCgroup, kernelResources } from '../../../sandbox/index.ts';
+import type { MaybePromise } from '../../proxy/index.ts';
 
 export interface KernelChangesParts {
   readonly registry: Registry;

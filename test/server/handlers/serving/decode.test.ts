@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { decodeUpdate } from '../../../src/server/handlers/decode.ts';
-import { withEntries } from '../../e2e/resize/bad-input/bytes.ts';
-import { FakeRuntime } from '../../support/fake-runtime.ts';
+import { decodeUpdate } from '../../../../src/server/handlers/serving/decode.ts';
+import { withEntries } from '../../../e2e/resize/bad-input/bytes.ts';
+import { FakeRuntime } from '../../../support/fake-runtime.ts';
 
 const LONGEST = 512 * 1024;
 const NAME = 'UpdateContainerResourcesRequest';

@@ -6,7 +6,7 @@ import {
   type sendUnaryData,
   status,
 } from '@grpc/grpc-js';
-import type { Counters, Log } from '../../observe/index.ts';
+import type { Counters, Log } from '../../../observe/index.ts';
 import {
   type EndedCall,
   type RawStreamHandler,
@@ -17,7 +17,7 @@ import {
   rawMessage,
   serveStream,
   serveUnary,
-} from '../../grpc/index.ts';
+} from '../../../grpc/index.ts';
 
 const CANCELLED: number = status.CANCELLED;
 

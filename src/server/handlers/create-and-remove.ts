@@ -1,6 +1,5 @@
 import { describeRequestedPod } from '../../runtime/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { decodeOrUndefined } from './decode.ts';
+import { type Amendment, decodeOrUndefined } from './serving/index.ts';
 import {
   type AdmitRestartParts,
   type PendingPodLimits,

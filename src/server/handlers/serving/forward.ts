@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { ServerUnaryCall } from '@grpc/grpc-js';
-import type { Backend } from '../../runtime/index.ts';
+import type { Backend } from '../../../runtime/index.ts';
 import type { Amendment, MessageAmendment } from './interceptors.ts';
 import {
   type CallTrace,
@@ -8,7 +8,7 @@ import {
   type RawUnaryHandler,
   inBackend,
   onBehalfOf,
-} from '../../grpc/index.ts';
+} from '../../../grpc/index.ts';
 
 /**
  * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller

@@ -8,7 +8,7 @@ import {
   listContainerStats,
   podSandboxStats,
   podSandboxStatsAnswered,
-} from '../../../src/server/handlers/usage.ts';
+} from '../../../src/server/handlers/stats.ts';
 import type { DelayedCall } from '../../../src/server/proxy/index.ts';
 
 // kubelet compares the answer with the memory limits that it is about to lower.

@@ -4,8 +4,7 @@ import { type ComparisonParts, awaitComparable, measuredByRuntime } from '../../
 import type { Messages } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 import type { DelayedCall } from '../proxy/index.ts';
-import { decodeOrUndefined } from './decode.ts';
-import type { Amendment, Delay } from './interceptors.ts';
+import { type Amendment, type Delay, decodeOrUndefined } from './serving/index.ts';
 
 export interface UsageParts extends ComparisonParts {
   readonly log: Log;

@@ -4,10 +4,10 @@ import {
   type ReportedResources,
   readContainerStatuses,
   withResourcesOfStatuses,
-} from '../../runtime/index.ts';
-import { isCgroupVanished } from '../../cgroups/index.ts';
-import type { MaybePromise } from '../proxy/index.ts';
-import { orUndefined } from './decode.ts';
+} from '../../../runtime/index.ts';
+import { isCgroupVanished } from '../../../cgroups/index.ts';
+import type { MaybePromise } from '../../proxy/index.ts';
+import { orUndefined } from '../serving/index.ts';
 import { type KernelChangesParts, kernelChanges } from './kernel-changes.ts';
 
 type Changes = Partial<ReportedResources> | undefined;

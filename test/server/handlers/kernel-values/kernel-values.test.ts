@@ -1,8 +1,8 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Messages, type Partially, decode, encode, runtimePath } from '../../../src/runtime/index.ts';
-import { type Interceptors, createInterceptors } from '../../../src/server/handlers/index.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { type Messages, type Partially, decode, encode, runtimePath } from '../../../../src/runtime/index.ts';
+import { type Interceptors, createInterceptors } from '../../../../src/server/handlers/index.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../../support/fake-runtime.ts';
 
 const MiB = 1024 * 1024;
 const RUNNING = 1;

@@ -16,13 +16,13 @@ import {
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { createCounters } from '../../../src/observe/counters.ts';
-import { createLog } from '../../../src/observe/log.ts';
-import { Backend } from '../../../src/runtime/index.ts';
-import { type RawUnaryHandler, inBackend, onBehalfOf } from '../../../src/grpc/call.ts';
-import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
-import { codeFor } from '../../../src/grpc/serve.ts';
+import { Code, Reason, ShimError } from '../../../../src/core/errors/index.ts';
+import { createCounters } from '../../../../src/observe/counters.ts';
+import { createLog } from '../../../../src/observe/log.ts';
+import { Backend } from '../../../../src/runtime/index.ts';
+import { type RawUnaryHandler, inBackend, onBehalfOf } from '../../../../src/grpc/call.ts';
+import { type LocalServer, createLocalServer } from '../../../../src/server/handlers/serving/local-server.ts';
+import { codeFor } from '../../../../src/grpc/serve.ts';
 
 const identity = (bytes: Buffer): Buffer => bytes;
 const limits = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
@@ -122,7 +122,7 @@ const forward: RawUnaryHandler = (served, trace) =>
 /** Decodes grpc-status-details-bin as any gRPC client does: with the .proto files and a protobuf library. */
 function decodeDetails(error: ServiceError | undefined): object {
   const proto = (name: string): string =>
-    readFileSync(new URL(`../../../proto/google/rpc/${name}.proto`, import.meta.url), 'utf8').replace(
+    readFileSync(new URL(`../../../../proto/google/rpc/${name}.proto`, import.meta.url), 'utf8').replace(
       /^import .*$/m,
       '',
     );
