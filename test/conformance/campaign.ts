@@ -4,15 +4,15 @@ import { PassThrough } from 'node:stream';
 import { createInterface } from 'node:readline';
 import { NodeError, runInNode } from '../support/node/index.ts';
 import type { ContainerdRelease, Runtime } from '../support/node/index.ts';
-import { checkResults } from './checks.ts';
-import type { CheckResult } from './checks.ts';
-import { compare, focusOn, judge } from './compare.ts';
-import type { Comparison, Specs, Verdict } from './compare.ts';
-import { reportName } from './critest.ts';
-import { leastPassedDirect } from './known.ts';
+import { checkResults } from './checks/checks.ts';
+import type { CheckResult } from './checks/checks.ts';
+import { compare, focusOn, judge } from './results/compare.ts';
+import type { Comparison, Specs, Verdict } from './results/compare.ts';
+import { reportName } from './checks/critest.ts';
+import { leastPassedDirect } from './results/known.ts';
 import { checksName } from './inside.ts';
 import type { InsideOrder, Side } from './inside.ts';
-import { readReport } from './report.ts';
+import { readReport } from './results/report.ts';
 
 export interface Campaign {
   readonly containerd: ContainerdRelease;

@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { pauseImage } from '../support/node/index.ts';
-import { ownPauseImage } from './images.ts';
+import { ownPauseImage } from './images/images.ts';
 
 const configFile = '/run/node/containerd.toml';
 const hostsFolder = '/run/node/registries';

@@ -1,14 +1,14 @@
 import { copyFile, readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CheckList } from './checks.ts';
-import { crictl, ctr } from './client.ts';
+import { CheckList } from './checks/checks.ts';
+import { crictl, ctr } from './checks/client.ts';
 import { required, startContainerd } from './containerd.ts';
-import { CrictlChecks } from './crictl-checks.ts';
-import { runCritest } from './critest.ts';
-import { checkCtr } from './ctr-checks.ts';
-import { critestImages } from './images.ts';
-import { startRegistry } from './registry.ts';
-import type { Registry } from './registry.ts';
+import { CrictlChecks } from './checks/crictl-checks.ts';
+import { runCritest } from './checks/critest.ts';
+import { checkCtr } from './checks/ctr-checks.ts';
+import { critestImages } from './images/images.ts';
+import { startRegistry } from './images/registry.ts';
+import type { Registry } from './images/registry.ts';
 import { startShim } from './shim.ts';
 
 export type Side = 'direct' | 'through';

@@ -11,7 +11,7 @@ import { runCampaign, runtimeOf } from './campaign.ts';
 import type { CampaignResult } from './campaign.ts';
 import { runInside } from './inside.ts';
 import type { InsideOrder } from './inside.ts';
-import { render, succeeded } from './table.ts';
+import { render, succeeded } from './results/table.ts';
 
 interface Flags {
   readonly containerd?: readonly ContainerdRelease[];

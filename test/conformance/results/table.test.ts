@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { CampaignResult } from './campaign.ts';
+import type { CampaignResult } from '../campaign.ts';
 import { render, succeeded, table } from './table.ts';
 
 const good: CampaignResult = {

@@ -1,4 +1,4 @@
-import type { CampaignResult } from './campaign.ts';
+import type { CampaignResult } from '../campaign.ts';
 import { cannotPass } from './known.ts';
 
 /** Formats rows below a row of titles, in columns as wide as needed. */

@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tmpdir } from 'node:os';
 import { execa } from 'execa';
-import { busyboxLayer, dockerArchive } from '../support/node/index.ts';
+import { busyboxLayer, dockerArchive } from '../../support/node/index.ts';
 import type { CheckList } from './checks.ts';
 import type { Client } from './client.ts';
 

@@ -1,5 +1,5 @@
-import { busyboxLayer } from '../support/node/index.ts';
-import type { TarEntry } from '../support/node/index.ts';
+import { busyboxLayer } from '../../support/node/index.ts';
+import type { TarEntry } from '../../support/node/index.ts';
 import { setuidProbe } from './setuid-probe.ts';
 import type { OciImage } from './oci.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { ImageConfig, TarEntry } from '../support/node/index.ts';
-import { tar } from '../support/node/parts/tar.ts';
+import type { ImageConfig, TarEntry } from '../../support/node/index.ts';
+import { tar } from '../../support/node/parts/tar.ts';
 
 const mediaTypes = {
   manifest: 'application/vnd.oci.image.manifest.v1+json',
