@@ -1,21 +1,7 @@
 import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Interception } from './proxy/index.ts';
-
-/** One proxied client connection. */
-export interface Connection {
-  /** Starts a graceful shutdown: no new streams; closes when the running ones have ended. */
-  shutdown(): void;
-  /** Sends GOAWAY and closes: no call runs. */
-  end(): void;
-  /** Closes at once. */
-  destroy(): void;
-  readonly closed: Promise<void>;
-  readonly activeStreams: number;
-  /** When its last stream ended; -1 if it had none. */
-  readonly lastUsed: number;
-}
+import type { Interception, ServedConnection } from './proxy/index.ts';
 
 /** What the proxy needs to serve a connection. */
 export interface ConnectionOptions {
@@ -26,7 +12,7 @@ export interface ConnectionOptions {
 
 export interface ClientConnectionsOptions {
   /** Starts the proxy for an accepted connection. */
-  readonly serve: (client: Socket, options: ConnectionOptions) => Connection;
+  readonly serve: (client: Socket, options: ConnectionOptions) => ServedConnection;
   /** Absolute path of the backend's socket. */
   readonly backendPath: string;
   /** Opens a connection to the local server. */
@@ -67,7 +53,7 @@ export function createClientConnections({
   tooMany,
   ...options
 }: ClientConnectionsOptions): ClientConnections {
-  const connections = new Set<Connection>();
+  const connections = new Set<ServedConnection>();
   let closing = false;
 
   const connectBackend = (onread: OnReadOpts): Socket =>
@@ -107,7 +93,7 @@ export function createClientConnections({
 }
 
 /** Ends a connection without running calls. Returns whether there is one. */
-function makeRoom(connections: Set<Connection>): boolean {
+function makeRoom(connections: Set<ServedConnection>): boolean {
   const unused = leastUsed(connections);
   if (unused === undefined) return false;
   connections.delete(unused);
@@ -116,8 +102,8 @@ function makeRoom(connections: Set<Connection>): boolean {
 }
 
 /** Returns the connection without running calls that was used least recently, or never. Its client connects again. */
-function leastUsed(connections: Iterable<Connection>): Connection | undefined {
-  let found: Connection | undefined;
+function leastUsed(connections: Iterable<ServedConnection>): ServedConnection | undefined {
+  let found: ServedConnection | undefined;
   for (const connection of connections) {
     if (connection.activeStreams > 0) continue;
     if (found === undefined || connection.lastUsed < found.lastUsed) found = connection;

@@ -16,8 +16,7 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
-import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
-import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { type RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
   CONTAINERD,
@@ -31,11 +30,11 @@ import {
   failedCalls,
   kubeletConfig,
   property,
-  removePackage,
   startKubelet,
   states,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
+import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 // kubelet is a stand-in. The test observes whether its calls continue while the runtime below it changes.
@@ -47,15 +46,7 @@ let direct: CriClient;
 let pod: RunningPod;
 
 beforeAll(async () => {
-  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
-  await removePackage();
-  direct = new CriClient(CONTAINERD);
-  const resources = { memory_limit_in_bytes: 64 * MiB, cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
-  const command = ['sleep', '1000000'];
-  pod = await runPod(direct, {
-    name: 'web',
-    containers: ['a', 'b'].map((name) => ({ name, command, resources })),
-  });
+  ({ direct, pod } = await startSystemdNode(['a', 'b']));
 });
 afterAll(async () => {
   await pod.remove();

@@ -4,8 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
-import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
-import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { type RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
   CONTAINERD,
@@ -14,10 +13,10 @@ import {
   calledThrough,
   failedCalls,
   property,
-  removePackage,
   startKubelet,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
+import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 import { PROGRAM, faults, replaced } from '../../support/e2e/shim-faults.ts';
 
 /**
@@ -40,16 +39,7 @@ let direct: CriClient;
 let pod: RunningPod;
 
 beforeAll(async () => {
-  expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
-  await removePackage();
-  direct = new CriClient(CONTAINERD);
-  const resources = {
-    memory_limit_in_bytes: 64 * 1024 * 1024,
-    cpu_quota: 10_000,
-    cpu_period: 100_000,
-    cpu_shares: 102,
-  };
-  pod = await runPod(direct, { name: 'web', containers: [{ name: 'a', command: ['sleep', '1000000'], resources }] });
+  ({ direct, pod } = await startSystemdNode(['a']));
 }, 240_000);
 afterAll(async () => {
   await resizectl('uninstall');

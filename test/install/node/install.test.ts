@@ -1,27 +1,13 @@
 import { chmodSync, mkdirSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
 import { type Program } from '../../../src/install/host/programs.ts';
-import type { Site } from '../../../src/install/host/site.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Tests the plan. test/e2e/install/install.test.ts carries it out.
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
-
-const at = (name: string): string => join(fake.folder, name);
-const site = (change: Partial<Site> = {}): Site => ({
-  node: fake.node,
-  program: { kind: 'folder', folder: at('from'), node: '/opt/node/bin/node', arch: 'x64' },
-  ...{ to: at('to'), unitFolder: at('units'), configFile: at('etc/config.yaml'), configText: '# all defaults\n' },
-  isConfigGiven: false,
-  flagsFile: at('etc/flags'),
-  commandFile: at('bin/resizectl'),
-  wait: { timeoutMs: 1000, signal: new AbortController().signal },
-  ...change,
-});
 
 /** Fakes a kubelet whose configuration has this endpoint, and systemd's properties of each of the shim's units. */
 function node(endpoint: string, units = 'ActiveState=inactive\nUnitFileState=disabled'): void {
@@ -35,10 +21,10 @@ case "$*" in
 esac
 `,
   );
-  chmodSync(at('bin/systemctl'), 0o755);
+  chmodSync(fake.at('bin/systemctl'), 0o755);
   const text = `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${endpoint}\n`;
   for (const root of ['', `proc/42/root/${fake.folder}/`]) fake.put(`${root}kubelet.yaml`, text);
-  fake.put('proc/42/cmdline', ['kubelet', `--config=${at('kubelet.yaml')}`].map((word) => `${word}\0`).join(''));
+  fake.put('proc/42/cmdline', ['kubelet', `--config=${fake.at('kubelet.yaml')}`].map((word) => `${word}\0`).join(''));
 }
 
 const textsOf = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
@@ -47,30 +33,30 @@ const textsOf = async (plan: ReturnType<typeof planInstall>): Promise<readonly s
 test('installing does not touch program and units of a package', async () => {
   node(`unix://${fake.node.containerd}`);
   fake.put('from/dist/resizectl.js', '');
-  const plan = planInstall(site());
+  const plan = planInstall(fake.site());
   expect(await textsOf(plan)).toEqual([
-    `write ${at('etc/config.yaml')}`,
-    `write ${at('etc/flags')}`,
+    `write ${fake.at('etc/config.yaml')}`,
+    `write ${fake.at('etc/flags')}`,
     expect.stringMatching(/^enable and start cri-resize-shim.service, /),
-    expect.stringContaining(`set unix://${fake.node.listen} in ${at('kubelet.yaml')}`),
+    expect.stringContaining(`set unix://${fake.node.listen} in ${fake.at('kubelet.yaml')}`),
   ]);
-  expect((await plan).already).toEqual([`the program at ${at('from')} and its units belong to a package`]);
+  expect((await plan).already).toEqual([`the program at ${fake.at('from')} and its units belong to a package`]);
 });
 
 test('installing is rejected if kubelet uses another runtime', async () => {
   node('unix:///run/other/containerd.sock');
-  await expect(planInstall(site())).rejects.toMatchObject({
+  await expect(planInstall(fake.site())).rejects.toMatchObject({
     name: 'Refusal',
     message: `kubelet uses unix:///run/other/containerd.sock, but the shim would use unix://${fake.node.containerd}`,
-    remedy: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${at('etc/config.yaml')}, and try again`,
+    remedy: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${fake.at('etc/config.yaml')}, and try again`,
   });
 });
 
 test('installing is rejected while the bypass is switched on by hand', async () => {
   node(`unix://${fake.node.containerd}`);
-  mkdirSync(at('units/cri-resize-shim.socket.wants'), { recursive: true });
-  symlinkSync('/nowhere', at('units/cri-resize-shim.socket.wants/cri-resize-shim-bypass.service'));
-  await expect(planInstall(site())).rejects.toMatchObject({
+  mkdirSync(fake.at('units/cri-resize-shim.socket.wants'), { recursive: true });
+  symlinkSync('/nowhere', fake.at('units/cri-resize-shim.socket.wants/cri-resize-shim-bypass.service'));
+  await expect(planInstall(fake.site())).rejects.toMatchObject({
     name: 'Refusal',
     remedy: 'run resizectl bypass off first',
   });
@@ -78,22 +64,24 @@ test('installing is rejected while the bypass is switched on by hand', async () 
 
 test('installing is rejected without systemd and without a running kubelet', async () => {
   const elsewhere = { ...fake.node, systemdFolder: '/nowhere' };
-  await expect(planInstall(site({ node: elsewhere }))).rejects.toThrow('systemd is not the init system of this node');
+  await expect(planInstall(fake.site({ node: elsewhere }))).rejects.toThrow(
+    'systemd is not the init system of this node',
+  );
   fake.unit({ state: 'failed' });
-  await expect(planInstall(site())).rejects.toThrow('kubelet.service is failed');
+  await expect(planInstall(fake.site())).rejects.toThrow('kubelet.service is failed');
   fake.unit(undefined);
-  await expect(planInstall(site())).rejects.toThrow('no unit kubelet.service');
+  await expect(planInstall(fake.site())).rejects.toThrow('no unit kubelet.service');
 });
 
 test('uninstalling starts with kubelet and ends with the program', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('units/cri-resize-shim.service', '');
   fake.put('to/dist/resizectl.js', '');
-  expect(await textsOf(planUninstall(site()))).toEqual([
-    expect.stringContaining(`set unix://${fake.node.containerd} in ${at('kubelet.yaml')}`),
+  expect(await textsOf(planUninstall(fake.site()))).toEqual([
+    expect.stringContaining(`set unix://${fake.node.containerd} in ${fake.at('kubelet.yaml')}`),
     expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
-    `remove ${at('units/cri-resize-shim.service')}`,
-    `remove ${at('to')}`,
+    `remove ${fake.at('units/cri-resize-shim.service')}`,
+    `remove ${fake.at('to')}`,
   ]);
 });
 
@@ -102,10 +90,12 @@ test('installing keeps an existing configuration unless another one is given', a
   fake.put('from/dist/resizectl.js', '');
   fake.put('etc/config.yaml', 'logLevel: debug\n');
   fake.put('etc/flags', '');
-  const write = `write ${at('etc/config.yaml')}`;
-  expect(await textsOf(planInstall(site()))).not.toContain(write);
-  expect(await textsOf(planInstall(site({ configText: 'logLevel: warn\n', isConfigGiven: true })))).toContain(write);
-  const same = planInstall(site({ configText: 'logLevel: debug\n', isConfigGiven: true }));
+  const write = `write ${fake.at('etc/config.yaml')}`;
+  expect(await textsOf(planInstall(fake.site()))).not.toContain(write);
+  expect(await textsOf(planInstall(fake.site({ configText: 'logLevel: warn\n', isConfigGiven: true })))).toContain(
+    write,
+  );
+  const same = planInstall(fake.site({ configText: 'logLevel: debug\n', isConfigGiven: true }));
   expect(await textsOf(same)).not.toContain(write);
 });
 

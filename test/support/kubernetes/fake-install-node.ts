@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Site } from '../../../src/install/host/site.ts';
 import type { Node } from '../../../src/install/node/index.ts';
 
 export interface Unit {
@@ -36,6 +37,26 @@ export class FakeInstallNode {
   constructor() {
     for (const name of ['cgroup', 'proc', 'systemd', 'bin']) mkdirSync(join(this.folder, name));
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
+  }
+
+  /** Returns the path of a file in the folder. */
+  at(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Where the shim is installed on this node. */
+  site(change: Partial<Site> = {}): Site {
+    return {
+      node: this.node,
+      program: { kind: 'folder', folder: this.at('from'), node: '/opt/node/bin/node', arch: 'x64' },
+      ...{ to: this.at('to'), unitFolder: this.at('units'), configFile: this.at('etc/config.yaml') },
+      configText: '# all defaults\n',
+      isConfigGiven: false,
+      flagsFile: this.at('etc/flags'),
+      commandFile: this.at('bin/resizectl'),
+      wait: { timeoutMs: 1000, signal: new AbortController().signal },
+      ...change,
+    };
   }
 
   /** Sets kubelet's unit in systemd; undefined means none. */
