@@ -65,9 +65,9 @@ export function sharesOfWeight(weight: CpuWeight, formula: WeightFormula): CpuSh
 const inverted: Readonly<Record<WeightFormula, CpuShares[]>> = { old: [], new: [] };
 
 function searchShares(weight: CpuWeight, formula: WeightFormula): CpuShares {
-  const gives = (shares: number): number => weightOfShares(cpuShares(shares), formula);
-  if (formula === 'new') return cpuShares(lastWhere((shares) => gives(shares) <= weight));
-  const first = lastWhere((shares) => gives(shares) < weight) + 1;
+  const weightFor = (shares: number): number => weightOfShares(cpuShares(shares), formula);
+  if (formula === 'new') return cpuShares(lastWhere((shares) => weightFor(shares) <= weight));
+  const first = lastWhere((shares) => weightFor(shares) < weight) + 1;
   return cpuShares(weight <= 1 ? MIN_CPU_SHARES : Math.min(first, MAX_CPU_SHARES));
 }
 

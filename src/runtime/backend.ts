@@ -64,7 +64,7 @@ export class Backend {
   }
 
   /**
-   * Makes a unary call with bytes as they are, and gives the response's bytes as they came.
+   * Makes a unary call with bytes as they are, and returns the response's bytes as they came.
    * Rejects with grpc-js's ServiceError: code, details and trailers as the backend sent them.
    */
   async call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {

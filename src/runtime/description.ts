@@ -9,7 +9,7 @@ import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } fr
 export interface PodDescription {
   readonly sandboxId: string;
   readonly metadata: Metadata;
-  /** As CRI gives it; empty when the pod has no cgroup of its own. */
+  /** As CRI has it; empty when the pod has no cgroup of its own. */
   readonly cgroupParent: string;
   readonly annotations: Readonly<Record<string, string>>;
   /** CPU shares that the pod was created with; undefined when it does not say. */

@@ -9,7 +9,7 @@ const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;
 
 describe('the daemon', () => {
-  test('forwards calls of any service to the backend, and gives its socket the rights of the backend', async () => {
+  test('forwards calls of any service to the backend, and its socket has the rights of the backend', async () => {
     await daemon.startBackend();
     chmodSync(daemon.backendPath, 0o660);
     if (isRoot) chownSync(daemon.backendPath, 0, 1234);

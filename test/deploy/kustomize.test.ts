@@ -74,7 +74,7 @@ describe('deploy/kustomize', () => {
     expect(installer().image).toBe(`cri-resize-shim:${version}`);
   });
 
-  test('gives the pod the processes and one folder of the host, and no socket of a runtime', () => {
+  test('mounts the processes and one folder of the host, and no socket of a runtime', () => {
     const { hostPID, hostNetwork, hostIPC, volumes } = pod();
     expect([hostPID, hostNetwork, hostIPC]).toEqual([true, undefined, undefined]);
     expect(volumes.flatMap(({ hostPath }) => (hostPath === undefined ? [] : [hostPath]))).toEqual([

@@ -114,7 +114,7 @@ describe.each([
   const messageBytes = (statuses: readonly Buffer[]): Buffer =>
     Buffer.concat([...statuses.flatMap((bytes) => [unknown, wrap(field, bytes)]), unknown]);
 
-  test('statuses are read in order, with the values that decoding the whole message gives', () => {
+  test('statuses are read in order, with the values that decoding the whole message returns', () => {
     fc.assert(
       fc.property(fc.array(status, { maxLength: 5 }), (statuses) => {
         const read = readContainerStatuses(messageBytes(statuses.map(statusBytes)), field);

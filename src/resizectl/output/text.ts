@@ -33,7 +33,7 @@ export function sizeText(bytes: number): string {
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)}${unit}`;
 }
 
-/** Formats bytes exactly, in the largest unit that gives a whole number: `1280Mi`. */
+/** Formats bytes exactly, in the largest unit that leaves a whole number: `1280Mi`. */
 export function exactSizeText(bytes: number): string {
   const [unit, size] = units.find(([, one]) => bytes > 0 && bytes % one === 0) ?? ['', 1];
   return `${bytes / size}${unit}`;

@@ -40,7 +40,7 @@ export interface PassedOn {
   readonly before: readonly string[];
 }
 
-/** A descriptor with the name that FileDescriptorName= of its unit gives it. */
+/** A descriptor with the name that FileDescriptorName= of its unit sets. */
 export type NamedDescriptor = readonly [name: string, descriptor: number];
 
 export function passOn(sockets: readonly NamedDescriptor[]): PassedOn {

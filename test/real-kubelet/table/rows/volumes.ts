@@ -3,7 +3,7 @@ import { type Row, observe, resized, running } from '../row.ts';
 
 /** Memory-backed volumes with and without a sizeLimit. */
 
-const grows = 'kubelet 1.36 mounts a volume once; the shim gives one without sizeLimit the size of the pod';
+const grows = 'kubelet 1.36 mounts a volume once; the shim sets one without sizeLimit to the size of the pod';
 const grownTo = (size: string): string =>
   `the shim sizes it as kubelet would mount it now: sizeLimit bounds it at ${size}`;
 const mounted = (...names: readonly string[]) => ({

@@ -206,7 +206,7 @@ describe('an amended call', () => {
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
   });
 
-  test('gives the backend no window for appended bytes', async () => {
+  test('grants the backend no window for appended bytes', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await proxy.answer(APPENDED);
