@@ -16,7 +16,7 @@ export const usualReleases = (canBuild: boolean): readonly ContainerdRelease[] =
 /** Test files that do not run on a release of containerd, because it lacks what they test. */
 const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>> = {
   '1.6': [
-    ...['volume*', 'tmpfs', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
+    ...['volume*', 'tmpfs*', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
     // It does not have the call.
     'container-events',
@@ -30,7 +30,7 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
  * systemd or a user. A node takes minutes, so they run on one release only, unless others are named.
  */
 const INDEPENDENT = [
-  ...['foresight*', 'hold', 'volume*', 'tmpfs', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
+  ...['foresight*', 'hold', 'volume*', 'tmpfs*', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
   ...['declared-pod', 'admission', 'memory-qos', 'swap', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
   'image',
 ];

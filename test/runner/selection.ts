@@ -20,6 +20,7 @@ export const INSTALLING = [
 /** Tests that run with both cgroup drivers, because the drivers differ for them. */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
+  'test/e2e/foresight/foresight-off.test.ts',
   'test/e2e/foresight/foresight-volumes.test.ts',
   'test/e2e/foresight/hold.test.ts',
 ];

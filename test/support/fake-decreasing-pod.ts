@@ -137,6 +137,17 @@ export class FakeKubeletNode {
     return memory;
   }
 
+  /** Creates a pod whose process reads a file again and again: its page cache climbs as far as memory.high allows, in MiB. */
+  hotPod(uid: string, { limit, anon, hot }: Record<'limit' | 'anon' | 'hot', number>): FakeMemory {
+    const memory = this.pod(uid, { limit, anon, cache: hot });
+    memory.meanwhile = () => {
+      const most = (memory.high === 'max' ? limit * MiB : memory.high) - memory.anon;
+      if (memory.cache < hot * MiB)
+        memory.cache = Math.max(memory.cache, Math.min(hot * MiB, most, memory.cache + MiB));
+    };
+    return memory;
+  }
+
   /** kubelet admits a limit for the pod, in MiB. */
   admit(uid: string, limit: number): void {
     this.admitAll(uid, { [uid]: limit });

@@ -6,7 +6,7 @@ import { MemoryVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import { bytes } from '../../src/core/quantities/index.ts';
 
 // Without root nothing can be mounted: these are the rejections before a mount. For the others see
-// test/e2e/volumes/tmpfs.test.ts.
+// test/e2e/volumes/tmpfs.test.ts and tmpfs-mounts.test.ts.
 const podUid = 'u1';
 const cache = { podUid, name: 'cache' };
 let base: string;

@@ -6,7 +6,8 @@ import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import type { Limits, SpecContainer } from '../../../src/sandbox/index.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { ResizedPod } from '../../support/resize/resized-pod.ts';
 
 /** Containers that only kubelet can resize: ResizePod rejects the change of what kubelet owns, and of nothing else. */
 
@@ -16,11 +17,9 @@ const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: micr
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
-  runtime = await FakeRuntime.start();
-  runtime.applyUpdates();
-  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  for (const index of [0, 1])
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+  const web = await ResizedPod.start();
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  ({ runtime } = web);
   mkdirSync(runtime.kubeletRoot, { recursive: true });
 });
 afterEach(() => runtime.close());

@@ -7,7 +7,8 @@ import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import type { PodSpec } from '../../../src/sandbox/index.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { ResizedPod } from '../../support/resize/resized-pod.ts';
 
 /** The requests of a pod against what the node has for it: the shim's own CPUs do not count, and limits do not either. */
 
@@ -17,11 +18,9 @@ const cpus = (count: number) => ({ quota: microseconds(count * 100_000), period:
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
-  runtime = await FakeRuntime.start();
-  runtime.applyUpdates();
-  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  for (const index of [0, 1])
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+  const web = await ResizedPod.start();
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  ({ runtime } = web);
   // More CPUs than any machine that runs this test allows it.
   runtime.makeNode(1000 * MiB, 4096);
 });

@@ -4,23 +4,17 @@ import { bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
 
 const MiB = 1024 * 1024;
-const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;
+let updates: ContainerUpdates;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
+  updates = new ContainerUpdates(runtime);
 });
 afterEach(() => runtime.close());
-
-/** Updates the memory limit of the container's cgroup, as the runtime does, and answers. */
-const applies = (memory: number, id = containerId(0)) => {
-  if (memory > 0 && id !== containerId(7)) runtime.writeFile(`/kubepods/pod1/${id}`, 'memory.max', String(memory));
-  return Promise.resolve(ANSWER);
-};
-const update = (memory: number, forward = () => applies(memory), id = containerId(0)) =>
-  updateContainer(runtime.context, containerUpdate(id, { memory_limit_in_bytes: BigInt(memory) }), forward);
 
 describe('UpdateContainerResources', () => {
   const applyAndFail = () => {
@@ -32,9 +26,9 @@ describe('UpdateContainerResources', () => {
   test('raises the pod before the runtime is called, and returns the answer of the runtime', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
-    const answer = await update(150 * MiB, () => {
+    const answer = await updates.update(150 * MiB, () => {
       atCall = runtime.read('memory.max');
-      return applies(150 * MiB);
+      return updates.applies(150 * MiB);
     });
     expect(answer).toBe(ANSWER);
     expect(atCall).toBe(String(350 * MiB));
@@ -43,9 +37,9 @@ describe('UpdateContainerResources', () => {
   test('lowers the pod after the runtime has answered', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
-    await update(50 * MiB, () => {
+    await updates.update(50 * MiB, () => {
       atCall = runtime.read('memory.max');
-      return applies(50 * MiB);
+      return updates.applies(50 * MiB);
     });
     expect(atCall).toBe(String(300 * MiB));
     expect(runtime.read('memory.max')).toBe(String(250 * MiB));
@@ -54,21 +48,21 @@ describe('UpdateContainerResources', () => {
   test('returns the error of a failing runtime, and restores the pod', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const failure = new Error('runc update failed');
-    await expect(update(150 * MiB, () => Promise.reject(failure))).rejects.toBe(failure);
+    await expect(updates.update(150 * MiB, () => Promise.reject(failure))).rejects.toBe(failure);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   test('restores the container and the pod when the runtime fails after it has raised the container', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates();
-    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline exceeded');
+    await expect(updates.update(150 * MiB, applyAndFail)).rejects.toThrow('deadline exceeded');
     expect(runtime.limitOf(0)).toBe(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
   test('leaves the pod raised when the runtime fails to restore the container', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
+    await expect(updates.update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
@@ -82,7 +76,7 @@ describe('UpdateContainerResources', () => {
       ['c1', { memory: bytes(200 * MiB) }],
     ]);
     runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
-    await expect(update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
+    await expect(updates.update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
@@ -95,7 +89,7 @@ describe('UpdateContainerResources', () => {
       'memory.current': String(50 * MiB),
     });
     let called = false;
-    const rejected = update(50 * MiB, () => {
+    const rejected = updates.update(50 * MiB, () => {
       called = true;
       return Promise.resolve(ANSWER);
     });
@@ -116,7 +110,7 @@ describe('UpdateContainerResources', () => {
       'memory.stat': `anon ${260 * MiB}\nshmem 0\nunevictable 0\n`,
       'memory.current': String(260 * MiB),
     });
-    expect(await update(50 * MiB)).toBe(ANSWER);
+    expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
     expect(runtime.warnings).toMatchObject([{ pod: SANDBOX, asked: 250 * MiB, unreclaimable: 260 * MiB }]);
   });
@@ -135,8 +129,8 @@ describe('UpdateContainerResources', () => {
       return ANSWER;
     };
     await Promise.all([
-      update(150 * MiB, slowly(0, 150 * MiB), containerId(0)),
-      update(250 * MiB, slowly(1, 250 * MiB), containerId(1)),
+      updates.update(150 * MiB, slowly(0, 150 * MiB), containerId(0)),
+      updates.update(250 * MiB, slowly(1, 250 * MiB), containerId(1)),
     ]);
     expect(seen).toHaveLength(4);
     expect(seen[0]?.replace('begin', 'end')).toBe(seen[1]);
@@ -156,7 +150,7 @@ describe('UpdateContainerResources', () => {
     const held = new Promise<void>((resolve) => (free = resolve));
     const holder = runtime.context.lock.run(SANDBOX, () => held);
     let called = false;
-    const lowered = update(50 * MiB, () => {
+    const lowered = updates.update(50 * MiB, () => {
       called = true;
       return Promise.resolve(ANSWER);
     });
@@ -173,7 +167,7 @@ describe('UpdateContainerResources', () => {
 
   test('rejects an invalid value', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
-    await expect(update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+    await expect(updates.update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
   });
 });
 

@@ -1,0 +1,204 @@
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/index.ts';
+import { encode } from '../../../src/runtime/index.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
+import { ResizedPod, desired, mi } from '../../support/resize/resized-pod.ts';
+
+const MiB = 1024 * 1024;
+
+let web: ResizedPod;
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  web = await ResizedPod.start();
+  ({ runtime } = web);
+});
+afterEach(() => web.close());
+
+describe('a ResizePod that is rejected before any change', () => {
+  beforeEach(() => web.make(String(300 * MiB), [100 * MiB, 200 * MiB]));
+  afterEach(() =>
+    expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]),
+  );
+
+  test.each([
+    ['an unknown container', { c9: { memory: mi(1) } }, {}, { code: 3, reason: 'UNKNOWN_CONTAINER' }],
+    [
+      'an unknown volume',
+      {},
+      { volumes: new Map([['cache', { kind: 'absolute', bytes: mi(1) }]]) },
+      { code: 3, reason: 'UNKNOWN_VOLUME' },
+    ],
+    [
+      'a container limit below unreclaimable memory',
+      { c0: { memory: bytes(1000) } },
+      {},
+      { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' },
+    ],
+    [
+      'a pod limit below unreclaimable memory',
+      {},
+      { pod: { memory: bytes(1000) } },
+      { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' },
+    ],
+  ])('because of %s', async (_name, containers, more, error) => {
+    await expect(web.resize(desired(containers, more as Partial<DesiredPod>))).rejects.toMatchObject(error);
+  });
+});
+
+describe('a limit above that of a cgroup above the pod', () => {
+  const limitOf = (cgroup: string, mebibytes: number): void =>
+    runtime.writeCgroup(cgroup, { 'memory.max': String(mebibytes * MiB), 'cpu.max': 'max 100000' });
+
+  test('is allowed where the cgroup is kubelet’s: Kubernetes allows limits above what the node has for pods', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    limitOf('/kubepods', 500);
+    await web.resize(desired({ c0: { memory: mi(600) } }, { pod: { memory: mi(900) } }));
+    expect(web.limits()).toEqual([600 * MiB, 200 * MiB]);
+    expect(runtime.read('memory.max')).toBe(String(900 * MiB));
+  });
+
+  /** Moves the pod below a cgroup that is not kubelet's. */
+  function inAnother(memory: number): void {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    mkdirSync(join(runtime.cgroupRoot, 'workloads'));
+    renameSync(join(runtime.cgroupRoot, 'kubepods'), join(runtime.cgroupRoot, 'workloads/kubepods'));
+    limitOf('/workloads', memory);
+    const metadata = { name: 'web', uid: 'uid-1', namespace: 'default' };
+    runtime.describePod({
+      config: { metadata, annotations: {}, linux: { cgroup_parent: '/workloads/kubepods/pod1' } },
+    });
+    for (const index of [0, 1])
+      writeFileSync(
+        join(runtime.procRoot, String(100 + index), 'cgroup'),
+        `0::/workloads/kubepods/pod1/${containerId(index)}\n`,
+      );
+  }
+
+  test('is rejected otherwise, for a container and for the pod', async () => {
+    inAnother(500);
+    await expect(web.resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'EXCEEDS_NODE', context: { found: String(500 * MiB) } },
+      message: `container c0: memory.max ${600 * MiB} is more than ${500 * MiB}: cgroup /workloads allows no more`,
+    });
+    await expect(web.resize(desired({}, { pod: { memory: mi(501) } }))).rejects.toMatchObject({
+      ...{ reason: 'EXCEEDS_NODE', message: expect.stringContaining('pod default/web: memory.max') as string },
+    });
+    await expect(web.resize(desired({}, { pod: { memory: mi(500) } }), { dryRun: true })).resolves.toBeDefined();
+  });
+
+  test('is allowed where it does not rise', async () => {
+    inAnother(150);
+    const repeated = { c0: { memory: mi(100) }, c1: { memory: mi(200) } };
+    await expect(web.resize(desired(repeated, { pod: { memory: mi(300) } }), { dryRun: true })).resolves.toBeDefined();
+    await expect(web.resize(desired({ c1: { memory: mi(190) } }), { dryRun: true })).resolves.toBeDefined();
+    await expect(web.resize(desired({ c1: { memory: mi(201) } }), { dryRun: true })).rejects.toMatchObject({
+      reason: 'EXCEEDS_NODE',
+    });
+  });
+});
+
+describe('a resource request above the limit', () => {
+  const fits = (containers: object, more: Partial<DesiredPod> = {}) => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    return web.resize(desired(containers, more));
+  };
+  const memory = (mebibytes: number) => ({ memoryRequests: { containers: { c0: mi(mebibytes) } } });
+
+  test('is rejected with both values when the limit stays', async () => {
+    const message = 'containers["c0"].requests.memory: "101Mi": the request is above the limit, 100Mi';
+    await expect(fits({ c0: {} }, memory(101))).rejects.toThrow(message);
+    await expect(fits({ c0: { shares: 104 } })).rejects.toThrow('containers["c0"].requests.cpu: "102m"');
+    await expect(fits({}, { memoryRequests: { pod: mi(301), containers: {} } })).rejects.toMatchObject({
+      ...{ code: 3, reason: 'INVALID_VALUE' },
+      context: { field: 'resources.requests.memory' },
+    });
+  });
+
+  test('is not found when it equals the limit, or when both are raised', async () => {
+    expect((await fits({ c0: {} }, memory(100))).steps).toEqual([]);
+    await fits({ c0: { memory: mi(150) } }, memory(150));
+    await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
+  });
+});
+
+describe('a resize of a container of another kind', () => {
+  const init = 'e'.repeat(64);
+  /** Adds a container that is not one of c0 and c1, which kubelet's state lists. */
+  const initContainer = (
+    state: number,
+    limits: Record<string, bigint> = { memory_limit_in_bytes: BigInt(50 * MiB) },
+  ) => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: init, sandboxId: SANDBOX, name: 'init' });
+    runtime.describeContainer(init, {
+      ...{ metadata: { name: 'init' }, state, created_at: -20n, finished_at: -10n },
+      resources: { linux: limits },
+    });
+  };
+  const kubeletKnows = (...names: string[]): void => {
+    const containers = new Map(names.map((name) => [name, { memory: mi(100) }]));
+    runtime.allocated.set('uid-1', { containers, pod: undefined, isComplete: true });
+  };
+  /** ListContainers returns this container and the running ones. */
+  const lists = (state: number): void =>
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: [
+          { id: init, metadata: { name: 'init' }, state, created_at: 1n },
+          { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 2n },
+          { id: containerId(1), metadata: { name: 'c1' }, state: 1, created_at: 3n },
+        ],
+      }),
+    );
+
+  test('is rejected as a whole for an ended init container', async () => {
+    initContainer(2);
+    lists(2);
+    kubeletKnows('c0', 'c1');
+    await expect(web.resize(desired({ init: { memory: mi(80) }, c0: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'INIT_CONTAINER_ENDED' },
+      context: { container: 'init' },
+    });
+    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+  });
+
+  test('is rejected for a running init container that kubelet up to 1.35 does not resize', async () => {
+    initContainer(1);
+    lists(1);
+    // c2 waits for it.
+    kubeletKnows('c0', 'c1', 'c2');
+    await expect(web.resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'INIT_CONTAINER_NOT_RESIZABLE' },
+      context: { container: 'init' },
+    });
+  });
+
+  test('is rejected for an ephemeral container', async () => {
+    initContainer(1, {});
+    lists(1);
+    kubeletKnows('c0', 'c1');
+    await expect(web.resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
+      ...{ code: 9, reason: 'EPHEMERAL_CONTAINER_NOT_RESIZABLE' },
+      context: { container: 'init' },
+    });
+  });
+
+  test('A9: is accepted for an ordinary container that ended with 0 before the others were created', async () => {
+    initContainer(2);
+    lists(2);
+    const stored: bigint[] = [];
+    runtime.on('UpdateContainerResources', (request) => {
+      stored.push(runtime.decodeUpdate(request).linux?.memory_limit_in_bytes ?? 0n);
+      return Buffer.alloc(0);
+    });
+    await web.resize(desired({ init: { memory: mi(80) } }));
+    expect(stored).toEqual([BigInt(80 * MiB)]);
+    // kubelet lists it. Since 1.36 it lists init containers too, which cannot be distinguished from an ordinary one.
+    kubeletKnows('init', 'c0', 'c1');
+    await web.resize(desired({ init: { memory: mi(90) } }));
+    expect(stored).toEqual([BigInt(80 * MiB), BigInt(90 * MiB)]);
+  });
+});

@@ -1,0 +1,88 @@
+import { bytes } from '../../src/core/quantities/index.ts';
+import { encode } from '../../src/runtime/index.ts';
+import { type DeclaredPod, declarePod, noPodSpecs } from '../../src/sandbox/declared/index.ts';
+import type { PodSpecs } from '../../src/sandbox/index.ts';
+import { FakeRuntime, SANDBOX } from './fake-runtime.ts';
+
+export const MiB = 1024 * 1024;
+export const CREATED = 0;
+export const RUNNING = 1;
+export const EXITED = 2;
+export const PRE_STOP = { 'io.kubernetes.container.preStopHandler': '{"exec":{}}' };
+
+/** A container as the runtime has it. The limit is in mebibytes; 0: none. */
+interface Given {
+  readonly name: string;
+  readonly state: number;
+  readonly limit?: number;
+  /** Thousandths of a CPU. */
+  readonly milliCpu?: number;
+  readonly exitCode?: number;
+  readonly labels?: Record<string, string>;
+  readonly annotations?: Record<string, string>;
+}
+
+/** A runtime whose containers, with kubelet's state and a spec, say what a pod declares. */
+export class DeclaringRuntime {
+  private constructor(readonly runtime: FakeRuntime) {}
+
+  static async start(): Promise<DeclaringRuntime> {
+    return new DeclaringRuntime(await FakeRuntime.start());
+  }
+
+  close(): Promise<void> {
+    return this.runtime.close();
+  }
+
+  /** The runtime's containers, in the order of their creation. */
+  has(...containers: readonly Given[]): void {
+    const ids = containers.map(({ name }, index) => `${name}-${index}`);
+    this.runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        // The backend lists them in any order.
+        containers: containers
+          .map(({ name, state, labels = {}, annotations = {} }, index) => ({
+            ...{ id: ids[index]!, pod_sandbox_id: SANDBOX, metadata: { name }, state, labels, annotations },
+            created_at: BigInt(index + 1),
+          }))
+          .reverse(),
+      }),
+    );
+    for (const [index, { name, state, limit = 0, milliCpu = 0, exitCode = 0 }] of containers.entries())
+      this.runtime.describeContainer(ids[index]!, {
+        ...{ metadata: { name }, state, exit_code: exitCode },
+        resources: {
+          linux: {
+            memory_limit_in_bytes: BigInt(limit * MiB),
+            ...(milliCpu > 0 && { cpu_quota: BigInt(milliCpu * 50), cpu_period: 50_000n }),
+          },
+        },
+      });
+  }
+
+  kubeletAdmitted(limits: Readonly<Record<string, number>>, level?: number): void {
+    const containers = new Map(Object.entries(limits).map(([name, size]) => [name, { memory: bytes(size * MiB) }]));
+    const pod = level === undefined ? undefined : { memory: bytes(level * MiB) };
+    this.runtime.allocated.set('uid-1', { containers, pod, isComplete: true });
+  }
+
+  async declared(specs: PodSpecs = noPodSpecs): Promise<DeclaredPod> {
+    const { registry, backend, kubelet } = this.runtime.context;
+    const pod = await registry.pod(SANDBOX);
+    return declarePod({ registry, backend, kubelet, specs }, pod!);
+  }
+}
+
+/** Returns a line for each container. */
+export const lines = ({ containers }: DeclaredPod): string[] =>
+  containers.map(({ name, kind, state, limits, mayBeInit, isUncounted, isFixed }) =>
+    [
+      `${name} ${kind} ${state}`,
+      limits && (limits.memory === undefined ? 'no limit' : `${limits.memory / MiB}`),
+      mayBeInit && 'may be init',
+      isUncounted && 'uncounted',
+      isFixed && 'fixed',
+    ]
+      .filter(Boolean)
+      .join(', '),
+  );

@@ -1,0 +1,53 @@
+import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { Bytes } from '../../../src/core/quantities/index.ts';
+import type { DesiredPod, ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
+import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
+import { MiB } from './pods.ts';
+
+export const mi = (count: number): Bytes => bytes(count * MiB);
+export const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
+
+/** A request for containers by name. */
+export const desired = (containers: object, more: Partial<DesiredPod> = {}): DesiredPod => ({
+  pod: {},
+  containers: new Map(Object.entries(containers)),
+  volumes: new Map(),
+  ...more,
+});
+
+/** A pod of a fake runtime that ResizePod resizes. Its containers are c0, c1 and so on. */
+export class ResizedPod {
+  private constructor(readonly runtime: FakeRuntime) {}
+
+  static async start(): Promise<ResizedPod> {
+    const runtime = await FakeRuntime.start();
+    runtime.applyUpdates();
+    return new ResizedPod(runtime);
+  }
+
+  close(): Promise<void> {
+    return this.runtime.close();
+  }
+
+  /** Creates the pod with these memory limits. */
+  make(limit: string, containers: readonly number[]): void {
+    this.runtime.makePod(limit, containers);
+    for (const [index] of containers.entries())
+      this.runtime.context.registry.learnContainer({
+        containerId: containerId(index),
+        sandboxId: SANDBOX,
+        name: `c${index}`,
+      });
+  }
+
+  resize(target: DesiredPod, options: object = {}): Promise<ResizeOutcome> {
+    const deadline = Date.now() + 60_000;
+    return resizePod(this.runtime.context, SANDBOX, target, { dryRun: false, deadline, ...options });
+  }
+
+  /** Returns the memory limits of the first two containers. */
+  limits(): number[] {
+    return [0, 1].map((index) => this.runtime.limitOf(index));
+  }
+}
