@@ -4,8 +4,9 @@
  */
 export { CgroupTree } from './tree.ts';
 export type { CgroupLimits, CgroupReader, CgroupWriter, Reclaimed, Written } from './tree.ts';
-export { usageText, withoutSwap } from './memory-use.ts';
+export { usageText } from './memory-use.ts';
 export type { MemorySample, MemoryUse } from './memory-use.ts';
+export type { SwapLimits } from './swap.ts';
 export {
   MAX_CPU_SHARES,
   MIN_CPU_SHARES,

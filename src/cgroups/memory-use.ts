@@ -1,16 +1,15 @@
-/** The memory usage of a cgroup, with and without its swap. */
-import { type Bytes, bytes } from '../core/quantities/index.ts';
+/** What memory of a cgroup is in use, and what of it cannot be reclaimed. */
+import type { Bytes } from '../core/quantities/index.ts';
 
 /** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
 export interface MemoryUse {
   readonly current: Bytes;
-  /** Memory that cannot be reclaimed: `unreclaimableOf` less {@link swappable}. */
+  /** Memory that cannot be reclaimed: `unreclaimableOf` less `swappable`, and `swapExcess`. */
   readonly unreclaimable: Bytes;
-  /** Anonymous memory and tmpfs pages that the kernel can write to swap; see `swappableMemory`. */
+  /** What the kernel can free by writing anonymous memory and tmpfs pages to swap; see `swapUseOf`. */
   readonly swappable: Bytes;
-  /** Bytes in swap (memory.swap.current). Part of `unreclaimable` only after {@link withoutSwap}. */
-  readonly swapped: Bytes;
-  readonly isWithoutSwap?: true;
+  /** Bytes in swap above memory.swap.max, which come back once they are used; see `swapUseOf`. */
+  readonly swapExcess: Bytes;
   readonly anon: Bytes;
   readonly shmem: Bytes;
   readonly unevictable: Bytes;
@@ -22,25 +21,11 @@ export interface MemoryUse {
 }
 
 /** Describes what is behind the unreclaimable memory, for errors. */
-export function usageText({ anon, shmem, unevictable, swappable, swapped, isWithoutSwap }: MemoryUse): string {
+export function usageText({ anon, shmem, unevictable, swappable, swapExcess }: MemoryUse): string {
   const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
-  const plus = isWithoutSwap === true && swapped > 0 ? `, and ${swapped} in swap` : '';
+  const plus = swapExcess > 0 ? `, and ${swapExcess} in swap above its limit` : '';
   return `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}${less}${plus}`;
 }
-
-/**
- * Returns the usage of a cgroup as if it had no swap: nothing can go there, and what is there comes back once it is used, charged to
- * the cgroup.
- */
-export const withoutSwap = (use: MemoryUse): MemoryUse =>
-  use.isWithoutSwap === true
-    ? use
-    : {
-        ...use,
-        unreclaimable: bytes(use.unreclaimable + use.swappable + use.swapped),
-        swappable: bytes(0),
-        isWithoutSwap: true,
-      };
 
 /** The parts of {@link MemoryUse} that the kernel reads from counters. */
 export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;

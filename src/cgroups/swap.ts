@@ -1,45 +1,74 @@
 /**
- * How much memory of a cgroup can go to swap. Sources: kernel Documentation/admin-guide/cgroup-v2.rst and sysctl/vm.rst, mm/memcontrol.c
- * (mem_cgroup_get_nr_swap_pages) and mm/vmscan.c (get_scan_count).
+ * How much memory of a cgroup can go to swap, and how much comes back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst and
+ * sysctl/vm.rst, mm/memcontrol.c (mem_cgroup_get_nr_swap_pages, obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
  */
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
+import type { Bytes, Limit } from '../core/quantities/index.ts';
 import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './memory.ts';
 
+/** memory.swap.max of cgroups after a change. One above the present value does not count: the change comes after the reclaim. */
+export type SwapLimits = ReadonlyMap<CgroupPath, Limit<Bytes>>;
+
+/** How swap changes the memory of a cgroup and its descendants that cannot be reclaimed. In bytes. */
+export interface SwapUse {
+  /** What reclaim frees when it writes as much as possible to swap. */
+  readonly swappable: number;
+  /** What is in swap above memory.swap.max: once it is used, it takes memory and cannot go back. */
+  readonly excess: number;
+}
+
 /**
- * Returns the bytes of a cgroup and its descendants that reclaim can write to swap: pages on the anonymous LRU lists (locked pages and
- * those of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the cgroups above it and of the
- * node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it. Throws `CgroupVanished`, and
- * CGROUP_UNAVAILABLE for unexpected content.
+ * Returns how swap changes what can be reclaimed, with lower limits on swap if a change sets some. Reclaim writes pages of the anonymous
+ * LRU lists (locked pages and those of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the
+ * cgroups above it and of the node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it.
+ *
+ * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once it is used.
+ * Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
  */
-export async function swappableMemory(
+export async function swapUseOf(
   files: CgroupFiles,
   cgroup: CgroupPath,
   stat: MemoryStat,
-  procRoot: string,
-): Promise<number> {
-  const free = freeSwapOf(files, cgroup);
+  { procRoot, after = NO_CHANGE }: { readonly procRoot: string; readonly after?: SwapLimits | undefined },
+): Promise<SwapUse> {
+  const node = { files, after };
+  const excess = excessOf(node, cgroup);
+  return { swappable: await writableOf(node, cgroup, stat, procRoot), excess };
+}
+
+const NO_CHANGE: SwapLimits = new Map();
+
+interface Node {
+  readonly files: CgroupFiles;
+  readonly after: SwapLimits;
+}
+
+/** Returns the bytes that reclaim can write to swap. */
+async function writableOf(node: Node, cgroup: CgroupPath, stat: MemoryStat, procRoot: string): Promise<number> {
+  const free = freeSwapOf(node, cgroup);
   if (free === 0 || anonymousOf(stat) === 0) return 0;
-  const above = ancestorsOf(cgroup).map((each) => freeSwapOf(files, each) ?? Infinity);
+  const above = ancestorsOf(cgroup).map((each) => freeSwapOf(node, each) ?? Infinity);
   const most = Math.min(free ?? 0, ...above);
   // The node is read last: usually its cgroups have no swap.
   const onNode = most === 0 ? 0 : freeSwapOfNode(procRoot);
-  return onNode === 0 ? 0 : Math.min(most, onNode, await swappableBelow(files, cgroup, stat));
+  return onNode === 0 ? 0 : Math.min(most, onNode, await writableBelow(node, cgroup, stat));
 }
 
 const anonymousOf = ({ activeAnon, inactiveAnon }: MemoryStat): number => activeAnon + inactiveAnon;
 
 /** Returns what the cgroups below let go to swap, and what the cgroup has itself: memory of ended containers, for example. */
-async function swappableBelow(files: CgroupFiles, cgroup: CgroupPath, stat: MemoryStat): Promise<number> {
+async function writableBelow(node: Node, cgroup: CgroupPath, stat: MemoryStat): Promise<number> {
+  const { files } = node;
   let [own, below] = [anonymousOf(stat), 0];
   for (const name of files.children(cgroup)) {
     const child = `${cgroup}/${name}`;
     try {
       const held = parseMemoryStat(await files.read(child, 'memory.stat'));
-      const free = freeSwapOf(files, child) ?? 0;
+      const free = freeSwapOf(node, child) ?? 0;
       own -= anonymousOf(held);
-      if (free > 0) below += Math.min(free, await swappableBelow(files, child, held));
+      if (free > 0) below += Math.min(free, await writableBelow(node, child, held));
     } catch (error) {
       // A cgroup without the memory controller: its memory counts for the cgroup above.
       if (!isCgroupVanished(error) && !isFileMissing(error)) throw error;
@@ -48,30 +77,59 @@ async function swappableBelow(files: CgroupFiles, cgroup: CgroupPath, stat: Memo
   return Math.max(own, 0) + below;
 }
 
+/** Returns the bytes in swap above the limits of the cgroup and of the cgroups below. */
+function excessOf(node: Node, cgroup: CgroupPath): number {
+  const { files } = node;
+  const inSwap = swapCurrentOf(files, cgroup);
+  if (inSwap === 0) return 0;
+  let below = 0;
+  for (const name of files.children(cgroup)) {
+    try {
+      below += excessOf(node, `${cgroup}/${name}`);
+    } catch (error) {
+      if (!isCgroupVanished(error)) throw error;
+    }
+  }
+  return Math.max(below, inSwap - (maxSwapOf(node, cgroup) ?? Infinity));
+}
+
 /**
  * Returns the free swap of one cgroup. From memory.swap.high on, the kernel delays the processes: it counts as the limit. Without
  * memory.zswap.writeback nothing reaches a swap device. Undefined without the files: at the root, or without swap accounting.
  */
-function freeSwapOf(files: CgroupFiles, cgroup: CgroupPath): number | undefined {
-  const read = (file: string): string | undefined => {
-    try {
-      return files.readNow(cgroup, file);
-    } catch (error) {
-      if (isFileMissing(error)) return undefined;
-      throw error;
-    }
-  };
-  const max = read('memory.swap.max');
+function freeSwapOf(node: Node, cgroup: CgroupPath): number | undefined {
+  const { files } = node;
+  const max = maxSwapOf(node, cgroup);
   if (max === undefined) return undefined;
-  if (max === '0' || read('memory.zswap.writeback') === '0') return 0;
-  const limits = [
-    parseLimit(max, 'memory.swap.max'),
-    parseLimit(read('memory.swap.high') ?? 'max', 'memory.swap.high'),
-  ];
-  const least = Math.min(...limits.map((limit) => (limit === 'max' ? Infinity : limit)));
-  return least === Infinity
-    ? Infinity
-    : Math.max(0, least - parseSize(read('memory.swap.current') ?? '0', 'memory.swap.current'));
+  if (max === 0 || optional(files, cgroup, 'memory.zswap.writeback') === '0') return 0;
+  const least = Math.min(max, limitOf(files, cgroup, 'memory.swap.high') ?? Infinity);
+  return least === Infinity ? Infinity : Math.max(0, least - swapCurrentOf(files, cgroup));
+}
+
+/** Returns the lower one of memory.swap.max and its value after the change. */
+function maxSwapOf({ files, after }: Node, cgroup: CgroupPath): number | undefined {
+  const now = limitOf(files, cgroup, 'memory.swap.max');
+  const then = after.get(cgroup) ?? 'max';
+  return now === undefined || then === 'max' ? now : Math.min(now, then);
+}
+
+const swapCurrentOf = (files: CgroupFiles, cgroup: CgroupPath): number =>
+  parseSize(optional(files, cgroup, 'memory.swap.current') ?? '0', 'memory.swap.current');
+
+/** Returns a limit; Infinity for `max`, undefined without the file. */
+function limitOf(files: CgroupFiles, cgroup: CgroupPath, file: string): number | undefined {
+  const text = optional(files, cgroup, file);
+  const limit = text === undefined ? undefined : parseLimit(text, file);
+  return limit === 'max' ? Infinity : limit;
+}
+
+function optional(files: CgroupFiles, cgroup: CgroupPath, file: string): string | undefined {
+  try {
+    return files.readNow(cgroup, file);
+  } catch (error) {
+    if (isFileMissing(error)) return undefined;
+    throw error;
+  }
 }
 
 function ancestorsOf(cgroup: CgroupPath): CgroupPath[] {

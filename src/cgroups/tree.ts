@@ -9,7 +9,7 @@ import { cgroupVersion } from './proc.ts';
 import { isSameLimit, parseLimit, parseMemoryStat, parseOomKills, parseSize, unreclaimableOf } from './memory.ts';
 import type { MemorySample, MemoryUse } from './memory-use.ts';
 import { holdsSetting } from './settings.ts';
-import { swappableMemory } from './swap.ts';
+import { type SwapLimits, swapUseOf } from './swap.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
 import { type CgroupWrite, encodeWrite, raisesLimit } from './write.ts';
 
@@ -35,7 +35,7 @@ export interface CgroupReader {
   exists(cgroup: CgroupPath): boolean;
   children(cgroup: CgroupPath): string[];
   readLimits(cgroup: CgroupPath): Promise<CgroupLimits>;
-  readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse>;
+  readMemoryUse(cgroup: CgroupPath, swapAfter?: SwapLimits): Promise<MemoryUse>;
 }
 
 /** Applies writes: {@link CgroupTree} to the files, DriverCgroupTree through systemd, which owns the cgroups of its units. */
@@ -127,15 +127,18 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, file, (text) => text);
   }
 
-  /** Reads the memory usage. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
-  async readMemoryUse(cgroup: CgroupPath): Promise<MemoryUse> {
+  /**
+   * Reads the memory usage. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists.
+   * @param swapAfter lower limits on swap that a change sets: the usage is that with these limits
+   */
+  async readMemoryUse(cgroup: CgroupPath, swapAfter?: SwapLimits): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
-    const swappable = await swappableMemory(this.#files, cgroup, held, this.#procRoot);
+    const swap = await swapUseOf(this.#files, cgroup, held, { procRoot: this.#procRoot, after: swapAfter });
     return {
       ...this.sampleMemory(cgroup),
-      unreclaimable: bytes(Math.max(0, unreclaimableOf(held) - swappable)),
-      swappable: bytes(swappable),
-      swapped: this.readSwapCurrent(cgroup),
+      unreclaimable: bytes(Math.max(0, unreclaimableOf(held) - swap.swappable) + swap.excess),
+      swappable: bytes(swap.swappable),
+      swapExcess: bytes(swap.excess),
       anon: held.anon,
       shmem: held.shmem,
       unevictable: held.unevictable,

@@ -6,5 +6,7 @@ export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sh
 export type { MilliCpu } from './formulas.ts';
 export { DEFAULT_THROTTLING_FACTOR, memoryHighOf, throttlingFactorOf } from './memory-qos.ts';
 export type { MemoryAmounts } from './memory-qos.ts';
+export { swapAfterResize } from './swap.ts';
+export type { SwapAmounts } from './swap.ts';
 export { ManagerFiles, noResourceManagers } from './resource-managers.ts';
 export type { ResourceManagers } from './resource-managers.ts';

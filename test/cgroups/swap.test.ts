@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { CgroupTree, isCgroupVanished, usageText, withoutSwap } from '../../src/cgroups/index.ts';
+import { CgroupTree, isCgroupVanished, usageText } from '../../src/cgroups/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 
 /** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts has the kernel. */
 
@@ -63,22 +64,53 @@ const useOf = async (path: string): Promise<{ unreclaimable: number; swappable: 
   return { unreclaimable: unreclaimable / MiB, swappable: swappable / MiB };
 };
 
-describe('usage without swap', () => {
-  test('has what fits into swap and what is there, named in the text', async () => {
+describe('usage with lower limits on swap', () => {
+  const useWith = async (path: string, limits: Readonly<Record<string, number>>) => {
+    const after = new Map(Object.entries(limits).map(([cgroup, limit]) => [cgroup, bytes(limit * MiB)]));
+    const { unreclaimable, swappable, swapExcess } = await tree.readMemoryUse(path, after);
+    return [unreclaimable / MiB, swappable / MiB, swapExcess / MiB];
+  };
+
+  test('has what fits into swap and what comes back from there, named in the text', async () => {
     cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
     const use = await tree.readMemoryUse(`${POD}/c1`);
-    expect([use.unreclaimable / MiB, use.swapped / MiB]).toEqual([70, 20]);
+    expect([use.unreclaimable / MiB, use.swapExcess]).toEqual([70, 0]);
     expect(usageText(use)).toMatch(/, less 31457280 that fit into swap$/);
-    const without = withoutSwap(use);
+    const without = await tree.readMemoryUse(`${POD}/c1`, new Map([[`${POD}/c1`, bytes(0)]]));
     expect([without.unreclaimable / MiB, without.swappable]).toEqual([120, 0]);
-    expect(usageText(without)).toMatch(/unevictable 0, and 20971520 in swap$/);
-    expect(withoutSwap(without)).toEqual(without);
+    expect(usageText(without)).toMatch(/unevictable 0, and 20971520 in swap above its limit$/);
+  });
+
+  test.each<[string, number, number[]]>([
+    ['a limit above what is in swap leaves the rest', 35, [85, 15, 0]],
+    ['a limit below what is in swap leaves nothing, and the difference comes back', 5, [115, 0, 15]],
+    ['a higher limit counts as the present one: it comes after the reclaim', 80, [70, 30, 0]],
+  ])('%s', async (_, limit, expected) => {
+    cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
+    expect(await useWith(`${POD}/c1`, { [`${POD}/c1`]: limit })).toEqual(expected);
+    // The limit of another cgroup changes nothing.
+    expect(await useWith(`${POD}/c1`, { [`${POD}/c2`]: 0 })).toEqual([70, 30, 0]);
+  });
+
+  test('what is in swap above a limit that was lowered before comes back as well', async () => {
+    cgroup(`${POD}/c1`, { anon: 100, swapMax: 5, swapUsed: 20 });
+    expect(await useWith(`${POD}/c1`, {})).toEqual([115, 0, 15]);
+  });
+
+  test('of a pod has what comes back to its containers, and at least what comes back to itself', async () => {
+    cgroup(POD, { anon: 100, swapMax: 'max', swapUsed: 40 });
+    cgroup(`${POD}/c1`, { anon: 60, swapMax: 'max', swapUsed: 25 });
+    cgroup(`${POD}/c2`, { anon: 40, swapMax: 'max', swapUsed: 15 });
+    expect(await useWith(POD, { [`${POD}/c1`]: 0 })).toEqual([60 + 25, 40, 25]);
+    expect(await useWith(POD, { [`${POD}/c1`]: 0, [`${POD}/c2`]: 0 })).toEqual([140, 0, 40]);
+    expect(await useWith(POD, { [POD]: 10 })).toEqual([130, 0, 30]);
+    expect(await useWith(POD, { [POD]: 30, [`${POD}/c1`]: 0 })).toEqual([125, 0, 25]);
   });
 
   test('of a kernel without swap accounting is the usage', async () => {
     rmSync(join(root, POD, 'c1/memory.swap.max'));
     rmSync(join(root, POD, 'c1/memory.swap.current'));
-    expect(withoutSwap(await tree.readMemoryUse(`${POD}/c1`))).toMatchObject({ unreclaimable: 100 * MiB, swapped: 0 });
+    expect(await useWith(`${POD}/c1`, { [`${POD}/c1`]: 0 })).toEqual([100, 0, 0]);
   });
 });
 
@@ -91,7 +123,7 @@ describe('what can be reclaimed with swap', () => {
     ['no more than the free swap of the node', () => node(30), 30],
     ['nothing for a container that must not swap', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 0 }), 0],
     ['what its limit leaves', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 }), 30],
-    ['nothing past its limit', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 60 }), 0],
+    ['nothing at its limit', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 50 }), 0],
     ['what its pod leaves', () => cgroup(POD, { anon: 100, swapMax: 64, swapUsed: 24 }), 40],
     ['what kubepods leaves', () => cgroup('/kubepods', { anon: 500, swapMax: 64, swapUsed: 44 }), 20],
     ['up to where the kernel delays it', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 'max', swapHigh: 25 }), 25],
@@ -138,8 +170,10 @@ describe('what can be reclaimed with swap', () => {
         node(onNode);
         const left = (most: number | 'max'): number => (most === 'max' ? Infinity : Math.max(0, most - used));
         const swappable = Math.min(anon, left(ofPod), left(ofContainer), onNode);
-        for (const path of [POD, `${POD}/c1`])
-          expect(await useOf(path)).toEqual({ unreclaimable: anon - swappable, swappable });
+        const above = (most: number | 'max'): number => (most === 'max' ? 0 : Math.max(0, used - most));
+        const [container, pod] = [above(ofContainer), Math.max(above(ofContainer), above(ofPod))];
+        expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: anon - swappable + container, swappable });
+        expect(await useOf(POD)).toEqual({ unreclaimable: anon - swappable + pod, swappable });
       }),
       { numRuns: 100 },
     );

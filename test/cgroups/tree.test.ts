@@ -63,7 +63,7 @@ describe('the memory usage of a cgroup', () => {
       current: 4096000,
       unreclaimable: 3000,
       swappable: 0,
-      swapped: 0,
+      swapExcess: 0,
       anon: 1000,
       shmem: 2000,
       unevictable: 2000,

@@ -3,7 +3,7 @@ import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
 import { DecreaseReclaimer } from '../../src/resize/foresight/decrease-reclaimer.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
 import { FakeMemory } from './fake-memory.ts';
 import { MiB } from './resize/pods.ts';
 import { FakeClock } from './resize/fake-resizes.ts';
@@ -25,6 +25,8 @@ export class FakeKubeletNode {
   readonly deferred: [string, DecreaseReport][] = [];
   /** What the journal has of holds, by pod and cgroup. */
   readonly journal = new Map<string, Map<CgroupPath, PreviousHigh['memoryHigh']>>();
+  /** The limits on swap that kubelet lowers with the limits. */
+  readonly swapAfter = new Map<CgroupPath, Limit<Bytes>>();
   /** Cgroups whose limit is the pod's own. */
   readonly podLevel = new Set<string>();
   /** Pods with an unfinished transaction. */
@@ -50,7 +52,8 @@ export class FakeKubeletNode {
     this.reclaimer = new DecreaseReclaimer({
       tree: {
         sampleMemory: (cgroup) => memoryOf(cgroup).sampleMemory(),
-        readMemoryUse: (cgroup) => memoryOf(cgroup).readMemoryUse(),
+        readMemoryUse: (cgroup, swapAfter) => memoryOf(cgroup).readMemoryUse(cgroup, swapAfter),
+        readSwapCurrent: (cgroup) => memoryOf(cgroup).readSwapCurrent(),
         readMemoryCurrent: (cgroup) => memoryOf(cgroup).readMemoryCurrent(),
         readHigh: (cgroup) => memoryOf(cgroup).readHigh(),
         write: (cgroup, step) => {
@@ -99,7 +102,7 @@ export class FakeKubeletNode {
             : [];
         });
         await this.beforeDecreases();
-        return admitted && { admitted: JSON.stringify(admitted), list };
+        return admitted && { admitted: JSON.stringify(admitted), list, swapAfter: this.swapAfter };
       },
       isBusy: (uid) => this.busy.has(uid),
       idle: (uid) => (this.busy.has(uid) ? new Promise((resolve) => this.#idle.set(uid, resolve)) : Promise.resolve()),

@@ -4,6 +4,7 @@ import type {
   MemoryUse,
   Reclaimed,
   LowerUsageTree,
+  SwapLimits,
   Written,
 } from '../../src/cgroups/index.ts';
 import { CgroupVanished } from '../../src/cgroups/index.ts';
@@ -17,8 +18,8 @@ import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.t
 export class FakeMemory implements LowerUsageTree {
   high: Limit<Bytes> = 'max';
   oomKills = 0;
-  /** Anonymous memory that fits into swap, and memory in swap. In bytes. Reclaim does not swap here. */
-  swappable = 0;
+  /** memory.swap.max, and memory in swap. In bytes. Reclaim does not swap here. */
+  swapMax = 0;
   swapped = 0;
   isGone = false;
   /** Kernels before 5.19 have no memory.reclaim. There a write to memory.high reclaims. */
@@ -56,14 +57,22 @@ export class FakeMemory implements LowerUsageTree {
     return bytes(this.current);
   }
 
-  readMemoryUse(): Promise<MemoryUse> {
+  readSwapCurrent(): Bytes {
+    if (this.isGone) throw gone();
+    return bytes(this.swapped);
+  }
+
+  readMemoryUse(cgroup: string, swapAfter?: SwapLimits): Promise<MemoryUse> {
     return this.#whileThere(() => {
       const none = bytes(0);
+      const most = Math.min(this.swapMax, Number(swapAfter?.get(cgroup) ?? this.swapMax));
+      const [swappable, swapExcess] = [Math.max(0, most - this.swapped), Math.max(0, this.swapped - most)];
+      const written = Math.min(this.anon, swappable);
       return {
         current: bytes(this.current),
-        unreclaimable: bytes(this.anon - this.swappable),
-        swappable: bytes(this.swappable),
-        swapped: bytes(this.swapped),
+        unreclaimable: bytes(this.anon - written + swapExcess),
+        swappable: bytes(written),
+        swapExcess: bytes(swapExcess),
         anon: bytes(this.anon),
         shmem: none,
         unevictable: none,

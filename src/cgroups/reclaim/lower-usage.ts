@@ -1,7 +1,8 @@
 /** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import { type MemorySample, type MemoryUse, usageText, withoutSwap } from '../memory-use.ts';
+import { type MemorySample, type MemoryUse, usageText } from '../memory-use.ts';
+import type { SwapLimits } from '../swap.ts';
 import type { CgroupTree, Reclaimed } from '../tree.ts';
 import { type CgroupPath, isCgroupVanished } from '../file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
@@ -27,8 +28,8 @@ export interface LowerUsageOptions {
   readonly lower?: (held: HeldUsage) => Promise<void>;
   /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
   readonly newHigh?: Limit<Bytes> | undefined;
-  /** Whether `lower` takes or may take swap from the cgroup. What is in swap then counts as not reclaimable. */
-  readonly withoutSwap?: boolean | undefined;
+  /** The limits on swap that `lower` sets or may set. What is in swap above them counts as not reclaimable. */
+  readonly swapAfter?: SwapLimits | undefined;
   /** Called with the bytes that each write has freed. Must not throw. */
   readonly onReclaimed?: (freed: Bytes) => void;
   /** Called with true when a write begins to wait for its slot, and with false when it has it. Must not throw. */
@@ -66,7 +67,14 @@ export interface LowerUsageResult {
 /** The methods that {@link lowerUsage} needs. */
 export type LowerUsageTree = Pick<
   CgroupTree,
-  'sampleMemory' | 'readMemoryCurrent' | 'readMemoryUse' | 'readHigh' | 'write' | 'reclaim' | 'holds'
+  | 'sampleMemory'
+  | 'readMemoryCurrent'
+  | 'readSwapCurrent'
+  | 'readMemoryUse'
+  | 'readHigh'
+  | 'write'
+  | 'reclaim'
+  | 'holds'
 >;
 
 /** After this many checks in a row without a decrease, the rest counts as not reclaimable. */
@@ -86,18 +94,17 @@ export async function lowerUsage(
   cgroup: CgroupPath,
   options: LowerUsageOptions,
 ): Promise<LowerUsageResult> {
-  const { clock = systemClock, target } = options;
+  const { clock = systemClock, target, swapAfter } = options;
   const time = new TimeLimit(options.deadline, options.signal, clock);
   const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
   const onReclaimed = options.onReclaimed ?? (() => undefined);
   const onWaiting = options.onWaiting ?? (() => undefined);
-  const isWithoutSwap = options.withoutSwap === true;
-  const reclaim = new Reclaim(tree, cgroup, target, { time, clock, onReclaimed, onWaiting, isWithoutSwap }, high);
+  const reclaim = new Reclaim(tree, cgroup, target, { time, clock, onReclaimed, onWaiting, swapAfter }, high);
   try {
     time.throwIfAborted();
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
-    await options.lower?.({ look: () => lookAt(tree, cgroup, { target, isWithoutSwap }, high) });
+    await options.lower?.({ look: () => lookAt(tree, cgroup, { target, swapAfter }, high) });
     await high.restore(undefined, options.newHigh);
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
@@ -112,11 +119,10 @@ export async function lowerUsage(
 async function lookAt(
   tree: LowerUsageTree,
   cgroup: CgroupPath,
-  { target, isWithoutSwap }: { readonly target: Bytes; readonly isWithoutSwap: boolean },
+  { target, swapAfter }: Pick<LowerUsageOptions, 'target' | 'swapAfter'>,
   high: TemporaryMemoryHigh,
 ): Promise<HeldLook> {
-  const found = await tree.readMemoryUse(cgroup);
-  const use = isWithoutSwap ? withoutSwap(found) : found;
+  const use = await tree.readMemoryUse(cgroup, swapAfter);
   const limit = tree.readHigh(cgroup);
   const isHeld = limit !== 'max' && limit < target;
   if (isHeld && use.unreclaimable < target) await high.raiseTo(goalOf(target, use.unreclaimable));
@@ -128,7 +134,7 @@ interface ReclaimParts {
   readonly clock: Clock;
   readonly onReclaimed: (freed: Bytes) => void;
   readonly onWaiting: (isWaiting: boolean) => void;
-  readonly isWithoutSwap: boolean;
+  readonly swapAfter: SwapLimits | undefined;
 }
 
 class Reclaim {
@@ -173,7 +179,7 @@ class Reclaim {
   async #goal(current: Bytes): Promise<Bytes> {
     const lowest = goalOf(this.target, bytes(0));
     // Usage is below any possible goal, so the kernel does not have to sum up memory.stat.
-    if (current <= lowest && !this.parts.isWithoutSwap) return lowest;
+    if (current <= lowest && this.#isOutOfSwap()) return lowest;
     const use = await this.#use();
     this.time.throwIfAborted();
     if (use.unreclaimable >= this.target) throw notReclaimable(this.cgroup, this.target, use);
@@ -195,7 +201,7 @@ class Reclaim {
    * to swap counts until it is there: the kernel swaps more slowly than processes allocate.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
-    if (hasEnoughMargin(this.target, current) && !this.parts.isWithoutSwap) return true;
+    if (hasEnoughMargin(this.target, current) && this.#isOutOfSwap()) return true;
     const use = await this.#use();
     this.time.throwIfAborted();
     const inMemory = bytes(use.unreclaimable + use.swappable);
@@ -205,9 +211,13 @@ class Reclaim {
     return false;
   }
 
-  async #use(): Promise<MemoryUse> {
-    const use = await this.tree.readMemoryUse(this.cgroup);
-    return this.parts.isWithoutSwap ? withoutSwap(use) : use;
+  #use(): Promise<MemoryUse> {
+    return this.tree.readMemoryUse(this.cgroup, this.parts.swapAfter);
+  }
+
+  /** Whether nothing is in swap that could come back. */
+  #isOutOfSwap(): boolean {
+    return this.tree.readSwapCurrent(this.cgroup) === 0;
   }
 
   /** Whether memory.high is still set: systemd resets it when any property of the unit changes, since the unit does not have it. */

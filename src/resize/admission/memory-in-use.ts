@@ -1,4 +1,4 @@
-import { type CgroupPath, type CgroupTree, type MemoryUse, usageText, withoutSwap } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, type MemoryUse, type SwapLimits, usageText } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Subject } from '../../sandbox/index.ts';
@@ -22,22 +22,19 @@ export interface LimitChange {
   readonly cgroup: CgroupPath;
   readonly now: Limit<Bytes>;
   readonly wanted: Limit<Bytes>;
-  /** Whether the change must not depend on swap: it takes swap from the cgroup, or must not fail. What is in swap counts, too. */
-  readonly withoutSwap?: boolean | undefined;
+  /** The limits on swap that the change sets or has to do with. */
+  readonly swapAfter?: SwapLimits | undefined;
 }
 
 /** Returns the memory in use when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE when it cannot be read. */
 export async function blockingUse(
   tree: CgroupTree,
-  { cgroup, now, wanted, ...change }: LimitChange,
+  { cgroup, now, wanted, swapAfter }: LimitChange,
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
-  const isWithoutSwap = change.withoutSwap === true;
-  const swapped = isWithoutSwap ? tree.readSwapCurrent(cgroup) : 0;
   // Unreclaimable memory is part of these, which are usually below the new limit already.
-  if (tree.readMemoryCurrent(cgroup) + swapped < wanted) return undefined;
-  const found = await tree.readMemoryUse(cgroup);
-  const use = isWithoutSwap ? withoutSwap(found) : found;
+  if (tree.readMemoryCurrent(cgroup) + tree.readSwapCurrent(cgroup) < wanted) return undefined;
+  const use = await tree.readMemoryUse(cgroup, swapAfter);
   return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 

@@ -1,9 +1,9 @@
-import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
@@ -116,7 +116,8 @@ async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
   if (step.kind === 'pod-cpu') return true;
   // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
-  return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from, withoutSwap: true })) === undefined;
+  const swapAfter: SwapLimits = new Map([[cgroup, bytes(0)]]);
+  return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from, swapAfter })) === undefined;
 }
 
 async function remount(

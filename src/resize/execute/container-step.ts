@@ -1,4 +1,4 @@
-import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
@@ -16,6 +16,7 @@ import {
   runningCgroup,
 } from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits } from '../model/index.ts';
+import { swapAfter } from '../admission/index.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
@@ -74,7 +75,8 @@ export async function applyContainerStep(
   if (cgroup === undefined) return update();
   const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
   const subject = containerSubject({ name: known?.name ?? step.id }, pod);
-  return lowerMemory(parts, { ...subject, cgroup, memory, high: highOf(step) }, until, update, onHigh);
+  const change = { ...subject, cgroup, memory, high: highOf(step), swapAfter: swapAfterStep(cgroup, step) };
+  return lowerMemory(parts, change, until, update, onHigh);
 }
 
 /**
@@ -112,11 +114,17 @@ export async function restoreLimits(
   // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
   if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) await update();
   else {
-    const change = { ...containerSubject(container, pod), cgroup: kernel.cgroup, memory, high: highOf(step) };
+    const { cgroup } = kernel;
+    const set = { high: highOf(step), swapAfter: swapAfterStep(cgroup, step) };
+    const change = { ...containerSubject(container, pod), cgroup, memory, ...set };
     await lowerMemory(parts, change, until, update, onHigh);
   }
   return step;
 }
+
+/** Returns the limit on swap that a step lowers: it has a field of its own, or is one of the settings. */
+const swapAfterStep = (cgroup: CgroupPath, { swap, settings }: ContainerStep): SwapLimits | undefined =>
+  swapAfter(cgroup, swap === undefined ? settings?.[SWAP_MAX] : { from: String(swap.from), to: String(swap.to) });
 
 /** Returns the memory.high that a step sets. */
 function highOf({ settings }: ContainerStep): Limit<Bytes> | undefined {

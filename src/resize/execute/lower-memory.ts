@@ -1,4 +1,10 @@
-import { type CgroupPath, type CgroupTree, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
+import {
+  type CgroupPath,
+  type CgroupTree,
+  type SwapLimits,
+  isCgroupVanished,
+  lowerUsage,
+} from '../../cgroups/index.ts';
 import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log, ReclaimOutcome } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -27,8 +33,8 @@ export interface MemoryChange extends Subject {
   readonly memory: Change<Limit<Bytes>>;
   /** The memory.high that is set with the limit. Without it, memory.high stays as it is. */
   readonly high?: Limit<Bytes> | undefined;
-  /** Whether the cgroup loses swap with the change, so that what is in swap counts as memory in use. */
-  readonly withoutSwap?: boolean | undefined;
+  /** The limits on swap that are set with the limit. What is in swap above them counts as memory in use. */
+  readonly swapAfter?: SwapLimits | undefined;
 }
 
 /**
@@ -38,7 +44,7 @@ export interface MemoryChange extends Subject {
  */
 export async function lowerMemory(
   parts: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
-  { text, ids, cgroup, memory, high, withoutSwap }: MemoryChange,
+  { text, ids, cgroup, memory, high, swapAfter }: MemoryChange,
   deadline: number,
   set: () => Promise<void>,
   onHigh?: OnHigh,
@@ -58,7 +64,7 @@ export async function lowerMemory(
       deadline,
       lower,
       newHigh: high,
-      withoutSwap,
+      swapAfter,
       ...(onHigh && { onHigh: (previous) => onHigh(cgroup, previous) }),
     });
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };

@@ -2,7 +2,7 @@ import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } fr
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { hasPendingMemory, type PendingPodLimits, pendingResizeOf } from './pending/index.ts';
+import { hasPendingMemory, type PendingPodLimits, pendingResizeOf, pendingSwapOf } from './pending/index.ts';
 import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
 import { KnownDeclarations } from './known-declarations.ts';
@@ -17,7 +17,7 @@ import {
   podSubject,
   readPod,
 } from '../../sandbox/index.ts';
-import type { KubeletState } from '../../kubelet/index.ts';
+import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
@@ -117,13 +117,12 @@ async function decreasesOf(
 ): Promise<PendingDecreases | undefined> {
   const allocated = context.kubelet.allocated(pod.metadata.uid);
   if (allocated === undefined) return undefined;
-  const { containers, pod: level } = allocated;
-  const admitted = JSON.stringify([[...containers].map(([name, { memory }]) => [name, memory]), level?.memory]);
+  const admitted = admittedBy(allocated);
   const read = await readPod(context.tree, pod, []);
   const state = await declarations.withDeclared(context, pod, allocated, read);
   await learnNames(context, state);
   const pending = pendingResizeOf(context, pod, state);
-  if (pending === undefined) return { admitted, list: [] };
+  if (pending === undefined) return { admitted, list: [], swapAfter: new Map() };
   const places = cgroupsOf(context, pod);
   const list: Decrease[] = [];
   for (const { id, memory } of state.containers) {
@@ -136,7 +135,16 @@ async function decreasesOf(
   const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))
     list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo, isPod: true });
-  return { admitted, list };
+  const named = new Map([...places].map(([id, cgroup]) => [nameOf(context, id), cgroup]));
+  const actuated = context.kubelet.actuated(pod.metadata.uid);
+  return { admitted, list, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }) };
+}
+
+/** Identifies limits and requests of memory. The limits on swap are derived from both. */
+function admittedBy({ containers, pod, requests }: PodEntry): string {
+  const memoryOf = (amounts: PodEntry['containers'] = new Map()): unknown =>
+    [...amounts].map(([name, { memory }]) => [name, memory]);
+  return JSON.stringify([memoryOf(containers), pod?.memory, memoryOf(requests?.containers)]);
 }
 
 const isLower = (to: Limit<Bytes> | undefined, from: Limit<Bytes>): to is Bytes =>

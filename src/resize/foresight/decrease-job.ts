@@ -1,4 +1,4 @@
-import { isCgroupVanished, withoutSwap } from '../../cgroups/index.ts';
+import { isCgroupVanished } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { bytes } from '../../core/quantities/index.ts';
 import { type Blocked, afterHoldMessage, climbedMessage, stalledMessage, stuckMessage } from './decrease-messages.ts';
@@ -132,11 +132,10 @@ export class DecreaseJob {
     return this.#act(progress, decreases, assessed);
   }
 
-  #assess({ list }: PendingDecreases): Promise<readonly Assessed[]> {
+  #assess({ list, swapAfter }: PendingDecreases): Promise<readonly Assessed[]> {
     return Promise.all(
       list.map(async (each): Promise<Assessed> => {
-        // The decrease may take the container's swap: kubelet sets memory.swap.max to 0 if request and limit are equal.
-        const use = withoutSwap(await this.parts.tree.readMemoryUse(each.cgroup));
+        const use = await this.parts.tree.readMemoryUse(each.cgroup, swapAfter);
         return { ...each, use, assessment: assessDecrease(each.to, use) };
       }),
     );

@@ -1,5 +1,6 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import { isBelowUnreclaimable } from '../admission/index.ts';
 
 /** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */
 
@@ -11,7 +12,7 @@ export type Assessment =
   | 'fits'
   /** kubelet rejects the decrease until usage is reclaimed and held below the limit. */
   | 'blocked'
-  /** kubelet rejects the decrease, and too much memory is unreclaimable. */
+  /** kubelet or the shim rejects the decrease, and too much memory is unreclaimable. */
   | 'stuck';
 
 /**
@@ -22,12 +23,14 @@ export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math
 
 /**
  * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory limit (...)
- * below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, validateMemoryResizeAction).
+ * below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, validateMemoryResizeAction). kubelet does not
+ * look at swap: where the decrease takes it, kubelet tries, and the shim rejects the update by the same rule as here.
  */
 export function assessDecrease(
   limit: Bytes,
   { current, unreclaimable }: Pick<MemoryUse, 'current' | 'unreclaimable'>,
 ): Assessment {
+  if (isBelowUnreclaimable(limit, 'max', { unreclaimable })) return 'stuck';
   if (current < limit) return 'fits';
   return unreclaimable >= stuckFrom(limit) ? 'stuck' : 'blocked';
 }

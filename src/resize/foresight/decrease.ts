@@ -1,4 +1,4 @@
-import type { CgroupPath, CgroupTree, LowerUsageTree, PreviousHigh } from '../../cgroups/index.ts';
+import type { CgroupPath, CgroupTree, LowerUsageTree, PreviousHigh, SwapLimits } from '../../cgroups/index.ts';
 import type { Reason } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -21,6 +21,8 @@ export interface PendingDecreases {
   readonly admitted: string;
   /** The decreases that are not applied yet. */
   readonly list: readonly Decrease[];
+  /** The limits on swap that kubelet lowers with them. */
+  readonly swapAfter: SwapLimits;
 }
 
 /** The state of a pod's pending decreases. */

@@ -1,4 +1,4 @@
-import { type HeldUsage, isCgroupVanished, lowerUsage, withoutSwap } from '../../cgroups/index.ts';
+import { type HeldUsage, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
@@ -172,8 +172,7 @@ export class UsageHold {
     let reclaimed = 0;
     await lowerUsage(tree, cgroup, {
       target: to,
-      // The decrease may take the container's swap: kubelet sets memory.swap.max to 0 if request and limit are equal.
-      withoutSwap: true,
+      swapAfter: this.#pending.swapAfter,
       deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
       clock,
       signal: this.#over.signal,
@@ -246,7 +245,7 @@ export class UsageHold {
   /** Reports usage that reclaim does not bring below the limit. */
   async #checkLowering(lowering: Lowering): Promise<void> {
     const { decrease } = lowering;
-    const use = withoutSwap(await this.#parts.tree.readMemoryUse(decrease.cgroup));
+    const use = await this.#parts.tree.readMemoryUse(decrease.cgroup, this.#pending.swapAfter);
     const worked = lowering.work.ms;
     if (use.current < lowering.lowest) lowering.fellAt = worked;
     lowering.lowest = Math.min(lowering.lowest, use.current);

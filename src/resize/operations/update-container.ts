@@ -5,7 +5,7 @@ import {
   type Messages,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
@@ -44,7 +44,7 @@ import {
 import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
-import { criFields, derivedPodLimits, losesSwap, otherValues } from '../values/index.ts';
+import { criFields, derivedPodLimits, otherValues, swapAfterUpdate } from '../values/index.ts';
 
 export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts, WritersParts {}
 
@@ -166,7 +166,8 @@ interface Prepared {
   /** The container's cgroup, and its present memory limit. */
   readonly cgroup: CgroupPath;
   readonly memory: Limit<Bytes>;
-  readonly losesSwap: boolean;
+  /** The limit on swap that the update lowers. */
+  readonly swapAfter: SwapLimits | undefined;
   /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
   readonly state: PodState | undefined;
 }
@@ -188,14 +189,14 @@ async function prepare(
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
   parts.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
   const memory = limits.memoryMax;
-  const swapless = losesSwap(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
+  const swapAfter = swapAfterUpdate(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
   if (wanted.memory !== undefined) {
-    const change = { cgroup, now: memory, wanted: wanted.memory, withoutSwap: swapless };
+    const change = { cgroup, now: memory, wanted: wanted.memory, swapAfter };
     await assertReclaimable(tree, containerSubject(container, pod), change);
   }
   // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
-  const prepared = { container, pod, wanted, resources, shares, cgroup, memory, losesSwap: swapless };
+  const prepared = { container, pod, wanted, resources, shares, cgroup, memory, swapAfter };
   if (!hasPodCgroup(pod)) return { ...prepared, state: undefined };
   const volumes = readVolumes(parts.volumes, pod);
   const state = await readDeclaredPod(parts, pod, volumes);
@@ -220,7 +221,7 @@ async function resize(
         forwardUpdate(parts, pod, { cgroup, before, asked }, forward, onHigh),
       );
     };
-    const change = { ...containerSubject(container, pod), cgroup, memory, withoutSwap: prepared.losesSwap };
+    const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter };
     return lowerMemory(parts, change, until, update, onHigh);
   };
   const limitsById = { id: container.containerId, ...wanted };
@@ -229,7 +230,11 @@ async function resize(
     return forwarded.response;
   }
   const pending = pendingResizeForContainer(parts, pod, state, limitsById);
-  const limits = boundByPending(pending, state, await derivedPodLimits(parts, pod, state, [limitsById]));
+  const limits = boundByPending(
+    pending,
+    state,
+    await derivedPodLimits(parts, pod, state, [limitsById], prepared.swapAfter),
+  );
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };

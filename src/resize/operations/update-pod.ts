@@ -24,6 +24,7 @@ import {
   assertId,
   assertReclaimable,
   parseLimits,
+  swapAfter,
   validatePodRequest,
   withSubject,
 } from '../admission/index.ts';
@@ -33,6 +34,7 @@ import {
   type FailOpen,
   type PodState,
   type Registry,
+  SWAP_MAX,
   type VolumeState,
   hasPodCgroup,
   podCgroup,
@@ -43,7 +45,7 @@ import {
 } from '../../sandbox/index.ts';
 import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
-import { criFields, dropRepeatedShares, podSettingChanges, takesPodSwap } from '../values/index.ts';
+import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
@@ -157,8 +159,9 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
   const unified = await podSettingChanges(parts, known, cgroup, resources, limits.memory ?? state.memory);
   if (limits.memory !== undefined) {
-    const withoutSwap = takesPodSwap(unified);
-    await assertReclaimable(tree, podSubject(known), { cgroup, now: state.memory, wanted: limits.memory, withoutSwap });
+    const swap = unified.find(({ key }) => key === SWAP_MAX);
+    const change = { cgroup, now: state.memory, wanted: limits.memory, swapAfter: swapAfter(cgroup, swap) };
+    await assertReclaimable(tree, podSubject(known), change);
   }
   return { pod, state, limits, unified, sizes };
 }

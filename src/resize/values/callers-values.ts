@@ -1,14 +1,14 @@
 import {
   type CgroupPath,
   type CgroupTree,
+  type SwapLimits,
   memoryMaxOfCri,
   restoringSetting,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import { compareLimits } from '../model/index.ts';
-import { sizeIn } from '../plan/index.ts';
+import { swapAfter } from '../admission/index.ts';
 import { type Limits, SWAP_MAX, readSettings, settingsIn, swapIn } from '../../sandbox/index.ts';
 
 type Others = Pick<Limits, 'swap' | 'settings'>;
@@ -46,7 +46,7 @@ export function otherValues(
     return [{ file, from, to: file in requested ? value : from }];
   });
   const swap = SWAP_MAX in written ? undefined : tree.readSwapMax(cgroup);
-  const swapThen = swap === undefined ? undefined : swapAfter(stored, asked, memory);
+  const swapThen = swap === undefined ? undefined : swapOf(stored, asked, memory);
   const isChanged = swap !== undefined && swapThen !== undefined && !tree.holds(swapThen, swap);
   return {
     before: {
@@ -61,29 +61,28 @@ export function otherValues(
 }
 
 /**
- * Whether a caller's update leaves a container less swap than it has. Memory that reclaim has written to swap then could not go there
- * again once it is used.
+ * Returns the limit on swap that a caller's update lowers, by cgroup; undefined if it leaves the container the swap that it has. Memory
+ * that reclaim has written to swap then could not go there again once it is used.
  *
  * @param memory the container's memory limit after the update
  */
-export function losesSwap(
+export function swapAfterUpdate(
   tree: CgroupTree,
   cgroup: CgroupPath,
   stored: LinuxContainerResources | undefined,
   asked: LinuxContainerResources,
   memory: Limit<Bytes>,
-): boolean {
+): SwapLimits | undefined {
   const now = tree.readSwapMax(cgroup);
   const written = { ...settingsIn(stored), ...settingsIn(asked) };
-  if (now === undefined) return false;
+  if (now === undefined) return undefined;
   const text = written[SWAP_MAX];
-  if (text !== undefined && tree.holdsSetting(SWAP_MAX, text, String(now)) === true) return false;
-  const then = text === undefined ? swapAfter(stored, asked, memory) : sizeIn(written, SWAP_MAX);
-  // A size with a suffix, which kubelet does not write, counts as less.
-  return then === undefined ? text !== undefined : compareLimits(then, now) < 0;
+  if (text !== undefined && tree.holdsSetting(SWAP_MAX, text, String(now)) === true) return undefined;
+  const then = text ?? swapOf(stored, asked, memory);
+  return then === undefined ? undefined : swapAfter(cgroup, { from: String(now), to: String(then) });
 }
 
-function swapAfter(
+function swapOf(
   stored: LinuxContainerResources | undefined,
   asked: LinuxContainerResources | null,
   memory: Limit<Bytes>,

@@ -1,5 +1,5 @@
 import type { PodDescription } from '../../runtime/index.ts';
-import type { CgroupTree } from '../../cgroups/index.ts';
+import type { CgroupTree, SwapLimits } from '../../cgroups/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { blockingUse, withSubject } from '../admission/index.ts';
 import { type ContainerLimits, type Limits, type PodState, podCgroup, podSubject } from '../../sandbox/index.ts';
@@ -9,17 +9,21 @@ import { podLimitsFor } from '../plan/index.ts';
  * Returns the pod limits that go with updates of its containers. A memory decrease that the pod's usage blocks is omitted with a
  * warning, since no caller asked for it (KEP-1287: a limit is not lowered below usage). Throws INVALID_VALUE as
  * {@link podLimitsFor}.
+ *
+ * @param swapAfter the limits on swap that the updates lower
  */
 export async function derivedPodLimits(
   parts: { readonly tree: CgroupTree; readonly log: Log },
   pod: PodDescription,
   state: PodState,
   targets: readonly ContainerLimits[],
+  swapAfter?: SwapLimits,
 ): Promise<Limits> {
   const { text, ids } = podSubject(pod);
   const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(state, targets));
   if (memory === undefined) return limits;
-  const use = await blockingUse(parts.tree, { cgroup: podCgroup(pod), now: state.memory, wanted: memory });
+  const change = { cgroup: podCgroup(pod), now: state.memory, wanted: memory, swapAfter };
+  const use = await blockingUse(parts.tree, change);
   if (use === undefined) return { ...limits, memory };
   parts.log.warn(
     { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },

@@ -10,8 +10,7 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
 import { SWAP_MAX, podSubject } from '../../sandbox/index.ts';
 import { invalid, withSubject } from '../admission/index.ts';
-import { type UnifiedChange, compareLimits } from '../model/index.ts';
-import { sizeIn } from '../plan/index.ts';
+import type { UnifiedChange } from '../model/index.ts';
 
 /** Files that have steps of their own: a `unified` key for them is read with the fields. */
 const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
@@ -52,17 +51,6 @@ export async function podSettingChanges(
   }
   return changes;
 }
-
-/**
- * Whether changes leave a pod less swap than it has. Memory that reclaim has written to swap then could not go there again once it is
- * used. A size with a suffix counts as less.
- */
-export const takesPodSwap = (changes: readonly UnifiedChange[]): boolean =>
-  changes.some(({ key, from, to }) => {
-    if (key !== SWAP_MAX || from === to) return false;
-    const [now, then] = [from, to].map((text) => sizeIn({ [SWAP_MAX]: text }, SWAP_MAX));
-    return now === undefined || then === undefined || compareLimits(then, now) < 0;
-  });
 
 function settingsOf(resources: LinuxContainerResources, memory: Limit<Bytes>): Setting[] {
   const { unified, cpuset_cpus: cpus, cpuset_mems: mems, memory_swap_limit_in_bytes } = resources;

@@ -185,7 +185,9 @@ describe('a limit that takes swap', () => {
     const memory = new FakeMemory(30 * MiB, 0);
     memory.swapped = 40 * MiB;
     const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
-    await expect(reclaimTo(memory, 64 * MiB, { withoutSwap: true, lower })).rejects.toMatchObject({
+    memory.swapMax = 40 * MiB;
+    const swapAfter = new Map([[CGROUP, bytes(0)]]);
+    await expect(reclaimTo(memory, 64 * MiB, { swapAfter, lower })).rejects.toMatchObject({
       reason: 'MEMORY_NOT_RECLAIMABLE',
       context: { found: String(70 * MiB) },
     });
@@ -194,11 +196,12 @@ describe('a limit that takes swap', () => {
 
   test('is looked at as such while usage is held', async () => {
     const memory = new FakeMemory(30 * MiB, 0);
+    memory.swapMax = 40 * MiB;
     const lower: LowerUsageOptions['lower'] = async (held) => {
       memory.swapped = 20 * MiB;
       expect((await held.look()).use.unreclaimable).toBe(50 * MiB);
     };
-    await reclaimTo(memory, 64 * MiB, { withoutSwap: true, lower });
+    await reclaimTo(memory, 64 * MiB, { swapAfter: new Map([[CGROUP, bytes(0)]]), lower });
   });
 });
 
@@ -229,7 +232,7 @@ describe('a target slightly above unreclaimable memory', () => {
 
   test('is rejected when memory grows that fits into swap and is not there yet', async () => {
     const memory = new FakeMemory(58 * MiB, 2 * MiB);
-    memory.swappable = 30 * MiB;
+    memory.swapMax = 30 * MiB;
     grow(memory, 10);
     const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
     await expect(reclaimTo(memory, 64 * MiB, { deadline: soon(300), lower })).rejects.toMatchObject({

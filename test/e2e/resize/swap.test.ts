@@ -72,7 +72,7 @@ describe('A8: a limit below anonymous memory', () => {
     // As kubelet where the new request and limit are equal.
     const resources = { memory_limit_in_bytes: 60 * MiB, unified: { 'memory.swap.max': '0' } };
     const { message } = await refusal(cri.updateContainer(running.id('app'), resources));
-    expect(message).toMatch(/memory.max cannot be lowered .*, and \d+ in swap,/);
+    expect(message).toMatch(/memory.max cannot be lowered .*, and \d+ in swap above its limit,/);
     expect([read('memory.max'), running.read('memory.swap.max', 'app')]).toEqual([64, 'max']);
     await tenant.run('nothing');
     expect(running.oomKills()).toBe(0);

@@ -60,7 +60,7 @@ const use = (unreclaimable: Bytes): MemoryUse => ({
   unevictable: bytes(0),
   file: bytes(0),
   swappable: bytes(0),
-  swapped: bytes(0),
+  swapExcess: bytes(0),
   kernelUnreclaimable: bytes(0),
   oomKills: 0,
 });

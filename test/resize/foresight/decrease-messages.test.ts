@@ -26,7 +26,7 @@ const blocked = (to: number, current: number, unreclaimable: number): Blocked =>
     unevictable: bytes(0),
     file: bytes(current),
     swappable: bytes(0),
-    swapped: bytes(0),
+    swapExcess: bytes(0),
     kernelUnreclaimable: bytes(0),
     oomKills: 0,
   },

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../support/resize/pods.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
 const MINUTE = 60_000;
@@ -66,10 +67,11 @@ describe('a decrease blocked by page cache', () => {
     expect(events()).toMatchObject({ stuck: 2, given_up: 1 });
   });
 
-  test('is not held if it fits with swap alone: the decrease may take the swap', async () => {
+  test('is not held if it fits with swap alone, and the decrease takes the swap', async () => {
     const memory = node.pod('a', { limit: 192, anon: 50, cache: 60 });
-    memory.swappable = 30 * MiB;
+    memory.swapMax = 50 * MiB;
     memory.swapped = 20 * MiB;
+    node.swapAfter.set('a', bytes(0));
     node.admit('a', 64);
     await node.pass(3000);
     expect([memory.highs, memory.asked]).toEqual([[], []]);
@@ -79,6 +81,8 @@ describe('a decrease blocked by page cache', () => {
 
   test('is let go if memory goes to swap and then grows past the limit with it', async () => {
     const memory = node.pod('a', { limit: 192, anon: 40, cache: 60 });
+    memory.swapMax = 100 * MiB;
+    node.swapAfter.set('a', bytes(0));
     node.admit('a', 64);
     await node.pass(3000);
     expect(memory.high).not.toBe('max');

@@ -6,5 +6,6 @@ export {
   pendingResizeOf,
   volumeChanges,
 } from './pending-kubelet-resize.ts';
+export { pendingSwapOf } from './pending-swap.ts';
 export { hasPendingMemory } from './pending-resize.ts';
 export type { PendingPodLimits } from './pending-resize.ts';
