@@ -26,8 +26,12 @@ export interface MemoryStat {
   /** Pages on the anonymous LRU lists: anon and shmem that only swap can reclaim. */
   readonly activeAnon: Bytes;
   readonly inactiveAnon: Bytes;
-  /** Kernel memory charged to the cgroup that does not shrink under pressure. */
+  /** Kernel memory charged to the cgroup that does not shrink under pressure, compressed pages included. */
   readonly kernelUnreclaimable: Bytes;
+  /** Memory that the compressed pages in zswap take. Part of `kernelUnreclaimable`. */
+  readonly zswap: Bytes;
+  /** The size that the pages in zswap had before. Part of memory.swap.current. */
+  readonly zswapped: Bytes;
 }
 
 /**
@@ -78,6 +82,8 @@ export function parseMemoryStat(text: string): MemoryStat {
     activeAnon: bytes(of('active_anon')),
     inactiveAnon: bytes(of('inactive_anon')),
     kernelUnreclaimable: bytes(Math.max(0, kernel - of('slab_reclaimable')) + of('sock')),
+    zswap: bytes(of('zswap')),
+    zswapped: bytes(of('zswapped')),
   };
 }
 
@@ -89,6 +95,9 @@ export function parseMemoryStat(text: string): MemoryStat {
  * pages of a tmpfs mounted with noswap (as kubelet mounts its volumes) are on the unevictable list too. The LRU lists are
  * disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages that are temporarily on no
  * list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the larger of the two sums counts.
+ *
+ * Pages that zswap has compressed are charged as kernel memory (mm/memcontrol.c, obj_cgroup_charge_zswap; Linux 5.19 and later). They
+ * count as unreclaimable: only where zswap's shrinker is enabled, which it is not by default, does reclaim write them to the device.
  *
  * Swap is counted separately: see swap.ts.
  */

@@ -34,8 +34,12 @@ export async function swapUseOf(
   { procRoot, after = NO_CHANGE }: { readonly procRoot: string; readonly after?: SwapLimits | undefined },
 ): Promise<SwapUse> {
   const node = { files, after };
-  const excess = excessOf(node, cgroup);
-  return { swappable: await writableOf(node, cgroup, stat, procRoot), excess };
+  const returning = excessOf(node, cgroup);
+  const written = await writableOf(node, cgroup, stat, procRoot);
+  return {
+    swappable: written - staysCompressed(written, stat, zswapLimitOf(files, cgroup)),
+    excess: returning - freedOnReturn(returning, stat, () => swapCurrentOf(files, cgroup)),
+  };
 }
 
 const NO_CHANGE: SwapLimits = new Map();
@@ -94,6 +98,23 @@ function excessOf(node: Node, cgroup: CgroupPath): number {
 }
 
 /**
+ * Returns how much of what is written to swap stays in memory, compressed by zswap. The pages that are there tell how well the memory of
+ * the cgroup compresses; without any, nothing is known, and it counts as written to the device. memory.zswap.max bounds it: further
+ * pages go to the device. Source: kernel cgroup-v2, memory.zswap.max and memory.stat (zswap, zswapped).
+ */
+function staysCompressed(written: number, { zswap, zswapped }: MemoryStat, limit: number): number {
+  if (zswapped === 0) return 0;
+  return Math.ceil(Math.min(written * Math.min(1, zswap / zswapped), Math.max(0, limit - zswap)));
+}
+
+/** Returns what pages in zswap free once they are used, as far as it is certain that the returning ones are there. */
+function freedOnReturn(returning: number, { zswap, zswapped }: MemoryStat, inSwap: () => number): number {
+  if (zswapped === 0 || returning === 0) return 0;
+  const onDevice = Math.max(0, inSwap() - zswapped);
+  return Math.floor(Math.min(1, Math.max(0, returning - onDevice) / zswapped) * zswap);
+}
+
+/**
  * Returns the free swap of one cgroup. From memory.swap.high on, the kernel delays the processes: it counts as the limit. Without
  * memory.zswap.writeback nothing reaches a swap device. Undefined without the files: at the root, or without swap accounting.
  */
@@ -112,6 +133,9 @@ function maxSwapOf({ files, after }: Node, cgroup: CgroupPath): number | undefin
   const then = after.get(cgroup) ?? 'max';
   return now === undefined || then === 'max' ? now : Math.min(now, then);
 }
+
+const zswapLimitOf = (files: CgroupFiles, cgroup: CgroupPath): number =>
+  limitOf(files, cgroup, 'memory.zswap.max') ?? Infinity;
 
 const swapCurrentOf = (files: CgroupFiles, cgroup: CgroupPath): number =>
   parseSize(optional(files, cgroup, 'memory.swap.current') ?? '0', 'memory.swap.current');

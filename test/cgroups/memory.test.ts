@@ -58,6 +58,11 @@ describe('a memory limit', () => {
 });
 
 describe('memory.stat', () => {
+  test('has what zswap takes, and what it has taken from memory', () => {
+    const held = parseMemoryStat('zswap 10\nzswapped 40\nzswpin 3\nzswpout 5\n');
+    expect([held.zswap, held.zswapped]).toEqual([10, 40]);
+  });
+
   const stat = (lines: Record<string, number>): string =>
     Object.entries(lines)
       .map(([key, value]) => `${key} ${value}\n`)

@@ -114,6 +114,63 @@ describe('usage with lower limits on swap', () => {
   });
 });
 
+/** Linux 5.19 and later charge compressed pages as kernel memory: they are part of memory.current, and of `kernel` in memory.stat. */
+describe('memory that zswap has compressed', () => {
+  const compressed = (files: Files & { readonly zswap: number; readonly zswapped: number; readonly max?: string }) => {
+    const { anon, zswap, zswapped, max } = files;
+    cgroup(`${POD}/c1`, files);
+    const put = (file: string, text: string): void => writeFileSync(join(root, POD, 'c1', file), `${text}\n`);
+    const lines = { anon, active_anon: anon, inactive_anon: 0, unevictable: 0, kernel: zswap, zswap, zswapped };
+    put(
+      'memory.stat',
+      Object.entries(lines)
+        .map(([key, value]) => `${key} ${value * MiB}`)
+        .join('\n'),
+    );
+    if (max !== undefined) put('memory.zswap.max', max);
+    return (limit?: number) => {
+      const after = limit === undefined ? undefined : new Map([[`${POD}/c1`, bytes(limit * MiB)]]);
+      return tree.readMemoryUse(`${POD}/c1`, after);
+    };
+  };
+  const inMiB = ({ unreclaimable, swappable, swapExcess }: Awaited<ReturnType<ReturnType<typeof compressed>>>) => [
+    unreclaimable / MiB,
+    swappable / MiB,
+    swapExcess / MiB,
+  ];
+
+  test('is in use, and memory that goes there frees only what compression saves', async () => {
+    const use = compressed({ anon: 100, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 });
+    // A quarter of the size: 100 MiB would take 25 in addition to the present 10.
+    expect(inMiB(await use())).toEqual([35, 75, 0]);
+  });
+
+  test('is not freed by compression that saves nothing', async () => {
+    const use = compressed({ anon: 100, swapMax: 'max', swapUsed: 40, zswap: 44, zswapped: 40 });
+    expect(inMiB(await use())).toEqual([144, 0, 0]);
+  });
+
+  test('grows up to memory.zswap.max: further pages go to the device', async () => {
+    const files = { anon: 100, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 } as const;
+    expect(inMiB(await compressed({ ...files, max: String(22 * MiB) })())).toEqual([22, 88, 0]);
+    expect(inMiB(await compressed({ ...files, max: String(8 * MiB) })())).toEqual([10, 100, 0]);
+    expect(inMiB(await compressed({ ...files, max: 'max' })())).toEqual([35, 75, 0]);
+  });
+
+  test('counts once if it comes back: its compressed pages are freed then', async () => {
+    const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 });
+    expect(inMiB(await use(0))).toEqual([60 + 40, 0, 30]);
+  });
+
+  test('frees nothing where only pages of the device may come back', async () => {
+    const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 5, zswapped: 20 });
+    // 15 MiB come back, and 20 are on the device.
+    expect(inMiB(await use(25))).toEqual([60 + 5 + 15, 0, 15]);
+    // 30 MiB come back, of which at least 10 are half of what is compressed.
+    expect(inMiB(await use(10))).toEqual([60 + 5 + 30 - 2.5, 0, 27.5]);
+  });
+});
+
 describe('what can be reclaimed with swap', () => {
   test.each<[string, () => void, number]>([
     ['all anonymous memory where swap is free', () => undefined, 100],
