@@ -67,7 +67,6 @@ export class KubeletFiles implements KubeletState {
   readonly #watch: FolderWatch;
   readonly #budget: WorkBudget;
   #stopTimer: (() => void) | undefined;
-  #isWatched = true;
   #isClosed = false;
   /** What to call after the next read. */
   readonly #waiting: (() => void)[] = [];
@@ -92,8 +91,10 @@ export class KubeletFiles implements KubeletState {
     this.#watch = new FolderWatch({
       folder: kubeletRoot,
       names: NAMES,
+      clock,
       onChange: () => this.#later(GAP_MS),
       onFault: (error) => this.#unwatchable(error),
+      onRestored: () => parts.log.info({ folder: kubeletRoot }, 'kubelet folder watched again'),
     });
   }
 
@@ -168,7 +169,7 @@ export class KubeletFiles implements KubeletState {
     if (this.#budget.waitAt(this.#parts.clock.now()) > 0) this.#later(0);
     else {
       // Watch before reading, so that a change in between is reported.
-      if (this.#isWatched) this.#watch.arm();
+      this.#watch.arm();
       this.#read();
     }
     if (!this.#isNew) return;
@@ -209,11 +210,10 @@ export class KubeletFiles implements KubeletState {
 
   #unwatchable(error: unknown): void {
     const { log, counters, kubeletRoot } = this.#parts;
-    this.#isWatched = false;
     counters.foresight('unreadable');
     log.warn(
       { folder: kubeletRoot, error: messageOf(error) },
-      'kubelet folder not watched; its checkpoints are read at CRI calls only',
+      'kubelet folder not watched; its checkpoints are read at CRI calls only until it can be watched again',
     );
   }
 }

@@ -1,50 +1,98 @@
 import { type FSWatcher, type Stats, statSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import type { Clock } from '../core/concurrency/index.ts';
 import { errnoOf } from '../core/errors/index.ts';
+
+/** Pauses before a folder is watched again, in milliseconds: the first one, and the longest. */
+const FIRST_PAUSE_MS = 1000;
+const LONGEST_PAUSE_MS = 60_000;
+
+export interface FolderWatchParts {
+  readonly folder: string;
+  readonly names: readonly string[];
+  readonly clock: Clock;
+  /** Called when a file has changed, and when the folder can be watched again: files may have changed meanwhile. */
+  readonly onChange: () => void;
+  /** Called when the folder can no longer be watched. */
+  readonly onFault: (error: unknown) => void;
+  /** Called when it can be watched again. */
+  readonly onRestored: () => void;
+}
 
 /**
  * Reports the next change of some files in a folder, once: a thousand changes cost no more than one until the watch is armed
  * again. The folder may be created later, removed and replaced: while it does not exist, its nearest existing parent is watched.
+ *
+ * A folder that cannot be watched is tried again, for good: inotify has limits for all processes of a user (ENOSPC, EMFILE), which
+ * others may use up for a while. The pauses grow until the watch has reported a change.
  */
 export class FolderWatch {
   readonly #folder: string;
   readonly #names: ReadonlySet<string>;
-  readonly #onChange: () => void;
-  readonly #onFault: (error: unknown) => void;
+  readonly #parts: FolderWatchParts;
   #watcher: FSWatcher | undefined;
+  /** Cancels the next attempt after a fault. */
+  #stopTimer: (() => void) | undefined;
+  #pause = FIRST_PAUSE_MS;
 
-  /** `onFault` is called when the folder cannot be watched. Nothing is reported then until the watch is armed again. */
-  constructor(parts: {
-    readonly folder: string;
-    readonly names: readonly string[];
-    readonly onChange: () => void;
-    readonly onFault: (error: unknown) => void;
-  }) {
+  constructor(parts: FolderWatchParts) {
+    this.#parts = parts;
     this.#folder = parts.folder;
     this.#names = new Set(parts.names);
-    this.#onChange = parts.onChange;
-    this.#onFault = parts.onFault;
   }
 
-  /** Starts to watch for the next change. A caller that reads the files after this call misses no change. */
+  /**
+   * Starts to watch for the next change. A caller that reads the files after this call misses no change. After a fault the next attempt
+   * comes by itself.
+   */
   arm(): void {
-    this.close();
-    try {
-      this.#watchNearest();
-    } catch (error) {
-      this.#fail(error);
-    }
+    if (this.#stopTimer !== undefined) return;
+    const error = this.#watchFault();
+    if (error === undefined) return;
+    this.#parts.onFault(error);
+    this.#tryLater();
   }
 
   close(): void {
+    this.#stopTimer?.();
+    this.#stopTimer = undefined;
+    this.#closeWatcher();
+  }
+
+  #closeWatcher(): void {
     this.#watcher?.close();
     this.#watcher = undefined;
+  }
+
+  /** Watches the folder. Returns the error if that fails. */
+  #watchFault(): Error | undefined {
+    this.#closeWatcher();
+    try {
+      this.#watchNearest();
+      return undefined;
+    } catch (error) {
+      this.#closeWatcher();
+      return error instanceof Error ? error : new Error(String(error));
+    }
+  }
+
+  #tryLater(): void {
+    this.#stopTimer = this.#parts.clock.after(this.#pause, () => {
+      if (this.#watchFault() !== undefined) {
+        this.#tryLater();
+        return;
+      }
+      this.#stopTimer = undefined;
+      this.#parts.onRestored();
+      this.#parts.onChange();
+    });
+    this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
   }
 
   #watchNearest(): void {
     let nearest = nearestFolder(this.#folder);
     for (let watched = ''; watched !== nearest.folder; nearest = nearestFolder(this.#folder)) {
-      this.close();
+      this.#closeWatcher();
       try {
         this.#watchFolder(nearest);
         watched = nearest.folder;
@@ -63,19 +111,18 @@ export class FolderWatch {
       if (isOurs || hasGone(name, { folder, stats })) this.#tell();
     });
     watcher.on('error', (error) => {
-      if (this.#watcher === watcher) this.#fail(error);
+      if (this.#watcher !== watcher) return;
+      this.#closeWatcher();
+      this.#parts.onFault(error);
+      this.#tryLater();
     });
     this.#watcher = watcher;
   }
 
   #tell(): void {
-    this.close();
-    this.#onChange();
-  }
-
-  #fail(error: unknown): void {
-    this.close();
-    this.#onFault(error);
+    this.#closeWatcher();
+    this.#pause = FIRST_PAUSE_MS;
+    this.#parts.onChange();
   }
 }
 
