@@ -1,6 +1,7 @@
 import type { CgroupPath, ReadWatch } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { DecreaseReclaimerParts } from './decrease.ts';
+import { HOLD_MS } from './decrease-policy.ts';
 
 /** Where kubelet has a figure of memory usage from: the runtime measures at each call, cAdvisor every 10 to 30 s. */
 export type UsageSource = 'runtime' | 'cadvisor';
@@ -11,6 +12,19 @@ const STORED_MS = 250;
 /** cAdvisor measures an idle cgroup at least this often. The shim waits that long where it cannot watch for it. */
 const UNWATCHED_MS = 30_000;
 
+/** How many calls for one pod wait at a time. kubelet's worker of the pod makes one; further ones are not delayed. */
+export const MAX_CALLS = 16;
+
+/** A call that waits. */
+interface WaitingCall {
+  isOver: boolean;
+  readonly end: () => void;
+}
+
+interface ComparisonParts extends Pick<DecreaseReclaimerParts, 'clock' | 'log'> {
+  readonly tree: Pick<DecreaseReclaimerParts['tree'], 'watchMeasuring'>;
+}
+
 /**
  * Says when kubelet may compare a pod's usage with its pending limits: once usage is held below them and kubelet's figures show it,
  * or when the shim cannot help. kubelet 1.34 and later take the usage of containers from the runtime (ListContainerStats) and the
@@ -18,23 +32,25 @@ const UNWATCHED_MS = 30_000;
  * PodCPUAndMemoryStats).
  */
 export class Comparison {
-  readonly #parts: Pick<DecreaseReclaimerParts, 'tree' | 'clock' | 'log'>;
+  readonly #parts: ComparisonParts;
+  /** Calls that wait until the state changes. */
   readonly #waiting = new Set<() => void>();
+  /** All calls that wait, also those for a check. */
+  readonly #calls = new Set<WaitingCall>();
+  /** Includes calls that are over, while the check for which they have waited goes on. */
+  #count = 0;
   /** `held`: usage is below all limits, and cAdvisor has not measured the pod since. */
   #state: 'blocked' | 'held' | 'open' = 'blocked';
   /** Who waits for the present check to decide, and for the next one. */
   readonly #deciding: ((isDecided: boolean) => void)[] = [];
   readonly #asked: ((isDecided: boolean) => void)[] = [];
-  readonly #openedForGood = new AbortController();
-  readonly #whenOpenedForGood: Promise<void>;
-  /** Whether the runtime has reported the pod's usage to kubelet: then kubelet does not ask cAdvisor. */
+  #isOpenForGood = false;
+  /** Whether the runtime has reported the pod's usage to kubelet in its present attempt: then kubelet does not ask cAdvisor. */
   #isFromRuntime = false;
   #stopWatch: () => void = () => undefined;
 
-  constructor(parts: Pick<DecreaseReclaimerParts, 'tree' | 'clock' | 'log'>) {
+  constructor(parts: ComparisonParts) {
     this.#parts = parts;
-    const { signal } = this.#openedForGood;
-    this.#whenOpenedForGood = new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
   }
 
   /** A check begins, which finds what kubelet has admitted until now. {@link open} or {@link holdBegins} has its result. */
@@ -44,6 +60,8 @@ export class Comparison {
 
   /** A hold begins: usage is not below the limits. */
   holdBegins(): void {
+    // kubelet has compared with the figure of an earlier hold, if at all.
+    this.#isFromRuntime = false;
     this.#decide();
     this.block();
     // These came after the check had begun: the hold has to look at what kubelet has admitted since.
@@ -63,7 +81,8 @@ export class Comparison {
 
   /** kubelet may compare from now on, even if usage is above the limits. */
   openForGood(): void {
-    this.#openedForGood.abort();
+    this.#isOpenForGood = true;
+    for (const call of this.#calls) call.end();
   }
 
   /** The runtime has reported the pod's usage to kubelet. */
@@ -88,17 +107,37 @@ export class Comparison {
   }
 
   /**
-   * Resolves when kubelet may compare. Never rejects.
+   * Resolves when kubelet may compare, and after the time of the longest hold at the latest. Never rejects.
    * @param recheck looks at what kubelet has admitted until now; resolves with false if it has to be called again
    */
-  async ready(source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
-    const { signal } = this.#openedForGood;
-    const ready = async (): Promise<void> => {
-      while (!signal.aborted && !(await recheck()));
-      while (!signal.aborted && !this.#isReady(source))
-        await new Promise<void>((resolve) => this.#waiting.add(resolve));
-    };
-    await Promise.race([ready(), this.#whenOpenedForGood]);
+  ready(source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
+    // kubelet's attempt begins with this call. If it fails, kubelet takes cAdvisor's figure.
+    if (source === 'runtime') this.#isFromRuntime = false;
+    if (this.#isOpenForGood || this.#count >= MAX_CALLS) return Promise.resolve();
+    return new Promise((resolve) => {
+      const stop = this.#parts.clock.after(HOLD_MS, () => call.end());
+      const call: WaitingCall = {
+        isOver: false,
+        end: () => {
+          stop();
+          call.isOver = true;
+          this.#calls.delete(call);
+          this.#wake();
+          resolve();
+        },
+      };
+      this.#calls.add(call);
+      void this.#wait(call, source, recheck);
+    });
+  }
+
+  /** Ends a call when kubelet may compare. Never rejects. */
+  async #wait(call: WaitingCall, source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
+    this.#count += 1;
+    while (!call.isOver && !(await recheck()));
+    while (!call.isOver && !this.#isReady(source)) await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    this.#count -= 1;
+    if (!call.isOver) call.end();
   }
 
   /** Resolves with true once a check that begins from now on has its result, with false if {@link ready} has to look again. */
