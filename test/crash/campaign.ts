@@ -1,7 +1,7 @@
 import type { CriClient } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { PodWatcher } from '../watch/watcher.ts';
-import { type CrashingShim, sizesIn } from './crashing-shim.ts';
+import { type CrashingShim, type Record, sizesIn } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './pod-values.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
 
@@ -192,7 +192,8 @@ export class Campaign {
   /** Checks what holds whenever no resize is in progress. */
   async #assertWhole(): Promise<void> {
     const { pod } = this.#stage;
-    const open = this.#shim.records().filter(({ transaction }) => transaction !== undefined);
+    const isOpen = ({ transaction, holds = [] }: Record): boolean => transaction !== undefined || holds.length > 0;
+    const open = this.#shim.records().filter(isOpen);
     if (open.length > 0) throw new Error(`the journal still has ${JSON.stringify(open)}`);
     if (this.#shim.leftovers().length > 0)
       throw new Error(`leftover files in the state folder: ${this.#shim.leftovers().join(', ')}`);

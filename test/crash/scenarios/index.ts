@@ -3,8 +3,9 @@ import { wholePod } from './resize-pod.ts';
 import { restarted } from './restart.ts';
 import { oneContainer } from './update-container.ts';
 import { podItself } from './update-pod.ts';
+import { usageHolds } from './usage-hold.ts';
 
-const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted];
+const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted, ...usageHolds];
 
 /**
  * Returns a share of the scenarios that have a text in their name: `1/2` is every second one, starting with the first. Without a share,

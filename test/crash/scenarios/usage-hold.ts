@@ -1,0 +1,102 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
+import { Kubelet } from '../../support/e2e/kubelet.ts';
+import { cgroupOf } from '../../support/e2e/tenant.ts';
+import { MiB, SLEEP, type Scenario, type Stage, mebibytes, resources } from '../scenario.ts';
+import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
+
+/** A memory decrease that kubelet admits and withdraws: until then memory.high holds the usage below it. */
+
+const LIMIT = 192;
+/** What the container has before the hold, and what another program writes: none is a value of the shim. */
+const HIGH = mebibytes(180);
+const OTHER = mebibytes(100);
+
+const kubelets = new Map<string, Kubelet>();
+
+const hold: Scenario = {
+  name: 'a hold of usage for a decrease that kubelet has admitted',
+  everyRecovery: true,
+  pod: {
+    containers: [
+      {
+        name: 'a',
+        command: SLEEP,
+        resources: { ...resources(LIMIT, 100, 100), unified: { 'memory.high': HIGH } },
+      },
+    ],
+  },
+  async setUp(stage) {
+    const { pod, shim, direct } = stage;
+    mkdirSync(KUBELET_ROOT, { recursive: true });
+    const kubelet = new Kubelet(direct);
+    kubelets.set(pod.uid, kubelet);
+    kubelet.runs(pod, { containers: { a: LIMIT } });
+    await cachedFile('a')(stage);
+    // The shim learns a pod that was made without it when it starts.
+    await shim.restart();
+    return undefined;
+  },
+  async tearDown(pod) {
+    kubelets.get(pod.uid)?.forget(pod);
+    kubelets.delete(pod.uid);
+    await endTenant(pod);
+  },
+  prepare: holdPageCache(120),
+  act: admitAndWithdraw,
+  target: {},
+};
+
+/** The pods whose container another program has given {@link OTHER} since. */
+const overwritten = new Set<string>();
+
+const overwrittenHold: Scenario = {
+  ...hold,
+  name: 'a hold of usage, and another program sets memory.high after the kill',
+  async act(stage) {
+    const { pod, shim } = stage;
+    await admitAndWithdraw(stage);
+    if (shim.isAlive || pod.read('memory.high', 'a') === HIGH) return;
+    setHigh(pod, OTHER);
+    overwritten.add(pod.uid);
+  },
+  meanwhile({ pod }) {
+    if (!overwritten.delete(pod.uid)) return Promise.resolve();
+    const found = pod.read('memory.high', 'a');
+    setHigh(pod, HIGH);
+    if (found !== OTHER) throw new Error(`memory.high ${found}: expected the other program's ${OTHER}`);
+    return Promise.resolve();
+  },
+};
+
+export const usageHolds: readonly Scenario[] = [hold, overwrittenHold];
+
+/** Resolves when the hold has ended, or the shim. kubelet has withdrawn the decrease then. */
+async function admitAndWithdraw({ shim, pod }: Stage): Promise<void> {
+  const kubelet = kubelets.get(pod.uid);
+  if (kubelet === undefined) throw new Error(`no kubelet runs pod ${pod.uid}`);
+  kubelet.admit(pod, { containers: { a: LIMIT / 3 } });
+  try {
+    await untilEnded(shim, 'usage is held', () => highsOf(pod).every((high) => high < (LIMIT / 3) * MiB));
+  } finally {
+    kubelet.admit(pod, { containers: { a: LIMIT } });
+  }
+  await untilEnded(shim, 'the hold has ended', () => shim.records().every(({ holds = [] }) => holds.length === 0));
+}
+
+const setHigh = (pod: RunningPod, high: string): void =>
+  writeFileSync(join(cgroupOf(pod.cgroup, pod.id('a')), 'memory.high'), high);
+
+const highsOf = (pod: RunningPod): readonly number[] =>
+  [pod.read('memory.high'), pod.read('memory.high', 'a')].map((text) => (text === 'max' ? Infinity : Number(text)));
+
+/** Waits for a condition, or the end of the shim. The kernel does not report changes of memory.high. */
+async function untilEnded(shim: Stage['shim'], what: string, holds: () => boolean): Promise<void> {
+  const limit = Date.now() + 60_000;
+  while (shim.isAlive && !holds()) {
+    if (Date.now() > limit) throw new Error(`not within a minute: ${what}`);
+    await pause(20);
+  }
+}
