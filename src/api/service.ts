@@ -4,7 +4,7 @@ import type { ReadinessReport } from '../observe/index.ts';
 import { healthCheck, healthPath } from './health.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
 import { readRequestedPod, readPodRef, readRequest, readTerms } from './requests.ts';
-import type { CallTrace, RawUnaryHandler } from '../grpc/index.ts';
+import { type CallTrace, type RawUnaryHandler, deadlineOf } from '../grpc/index.ts';
 import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './wire/index.ts';
 import type { Clock } from '../core/concurrency/index.ts';
 import type { PodDirectory, Resize, ResizeEvent, ResizeWatch, Resizes } from '../resize/index.ts';
@@ -33,7 +33,7 @@ export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnary
   const { resizes } = parts;
   return new Map([
     [healthPath, healthCheck(parts.readiness)],
-    handler('ResizePod', (request, call, trace) => resizePod(parts, request, Number(call.getDeadline()), trace)),
+    handler('ResizePod', (request, call, trace) => resizePod(parts, request, deadlineOf(call), trace)),
     handler('GetPod', ({ pod }, _, trace) => getPod(parts, pod, trace)),
     handler('ListPods', () => listPods(parts)),
     handler('GetResize', ({ id }, _, trace) => {
@@ -68,7 +68,7 @@ async function resizePod(
   const deadline = Math.min(callDeadline, clock.now() + timeoutMs);
   if (dryRun) {
     const outcome = await resizes.dryRun(pod, asked, deadline);
-    return { resize: dryRunReport(pod, outcome, clock.now(), pods.containerName) };
+    return { resize: dryRunReport(pod, outcome, clock.wallTime(), pods.containerName) };
   }
   try {
     const resize = await resizes.resize(pod, asked, { defer, timeoutMs, deadline });

@@ -1,3 +1,4 @@
+import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
@@ -93,13 +94,13 @@ async function stop(
   const { shutdownTimeout } = config;
   log.info({ signal, connections: cri.connections }, 'stopping');
   // One deadline for calls and resizes together: the systemd unit allows no more.
-  const deadline = Date.now() + shutdownTimeout;
+  const deadline = steadyNow() + shutdownTimeout;
   bypass.close();
   await cri.closeListener();
   await supervisor.stopping(shutdownTimeout + CLOSING_MS, 'waiting for running calls');
   resizing.letCallsThrough();
   const cut = await cri.shutdown(shutdownTimeout);
-  await resizing.close(Math.max(0, deadline - Date.now()));
+  await resizing.close(Math.max(0, deadline - steadyNow()));
   // Last, so that metrics are available during the shutdown.
   await metrics.close();
   if (cut > 0) log.warn({ cut, timeoutMs: shutdownTimeout }, 'calls were cut off at the shutdown timeout');

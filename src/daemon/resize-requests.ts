@@ -1,4 +1,5 @@
 import type { Config } from '../config/index.ts';
+import { steadyNow } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/index.ts';
 import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
@@ -78,9 +79,9 @@ export class ResizeRequests {
 
   /** Waits for running resizes and calls of the API, at most `graceMs`. */
   async close(graceMs: number): Promise<void> {
-    const deadline = Date.now() + graceMs;
+    const deadline = steadyNow() + graceMs;
     await this.#options.podResizes.close(graceMs);
-    await this.#api?.close(Math.max(0, deadline - Date.now()));
+    await this.#api?.close(Math.max(0, deadline - steadyNow()));
   }
 
   async #restore(): Promise<void> {

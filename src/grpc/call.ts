@@ -1,4 +1,5 @@
 import type { ServerUnaryCall, ServerWritableStream } from '@grpc/grpc-js';
+import { steadyDeadline } from '../core/concurrency/index.ts';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
@@ -35,6 +36,20 @@ export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Res
   }
 }
 
+const deadlines = new WeakMap<object, number>();
+
+/**
+ * Returns the deadline of a call, by {@link steadyNow}; Infinity if it has none. grpc-js has it in the system's time. It is converted
+ * once, when the call begins: later the system's time may have changed.
+ */
+export function deadlineOf(call: { getDeadline(): Date | number }): number {
+  const known = deadlines.get(call);
+  if (known !== undefined) return known;
+  const deadline = steadyDeadline(Number(call.getDeadline()));
+  deadlines.set(call, deadline);
+  return deadline;
+}
+
 /** Returns the options of a call to the backend on behalf of another call: its metadata, deadline and cancellation. */
 export function onBehalfOf(
   call: ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>,
@@ -42,5 +57,5 @@ export function onBehalfOf(
   const abort = new AbortController();
   if (call.cancelled) abort.abort();
   else call.once('cancelled', () => abort.abort());
-  return { metadata: call.metadata, deadline: call.getDeadline(), signal: abort.signal };
+  return { metadata: call.metadata, deadline: deadlineOf(call), signal: abort.signal };
 }

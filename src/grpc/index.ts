@@ -1,6 +1,6 @@
 /** What the shim's gRPC servers share: serving unary calls, mapping errors to statuses, error details, log fields. */
 export { callFields } from './call-fields.ts';
-export { inBackend, onBehalfOf } from './call.ts';
+export { deadlineOf, inBackend, onBehalfOf } from './call.ts';
 export type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
 export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';

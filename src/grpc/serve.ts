@@ -1,6 +1,7 @@
 import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
+import { steadyNow } from '../core/concurrency/index.ts';
 import type { Log } from '../observe/index.ts';
-import type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
+import { type CallTrace, type RawStreamHandler, type RawUnaryHandler, deadlineOf } from './call.ts';
 import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
 import type { ServerBudget } from './server-budget.ts';
 import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
@@ -67,6 +68,8 @@ export function withinBudget<Result>(
   budget: ServerBudget,
   handle: () => Promise<Result>,
 ): Promise<Result> {
+  // Noted now: the system's time may change while the call waits.
+  deadlineOf(call);
   const [encoding] = call.metadata.get(ENCODING_HEADER);
   return budget.run(() =>
     budget.holding(call.request.length, async () => {
@@ -85,8 +88,11 @@ export function failureOf(error: unknown, path: string, log: Log): CallStatus {
   return statusOf(error);
 }
 
+/** grpc-js ends a call by a timer, which counts whole milliseconds. */
+const TIMER_SLACK_MS = 2;
+
 /** Returns the code that a call ended with: the client's cancellation or expired deadline, otherwise `answered`. */
 export function codeFor(call: { readonly cancelled: boolean; getDeadline(): Date | number }, answered: number): number {
   if (!call.cancelled) return answered;
-  return Number(call.getDeadline()) <= Date.now() ? status.DEADLINE_EXCEEDED : status.CANCELLED;
+  return deadlineOf(call) - TIMER_SLACK_MS <= steadyNow() ? status.DEADLINE_EXCEEDED : status.CANCELLED;
 }

@@ -1,4 +1,5 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
+import { steadyNow } from '../core/concurrency/index.ts';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
 
 /** The result of reading a file if it changed. */
@@ -12,14 +13,17 @@ export type ReadResult =
 const LARGEST = 16 * 1024 * 1024;
 /**
  * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata. So a file
- * younger than this, in nanoseconds, is read again the next time.
+ * is read again the next time unless its metadata has been the same for this time, in milliseconds. Its own times are no measure: the
+ * system's time may have changed since.
  */
-const YOUNG_NS = 100_000_000n;
+const YOUNG_MS = 100;
 
 /** One of kubelet's checkpoint files, which kubelet replaces atomically. Read only when its metadata has changed. */
 export class CheckpointFile {
   /** Metadata of the last read; undefined if the next call has to read the file in any case. */
   #seen: string | undefined;
+  /** Metadata of the last read, and when a read has found it first. */
+  #found: { readonly metadata: string; readonly at: number } | undefined;
   #content: Buffer | undefined;
   /** Why the last read failed. */
   #fault: string | undefined;
@@ -63,14 +67,15 @@ export class CheckpointFile {
     const descriptor = openSync(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor, { bigint: true });
-      const { size, ctimeNs } = stat;
+      const { size } = stat;
       const seen = metadataOf(stat);
       if (seen === this.#seen) return { kind: 'unchanged' };
       if (!stat.isFile()) throw new Error('it is not a regular file');
       if (size > LARGEST) throw new Error(`it has ${size} bytes, more than the maximum of ${LARGEST}`);
-      const isYoung = BigInt(Date.now()) * 1_000_000n - ctimeNs < YOUNG_NS;
+      const now = steadyNow();
+      if (this.#found?.metadata !== seen) this.#found = { metadata: seen, at: now };
       const content = readFileSync(descriptor);
-      this.#seen = isYoung ? undefined : seen;
+      this.#seen = now - this.#found.at < YOUNG_MS ? undefined : seen;
       if (this.#content?.equals(content) === true) return { kind: 'unchanged' };
       this.#content = content;
       return { kind: 'text', text: content.toString() };

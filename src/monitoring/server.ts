@@ -1,5 +1,6 @@
 import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import { wallTime } from '../core/concurrency/index.ts';
 import { ShimError, loggableError } from '../core/errors/index.ts';
 import {
   type BypassReadings,
@@ -89,7 +90,7 @@ export function createMonitoringServer(
 
 async function pageOf({ version, readiness, overview }: MonitoringParts): Promise<Answer> {
   try {
-    return pageAnswer({ version, readiness: await readiness(), overview: await overview(), now: new Date() });
+    return pageAnswer({ version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) });
   } catch (error) {
     if (error instanceof ShimError) return plain(503, `${error.reason}: ${error.message}`);
     throw error;

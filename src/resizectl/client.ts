@@ -1,5 +1,6 @@
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { once } from 'node:events';
+import { wallTime } from '../core/concurrency/index.ts';
 import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/wire/index.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
@@ -43,7 +44,7 @@ export class ResizeClient {
   /** Calls a method with encoded bytes, and returns the encoded response. */
   raw(path: string, request: Buffer, timeoutMs = ANSWER_MS): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      const deadline = Date.now() + timeoutMs;
+      const deadline = wallTime() + timeoutMs;
       this.#client.makeUnaryRequest(
         path,
         identity,

@@ -1,3 +1,4 @@
+import { steadyNow, wallDeadline } from '../core/concurrency/index.ts';
 import { isServiceError } from '../core/errors/index.ts';
 import { Client, type ClientReadableStream, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
 import { correctStatus } from './backend-error.ts';
@@ -10,8 +11,8 @@ export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 /** What a call to the backend takes over from the call that caused it. */
 export interface CallOptions {
   readonly metadata?: Metadata;
-  /** When the call has to have ended. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
-  readonly deadline?: Date | number;
+  /** When the call has to have ended, by {@link steadyNow}. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
+  readonly deadline?: number;
   /** Ends the call early. */
   readonly signal?: AbortSignal;
 }
@@ -80,14 +81,14 @@ export class Backend {
 
   #unary(path: string, request: Buffer, options: CallOptions): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      const { signal } = options;
+      const { signal, deadline = steadyNow() + DEFAULT_CALL_TIMEOUT_MS } = options;
       const call = this.#client.makeUnaryRequest(
         path,
         identity,
         identity,
         request,
         options.metadata ?? new Metadata(),
-        { deadline: options.deadline ?? Date.now() + DEFAULT_CALL_TIMEOUT_MS, interceptors: [singleResponse] },
+        { deadline: wallDeadline(deadline), interceptors: [singleResponse] },
         (error, response) => {
           signal?.removeEventListener('abort', cancel);
           if (error !== null) reject(correctStatus(error));
@@ -106,7 +107,9 @@ export class Backend {
    */
   stream(path: string, request: Buffer, options: CallOptions = {}): ClientReadableStream<Buffer> {
     const { metadata = new Metadata(), deadline = Infinity, signal } = options;
-    const call = this.#client.makeServerStreamRequest(path, identity, identity, request, metadata, { deadline });
+    const call = this.#client.makeServerStreamRequest(path, identity, identity, request, metadata, {
+      deadline: wallDeadline(deadline),
+    });
     call.prependListener('error', correctStatus);
     const cancel = (): void => call.cancel();
     if (signal?.aborted === true) cancel();
@@ -169,19 +172,19 @@ export class Backend {
    */
   responds(): Promise<boolean> {
     if (!this.isConnected) return Promise.resolve(false);
-    if (Date.now() - this.#answeredAt < ANSWER_AGE_MS) return Promise.resolve(true);
+    if (steadyNow() - this.#answeredAt < ANSWER_AGE_MS) return Promise.resolve(true);
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;
   }
 
   async #ask(): Promise<boolean> {
     try {
-      await this.call(runtimePath('Version'), Buffer.alloc(0), { deadline: Date.now() + ANSWER_MS });
+      await this.call(runtimePath('Version'), Buffer.alloc(0), { deadline: steadyNow() + ANSWER_MS });
     } catch (error) {
       const code: number = isServiceError(error) ? error.code : UNAVAILABLE;
       if (code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED) return false;
     }
-    this.#answeredAt = Date.now();
+    this.#answeredAt = steadyNow();
     return true;
   }
 

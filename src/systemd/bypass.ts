@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { steadyNow, wallTime } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { Log } from '../observe/index.ts';
 
@@ -19,8 +20,8 @@ export interface BypassParts {
   /** In a container: the file in which the entry point says the same as systemctl; see {@link takeBypassFiles}. */
   readonly state?: string | undefined;
   readonly log: Log;
-  /** When this shim has started, in milliseconds since the epoch. */
-  readonly since?: number;
+  /** Returns how long this shim runs, in milliseconds. */
+  readonly uptime?: () => number;
   /** Called once, when a bypass that served at the start of the shim has ended. */
   readonly onEnd: (times: { readonly start: number; readonly end: number }) => void;
 }
@@ -46,17 +47,17 @@ export class BypassWatch {
 
   /** Returns when there is nothing to follow any more. Never rejects. */
   async run(): Promise<void> {
-    const { log, onEnd, since = performance.timeOrigin } = this.#parts;
+    const { log, onEnd, uptime = steadyNow } = this.#parts;
     try {
       let wasActive = false;
       while (!this.#stop.signal.aborted) {
-        const { isActive, ...times } = await this.#read();
+        const { isActive, endAge, ...times } = await this.#read();
         this.#times = times;
         if (isActive && !wasActive) log.warn({ start: textOf(times.start) }, 'the bypass serves clients');
         if (!isActive) {
           const { start, end } = times;
           // Its clients may all have moved before the first look.
-          const isAtStart = wasActive || (end !== undefined && end >= since);
+          const isAtStart = wasActive || endAge <= uptime();
           if (!isAtStart || start === undefined || end === undefined) return;
           log.warn({ start: textOf(start), end: textOf(end) }, 'the bypass has ended');
           onEnd({ start, end });
@@ -74,17 +75,14 @@ export class BypassWatch {
     this.#stop.abort();
   }
 
-  async #read(): Promise<BypassTimes & { readonly isActive: boolean }> {
+  async #read(): Promise<BypassTimes & { readonly isActive: boolean; readonly endAge: number }> {
     const { show = showUnit, state } = this.#parts;
     const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
     const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
     const isActive = values.get('ActiveState') === 'active';
-    const end = timeOf(values.get('InactiveEnterTimestampMonotonic'));
-    return {
-      isActive,
-      start: timeOf(values.get('ActiveEnterTimestampMonotonic')),
-      end: isActive ? undefined : end,
-    };
+    const startAge = ageOf(values.get('ActiveEnterTimestampMonotonic'));
+    const endAge = isActive ? Infinity : ageOf(values.get('InactiveEnterTimestampMonotonic'));
+    return { isActive, endAge, start: timeOf(startAge), end: timeOf(endAge) };
   }
 }
 
@@ -94,14 +92,16 @@ async function showUnit(properties: readonly string[]): Promise<string> {
 }
 
 /**
- * Converts microseconds of the monotonic clock, which a change of the system's time does not affect, or, after an @, seconds since the
- * epoch. 0 and nothing are no time.
+ * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the system's time does
+ * not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
  */
-function timeOf(microseconds: string | undefined): number | undefined {
-  if (microseconds?.startsWith('@') === true) return Number(microseconds.slice(1)) * 1000;
-  if (microseconds === undefined || !/^[1-9]\d*$/.test(microseconds)) return undefined;
-  return Date.now() - (Number(process.hrtime.bigint() / 1000n) - Number(microseconds)) / 1000;
+function ageOf(microseconds: string | undefined): number {
+  if (microseconds?.startsWith('@') === true) return wallTime() - Number(microseconds.slice(1)) * 1000;
+  if (microseconds === undefined || !/^[1-9]\d*$/.test(microseconds)) return Infinity;
+  return (Number(process.hrtime.bigint() / 1000n) - Number(microseconds)) / 1000;
 }
+
+const timeOf = (age: number): number | undefined => (age === Infinity ? undefined : wallTime() - age);
 
 const textOf = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : new Date(time).toISOString();

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Backend, runtimePath } from '../../src/runtime/index.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;
@@ -28,6 +28,8 @@ beforeEach(async () => {
   await new Promise<void>((resolve) => backend.onConnected(resolve));
 });
 afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
   backend.close();
   server.forceShutdown();
   rmSync(folder, { recursive: true });
@@ -42,4 +44,14 @@ test('a backend that answers responds, and is asked once by many callers', async
 test('M6: a backend that hangs does not respond, though it is connected', async () => {
   hangs = true;
   expect([backend.isConnected, await backend.responds()]).toEqual([true, false]);
+});
+
+test('an answer counts for a second, also if the system time is set back meanwhile', async () => {
+  expect(await backend.responds()).toBe(true);
+  const now = performance.now.bind(performance);
+  vi.spyOn(performance, 'now').mockImplementation(() => now() + 1001);
+  vi.useFakeTimers({ toFake: ['Date'] });
+  vi.setSystemTime(Date.now() - 3_600_000);
+  expect(await backend.responds()).toBe(true);
+  expect(calls).toBe(2);
 });

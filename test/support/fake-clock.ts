@@ -1,18 +1,26 @@
 import type { Clock } from '../../src/core/concurrency/clock.ts';
 
+/** Where fake clocks start: far apart, so that a mix-up shows. */
+export const START = { now: 5000, wallTime: 1_700_000_000_000 } as const;
+
 /** Returns immediately from each wait and records its duration, so that tests need not know when a wait starts. */
 export class QuickClock implements Clock {
   readonly waits: number[] = [];
-  #now = 1_700_000_000_000;
+  #now = START.now;
+  #wallTime = START.wallTime;
 
   now(): number {
     return this.#now;
   }
 
+  wallTime(): number {
+    return this.#wallTime;
+  }
+
   after(ms: number, action: () => void): () => void {
     this.waits.push(ms);
     const due = setImmediate(() => {
-      this.#now += ms;
+      this.pass(ms);
       action();
     });
     return () => clearImmediate(due);
@@ -21,6 +29,7 @@ export class QuickClock implements Clock {
   /** Advances the clock. */
   pass(ms: number): void {
     this.#now += ms;
+    this.#wallTime += ms;
   }
 }
 

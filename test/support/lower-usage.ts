@@ -5,7 +5,7 @@ import type { FakeMemory } from './fake-memory.ts';
 export const CGROUP = '/kubepods/pod1/c1';
 /** The marked memory.high for a target of 64 MiB: an eighth of it below, and below a multiple of 256 KiB. */
 export const HELD = 56 * 1024 * 1024 - 64 * 1024;
-export const soon = (milliseconds: number): number => Date.now() + milliseconds;
+export const soon = (milliseconds: number): number => performance.now() + milliseconds;
 
 /** Lowers the usage of a fake cgroup, within 30 s unless the options say otherwise. */
 export const reclaimTo = (

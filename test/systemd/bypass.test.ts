@@ -7,7 +7,7 @@ import { BypassWatch } from '../../src/systemd/index.ts';
 
 const monotonic = (): number => Number(process.hrtime.bigint() / 1000n);
 
-function watch(answers: readonly string[], since = Date.now()) {
+function watch(answers: readonly string[], uptime = 0) {
   const ended: { start: number; end: number }[] = [];
   const logged: string[] = [];
   let at = 0;
@@ -16,7 +16,7 @@ function watch(answers: readonly string[], since = Date.now()) {
       const answer = answers[at++];
       return answer === undefined ? Promise.reject(new Error('no systemd')) : Promise.resolve(answer);
     },
-    since,
+    uptime: () => uptime,
     onEnd: (times) => void ended.push(times),
     log: { ...noLog, warn: (_fields, message) => void logged.push(message) },
   });
@@ -52,7 +52,7 @@ test('an earlier bypass is known, and not reported again', async () => {
 
 test('a bypass that has ended between the start of the shim and the first look is reported', async () => {
   const answer = shown('inactive', monotonic() - 9_000_000, monotonic() - 1_000_000);
-  const { bypass, ended, logged } = watch([answer], Date.now() - 2000);
+  const { bypass, ended, logged } = watch([answer], 2000);
   await bypass.run();
   expect([ended.length, logged]).toEqual([1, ['the bypass has ended']]);
 });

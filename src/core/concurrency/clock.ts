@@ -1,14 +1,32 @@
-/** The current time and timers. Injected, so that tests do not have to wait. */
+/** Time and timers. Injected, so that tests do not have to wait. */
 export interface Clock {
-  /** Milliseconds since the epoch. */
+  /**
+   * Milliseconds since some fixed time. For deadlines, pauses, rates and ages: a change of the system's time does not affect it.
+   * {@link steadyNow} of {@link systemClock}.
+   */
   now(): number;
+  /** Milliseconds since the epoch, by the system's time. For what is shown or stored: it may jump forward and back. */
+  wallTime(): number;
   /** Runs `action` after `ms` milliseconds. Returns a function that cancels it. */
   after(ms: number, action: () => void): () => void;
 }
 
-/** The system clock. Pending timers do not keep the process alive. */
+/** Milliseconds since the start of the process, by a clock that only goes forward. Timers of Node use the same clock. */
+export const steadyNow = (): number => performance.now();
+
+/** Milliseconds since the epoch. Nothing else reads the system's time: an NTP step or an administrator may change it at any time. */
+export const wallTime = (): number => Date.now();
+
+/** Converts a deadline of {@link steadyNow} to the system's time, for an API that takes it so and starts a timer at once: grpc-js. */
+export const wallDeadline = (deadline: number): number => wallTime() + (deadline - steadyNow());
+
+/** Converts a deadline in the system's time, which grpc-js has just calculated from a timeout, to {@link steadyNow}. */
+export const steadyDeadline = (deadline: number): number => steadyNow() + (deadline - wallTime());
+
+/** The clocks of the system. Pending timers do not keep the process alive. */
 export const systemClock: Clock = {
-  now: () => Date.now(),
+  now: steadyNow,
+  wallTime,
   after(ms, action) {
     const timer = setTimeout(action, ms).unref();
     return () => clearTimeout(timer);

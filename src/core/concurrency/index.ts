@@ -1,5 +1,5 @@
-/** Locks, slots, time limits and timers. */
-export { systemClock } from './clock.ts';
+/** Locks, slots, time limits, clocks and timers. */
+export { steadyDeadline, steadyNow, systemClock, wallDeadline, wallTime } from './clock.ts';
 export type { Clock } from './clock.ts';
 export { KeyedLock } from './lock.ts';
 export { Slots } from './slots.ts';

@@ -12,7 +12,7 @@ export class TimeLimit {
   readonly #end = (): void => this.#ended.abort(new Error('the time is up'));
 
   /**
-   * @param deadline milliseconds since the epoch
+   * @param deadline in milliseconds, by {@link Clock.now}
    * @param caller aborts when the caller cancels the operation
    */
   constructor(deadline: number, caller?: AbortSignal, clock: Clock = systemClock) {

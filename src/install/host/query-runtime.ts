@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { Backend } from '../../runtime/index.ts';
 
 const readiness = z.object({
@@ -22,7 +23,7 @@ const ANSWER_MS = 5000;
 /** Calls Version and Status. Rejects with ServiceError of grpc-js if nothing answers. */
 export async function queryRuntime(socket: string): Promise<Runtime> {
   const backend = new Backend(`unix://${socket}`);
-  const options = { deadline: Date.now() + ANSWER_MS };
+  const options = { deadline: steadyNow() + ANSWER_MS };
   try {
     const { runtime_name: name, runtime_version: version } = await backend.runtime('Version', {}, options);
     const { info } = await backend.runtime('Status', { verbose: true }, options);

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { steadyNow } from '../../core/concurrency/index.ts';
 
 export interface Wait {
   readonly timeoutMs: number;
@@ -13,11 +14,11 @@ const INTERVAL_MS = 250;
  * @param look returns what is still missing, or undefined. If it rejects, the wait ends.
  */
 export async function waitUntil({ timeoutMs, signal }: Wait, look: () => Promise<string | undefined>): Promise<void> {
-  for (const until = Date.now() + timeoutMs; ; ) {
+  for (const until = steadyNow() + timeoutMs; ; ) {
     const missing = await look();
     if (missing === undefined) return;
     signal.throwIfAborted();
-    if (Date.now() >= until) throw new Error(`timed out after ${timeoutMs / 1000} s: ${missing}`);
+    if (steadyNow() >= until) throw new Error(`timed out after ${timeoutMs / 1000} s: ${missing}`);
     await delay(INTERVAL_MS, undefined, { signal });
   }
 }

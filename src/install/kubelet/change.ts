@@ -1,3 +1,4 @@
+import { steadyNow } from '../../core/concurrency/index.ts';
 import {
   type Change,
   type Node,
@@ -125,8 +126,8 @@ const STEADY_MS = 2000;
 function steadyCheck(): (pid: string) => boolean {
   let seen = { pid: '', since: 0 };
   return (pid) => {
-    if (pid !== seen.pid) seen = { pid, since: Date.now() };
-    return Date.now() - seen.since >= STEADY_MS;
+    if (pid !== seen.pid) seen = { pid, since: steadyNow() };
+    return steadyNow() - seen.since >= STEADY_MS;
   };
 }
 

@@ -1,3 +1,4 @@
+import { wallTime } from '../../core/concurrency/index.ts';
 import { type Api, eventOf, readText } from '../../kubernetes/client/index.ts';
 
 /** The events of a node, for `kubectl describe node`. Documented in docs/kubernetes.md. */
@@ -36,7 +37,7 @@ export async function postNodeEvent(
     type: NORMAL.includes(reason) ? 'Normal' : 'Warning',
     reason,
     note,
-    at: Date.now(),
+    at: wallTime(),
   });
   const path = `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
   const response = await api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
+import { wallTime } from '../../core/concurrency/index.ts';
 import { OWN_NODE } from '../node/index.ts';
 
 /** Operations on the host, outside the pod. */
@@ -88,7 +89,7 @@ export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Hos
       ]);
       if (pid === '0' || since === '0') return undefined;
       const age = process.hrtime.bigint() / 1000n - BigInt(since);
-      return Date.now() - Number(age / 1000n);
+      return wallTime() - Number(age / 1000n);
     },
   };
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { wallTime } from '../../core/concurrency/index.ts';
 import { type Api, ApiRefusal, microTime, readText } from '../../kubernetes/client/index.ts';
 
 /** Annotation of the Lease that halts all installations, with the reason: `<node>: <reason>`. An operator removes it. */
@@ -28,7 +29,7 @@ export const haltOf = ({ metadata }: Lease): string | undefined => metadata.anno
 
 /** Acquires or renews the Lease. */
 export function heldBy(lease: Lease, holder: string, durationMs: number): Lease {
-  const now = microTime(Date.now());
+  const now = microTime(wallTime());
   const { spec = {} } = lease;
   const isNew = holderOf(lease) !== holder;
   return {

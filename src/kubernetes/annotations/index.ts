@@ -80,9 +80,10 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
     },
     specs,
     allocatable,
-    decreaseDeferred: (pod, why) => poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.now() }),
+    decreaseDeferred: (pod, why) =>
+      poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
     bypassEnded: ({ start, end }) =>
-      poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.now() }),
+      poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
     check: () => reach.check(),
     close() {
       stop.abort();

@@ -102,7 +102,7 @@ export class Outcomes {
     const key = `${reason} ${why}`;
     if (posted === undefined || posted.has(key)) return;
     posted.add(key);
-    this.#parts.post({ pod, reason, note, at: this.#parts.clock.now() });
+    this.#parts.post({ pod, reason, note, at: this.#parts.clock.wallTime() });
   }
 }
 

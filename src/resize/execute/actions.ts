@@ -1,4 +1,5 @@
 import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
@@ -94,9 +95,9 @@ async function writeUnified(
 async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> {
   if (step.kind === 'runtime') return;
   if (step.kind === 'container') {
-    await parts.rollBackContainer(step, Date.now() + ROLLBACK_MS);
+    await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
   } else if (await canRestorePodLimit(parts, step)) {
-    await applyStep(parts, reversed(step), Date.now() + ROLLBACK_MS);
+    await applyStep(parts, reversed(step), steadyNow() + ROLLBACK_MS);
   } else {
     const { pod, log = noLog } = parts;
     const fields = { pod: pod.sandboxId, step: describeStep(step) };

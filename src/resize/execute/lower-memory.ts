@@ -5,6 +5,7 @@ import {
   isCgroupVanished,
   lowerUsage,
 } from '../../cgroups/index.ts';
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log, ReclaimOutcome } from '../../observe/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -15,11 +16,11 @@ import { type Change, compareLimits } from '../model/index.ts';
 export const ROLLBACK_MS = 2000;
 
 /**
- * Returns until when memory may be reclaimed for a call, in milliseconds since the epoch: the caller's deadline or the configured
+ * Returns until when memory may be reclaimed for a call, by {@link steadyNow}: the caller's deadline or the configured
  * maximum, less the time of a rollback. That takes at most half of a short deadline (crictl: 2 s).
  */
 export function reclaimBy(parts: { readonly reclaimTimeout: number }, deadline = Infinity): number {
-  const now = Date.now();
+  const now = steadyNow();
   const left = Math.max(0, Math.min(deadline - now, parts.reclaimTimeout));
   return now + left - Math.min(ROLLBACK_MS, left / 2);
 }

@@ -1,4 +1,5 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isInUse } from './actions.ts';
@@ -54,7 +55,7 @@ export interface PerformOptions {
   readonly stored?: readonly ContainerStep[];
   /** Until when memory may be reclaimed, in milliseconds since the epoch. */
   readonly until?: number;
-  /** The deadline of the transaction, in milliseconds since the epoch. */
+  /** The deadline of the transaction, by {@link steadyNow}. */
   readonly deadline?: number;
   /** Returns why a step that is due must not be applied any more. */
   readonly refuse?: (step: Step) => Error | undefined;
@@ -271,7 +272,7 @@ function withinDeadline(
   const run = (step: Step): Promise<void> => {
     const refusal = refuse?.(step);
     if (refusal !== undefined) return Promise.reject(refusal);
-    if (Date.now() < deadline) return actions.apply(step);
+    if (steadyNow() < deadline) return actions.apply(step);
     const message = `pod ${podName(pod)}: deadline exceeded before: ${describeStep(step)}`;
     return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
   };

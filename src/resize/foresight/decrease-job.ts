@@ -197,7 +197,7 @@ export class DecreaseJob {
     this.#hold = undefined;
     this.#comparison.block();
     const why = typeof end === 'object' ? messageOf(end.error) : end;
-    log.info({ uid: this.uid, end: why, ms: clock.now() - start }, 'hold of memory usage ended');
+    log.info({ uid: this.uid, end: why, ms: Math.round(clock.now() - start) }, 'hold of memory usage ended');
     return end;
   }
 
@@ -236,7 +236,7 @@ export class DecreaseJob {
   #progressOf(admitted: string): Progress {
     if (this.#progress?.admitted === admitted) return this.#progress;
     this.report = undefined;
-    return (this.#progress = newProgress(admitted, this.parts.clock.now()));
+    return (this.#progress = newProgress(admitted, this.parts.clock.now(), this.parts.clock.wallTime()));
   }
 
   #tryAgain(progress: Progress): number {
@@ -285,12 +285,12 @@ export class DecreaseJob {
   }
 
   #unstuck({ since, reclaimed }: Progress): void {
-    const ms = this.parts.clock.now() - since;
+    const ms = Math.round(this.parts.clock.now() - since);
     this.parts.counters.foresight('unstuck');
     this.parts.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
   }
 
   #setReport(progress: Progress, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
-    this.report = { state, reason, message, since: progress.since, reclaimed: bytes(progress.reclaimed) };
+    this.report = { state, reason, message, since: progress.seenAt, reclaimed: bytes(progress.reclaimed) };
   }
 }

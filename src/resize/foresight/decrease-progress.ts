@@ -3,7 +3,9 @@ import type { Reason } from '../../core/errors/index.ts';
 /** The state of one admitted set of decreases. */
 export interface Progress {
   readonly admitted: string;
+  /** When the shim first saw it: by the clock for ages, and in the system's time for users. */
   readonly since: number;
+  readonly seenAt: number;
   reclaimed: number;
   /** Number of attempts, successful or not. */
   times: number;
@@ -19,9 +21,10 @@ export interface Progress {
   readonly reported: Map<Reason, number>;
 }
 
-export const newProgress = (admitted: string, since: number): Progress => ({
+export const newProgress = (admitted: string, since: number, seenAt: number): Progress => ({
   admitted,
   since,
+  seenAt,
   reclaimed: 0,
   times: 0,
   notBefore: 0,

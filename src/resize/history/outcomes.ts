@@ -1,3 +1,4 @@
+import { wallTime } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
@@ -109,7 +110,7 @@ export class PodOutcomes {
   }
 
   #failed(sandboxId: string, error: unknown): void {
-    const lastError = { ...explained(failureOf(error)), at: Date.now() };
+    const lastError = { ...explained(failureOf(error)), at: wallTime() };
     this.#set(sandboxId, { state: endOf(error), lastError });
     const volume = error instanceof ShimError ? error.context.volume : undefined;
     if (volume === undefined) return;

@@ -1,3 +1,4 @@
+import { wallTime } from '../../core/concurrency/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
@@ -65,7 +66,7 @@ export class RecentResizes {
 
   begin({ pod, before, asked, names, used }: Recorded): Recording {
     const { namespace, name } = pod.metadata;
-    const [at, start, usedBefore] = [Date.now(), performance.now(), used()];
+    const [at, start, usedBefore] = [wallTime(), performance.now(), used()];
     const steps: RecentStep[] = [];
     return {
       step({ step, ms, at: from }) {

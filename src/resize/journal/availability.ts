@@ -50,8 +50,7 @@ export class Availability {
    */
   async readinessNow(): Promise<Readiness> {
     const age = this.#clock.now() - this.#writtenAt;
-    // Negative after the clock was set back.
-    if (this.#fault !== undefined || (age >= 0 && age < RECHECK_MS)) return this.readiness;
+    if (this.#fault !== undefined || age < RECHECK_MS) return this.readiness;
     // Concurrent callers share one check: on a disk that hangs it does not return.
     this.#checking ??= this.#parts.check().finally(() => (this.#checking = undefined));
     let stop = (): void => undefined;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { KeyedLock } from '../../core/concurrency/index.ts';
+import { KeyedLock, wallTime } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { RequestedVolume } from './volume-record.ts';
@@ -149,7 +149,7 @@ export class PodJournal {
     const earlier = this.transactionOf(pod);
     const transaction = {
       id: randomUUID(),
-      startedAt: Date.now(),
+      startedAt: wallTime(),
       ...(asked.size > 0 && { allocated: Object.fromEntries(asked) }),
       steps: [...(earlier?.steps ?? []), ...steps],
       undoing: earlier !== undefined,

@@ -1,3 +1,4 @@
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type OnHigh, ROLLBACK_MS, type RestoreLimitsParts, restoreLimits } from '../execute/index.ts';
@@ -17,7 +18,7 @@ export async function restoreAndLog(
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await restoreLimits(parts, pod, before, Date.now() + ROLLBACK_MS, onHigh);
+    const changed = await restoreLimits(parts, pod, before, steadyNow() + ROLLBACK_MS, onHigh);
     if (changed !== undefined)
       parts.log.warn(
         { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },

@@ -55,7 +55,7 @@ type Request = Messages['UpdateContainerResourcesRequest'];
  * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted.
  *
  * @param forward calls the runtime and returns its answer
- * @param deadline the caller's, in milliseconds since the epoch; undefined without one
+ * @param deadline the caller's, in milliseconds by steadyNow; undefined without one
  * @returns the runtime's answer
  * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT, and
  * what `forward` throws, after the rollback.

@@ -60,7 +60,7 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  *
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is answered for with
  *   an empty response once the pod's cgroup is written.
- * @param deadline the caller's, in milliseconds since the epoch; undefined without one
+ * @param deadline the caller's, in milliseconds by steadyNow; undefined without one
  * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and
  * UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */

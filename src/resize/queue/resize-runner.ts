@@ -111,11 +111,12 @@ export class ResizeRunner {
         before: undefined,
         after: undefined,
         memoryRequests: undefined,
-        changedAt: this.#parts.clock.now(),
+        changedAt: this.#parts.clock.wallTime(),
         tries: 0,
         nextTryAt: undefined,
       },
       order,
+      dueAt: undefined,
       attempt: Promise.resolve(),
       wasDeferred: false,
       cancelled: false,
@@ -179,7 +180,7 @@ export class ResizeRunner {
     this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
     const onStep = (record: StepRecord): void => {
       steps.push(record);
-      this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.now(), what: { kind: 'step', record } });
+      this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.wallTime(), what: { kind: 'step', record } });
     };
     try {
       const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
@@ -268,8 +269,10 @@ export class ResizeRunner {
   #defer(active: ActiveResize, why: StateReason): void {
     active.wasDeferred = true;
     const delay = retryDelay(active.resize.tries, this.#parts.random(), why.reason);
-    this.#enter(active, 'Deferred', { ...why, nextTryAt: this.#parts.clock.now() + delay });
-    if (!this.#isStopping) active.stopTimer = this.#parts.clock.after(delay, () => this.#retries.due(active));
+    const { clock } = this.#parts;
+    this.#enter(active, 'Deferred', { ...why, nextTryAt: clock.wallTime() + delay });
+    active.dueAt = clock.now() + delay;
+    if (!this.#isStopping) active.stopTimer = clock.after(delay, () => this.#retries.due(active));
   }
 
   /** Runs another attempt. Never rejects. */
@@ -300,8 +303,9 @@ export class ResizeRunner {
 
   #enter(active: ActiveResize, state: ResizeState, changes: Partial<Resize>): void {
     active.stopTimer();
+    active.dueAt = undefined;
     const next = hasEnded(state) ? { nextTryAt: undefined } : {};
-    active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.#parts.clock.now() };
+    active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.#parts.clock.wallTime() };
     this.#count(state);
     if (hasEnded(state)) this.#table.end(active.resize);
     this.#watchers.publish(stateEvent(active.resize));

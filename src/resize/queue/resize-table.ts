@@ -6,6 +6,8 @@ export interface ActiveResize {
   resize: Resize;
   /** Its place among all requests of its pod ({@link NewestValues.arrival}). */
   readonly order: number;
+  /** When the next attempt of a deferred resize is due, by {@link Clock.now}. */
+  dueAt: number | undefined;
   /** The attempt in progress; resolved when there is none. */
   attempt: Promise<void>;
   /** Whether it is or was deferred, by this process or a previous one. */

@@ -56,7 +56,7 @@ export interface ResizeTerms {
   readonly defer: boolean;
   /** Timeout of each attempt, in milliseconds. */
   readonly timeoutMs: number;
-  /** Deadline of the first attempt, in milliseconds since the epoch. */
+  /** Deadline of the first attempt, in milliseconds by {@link Clock.now}. */
   readonly deadline: number;
 }
 
@@ -219,7 +219,9 @@ export class Resizes {
     store: Pick<ResizeStore, 'restore'> = this.#parts.store,
   ): Promise<void> {
     const { sandboxes, deferred } = await this.#stored.restore(store);
-    for (const record of deferred) this.#runner.resume(record);
+    // Across a restart only the system's time says which is older.
+    for (const record of deferred.toSorted((one, other) => one.createdAt - other.createdAt))
+      this.#runner.resume(record);
     for (const sandboxId of sandboxes) if (!(await exists(sandboxId).catch(() => true))) this.podRemoved(sandboxId);
   }
 
@@ -239,7 +241,14 @@ export class Resizes {
       this.#runner.countRejected();
       throw error;
     }
-    return this.#runner.add({ id: randomUUID(), pod, asked, defer, timeoutMs, createdAt: this.#parts.clock.now() });
+    return this.#runner.add({
+      id: randomUUID(),
+      pod,
+      asked,
+      defer,
+      timeoutMs,
+      createdAt: this.#parts.clock.wallTime(),
+    });
   }
 
   #recordsOf(podUid: string): readonly ResizeRecord[] {

@@ -43,8 +43,8 @@ export class Retries {
   due(active: ActiveResize): void {
     const { clock, rankOf, table } = this.#parts;
     const now = clock.now();
-    const isDue = (one: ActiveResize): boolean => one === active || (one.resize.nextTryAt ?? Infinity) <= now;
-    const isSoon = (one: ActiveResize): boolean => (one.resize.nextTryAt ?? now) <= now + EARLY_MS;
+    const isDue = (one: ActiveResize): boolean => one === active || (one.dueAt ?? Infinity) <= now;
+    const isSoon = (one: ActiveResize): boolean => (one.dueAt ?? now) <= now + EARLY_MS;
     const deferred = inRetryOrder(
       table.allActive.filter(({ resize }) => resize.state === 'Deferred'),
       rankOf,

@@ -17,8 +17,8 @@ export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
  * Returns resizes in the order of their retries: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go, sortPendingResizes): the
- * higher priority, then Guaranteed pods, then the older request. What kubelet takes before them, a resize that raises no request, does
- * not wait here: it always fits. Ranks each resize once.
+ * higher priority, then Guaranteed pods, then the request that arrived first. What kubelet takes before them, a resize that raises no
+ * request, does not wait here: it always fits. Ranks each resize once.
  */
 export const inRetryOrder = (resizes: readonly ActiveResize[], rankOf: RankOf): ActiveResize[] =>
   resizes
@@ -34,7 +34,6 @@ interface Ranked {
 const compareRanked = ({ active: one, rank: first }: Ranked, { active: other, rank: second }: Ranked): number =>
   second.priority - first.priority ||
   Number(second.isGuaranteed) - Number(first.isGuaranteed) ||
-  one.resize.createdAt - other.resize.createdAt ||
   one.order - other.order;
 
 /**

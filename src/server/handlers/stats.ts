@@ -1,4 +1,4 @@
-import { TimeLimit } from '../../core/concurrency/index.ts';
+import { TimeLimit, steadyNow } from '../../core/concurrency/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { type ComparisonParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
 import type { Messages } from '../../runtime/index.ts';
@@ -73,10 +73,10 @@ function atMost(
   waiting: Promise<void> | undefined,
 ): Promise<void> | undefined {
   if (waiting === undefined) return undefined;
-  const start = Date.now();
+  const start = steadyNow();
   const limit = new TimeLimit(start + Math.min(LONGEST_WAIT_MS, timeoutMs - RESERVE_MS));
   return limit.orOver(waiting).finally(() => {
-    const fields = { method: path, sandbox, ms: Date.now() - start, inTime: !limit.isOver };
+    const fields = { method: path, sandbox, ms: Math.round(steadyNow() - start), inTime: !limit.isOver };
     limit.close();
     log.info(fields, 'call held back until usage is below the pending memory limits');
   });

@@ -27,7 +27,7 @@ export function kubeletTarget(): Target {
   const folder = memoryFolder('fuzz-kubelet-');
   const parts = { log: noLog, counters: noCounters };
   // A clock that stands still: without timers, and files are read again at once.
-  const clock = { now: () => 0, after: () => () => undefined };
+  const clock = { now: () => 0, wallTime: () => 0, after: () => () => undefined };
   const checkpoints = new KubeletFiles({ kubeletRoot: folder, clock, ...parts, onChange: () => undefined });
   const managers = new ManagerFiles(folder, parts);
   const parsers: readonly Parser[] = [

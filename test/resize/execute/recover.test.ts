@@ -278,7 +278,8 @@ describe('a resize whose rollback fails', () => {
         sandboxId: SANDBOX,
         name: `c${index}`,
       });
-    const resize = () => resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Date.now() + 60_000 });
+    const resize = () =>
+      resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
     await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     runtime.applyUpdates();
     await resize();

@@ -129,7 +129,7 @@ describe('the info of a pod', () => {
     const four = { desired: limitOf(400), allocated: limitOf(400), actuated: limitOf(400), actual: limitOf(400) };
     expect((await info()).pod).toMatchObject(four);
     const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MiB) }]]), volumes: new Map() };
-    const options = { deadline: Date.now() + 60_000 };
+    const options = { deadline: performance.now() + 60_000 };
     await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: true });
     expect((await info()).containers['c1']).not.toHaveProperty('desired');
     await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: false });

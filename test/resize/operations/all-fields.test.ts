@@ -37,7 +37,7 @@ const resize = (containers: object) =>
     runtime.context,
     SANDBOX,
     { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map() },
-    { dryRun: false, deadline: Date.now() + 60_000 },
+    { dryRun: false, deadline: performance.now() + 60_000 },
   );
 
 type Linux = Parameters<typeof containerUpdate>[1];

@@ -26,7 +26,7 @@ afterEach(() => runtime.close());
 
 const resize = (containers: Readonly<Record<string, Limits>>, more: Partial<DesiredPod> = {}) => {
   const desired = { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map(), ...more };
-  return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Date.now() + 60_000 });
+  return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
 };
 
 const write = (name: string, state: object): void =>

@@ -76,7 +76,7 @@ const resize = ({ limit, request, pod }: Wanted, more: Partial<DesiredPod> = {},
       memoryRequests: { containers: request === undefined ? {} : { c0: mi(request) } },
       ...more,
     },
-    { dryRun, deadline: Date.now() + 60_000 },
+    { dryRun, deadline: performance.now() + 60_000 },
   );
 
 const found = (): Record<string, string> =>

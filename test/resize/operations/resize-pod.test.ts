@@ -205,24 +205,39 @@ describe('the rollback of ResizePod', () => {
 
   test('is not needed when the deadline is over before the first step', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: Date.now() - 1 });
+    const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() - 1 });
     await expect(late).rejects.toMatchObject({ code: 4, reason: 'DEADLINE' });
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
+  test.each([-86_400_000, 86_400_000])(
+    'is not needed when the system time changes by %i ms in the middle',
+    async (ms) => {
+      web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+      vi.useFakeTimers({ toFake: ['Date'] });
+      const onStep = (): void => void vi.setSystemTime(Date.now() + ms);
+      try {
+        await web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }), { onStep });
+      } finally {
+        vi.useRealTimers();
+      }
+      expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(400 * MiB), 150 * MiB, 250 * MiB]);
+    },
+  );
+
   test('restores the values when the deadline is over in the middle', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const deadline = Date.now() + 60_000;
-    const real = Date.now;
+    const deadline = performance.now() + 60_000;
+    const real = performance.now.bind(performance);
     const late = web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }), {
       deadline,
-      onStep: () => (Date.now = () => deadline),
+      onStep: () => (performance.now = () => deadline),
     });
     await late.then(
       () => expect.unreachable(),
       (error: unknown) => expect(error).toMatchObject({ reason: 'DEADLINE' }),
     );
-    Date.now = real;
+    performance.now = real;
     expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
   });
 });
@@ -234,7 +249,7 @@ test('on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResourc
     mkdirSync(join(root, controller, 'kubepods/pod1', containerId(0)), { recursive: true });
   const context = { ...runtime.context, tree: new CgroupTree(root) };
   try {
-    const options = { dryRun: false, deadline: Date.now() + 60_000 };
+    const options = { dryRun: false, deadline: performance.now() + 60_000 };
     await expect(resizePod(context, SANDBOX, desired({ c0: { memory: mi(150) } }), options)).rejects.toMatchObject({
       code: 9,
       reason: 'CGROUP_UNAVAILABLE',

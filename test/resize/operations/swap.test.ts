@@ -45,7 +45,7 @@ const dryRun = (mebibytes: number) =>
     runtime.context,
     SANDBOX,
     { pod: {}, containers: new Map([['c0', { memory: bytes(mebibytes * MiB) }]]), volumes: new Map() },
-    { dryRun: true, deadline: Date.now() + 60_000 },
+    { dryRun: true, deadline: performance.now() + 60_000 },
   );
 const reasonOf = (error: unknown): string | undefined => (error instanceof ShimError ? error.reason : undefined);
 /** The usage does not fall in a folder: admission is all that these tests see. */
@@ -68,7 +68,9 @@ describe('A8: a limit below anonymous memory', () => {
   const lowered = (linux: Parameters<typeof containerUpdate>[1]): Promise<unknown> => {
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: mi(80), ...linux });
     // Too little time to reclaim: the error of an admitted update.
-    return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), Date.now() + 400).catch(reasonOf);
+    return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), performance.now() + 400).catch(
+      reasonOf,
+    );
   };
 
   test('of an update that leaves the container its swap is admitted', async () => {
@@ -110,7 +112,7 @@ describe('A8: a limit below anonymous memory', () => {
       runtime.writeFile('/kubepods/pod1', 'memory.current', text(250));
       return Promise.reject(new Error('refused by the runtime'));
     };
-    const failing = updateContainer(runtime.context, request, refuse, Date.now() + 10_000);
+    const failing = updateContainer(runtime.context, request, refuse, performance.now() + 10_000);
     await expect(failing).rejects.toThrow(/^refused by the runtime$/);
     expect(runtime.read('memory.max')).toBe(text(400));
   });
@@ -120,7 +122,9 @@ describe('A8: a limit below anonymous memory', () => {
     const update = (resources: object): Promise<unknown> => {
       const name = 'UpdatePodSandboxResourcesRequest';
       const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
-      return updatePod(runtime.context, request, () => Promise.resolve(ANSWER), Date.now() + 400).catch(reasonOf);
+      return updatePod(runtime.context, request, () => Promise.resolve(ANSWER), performance.now() + 400).catch(
+        reasonOf,
+      );
     };
     expect(await update({ memory_limit_in_bytes: mi(80) })).toBe('RECLAIM_TIMEOUT');
     const limits = { memory_limit_in_bytes: mi(80), memory_swap_limit_in_bytes: mi(80) };

@@ -12,7 +12,7 @@ beforeEach(() => {
 describe('a deferred resize', () => {
   test('is retried with growing delays until it fits', async () => {
     const { id, state, reason, nextTryAt } = await queue.deferred();
-    expect({ state, reason, wait: (nextTryAt ?? 0) - queue.clock.now() }).toEqual({
+    expect({ state, reason, wait: (nextTryAt ?? 0) - queue.clock.wallTime() }).toEqual({
       state: 'Deferred',
       reason: 'MEMORY_NOT_RECLAIMABLE',
       wait: 750,

@@ -143,7 +143,7 @@ describe('deferred resizes that wait for room', () => {
     clock.pass(730);
     await triedInOrder('high');
     clock.pass(10);
-    expect(clock.now()).toBe(middle.nextTryAt);
+    expect(clock.wallTime()).toBe(middle.nextTryAt);
     await triedInOrder('high', 'middle');
     expect(core.waiting).toBe(0);
     clock.pass(10);
@@ -153,14 +153,56 @@ describe('deferred resizes that wait for room', () => {
   test('those before it in order that are not due soon are not tried again: nothing was freed since', async () => {
     const { id } = await deferred('high', high);
     // Each failed retry doubles the wait of the first in order.
-    while (resizes.get(id).nextTryAt! - clock.now() < 45_000) {
-      clock.pass(resizes.get(id).nextTryAt! - clock.now());
+    while (resizes.get(id).nextTryAt! - clock.wallTime() < 45_000) {
+      clock.pass(resizes.get(id).nextTryAt! - clock.wallTime());
       await triedInOrder('high');
     }
     const low = await deferred('low');
-    clock.pass(low.nextTryAt! - clock.now());
+    clock.pass(low.nextTryAt! - clock.wallTime());
     await triedInOrder('low');
     expect(core.waiting).toBe(0);
+  });
+
+  test.each([-3_600_000, 3_600_000])(
+    'a change of the system time by %i ms changes neither order nor pauses',
+    async (ms) => {
+      await deferred('first');
+      clock.setSystemTime(ms);
+      await deferred('second');
+      resizes.roomFreed();
+      await triedInOrder('first', 'second');
+      // Not due for longer than resizes are tried early.
+      const { id } = resizes.newestOf('first')!;
+      for (let tries = resizes.get(id).tries; tries < 8; tries += 1) {
+        clock.setSystemTime(ms);
+        clock.pass(60_000);
+        await triedInOrder('first', 'second');
+      }
+      clock.setSystemTime(ms);
+      await deferred('third');
+      clock.pass(750);
+      await triedInOrder('third');
+      expect(core.waiting).toBe(0);
+    },
+  );
+
+  test('after a restart, those that were requested first are tried first', async () => {
+    const store = new FakeStore();
+    const before = createResizes({ core, clock, store, rankOf: () => ({ priority: 0, isGuaranteed: false }) });
+    for (const name of ['b', 'a']) {
+      clock.pass(1);
+      const answer = before.resize(podOf(name), asked('128Mi', ''), { defer: true, timeoutMs: 30_000, deadline: 1e6 });
+      (await core.next()).fail(nodeFull);
+      await answer;
+    }
+    await before.close();
+    const records = [...store.records].toSorted(([one], [other]) => one.localeCompare(other));
+    const sorted = new FakeStore();
+    for (const [uid, record] of records) sorted.records.set(uid, record);
+    resizes = createResizes({ core, clock, store: sorted, rankOf: () => ({ priority: 0, isGuaranteed: false }) });
+    await resizes.restore(() => Promise.resolve(true));
+    clock.pass(1000);
+    await triedInOrder('b', 'a');
   });
 
   test('one whose admission takes too long does not hold up the others', async () => {
@@ -233,23 +275,21 @@ describe('deferred resizes that wait for their own pod', () => {
   });
 });
 
-test('the order: priority, then QoS class, then age, then arrival', () => {
-  const of = (name: string, createdAt: number, order: number): ActiveResize =>
-    ({ resize: { pod: podOf(name), createdAt }, order }) as ActiveResize;
+test('the order: priority, then QoS class, then arrival', () => {
+  const of = (name: string, order: number): ActiveResize => ({ resize: { pod: podOf(name) }, order }) as ActiveResize;
   const rank = (priority: number, isGuaranteed: boolean): PodRank => ({ priority, isGuaranteed });
-  const all: readonly [string, PodRank, number, number][] = [
-    ['a', rank(2, false), 9, 9],
-    ['b', rank(1, true), 8, 8],
-    ['c', rank(1, false), 1, 7],
-    ['d', rank(1, false), 2, 3],
-    ['e', rank(1, false), 2, 4],
-    ['f', rank(0, true), 0, 0],
-    ['g', rank(-1, true), 0, 0],
+  const all: readonly [string, PodRank, number][] = [
+    ['a', rank(2, false), 9],
+    ['b', rank(1, true), 8],
+    ['c', rank(1, false), 3],
+    ['d', rank(1, false), 4],
+    ['e', rank(0, true), 0],
+    ['f', rank(-1, true), 0],
   ];
   const rankOf = ({ name }: PodIdentity): PodRank => all.find(([other]) => other === name)![1];
-  const resizesOf = all.map(([name, , createdAt, order]) => of(name, createdAt, order));
+  const resizesOf = all.map(([name, , order]) => of(name, order));
   const sorted = inRetryOrder(resizesOf.reverse(), rankOf);
-  expect(sorted.map(({ resize: { pod } }) => pod.name)).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g']);
+  expect(sorted.map(({ resize: { pod } }) => pod.name)).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
 });
 
 test.each<[string, Partial<ResizeOutcome['after']>, boolean]>([

@@ -13,7 +13,7 @@ test.each(Array.from({ length: 12 }, (_, count) => count))(
     let tries = 0;
     const retries = new Retries({
       table: { allActive: [waiting] },
-      clock: { now: () => 0, after: () => () => undefined },
+      clock: { now: () => 0, wallTime: () => 0, after: () => () => undefined },
       rankOf: equalRanks,
       attempt: () => {
         tries += 1;

@@ -5,6 +5,7 @@ import type { NewestValues } from '../../../src/resize/history/newest-values.ts'
 import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/requests/request.ts';
 import type { RankOf } from '../../../src/resize/queue/retry-order.ts';
 import type { Clock } from '../../../src/core/concurrency/clock.ts';
+import { START } from '../fake-clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
@@ -92,11 +93,16 @@ export class FakeCore {
 }
 
 export class FakeClock implements Clock {
-  #now = 1_700_000_000_000;
+  #now = START.now;
+  #wallTime = START.wallTime;
   #timers: { at: number; action: () => void }[] = [];
 
   now(): number {
     return this.#now;
+  }
+
+  wallTime(): number {
+    return this.#wallTime;
   }
 
   after(ms: number, action: () => void): () => void {
@@ -108,10 +114,16 @@ export class FakeClock implements Clock {
   /** Advances the clock. Returns how many timers fired. */
   pass(ms: number): number {
     this.#now += ms;
+    this.#wallTime += ms;
     const due = this.#timers.filter(({ at }) => at <= this.#now);
     this.#timers = this.#timers.filter(({ at }) => at > this.#now);
     for (const { action } of due) action();
     return due.length;
+  }
+
+  /** Changes the system's time, as an NTP step does. Timers do not fire. */
+  setSystemTime(by: number): void {
+    this.#wallTime += by;
   }
 
   /** Milliseconds to the next timer. */

@@ -42,7 +42,7 @@ export class ResizedPod {
   }
 
   resize(target: DesiredPod, options: object = {}): Promise<ResizeOutcome> {
-    const deadline = Date.now() + 60_000;
+    const deadline = performance.now() + 60_000;
     return resizePod(this.runtime.context, SANDBOX, target, { dryRun: false, deadline, ...options });
   }
 

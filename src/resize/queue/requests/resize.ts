@@ -5,7 +5,10 @@ import type { ResizeState, StepRecord } from '../../model/index.ts';
 /** Why a resize was canceled. */
 export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
 
-/** One resize in its present state. Immutable: each change creates a new object. Times are in milliseconds since the epoch. */
+/**
+ * One resize in its present state. Immutable: each change creates a new object. Times are in milliseconds since the
+ * epoch, for users: no pause or order depends on them.
+ */
 export interface Resize {
   readonly id: string;
   readonly pod: PodIdentity;

@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import type { ServerUnaryCall } from '@grpc/grpc-js';
+import { steadyNow } from '../../../core/concurrency/index.ts';
 import type { Backend } from '../../../runtime/index.ts';
 import type { Amendment, MessageAmendment } from './interceptors.ts';
 import {
   type CallTrace,
   type RawStreamHandler,
   type RawUnaryHandler,
+  deadlineOf,
   inBackend,
   onBehalfOf,
 } from '../../../grpc/index.ts';
@@ -30,7 +32,7 @@ export function forwardToTheEnd(
   call: ServerUnaryCall<Buffer, Buffer>,
   trace: CallTrace,
 ): Promise<Buffer> {
-  const deadline = Math.min(Number(call.getDeadline()), Date.now() + LONGEST_UPDATE_MS);
+  const deadline = Math.min(deadlineOf(call), steadyNow() + LONGEST_UPDATE_MS);
   const options = { metadata: call.metadata, deadline };
   return inBackend(trace, () => backend.call(call.getPath(), call.request, options));
 }

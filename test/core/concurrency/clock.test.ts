@@ -1,0 +1,22 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import { steadyDeadline, steadyNow, systemClock, wallDeadline, wallTime } from '../../../src/core/concurrency/clock.ts';
+
+afterEach(() => void vi.useRealTimers());
+
+test.each([-86_400_000, 86_400_000])(
+  'a change of the system time by %i ms does not affect the steady clock',
+  (change) => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    const [before, shown] = [steadyNow(), wallTime()];
+    vi.setSystemTime(shown + change);
+    expect(steadyNow() - before).toBeGreaterThanOrEqual(0);
+    expect(steadyNow() - before).toBeLessThan(60_000);
+    expect(systemClock.wallTime() - shown).toBe(change);
+  },
+);
+
+test('deadlines are converted between the steady clock and the system time', () => {
+  expect(wallDeadline(steadyNow() + 5000) - (Date.now() + 5000)).toBeCloseTo(0, -2);
+  expect(steadyDeadline(Date.now() + 5000) - (steadyNow() + 5000)).toBeCloseTo(0, -2);
+  expect([wallDeadline(Infinity), steadyDeadline(Infinity)]).toEqual([Infinity, Infinity]);
+});
