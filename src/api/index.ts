@@ -18,6 +18,8 @@ export interface ResizeApiOptions extends ServiceParts {
   readonly path: string;
   /** Opens the socket. Every client that can connect to it can resize any pod. */
   readonly listen: (onConnection: (connection: Socket) => void) => Promise<Listening>;
+  /** Returns the process of a client, as far as that is known. */
+  readonly peerOf: (connection: Socket) => number | undefined;
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -33,16 +35,17 @@ export interface ResizeApi {
  * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first
  * connection: most nodes never have one, and loading it at start would delay the first response to kubelet.
  */
-export async function openResizeApi({ path, listen, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
+export async function openResizeApi({ path, listen, peerOf, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
   const { log } = parts;
   let loading: Promise<ResizeServer> | undefined;
   const serve = async (connection: Socket): Promise<void> => {
+    const peer = peerOf(connection);
     // The client may disconnect before the server is loaded.
     connection.on('error', () => undefined);
     try {
-      loading ??= import('./server.ts').then(({ createResizeServer }) => createResizeServer(parts));
+      loading ??= import('./server.ts').then(({ createResizeServer }) => createResizeServer({ ...parts, path }));
       const server = await loading;
-      if (!connection.destroyed) server.accept(connection);
+      if (!connection.destroyed) server.accept(connection, peer);
     } catch (error) {
       loading = undefined;
       log.error({ listen: path, ...loggableError(error) }, 'resize API failed to load; connection closed');

@@ -16,20 +16,25 @@ import {
   type CallTrace,
   type EndedCall,
   type RawServer,
+  SessionLimit,
   callFields,
   codeFor,
   createRawServer,
   failureOf,
   rawMessage,
   serveUnary,
+  tooManyConnections,
   withinBudget,
 } from '../grpc/index.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer {
-  /** Serves an accepted connection. */
-  accept(connection: Duplex): void;
+  /**
+   * Serves an accepted connection.
+   * @param peer the process of the client, if it is known
+   */
+  accept(connection: Duplex, peer?: number): void;
   /** Waits for running calls for `graceMs`, then cuts them off. */
   close(graceMs: number): Promise<void>;
 }
@@ -37,12 +42,15 @@ export interface ResizeServer {
 export interface ResizeServerParts extends ServiceParts {
   readonly log: Log;
   readonly counters: Counters;
+  /** The path of the socket, for the log. */
+  readonly path: string;
 }
 
 /** Creates the server. Each call is counted and logged. */
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
-  const { log, counters } = parts;
+  const { path: socket, log, counters } = parts;
   const { server, budget } = createRawServer(counters, API_LIMITS);
+  const limit = new SessionLimit(server, API_LIMITS.connections, tooManyConnections(socket, log, counters));
   const endedOf =
     (path: string) =>
     ({ trace, code, elapsedMs }: EndedCall): void => {
@@ -61,7 +69,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
-    accept: (connection) => injector.injectConnection(connection),
+    accept: (connection, peer) => limit.accept(peer, () => injector.injectConnection(connection)),
     async close(graceMs) {
       const cut = new AbortController();
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));

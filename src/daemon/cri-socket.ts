@@ -1,6 +1,7 @@
 import { basename, dirname } from 'node:path';
 import type { Socket } from 'node:net';
 import type { Config } from '../config/index.ts';
+import { tooManyConnections } from '../grpc/index.ts';
 import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
 import {
   type Listener,
@@ -10,9 +11,11 @@ import {
   interceptionOf,
   listen,
   listenOnInherited,
+  loadPeerOf,
   createClientConnections,
   refuseConnection,
   serveConnection,
+  unknownPeer,
   proxyReport,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
@@ -47,16 +50,18 @@ export function createCriSocket(
   const { containerRuntimeEndpoint: backendPath, logLevel, logPassedCalls } = config;
   const local = createLocalServer(handlers, { log, counters });
   const observer = proxyReport({ log, counters, logPassedCalls, isFirst: oncePerKey() });
-  const debug = logLevel === 'debug' || logLevel === 'trace';
   const shared = new SharedBudget(SHARED_LIMITS);
   let listener: Listener | undefined;
+  const peers = loadPeerOf(log);
+  let peerOf = unknownPeer;
   const clients = createClientConnections({
     serve: (client, options) => serveConnection(client, { ...options, observer, shared }),
     backendPath,
     refuse: (client) => refuseConnection(client, shared),
-    tooMany: () => counters.refused('connections'),
+    peerOf: (client) => peerOf(client),
+    tooMany: tooManyConnections(passed?.path ?? config.listen, log, counters),
     connectLocal: () => local.connect(),
-    interception: interceptionOf(interceptors, { log, counters, debug }),
+    interception: interceptionOf(interceptors, { log, counters, debug: ['debug', 'trace'].includes(logLevel) }),
     onBackend: () => listener?.mirrorBackend(),
   });
   const onConnection = (client: Socket): void => clients.accept(client);
@@ -67,6 +72,7 @@ export function createCriSocket(
       return clients.connections;
     },
     async listen() {
+      peerOf = await peers;
       listener =
         passed === undefined
           ? await listen({ ...ownSocket, onConnection })

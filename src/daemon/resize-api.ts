@@ -2,7 +2,7 @@ import type { Config } from '../config/index.ts';
 import type { Counters, Log, ReadinessReport } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { openResizeApi } from '../api/index.ts';
-import { listen, listenOnInherited } from '../server/index.ts';
+import { listen, listenOnInherited, loadPeerOf } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
@@ -36,6 +36,7 @@ export async function startResizeApi(config: Config, parts: ResizeApiParts): Pro
         : listenOnInherited({ ...passed, onConnection }),
     pods,
     resizes,
+    peerOf: await loadPeerOf(log),
     clock: systemClock,
     readiness,
     log,

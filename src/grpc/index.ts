@@ -2,6 +2,7 @@
 export { callFields } from './call-fields.ts';
 export { deadlineOf, inBackend, onBehalfOf } from './call.ts';
 export type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
+export { type Crowd, crowdOf, roomFor, tooManyConnections } from './connection-room.ts';
 export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';
 export { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from './limits.ts';
@@ -9,4 +10,5 @@ export { createRawServer, rawMessage } from './raw-server.ts';
 export type { RawServer } from './raw-server.ts';
 export { codeFor, failureOf, serveStream, serveUnary, withinBudget } from './serve.ts';
 export type { EndedCall } from './serve.ts';
+export { SessionLimit } from './session-limit.ts';
 export { loggableError } from './status.ts';

@@ -13,8 +13,13 @@ export interface ServerLimits {
 /** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. The proxy limits its calls further. */
 export const CRI_LIMITS: ServerLimits = { requestLimit: 16 * MIB, requestBytes: 20 * MIB, runningCalls: 2048 };
 
-/** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. */
-export const API_LIMITS: ServerLimits = { requestLimit: 8 * MIB, requestBytes: 10 * MIB, runningCalls: 1024 };
+/** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. Watches are fewer. */
+export const API_LIMITS: ServerLimits & { readonly connections: number } = {
+  requestLimit: 8 * MIB,
+  requestBytes: 10 * MIB,
+  runningCalls: 1024,
+  connections: 128,
+};
 
 /** Budgets of each gRPC server of the shim. */
 export const GRPC_LIMITS = {

@@ -1,6 +1,8 @@
 import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
+import { type Crowd, roomFor } from '../grpc/index.ts';
+import type { PeerOf } from './listener/index.ts';
 import type { Interception, ServedConnection } from './proxy/index.ts';
 
 /** What the proxy needs to serve a connection. */
@@ -20,8 +22,10 @@ export interface ClientConnectionsOptions {
   readonly interception: Interception;
   /** Refuses a client connection: there are too many. */
   readonly refuse: (client: Socket) => void;
-  /** Called for each connection that is refused or ended because there are too many. */
-  readonly tooMany: () => void;
+  /** Returns the process of a client, as far as that is known. */
+  readonly peerOf: PeerOf;
+  /** Called for each connection that is refused or ended because there are too many, with what the process that has most of them holds. */
+  readonly tooMany: (crowd: Crowd | undefined) => void;
   /** Called when a connection to the backend has been established. */
   readonly onBackend: () => void;
 }
@@ -50,10 +54,11 @@ export function createClientConnections({
   backendPath,
   onBackend,
   refuse,
+  peerOf,
   tooMany,
   ...options
 }: ClientConnectionsOptions): ClientConnections {
-  const connections = new Set<ServedConnection>();
+  const connections: OpenConnections = new Map();
   let closing = false;
 
   const connectBackend = (onread: OnReadOpts): Socket =>
@@ -61,15 +66,13 @@ export function createClientConnections({
 
   return {
     accept(client) {
-      if (connections.size >= CONNECTION_LIMIT) {
-        tooMany();
-        if (!makeRoom(connections)) {
-          refuse(client);
-          return;
-        }
+      const peer = peerOf(client);
+      if (connections.size >= CONNECTION_LIMIT && !makeRoom(connections, peer, tooMany)) {
+        refuse(client);
+        return;
       }
       const connection = serve(client, { ...options, connectBackend });
-      connections.add(connection);
+      connections.set(connection, peer);
       void connection.closed.finally(() => connections.delete(connection));
       if (closing) connection.shutdown();
     },
@@ -78,35 +81,37 @@ export function createClientConnections({
     },
     async shutdown(timeout) {
       closing = true;
-      const open = [...connections];
+      const open = [...connections.keys()];
       for (const connection of open) connection.shutdown();
       const allClosed = Promise.all(open.map(({ closed }) => closed));
       const timer = new AbortController();
       await Promise.race([allClosed, delay(timeout, undefined, { signal: timer.signal }).catch(() => undefined)]);
       timer.abort();
       const cut = open.reduce((sum, { activeStreams }) => sum + activeStreams, 0);
-      for (const connection of connections) connection.destroy();
+      for (const connection of connections.keys()) connection.destroy();
       await allClosed;
       return cut;
     },
   };
 }
 
-/** Ends a connection without running calls. Returns whether there is one. */
-function makeRoom(connections: Set<ServedConnection>): boolean {
-  const unused = leastUsed(connections);
-  if (unused === undefined) return false;
-  connections.delete(unused);
-  unused.end();
-  return true;
-}
+/** With the processes of their clients. The oldest come first. */
+type OpenConnections = Map<ServedConnection, number | undefined>;
 
-/** Returns the connection without running calls that was used least recently, or never. Its client connects again. */
-function leastUsed(connections: Iterable<ServedConnection>): ServedConnection | undefined {
-  let found: ServedConnection | undefined;
-  for (const connection of connections) {
-    if (connection.activeStreams > 0) continue;
-    if (found === undefined || connection.lastUsed < found.lastUsed) found = connection;
-  }
-  return found;
+/** Ends a connection for a new one. Returns false if the new one has to be refused. */
+function makeRoom(
+  connections: OpenConnections,
+  peer: number | undefined,
+  tooMany: ClientConnectionsOptions['tooMany'],
+): boolean {
+  const all = [...connections].map(([connection, of]) => {
+    const { activeStreams, lastUsed } = connection;
+    return { connection, activeStreams, lastUsed, peer: of };
+  });
+  const { crowd, ends } = roomFor(peer, all);
+  tooMany(crowd);
+  if (ends === undefined) return false;
+  connections.delete(ends.connection);
+  ends.connection.end();
+  return true;
 }

@@ -38,7 +38,7 @@ beforeEach(async () => {
   };
   const resizes = createResizes({ core: new FakeCore(), clock, store: new FakeStore() });
   const readiness = (): Promise<ReadinessReport> => Promise.resolve(report);
-  const parts = { resizes, pods, clock, readiness, log: noLog, counters: noCounters };
+  const parts = { resizes, pods, clock, readiness, peerOf: () => undefined, log: noLog, counters: noCounters };
   const path = join(folder, 'resize.sock');
   api = await openResizeApi({
     path,

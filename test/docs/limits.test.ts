@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ANSWER_MS } from '../../src/runtime/index.ts';
-import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from '../../src/grpc/index.ts';
+import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS, crowdOf } from '../../src/grpc/index.ts';
 import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
 import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
 import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
@@ -65,6 +65,7 @@ describe('docs/limits.md has the limits of the code:', () => {
       `${size(CRI_LIMITS.requestBytes)} from the CRI socket, ${size(API_LIMITS.requestBytes)} in the resize API; each part counts ${GRPC_LIMITS.partOverhead} bytes more`,
     ],
     ['request after decompression', `${size(GRPC_LIMITS.decompressedBytes)}, one at a time`],
+    ['connections to the resize', count(API_LIMITS.connections)],
     ['streams of a connection to the resize', count(GRPC_LIMITS.streams)],
     ['ended HTTP/2 sessions', `${count(GRPC_LIMITS.keptSessions)}, about 25 KB each`],
     ['resizes in progress', count(defaultBounds.active)],
@@ -95,6 +96,13 @@ describe('docs/limits.md has the limits of the code:', () => {
     const budgets = [...(refused?.series() ?? [])].map(({ labels: [budget] }) => budget);
     const listed = [...page.matchAll(/\| `([a-z_]+)` \|$/gm)].map(([, budget]) => budget);
     expect([...new Set(listed.filter((name) => name !== 'budget'))].sort()).toEqual(budgets.sort());
+  });
+
+  test('connections of which one ends', () => {
+    expect(page).toContain(
+      `the CRI socket (${count(CONNECTION_LIMIT)} connections) and for the\nresize API (${count(API_LIMITS.connections)})`,
+    );
+    expect([crowdOf(CONNECTION_LIMIT) / CONNECTION_LIMIT, page]).toEqual([1 / 4, expect.stringContaining('a quarter')]);
   });
 
   test('the unit', () => {

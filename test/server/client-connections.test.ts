@@ -60,6 +60,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
     },
     backendPath,
     refuse: (client) => refused.push(client),
+    peerOf: () => undefined,
     tooMany: () => undefined,
     connectLocal: () => new PassThrough(),
     interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),

@@ -2,3 +2,4 @@
 export { listenOnInherited } from './inherited.ts';
 export { listen } from './listener.ts';
 export type { Listener } from './listener.ts';
+export { type PeerOf, loadPeerOf, unknownPeer } from './peer.ts';

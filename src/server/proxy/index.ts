@@ -38,7 +38,7 @@ export interface ServedConnection {
    * connection closes when the running streams have ended. Watches are ended when nothing else runs.
    */
   shutdown(): void;
-  /** Sends GOAWAY and closes: to be called while no call runs. */
+  /** Sends GOAWAY and closes. Calls that run are cut off. */
   end(): void;
   /** Closes at once and cuts off running calls. */
   destroy(): void;

@@ -45,6 +45,8 @@ export class TestApi {
   views = new Map<string, PodView | ShimError>();
   /** Lists the pods of the backend, as the registry does before a pod is reported as unknown. */
   refresh: () => Promise<void> = () => Promise.resolve();
+  /** Returns the process of a client. */
+  peerOf: (socket: Socket) => number | undefined = () => undefined;
   readonly #cleanUps: (() => unknown)[] = [];
 
   constructor(view: PodView) {
@@ -67,6 +69,7 @@ export class TestApi {
     return openResizeApi({
       ...{ path, resizes, clock, log },
       listen: (onConnection: (connection: Socket) => void) => listen({ path, rights: { mode }, onConnection, log }),
+      peerOf: (socket) => this.peerOf(socket),
       pods: this.#pods(),
       counters: createCounters(),
       readiness: () => Promise.resolve({ ready: true, checks: [{ name: 'journal', ready: true, says: 'writable' }] }),
@@ -105,6 +108,7 @@ export class TestApi {
     this.core = new FakeCore();
     this.clock = new FakeClock();
     this.lines = [];
+    this.peerOf = () => undefined;
     this.ready = new Set();
     this.refresh = () => Promise.resolve();
     const backend = new Backend(`unix://${folder}/none.sock`);
