@@ -7,11 +7,13 @@ import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
 import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
+import { DEFAULT_WINDOW } from '../../src/server/http2/index.ts';
 import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
 import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
+const MIB = 1_048_576;
 const page = readFileSync('docs/limits.md', 'utf8');
 const rows = page
   .split('\n')
@@ -103,6 +105,15 @@ describe('docs/limits.md has the limits of the code:', () => {
       `the CRI socket (${count(CONNECTION_LIMIT)} connections) and for the\nresize API (${count(API_LIMITS.connections)})`,
     );
     expect([crowdOf(CONNECTION_LIMIT) / CONNECTION_LIMIT, page]).toEqual([1 / 4, expect.stringContaining('a quarter')]);
+  });
+
+  test('the sum of the budgets', () => {
+    const { queued, held, requests } = SHARED_LIMITS;
+    const handled = CRI_LIMITS.requestBytes + API_LIMITS.requestBytes;
+    const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
+    const parts = [waiting, held, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
+    const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MIB);
+    expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });
 
   test('the unit', () => {

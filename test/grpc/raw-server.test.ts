@@ -173,4 +173,20 @@ describe('requests of all clients', () => {
     expect(codes.filter((code) => code === status.OK)).toHaveLength(LIMITS.runningCalls);
     other.destroy();
   });
+
+  test('that are cancelled keep their place and their bytes until their handlers have ended', async () => {
+    const request = framed(Buffer.alloc(1000));
+    const calls = Array.from({ length: 10 }, () => start('/s/Wait'));
+    for (const { stream } of calls) stream.end(request);
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(10 * 1000));
+    for (const { stream } of calls) stream.close(http2.constants.NGHTTP2_CANCEL);
+    await Promise.all(calls.map(({ outcome }) => outcome));
+    // The server has seen the resets when it answers a later call.
+    const { stream, outcome } = start('/s/Length');
+    stream.end(framed(Buffer.alloc(10)));
+    expect((await outcome).code).toBe(status.OK);
+    expect(raw.budget.bytes).toBe(10 * 1000);
+    release();
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0));
+  });
 });

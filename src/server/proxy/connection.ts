@@ -130,6 +130,7 @@ export class ProxyConnection implements AllPorts {
     if (this.lifecycle.state.kind === 'closed') return;
     this.options.shared.lingering.delete(this.destroy);
     this.#end({ kind: 'closed' });
+    this.held.setWaiting(0);
     this.#clientTransport.destroy();
     this.#backendTransport.destroy();
   };
@@ -207,6 +208,7 @@ export class ProxyConnection implements AllPorts {
   /** Pauses and resumes reading, so that no side is read faster than the others take the data. */
   balance(): void {
     if (this.lifecycle.isOver) return;
+    this.held.setWaiting(this.backend.flow.excess(this.#clientTransport.backlog));
     const backend = this.backend.gone ? undefined : this.#backendTransport;
     if (this.client.waits && (backend?.backlog ?? 0) + this.locals.backlog === 0) {
       this.run('client', () => this.client.continue());

@@ -1,6 +1,11 @@
-/** The bytes of requests and responses that are held for amendments, by one connection or by all, and their limit. */
+/**
+ * The bytes of requests and responses that are held for amendments, by one connection or by all, and their limit. What waits for the client
+ * beyond its own limits counts too: a response that was held leaves at once, and the client may read it late.
+ */
 export class HeldBytes {
   #total = 0;
+  /** Of these, bytes that wait for the client. */
+  #waiting = 0;
   readonly #limit: number;
   readonly #all: HeldBytes | undefined;
 
@@ -21,6 +26,13 @@ export class HeldBytes {
   add(bytes: number): void {
     this.#total += bytes;
     this.#all?.add(bytes);
+  }
+
+  /** @param bytes that wait for the client now, beyond the limits of what may */
+  setWaiting(bytes: number): void {
+    if (bytes === this.#waiting) return;
+    this.add(bytes - this.#waiting);
+    this.#waiting = bytes;
   }
 
   /** Whether this many further bytes exceed the limit. */

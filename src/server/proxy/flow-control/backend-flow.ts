@@ -5,6 +5,8 @@ import type { QueuedBytes } from '../bounds/index.ts';
 
 /** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
 const SMALLEST_GRANT = 1 / 4;
+/** Bytes in the client's socket above which the backend is not read, and those of one more read. */
+const SOCKET_LIMIT = 2 * 65_536;
 /** Parts of the limit up to which further messages are held. */
 export const OVERFULL = 2;
 export const OVERFULL_IF_ALL_FULL = 1 / 4;
@@ -60,6 +62,15 @@ export class BackendFlow implements LaneSource {
    */
   get isOverfull(): boolean {
     return this.#queued > this.#limit * (this.#all.isFull ? OVERFULL_IF_ALL_FULL : OVERFULL);
+  }
+
+  /**
+   * Returns how many bytes wait for the client beyond what may: responses that were held, which the backend got window for.
+   * @param backlog bytes that wait in the client's socket
+   */
+  excess(backlog: number): number {
+    const limit = this.#all.isFull ? DEFAULT_WINDOW : this.#limit;
+    return Math.max(0, this.#queued - limit) + Math.max(0, backlog - SOCKET_LIMIT);
   }
 
   /** Received bytes wait here. */

@@ -211,7 +211,8 @@ describe('amended responses that wait for a client without windows for its strea
     const allowed = (id: number): number => {
       for (const seen of proxy.backend.take())
         if (seen.type === WINDOW_UPDATE) widen(seen.id, seen.payload.readUInt32BE(0));
-      return Math.min(16_384, windowOf(0), windowOf(id));
+      // The proxy does not read the backend meanwhile.
+      return proxy.backend.paused ? 0 : Math.min(16_384, windowOf(0), windowOf(id));
     };
     for (let id = 1; id < 2 * calls; id += 2) {
       proxy.client.send(headers(id, request(`/${route}/A`)), data(id, message(Buffer.alloc(3)), true));
@@ -240,6 +241,50 @@ describe('amended responses that wait for a client without windows for its strea
     proxy.core.destroy();
     const { held, queued } = proxy.core.options.shared;
     expect([held.total, queued.total]).toEqual([0, 0]);
+  });
+
+  test('are limited for all connections, however long they are', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, queued: MiB / 4, held: 2 * MiB });
+    const proxies = Array.from({ length: 40 }, () => {
+      const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB / 8, amend: () => undefined, shared }, [4, 0]);
+      proxy.client.send(windowUpdate(0, 1 << 30));
+      answer(proxy, 'amend', 1);
+      return proxy;
+    });
+    const total = proxies.reduce((sum, proxy) => sum + waiting(proxy), 0);
+    expect(total).toBeGreaterThan(2 * MiB);
+    expect(total).toBeLessThan(MiB / 4 + 2 * MiB + 40 * 65_536 + response.length);
+    expect(proxies.at(-1)?.events).toContain('skipped /amend/A memory');
+    for (const proxy of proxies) proxy.core.destroy();
+    expect([shared.queued.total, shared.held.total]).toEqual([0, 0]);
+  });
+
+  test('are limited for all connections, also in their sockets', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, held: 2 * MiB });
+    let written = 0;
+    const proxies = Array.from({ length: 40 }, () => {
+      const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, MiB]);
+      proxy.client.send(windowUpdate(0, 1 << 30));
+      // What is written stays in the process: the client does not read.
+      const write = proxy.client.write.bind(proxy.client);
+      proxy.client.write = (slices, size) => {
+        write(slices, size);
+        proxy.client.backlog += size;
+        written += size;
+      };
+      answer(proxy, 'amend', 1);
+      return proxy;
+    });
+    const skipped = proxies.filter(({ events }) => events.includes('skipped /amend/A memory'));
+    expect(skipped.length).toBeGreaterThan(20);
+    expect(shared.held.total).toBeLessThan(2 * MiB + response.length);
+    for (const proxy of proxies) {
+      proxy.client.takeBytes();
+      proxy.client.backlog = 0;
+      proxy.client.events.drained();
+    }
+    expect([written > 0, shared.held.total]).toEqual([true, 0]);
+    for (const proxy of proxies) proxy.core.destroy();
   });
 
   test('are limited for all connections', () => {
