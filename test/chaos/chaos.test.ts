@@ -22,7 +22,7 @@ afterAll(() => stage.end());
 async function round(fault: Fault, random: Random): Promise<string[]> {
   await fault.prepare?.(stage);
   const watcher = await stage.watch();
-  stage.startLoad(random, fault.failsOpen !== true);
+  stage.startLoad(random, fault.failsOpen === true ? 'lower' : 'any');
   const { load } = stage;
   let above: readonly string[] = [];
   try {

@@ -6,18 +6,20 @@ const resize: Call = { kind: 'resize', what: 'ResizePod', code: 9, message: 'ENO
 const passed: Call = { kind: 'passed', what: 'Version', code: 14, message: 'UNAVAILABLE' };
 
 test('a call may fail only where the fault allows it', () => {
-  const counts = (['nothing', 'resizes', 'all'] as const).map((fails) => badCalls([resize, passed], { fails }).length);
+  const counts = (['nothing', 'resizes', 'all'] as const).map(
+    (fails) => badCalls([resize, passed], { fails, shows: 'run' }).length,
+  );
   expect(counts).toEqual([2, 1, 0]);
-  expect(badCalls([{ ...passed, code: 0, message: '' }], { fails: 'nothing' })).toEqual([]);
+  expect(badCalls([{ ...passed, code: 0, message: '' }], { fails: 'nothing', shows: 'run' })).toEqual([]);
 });
 
 test('a call without an answer is always wrong, but not one that the shim rejects because its deadline has passed', () => {
   const message = '4 DEADLINE_EXCEEDED: Deadline exceeded after 60.001s';
-  expect(badCalls([{ ...passed, code: 4, message }], { fails: 'all' })).toEqual([
+  expect(badCalls([{ ...passed, code: 4, message }], { fails: 'all', shows: 'run' })).toEqual([
     `no answer: Version: code 4: ${message}`,
   ]);
   const rejected = { ...resize, code: 4, message: '4 DEADLINE_EXCEEDED: pod default/db: deadline exceeded before: x' };
-  expect(badCalls([rejected], { fails: 'resizes' })).toEqual([]);
+  expect(badCalls([rejected], { fails: 'resizes', shows: 'run' })).toEqual([]);
 });
 
 test('a fault that has not come about is wrong', () => {

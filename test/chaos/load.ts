@@ -14,6 +14,9 @@ export interface Call {
   readonly message: string;
 }
 
+/** `lower`: only to the lowest values that a container ever has. */
+export type Updates = 'any' | 'lower';
+
 /** Longer than the longest fault, so that a call without an answer is the shim's fault. */
 const ANSWER_MS = 60_000;
 const PAUSE_MS = 20;
@@ -25,16 +28,16 @@ export class Load {
   readonly calls: Call[] = [];
   readonly #shim: CrashingShim;
   readonly #random: Random;
-  readonly #updates: boolean;
+  readonly #updates: Updates;
   readonly #workers: Promise<void>[];
   #isStopped = false;
   #waiting: (() => void)[] = [];
 
-  /** @param options `updates`: whether the clients also call UpdateContainerResources, as kubelet does */
+  /** @param options `updates`: which UpdateContainerResources the clients also call, as kubelet does */
   constructor(
     shim: CrashingShim,
     pods: readonly RunningPod[],
-    { random, updates }: { readonly random: Random; readonly updates: boolean },
+    { random, updates }: { readonly random: Random; readonly updates: Updates },
   ) {
     this.#shim = shim;
     this.#random = random;
@@ -67,8 +70,9 @@ export class Load {
   async #resize(pod: RunningPod): Promise<void> {
     const memory = () => this.#random.pick(SIZES);
     const cpu = () => this.#random.pick(CPUS);
-    if (this.#updates && this.#random.next() < 0.4) {
-      const linux = { memory_limit_in_bytes: memory() * MiB, cpu_quota: cpu(), cpu_period: 100_000 };
+    if (this.#random.next() < 0.4) {
+      const [size, quota] = this.#updates === 'lower' ? [SIZES[0], CPUS[0]] : [memory(), cpu()];
+      const linux = { memory_limit_in_bytes: size * MiB, cpu_quota: quota, cpu_period: 100_000 };
       const request = { container_id: pod.id('a'), linux };
       return this.#record('resize', 'UpdateContainerResources', () =>
         this.#shim.cri.call('UpdateContainerResources', request, ANSWER_MS),

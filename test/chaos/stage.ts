@@ -9,7 +9,7 @@ import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
 import { Containerd } from './containerd.ts';
 import { Disk } from './disk.ts';
-import { Load } from './load.ts';
+import { Load, type Updates } from './load.ts';
 import { type Faults, NO_FAULTS } from './preload/rules.ts';
 import type { Random } from './random.ts';
 
@@ -90,7 +90,7 @@ export class Stage {
     return this.#load;
   }
 
-  startLoad(random: Random, updates: boolean): void {
+  startLoad(random: Random, updates: Updates): void {
     this.#load = new Load(this.shim, this.pods, { random, updates });
   }
 

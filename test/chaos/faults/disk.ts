@@ -1,9 +1,24 @@
+import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Fault } from './fault.ts';
 
 /** The journal waits 5 s for a disk: some rounds are shorter, and some longer. */
 const HANGS_MS = [500, 2000, 6500] as const;
 const RESIZES = 6;
+
+const BLOCKED_MS = 20_000;
+const POLL_MS = 10;
+
+/** Waits until a thread of the process waits for the disk (state D of proc_pid_stat(5)). */
+async function hasBlockedThread(pid: number): Promise<void> {
+  const folder = `/proc/${pid}/task`;
+  const isBlocked = (thread: string): boolean => / D \d+ /.test(readFileSync(`${folder}/${thread}/stat`, 'utf8'));
+  for (const limit = performance.now() + BLOCKED_MS; !readdirSync(folder).some(isBlocked); ) {
+    if (performance.now() > limit)
+      throw new Error('no thread of the shim waits for the disk: the fault has not come about');
+    await pause(POLL_MS);
+  }
+}
 
 export const diskFaults: readonly Fault[] = [
   {
@@ -35,10 +50,12 @@ export const diskFaults: readonly Fault[] = [
   {
     name: 'the disk of the state folder hangs',
     fails: 'resizes',
-    async run({ disk, load }, random) {
+    shows: 'run',
+    async run({ disk, load, shim }, random) {
       const hang = random.pick(HANGS_MS);
       disk.freeze();
       try {
+        await hasBlockedThread(shim.pid);
         await Promise.all([pause(hang), load.more(RESIZES, 'passed')]);
       } finally {
         disk.thaw();

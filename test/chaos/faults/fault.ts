@@ -11,13 +11,15 @@ export interface Fault {
   readonly fails: 'nothing' | 'resizes' | 'all';
   /**
    * Whether kubelet's updates are forwarded unchanged while it lasts, because the shim cannot read the pod (fail open). Their order is then
-   * kubelet's: the clients make none.
+   * kubelet's: the clients only make those that need none, which lower the limits of a container.
    */
   readonly failsOpen?: true;
-  /** What an error of at least one call has to say: without it, the fault has not come about. */
-  readonly shows?: RegExp;
+  /**
+   * How it is known that the fault has come about: what an error of at least one call has to say, or `run`, which rejects if it has not.
+   */
+  readonly shows: RegExp | 'run';
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;
-  /** Brings the fault about, waits for calls during it, and ends it. */
+  /** Brings the fault about, waits for calls during it, and ends it. Rejects if it has not come about, as far as `shows` requires. */
   readonly run: (stage: Stage, random: Random) => Promise<void>;
 }

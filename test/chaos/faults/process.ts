@@ -1,27 +1,52 @@
 import { execFileSync } from 'node:child_process';
-import { descriptorsOf } from '../invariants.ts';
+import type { Stage } from '../stage.ts';
 import type { Fault } from './fault.ts';
 
 const RESIZES = 6;
+/** Standard input, output and error. */
+const STANDARD = 3;
 const HOUR_MS = 3_600_000;
 
-/** The time of day jumps, and jumps back at the end. Running resizes may find their deadlines passed: they are rolled back. */
+/** The time of day jumps, and jumps back at the end, during resizes. */
 const clockJump = (name: string, clockMs: number): Fault => ({
   name,
-  fails: 'resizes',
+  fails: 'nothing',
+  shows: 'run',
   async run(stage) {
     const { load } = stage;
     stage.inject({ clockMs });
+    await hasTime(stage, clockMs);
     await load.more(RESIZES, 'resize');
     stage.inject({});
+    await hasTime(stage, 0);
     await load.more(RESIZES, 'resize');
   },
 });
+
+const SEEN_MS = 20_000;
+
+/** Waits until the shim reports times that differ from the real ones by this much. */
+async function hasTime({ shim, pods }: Stage, clockMs: number): Promise<void> {
+  const request = {
+    pod: { sandbox_id: pods[0]?.sandboxId },
+    containers: { a: { limits: { cpu: '100m' } } },
+    dry_run: true,
+  };
+  for (const limit = performance.now() + SEEN_MS; ; ) {
+    const before = Date.now();
+    const { resize } = await shim.api.call('ResizePod', request);
+    const difference = Number(resize?.['created']?.['seconds']) * 1000 - before;
+    if (Math.abs(difference - clockMs) < HOUR_MS / 2) return;
+    if (performance.now() > limit)
+      throw new Error(`the clock differs by ${difference} ms: the fault has not come about`);
+  }
+}
 
 export const processFaults: readonly Fault[] = [
   {
     name: 'EMFILE: no descriptor is left',
     fails: 'all',
+    shows: /EMFILE/,
     async run({ shim, load }) {
       const limit = (count: string): void =>
         void execFileSync('prlimit', ['--pid', String(shim.pid), `--nofile=${count}:`]);
@@ -30,7 +55,8 @@ export const processFaults: readonly Fault[] = [
           encoding: 'utf8',
         }),
       );
-      limit(String(descriptorsOf(shim.pid)));
+      // Each new descriptor gets the lowest free number, and these are taken.
+      limit(String(STANDARD));
       try {
         await load.more(RESIZES, 'resize');
       } finally {

@@ -23,6 +23,20 @@ const CHURNED = 6;
 const halfWay = ({ shim }: Stage, random: Random, meanwhile: () => void): Promise<void> =>
   shim.halt(random.pick(HALF_WAY), meanwhile);
 
+const SILENT_MS = 500;
+
+/** Rejects if containerd answers. */
+async function isSilent({ direct }: Stage): Promise<void> {
+  const answers = direct.call('Version', {}, SILENT_MS).then(
+    () => true,
+    () => false,
+  );
+  if (await answers) throw new Error('containerd answers: the fault has not come about');
+}
+
+const versionOf = async ({ direct }: Stage): Promise<string> =>
+  (await direct.call<{ runtime_version: string }>('Version', {})).runtime_version;
+
 export const runtimeFaults: readonly Fault[] = [
   {
     name: 'containerd is killed in mid-transaction',
@@ -37,8 +51,10 @@ export const runtimeFaults: readonly Fault[] = [
   {
     name: 'containerd is stopped in mid-transaction (SIGSTOP)',
     fails: 'all',
+    shows: 'run',
     async run(stage, random) {
       await halfWay(stage, random, () => stage.containerd.pause());
+      await isSilent(stage);
       await pause(random.integer(1, 3) * PAUSE_MS);
       stage.containerd.resume();
     },
@@ -46,6 +62,7 @@ export const runtimeFaults: readonly Fault[] = [
   {
     name: 'containerd is replaced by another version in mid-transaction',
     fails: 'all',
+    shows: 'run',
     async prepare(stage) {
       if (!stage.containerd.isOther) return;
       // A pod of the newer containerd is not known to the older one.
@@ -57,14 +74,18 @@ export const runtimeFaults: readonly Fault[] = [
       await stage.settled();
     },
     async run(stage, random) {
+      const before = await versionOf(stage);
       await halfWay(stage, random, () => stage.containerd.kill());
       stage.containerd.choose(true);
       await stage.containerd.start();
+      const after = await versionOf(stage);
+      if (after === before) throw new Error(`containerd is ${after} still: the fault has not come about`);
     },
   },
   {
     name: 'pods are removed and made at 10 a second',
     fails: 'nothing',
+    shows: 'run',
     async run(stage) {
       // A client of its own, as kubelet is.
       const client = new CriClient(stage.shim.cri.address);
@@ -86,9 +107,13 @@ export const runtimeFaults: readonly Fault[] = [
 async function churn({ shim }: Stage, client: CriClient, number: number): Promise<void> {
   const container = { name: 'a', command: SLEEP, resources: resources(32, 50, 50) };
   const pod = await runPod(client, { name: `churned-${number}`, containers: [container] });
-  const resize = (memory: string): Promise<unknown> =>
-    shim.api.call('ResizePod', { pod: { sandbox_id: pod.sandboxId }, containers: { a: { limits: { memory } } } });
-  await resize('64Mi');
+  const resize = (memory: string) =>
+    shim.api.call('ResizePod', {
+      pod: { sandbox_id: pod.sandboxId },
+      containers: { a: { limits: { memory } } },
+    });
+  const state: unknown = (await resize('64Mi'))['resize']?.['state'];
+  if (state !== 'COMPLETED') throw new Error(`churned-${number} was not resized: the fault has not come about`);
   // It ends with the pod: applied, or rejected because the pod is gone.
   const racing = resize('48Mi').catch(() => undefined);
   await pod.remove();
