@@ -23,6 +23,7 @@ my ($PAUSE, $MOST) = (5, 300);
 my $PAUSED = 3;        # without a look at the shim: more than the loop ever waits
 my $CLIENTS = 400;     # connections of the bypass, each with two descriptors
 my $SPARE = 16;        # descriptors for everything else
+my $REFRAIN = 1;       # after a client that cannot be accepted: the node or the process has no descriptor left
 my $BUFFER = 256 * 1024;
 # RFC 9113: no new streams on this connection, running ones are answered. The client makes its next call on another connection.
 my $GOAWAY = pack 'H*', '0000080700000000007fffffff00000000';
@@ -41,6 +42,10 @@ my $backend = setting('container-runtime-endpoint', 'containerRuntimeEndpoint', 
 # Names that the shim knows as its own in this folder.
 my ($notify_path, $state_path) = map { dirname($listen) . '/.' . basename($listen) . ".$_" } 'notify', 'bypass';
 
+# sun_path of unix(7) has 108 bytes, including the terminating zero.
+my $longest = 107 - (length($notify_path) - length $listen);
+die "listen: $listen has " . length($listen) . " bytes, at most $longest are possible: use a shorter path\n" if length $listen > $longest;
+
 my ($signals, $is_mirrored, $is_our_folder) = (0, 0, 0);
 my ($child, $started, $ready, $beat, $next_start, $stopping);
 my $code = 0;
@@ -50,6 +55,8 @@ my $looked = $down;
 # When the bypass has begun and ended, in seconds since the epoch, and until when its clients may stay.
 my ($begun, $ended, $deadline) = (0, 0);
 my %pairs;
+# No client is accepted before this time.
+my $accepts_from = 0;
 
 $SIG{PIPE} = 'IGNORE';
 $SIG{CHLD} = sub { };
@@ -331,7 +338,7 @@ sub stop {
 
 sub wait_for_events {
     my ($read, $write) = ('', '');
-    my $accepts = serves() && keys %pairs < $CLIENTS;
+    my $accepts = serves() && keys %pairs < $CLIENTS && now() >= $accepts_from;
     vec($read, fileno $socket, 1) = 1 if $accepts;
     vec($read, fileno $notify, 1) = 1;
     for my $pair (values %pairs) {
@@ -355,8 +362,10 @@ sub wait_for_events {
 }
 
 sub accept_clients {
-    while (serves() && keys %pairs < $CLIENTS && accept my $client, $socket) {
-        socket my $server, AF_UNIX, SOCK_STREAM, 0 or next;
+    while (serves() && keys %pairs < $CLIENTS) {
+        accept my $client, $socket or return $!{EAGAIN} || $!{EINTR} || $!{ECONNABORTED} || refrain();
+        # The client is closed.
+        socket my $server, AF_UNIX, SOCK_STREAM, 0 or return refrain();
         unblock($_) for $client, $server;
         # A client that is closed tries again, as without the shim.
         connect $server, pack_sockaddr_un($backend) or next;
@@ -365,6 +374,12 @@ sub accept_clients {
             head => '', body => 0, frames => 0, headers => 0, goaway => 0,
         };
     }
+}
+
+# Clients wait in the socket's queue. Without a pause, select would return at once again and again.
+sub refrain {
+    report("no client is accepted for $REFRAIN s: $!");
+    $accepts_from = now() + $REFRAIN;
 }
 
 sub receive {

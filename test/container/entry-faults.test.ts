@@ -102,6 +102,51 @@ test('more clients than descriptors wait, and neither a client nor the start of 
   expect(entry.output).not.toContain('killed');
 });
 
+test('without a free descriptor the bypass pauses before it accepts again, and the client waits', async () => {
+  entry.mode('hang');
+  runBefore('raw');
+  await entry.listens();
+  await entry.says('the shim does not serve');
+  const limit = (count: string): Promise<unknown> =>
+    execa('prlimit', ['--pid', String(entry.process!.pid), `--nofile=${count}:`]);
+  await limit('3');
+  const client = connectClient();
+  await entry.says('no client is accepted for 1 s');
+  await delay(2500);
+  // It would be thousands without the pause.
+  expect(entry.output.split('no client is accepted').length).toBeLessThan(6);
+  expect([connections.length, client.isClosed()]).toEqual([0, false]);
+  await limit('1000');
+  await expect.poll(() => connections.length, LONG).toBe(1);
+});
+
+test('a client that does not read delays no GOAWAY to the others', async () => {
+  entry.mode('crash');
+  runBefore('raw');
+  await entry.listens();
+  const stalled = connectClient();
+  await expect.poll(() => connections.length, LONG).toBe(1);
+  const other = connectClient();
+  await expect.poll(() => connections.length, LONG).toBe(2);
+  stalled.socket.pause();
+  const data = frame(0, Buffer.alloc(16_384, 'x'));
+  // More than the sockets and the entry point hold.
+  for (let at = 0; at < 200; at += 1) connections[0]!.write(data);
+  connections[1]!.write(frame(4, Buffer.alloc(0)));
+  await expect.poll(() => other.received().length, LONG).toBe(9);
+  entry.mode('serve');
+  await entry.says('clients of the bypass move to it');
+  await expect.poll(() => other.received().length, LONG).toBe(9 + 17);
+  expect(other.received().charCodeAt(9 + 3)).toBe(7);
+  expect(connections[0]!.writableLength).toBeGreaterThan(0);
+});
+
+test('a path that is too long for the sockets is named, with its length and the limit', async () => {
+  const path = `/run/${'x'.repeat(95)}`;
+  entry.run(['--listen', path]);
+  await entry.says(`listen: ${path} has 100 bytes, at most 99 are possible: use a shorter path`);
+});
+
 test('a log that nobody reads delays no client', async () => {
   await entry.serve();
   writeFileSync(
