@@ -226,7 +226,8 @@ export class PodJournal {
       // A transaction that was to begin does not; one that was to end stays, and the next start recovers it.
       if (before === undefined) this.#records.delete(podUid);
       else this.#records.set(podUid, before);
-      if (error instanceof ShimError && error.cause instanceof LateChange) void this.#writeAgain(podUid, journal);
+      // A write may have failed after the disk had taken it.
+      if (!empty || isLate(error)) void this.#writeAgain(podUid, journal);
       throw error;
     } finally {
       if (this.#isLeft(podUid, record)) this.#onUnfinished();
@@ -239,13 +240,15 @@ export class PodJournal {
     return record?.transaction !== undefined && (record !== written || record.transaction.failed !== undefined);
   }
 
-  /** Writes the record of a pod again behind a change that was rejected and may still reach the disk. */
+  /** Writes the record of a pod again behind a change that was rejected and may be on the disk, or still get there. */
   async #writeAgain(podUid: string, journal: Journal): Promise<void> {
     const record = this.#records.get(podUid);
-    // A failure is reported by the journal's readiness, and the next change writes the record anyway.
+    // A failure is reported by the journal's readiness, and its checks try again.
     await (record === undefined ? journal.remove(podUid) : journal.write(record)).catch(() => undefined);
   }
 }
+
+const isLate = (error: unknown): boolean => error instanceof ShimError && error.cause instanceof LateChange;
 
 /** Adds a cgroup's memory.high unless one is recorded: the first is the value before anything lowered it. */
 const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>

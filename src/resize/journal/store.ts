@@ -61,6 +61,8 @@ export class Journal {
   readonly #next = new Map<string, QueuedChange>();
   /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
+  /** What the disk has not taken last, by pod uid. It may be there in part: an fsync of the folder fails after the rename. */
+  readonly #unwritten = new Map<string, Buffer>();
   #bootId: string | undefined;
   readonly #clock: Clock;
   /** Set when the folder could not be read: its records are not known, so none may be written. */
@@ -123,7 +125,7 @@ export class Journal {
       // Before the probe: a full disk can be read.
       await this.#retryReads(bootId);
       await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
-      for (const podUid of [...this.#unremoved]) await this.#retryRemoval(podUid);
+      for (const podUid of [...this.#unremoved, ...this.#unwritten.keys()]) await this.#retry(podUid);
       this.#availability.setAvailable();
     } catch (error) {
       if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, file);
@@ -148,17 +150,20 @@ export class Journal {
     }
   }
 
-  #retryRemoval(podUid: string): Promise<void> {
+  #retry(podUid: string): Promise<void> {
     const name = recordFile(podUid);
     // Under the lock, not queued in #next, so that it does not replace a write that waits.
     return this.#lock.run(name, async () => {
-      if (this.#unremoved.has(podUid)) await this.#applyContent(podUid, name, { removed: 'durable' });
+      const record = this.#unwritten.get(podUid);
+      if (record !== undefined) await this.#applyContent(podUid, name, { record });
+      else if (this.#unremoved.has(podUid)) await this.#applyContent(podUid, name, { removed: 'durable' });
     });
   }
 
   /**
    * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then has the
-   * previous record or, rarely, if the last fsync failed or the disk hangs, this one. Rejects with INVALID_VALUE when it is too large. A write
+   * previous record or, rarely, if the last fsync failed or the disk hangs, this one. {@link check} writes it again, unless another
+   * write or removal comes first. Rejects with INVALID_VALUE when it is too large. A write
    * that a newer write or removal of the same pod supersedes has the outcome of the newer one. Rejects with the {@link refusal} of the pod.
    */
   async write(record: PodRecord): Promise<void> {
@@ -223,12 +228,19 @@ export class Journal {
           : removeFile(this.folder, folder, name, content.removed === 'durable'),
       );
     } catch (error) {
+      this.#settled(podUid);
       if ('removed' in content) this.#unremoved.add(podUid);
+      else this.#unwritten.set(podUid, content.record);
       throw this.#availability.setUnavailable(error, join(this.folder, name), podUid);
     }
-    this.#unremoved.delete(podUid);
+    this.#settled(podUid);
     // A removal needs no disk space: its success does not prove that a write succeeds.
     if ('record' in content) this.#availability.setAvailable();
+  }
+
+  #settled(podUid: string): void {
+    this.#unremoved.delete(podUid);
+    this.#unwritten.delete(podUid);
   }
 
   #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {

@@ -1,6 +1,7 @@
-import { readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { fstatSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
@@ -41,9 +42,9 @@ test('a transaction that could not end is reported, since nothing else is going 
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   let left = 0;
   journal.onUnfinished(() => (left += 1));
-  const open = await journal.begin(pod, [step], { volumes: new Map() });
-  await open.undoing();
-  await open.end('undone', new Map());
+  const opened = await journal.begin(pod, [step], { volumes: new Map() });
+  await opened.undoing();
+  await opened.end('undone', new Map());
   expect(left).toBe(0);
 
   const again = await journal.begin(pod, [step], { volumes: new Map() });
@@ -74,4 +75,29 @@ test('a transaction that cannot begin leaves nothing to end', async () => {
   expect([left, journal.unfinished()]).toEqual([0, []]);
   rmSync(runtime.stateFolder);
   renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+});
+
+test('a transaction that did not begin, because the last fsync failed, leaves the disk once it works again', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const request = { version: 1, kind: 'of a test' };
+  await journal.setResizes(pod.metadata.uid, [request]);
+  const folder = await open(runtime.stateFolder);
+  const handle = Object.getPrototypeOf(folder) as FileHandle;
+  await folder.close();
+  // The fsync of the folder, after the rename.
+  const sync = vi.spyOn(handle, 'sync').mockImplementation(function (this: FileHandle) {
+    return fstatSync(this.fd).isDirectory() ? Promise.reject(new Error('EIO: i/o error, fsync')) : Promise.resolve();
+  });
+  try {
+    await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toThrow('EIO');
+    // The record that was to replace it may be on the disk.
+    await expect.poll(() => sync.mock.calls.length).toBeGreaterThan(3);
+  } finally {
+    sync.mockRestore();
+  }
+  await (await runtime.journal).check();
+  expect(written()).toMatchObject({ resizes: [request] });
+  expect(written()).not.toHaveProperty('transaction');
 });
