@@ -5,7 +5,8 @@ import { Code, Reason, ShimError, errnoOf, nameOfErrno } from '../core/errors/in
 // dependency (src/tmpfs): three libc calls are enough.
 
 // From linux/inotify.h and asm-generic/fcntl.h. The same on all architectures that Node supports.
-const IN_ACCESS = 0x1;
+// The end of a read. A read of an empty file, such as cgroup.procs of a pod, causes no IN_ACCESS.
+const IN_CLOSE_NOWRITE = 0x10;
 const IN_Q_OVERFLOW = 0x4000;
 const IN_NONBLOCK = 0o4000;
 const IN_CLOEXEC = 0o2000000;
@@ -19,7 +20,7 @@ const EVENT_WORDS = 4;
 /** Most files that are watched at a time: twice kubelet's default maxPods. The user's watches are shared with kubelet. */
 export const MAX_WATCHES = 256;
 
-/** Waits for another process to read a file. */
+/** Waits for another process to read a file and close it. */
 export interface ReadWatch {
   /** Resolves when the file has been read or removed, or the watch fails. Stays pending after {@link close}. Never rejects. */
   readonly whenRead: Promise<void>;
@@ -59,7 +60,7 @@ export class ReadWatches {
     // Reads of the past must not count.
     this.#look(inotify, descriptor);
     if (this.#readers.size >= this.#limit) throw unavailable(`${path}: not watched: ${this.#limit} files are`, {});
-    const watch = inotify.add(descriptor, path, IN_ACCESS);
+    const watch = inotify.add(descriptor, path, IN_CLOSE_NOWRITE);
     if (watch < 0) throw failed(path, 'inotify_add_watch', inotify.errno());
     const readers = this.#readers.get(watch) ?? new Set();
     this.#readers.set(watch, readers);

@@ -221,11 +221,12 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Waits for a program that measures the cgroup, such as cAdvisor. Watches cpu.stat, which libcontainer reads after the memory files
-   * (opencontainers/cgroups, fs2.go, GetStats) and the shim never reads. Rejects with CGROUP_UNAVAILABLE.
+   * Waits for cAdvisor to measure the cgroup. Watches cgroup.procs, which cAdvisor reads after all the figures (container/libcontainer/
+   * handler.go, GetStats), and neither the shim nor containerd reads in the cgroup of a pod: from 2.3 on, containerd reads cpu.stat of each
+   * pod every second, from 2.4 on the memory files too (internal/cri/server/stats_collector.go). Rejects with CGROUP_UNAVAILABLE.
    */
   async watchMeasuring(cgroup: CgroupPath): Promise<ReadWatch> {
-    return watchReads(cgroupFilePath(this.root, cgroup, 'cpu.stat'));
+    return watchReads(cgroupFilePath(this.root, cgroup, 'cgroup.procs'));
   }
 
   /** Whether the memory limit `found` results from `asked`: the kernel rounds to pages. */

@@ -130,8 +130,19 @@ test('a file that does not exist rejects with its name and the error', async () 
   });
 });
 
-test('a cgroup is measured when cpu.stat is read', async () => {
+test('a cgroup is measured when cgroup.procs is read, which is empty, not when only figures are', async () => {
+  for (const file of ['cgroup.procs', 'memory.current']) writeFileSync(join(folder, file), '');
   const watch = await new CgroupTree(folder).watchMeasuring('/');
-  readFileSync(join(folder, 'cpu.stat'));
+  let isRead = false;
+  void watch.whenRead.then(() => (isRead = true));
+  const figures = await Promise.all(['cpu.stat', 'memory.current'].map((file) => watchReads(join(folder, file))));
+  for (const file of ['cpu.stat', 'memory.current']) readFileSync(join(folder, file));
+  await Promise.all(figures.map(({ whenRead }) => whenRead));
+  expect(isRead).toBe(false);
+  readFileSync(join(folder, 'cgroup.procs'));
   await expect(watch.whenRead).resolves.toBeUndefined();
+});
+
+test('a cgroup that is gone is not watched', async () => {
+  await expect(new CgroupTree(folder).watchMeasuring('/gone')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
 });
