@@ -231,14 +231,19 @@ export class CgroupFiles {
   #writeError(error: unknown, cgroup: CgroupPath, path: string, asked: string): ShimError {
     if (this.#gone(error, cgroup)) return vanished(path, errnoOf(error), error, asked);
     const errno = errnoOf(error);
-    const code = errno === 'EINVAL' || errno === 'ERANGE' ? Code.INVALID_ARGUMENT : Code.INTERNAL;
-    return writeFailed(path, asked, messageOf(error), { code, errno, cause: error });
+    return writeFailed(path, asked, messageOf(error), { code: codeOf(errno), errno, cause: error });
   }
 
   #gone(error: unknown, cgroup: CgroupPath): boolean {
     const errno = errnoOf(error);
     return errno === 'ENODEV' || (errno === 'ENOENT' && !this.exists(cgroup));
   }
+}
+
+/** The kernel returns EBUSY for a limit on huge pages below their usage (mm/page_counter.c, page_counter_set_max). */
+function codeOf(errno: string | undefined): Code {
+  if (errno === 'EINVAL' || errno === 'ERANGE') return Code.INVALID_ARGUMENT;
+  return errno === 'EBUSY' ? Code.FAILED_PRECONDITION : Code.INTERNAL;
 }
 
 /** Creates the error for a value that the kernel rejected, or that differs after the write. */

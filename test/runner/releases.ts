@@ -19,12 +19,15 @@ export const usualReleases = (canBuild: boolean): readonly ContainerdRelease[] =
 const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>> = {
   '1.6': [
     ...['volume*', 'tmpfs*', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
-    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image'],
+    ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image', 'removed-container'],
     // It does not have the call.
     'container-events',
   ],
   // It sends each event to one client only, so that direct and forwarded events cannot be compared.
   '1.7': ['container-events'],
+  // They may crash.
+  '2.3': ['removed-container'],
+  '2.4': ['removed-container'],
 };
 
 /**

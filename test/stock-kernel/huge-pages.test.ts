@@ -60,7 +60,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
     await pod();
     expect(await gets(8)).toBe(true);
     const call = cri.updatePod(running.sandboxId, { ...huge(4), ...memory(96) });
-    expect(await refusal(call)).toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
+    expect(await refusal(call)).toMatchObject({ code: 9, reason: 'CGROUP_WRITE_FAILED' });
     expect([limits(), running.read('memory.max')]).toEqual([['max', 'max'], String(64 * MiB)]);
   });
 

@@ -7,6 +7,8 @@ export interface BadCase {
   /** A Buffer is sent as it is. */
   readonly request: (node: BadInputNode) => object | Buffer;
   readonly answer: Refused | PassedOn;
+  /** A runtime that implements the call (containerd 2.3 and later: UpdatePodSandboxResources) gives the answer. */
+  readonly isForwardedIfImplemented?: boolean;
 }
 
 /** The shim's own answer. */

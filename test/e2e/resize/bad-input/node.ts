@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
 import { execa } from 'execa';
 import { CriClient, type Resources } from '../../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
@@ -44,6 +45,8 @@ export interface BadInputNode {
    * before all others.
    */
   readonly pod: RunningPod;
+  /** Whether the runtime implements UpdatePodSandboxResources. */
+  readonly implementsPodUpdate: boolean;
   /** Sandboxes without their own cgroup. */
   readonly bareSandboxes: readonly string[];
   /** A first character that the IDs of several sandboxes share, and one that those of several containers share. */
@@ -75,6 +78,7 @@ export async function startNode(): Promise<BadInputNode> {
   }
   return {
     ...{ shim, cri, direct, api, pod },
+    implementsPodUpdate: await implementsPodUpdate(direct),
     bareSandboxes: sandboxes.slice(1),
     ambiguous: { pod: shared(sandboxes) ?? '', container: shared(containers) ?? '' },
     async snapshot() {
@@ -97,6 +101,14 @@ export async function startNode(): Promise<BadInputNode> {
       return shim.stop();
     },
   };
+}
+
+/** Up to 2.1, containerd answers UNIMPLEMENTED, and 2.2 UNKNOWN; an implementation looks for the pod. */
+async function implementsPodUpdate(direct: CriClient): Promise<boolean> {
+  const answer = await direct
+    .call('UpdatePodSandboxResources', { pod_sandbox_id: 'none' })
+    .catch((error: unknown) => error);
+  return answer instanceof Error && 'code' in answer && answer.code === status.NOT_FOUND;
 }
 
 /** Stops and removes all pods that {@link startNode} has created. */

@@ -50,14 +50,14 @@ const annotation = (name: string, value: string): BadCase =>
   );
 
 const id = (name: string, pod_sandbox_id: string): BadCase => ({
-  ...{ name: `an id ${name}`, call },
+  ...{ name: `an id ${name}`, call, isForwardedIfImplemented: true },
   request: () => ({ pod_sandbox_id, resources: { [MEMORY]: 256 * MiB } }),
   answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
 });
 
-/** The runtime answers these when the shim asks for the status of the pod. */
+/** A runtime that does not implement the call answers these when the shim asks for the status of the pod. */
 const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
-  ...{ name, call },
+  ...{ name, call, isForwardedIfImplemented: true },
   request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MiB } }),
   answer: {
     by: 'runtime',
@@ -108,7 +108,10 @@ export const podCases: readonly BadCase[] = [
   annotation('../cache', '64Mi'),
   id('unknown', 'feedfacefeedface'),
   id('with a path', '../../etc'),
-  { ...id('over-long', 'f'.repeat(100_000)), answer: invalid('pod_sandbox_id', 'ffff') },
+  {
+    ...id('over-long', 'f'.repeat(100_000)),
+    ...{ answer: invalid('pod_sandbox_id', 'ffff'), isForwardedIfImplemented: false },
+  },
   asStatus('an empty id', () => ''),
   asStatus('an ambiguous prefix', ({ ambiguous }) => ambiguous.pod),
   {
