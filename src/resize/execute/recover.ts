@@ -165,8 +165,12 @@ async function finishOrRollBack(
   const declared = updates.length === 0 ? undefined : await declarePod(parts, pod);
   const actions = actionsFor(parts, pod, { updates, declared, onHigh });
   const failures: string[] = [];
-  for (const { written } of progress.reverse())
+  for (const step of steps.toReversed()) {
+    // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
+    const now = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
+    const { written } = await progressOf(parts, pod, now, step);
     if (written !== undefined) await rollBackStep(actions, written, failures);
+  }
   if (failures.length > 0) throw new Error(failures.join('; '));
   return 'undone';
 }

@@ -2,13 +2,19 @@ import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { JournalledTransaction, PodRecord } from './record.ts';
 
+/**
+ * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`: it is as changed
+ * even then, and written once the disk works.
+ */
+export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
+
 /** A transaction in the journal that has not ended. */
 export class OpenTransaction {
-  readonly #change: (change: (record: PodRecord) => PodRecord) => Promise<void>;
+  readonly #change: ChangeRecord;
   readonly #earlier: JournalledTransaction | undefined;
 
   /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
-  constructor(change: (change: (record: PodRecord) => PodRecord) => Promise<void>, earlier?: JournalledTransaction) {
+  constructor(change: ChangeRecord, earlier?: JournalledTransaction) {
     this.#change = change;
     this.#earlier = earlier;
   }
@@ -33,18 +39,22 @@ export class OpenTransaction {
   }
 
   /**
-   * Ends the transaction: every step is applied, or every applied step is rolled back.
+   * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does not reach the
+   * disk, so that no recovery rolls back what the caller knows as applied.
    * @param volumes the current records of the pod's volumes
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
-    return this.#change(({ podUid, sandboxId, holds, resizes }) => ({
-      podUid,
-      sandboxId,
-      ...(holds && { holds }),
-      ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
-      volumes,
-      ...(resizes && { resizes }),
-    }));
+    return this.#change(
+      ({ podUid, sandboxId, holds, resizes }) => ({
+        podUid,
+        sandboxId,
+        ...(holds && { holds }),
+        ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+        volumes,
+        ...(resizes && { resizes }),
+      }),
+      'hasHappened',
+    );
   }
 
   /** @param changesOf returns the changes; undefined for none */

@@ -7,7 +7,7 @@ import type { Readiness } from './availability.ts';
 import type { Journal } from './store.ts';
 import type { WithheldCounts } from './withheld.ts';
 import { LateChange } from './late-change.ts';
-import { OpenTransaction } from './open-transaction.ts';
+import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 import type { Step } from '../model/index.ts';
 
@@ -156,12 +156,12 @@ export class PodJournal {
       highs: highs.reduce(withHigh, earlier?.highs ?? []),
     };
     await this.#change(identityOf(pod), (record) => ({ ...record, volumes, transaction }));
-    return new OpenTransaction((change) => this.#change(identityOf(pod), change), earlier);
+    return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change), earlier);
   }
 
   /** Continues a transaction of the previous process, or one whose rollback failed. */
   reopen(pod: PodDescription): OpenTransaction {
-    return new OpenTransaction((change) => this.#change(identityOf(pod), change));
+    return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change));
   }
 
   /** Replaces the deferred requests of a pod, which are JSON values. Rejects with JOURNAL_UNAVAILABLE. */
@@ -192,17 +192,17 @@ export class PodJournal {
    */
   async #change(
     identity: Pick<Identity, 'podUid'> & Partial<Identity>,
-    change: (record: PodRecord) => PodRecord,
+    ...change: Parameters<ChangeRecord>
   ): Promise<void> {
     await this.#restored;
     const journal = await this.#journal;
-    await this.#changes.run(identity.podUid, () => this.#apply(journal, identity, change));
+    await this.#changes.run(identity.podUid, () => this.#apply(journal, identity, ...change));
   }
 
   async #apply(
     journal: Journal,
     identity: Pick<Identity, 'podUid'> & Partial<Identity>,
-    change: (record: PodRecord) => PodRecord,
+    ...[change, hasHappened]: Parameters<ChangeRecord>
   ): Promise<void> {
     const { podUid } = identity;
     const before = this.#records.get(podUid);
@@ -223,15 +223,19 @@ export class PodJournal {
       if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
       else await journal.write(record);
     } catch (error) {
-      // A transaction that was to begin does not; one that was to end stays, and the next start recovers it.
-      if (before === undefined) this.#records.delete(podUid);
-      else this.#records.set(podUid, before);
+      // A transaction that was to begin does not. One that was to end has: only a crash before the next write leaves it to recovery.
+      if (hasHappened === undefined) this.#putBack(podUid, before);
       // A write may have failed after the disk had taken it.
       if (!empty || isLate(error)) void this.#writeAgain(podUid, journal);
       throw error;
     } finally {
       if (this.#isLeft(podUid, record)) this.#onUnfinished();
     }
+  }
+
+  #putBack(podUid: string, record: PodRecord | undefined): void {
+    if (record === undefined) this.#records.delete(podUid);
+    else this.#records.set(podUid, record);
   }
 
   /** Whether a pod's transaction stays in the journal, although nothing is going to end it. */

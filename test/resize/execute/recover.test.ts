@@ -159,6 +159,21 @@ describe('an interrupted resize', () => {
     expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(stored);
   });
 
+  test('is rolled back with an earlier one step by step, so that no sum exceeds the pod limit', async () => {
+    await begin([
+      { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(50) } },
+      { kind: 'pod-memory', from: mi(300), to: mi(250) },
+    ]);
+    await begin([
+      { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(150) } },
+      { kind: 'pod-memory', from: mi(250), to: mi(200) },
+    ]);
+    has(200, 50, 150);
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 100, 200]);
+    expect(journal()).toEqual([]);
+  });
+
   test('is rolled back for the other containers when one of them has ended', async () => {
     await begin();
     has(400, 150, 250);

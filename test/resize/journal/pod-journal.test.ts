@@ -36,7 +36,7 @@ test('a deferred request stored while a transaction begins does not change its s
   expect(readdirSync(runtime.stateFolder)).toEqual([]);
 });
 
-test('a transaction that could not end is reported, since nothing else is going to end it', async () => {
+test('a transaction whose rollback failed is reported, since nothing else is going to end it', async () => {
   const { journal, registry } = runtime.context;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -44,20 +44,43 @@ test('a transaction that could not end is reported, since nothing else is going 
   journal.onUnfinished(() => (left += 1));
   const opened = await journal.begin(pod, [step], { volumes: new Map() });
   await opened.undoing();
-  await opened.end('undone', new Map());
   expect(left).toBe(0);
+  await opened.failed('the step cannot be rolled back');
+  expect(left).toBe(1);
+  await opened.end('undone', new Map());
+  expect([left, journal.unfinished()]).toEqual([1, []]);
+});
 
-  const again = await journal.begin(pod, [step], { volumes: new Map() });
+test('a transaction that has ended while the disk was broken is not rolled back with the next one', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const raise = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const lower = { kind: 'pod-memory', from: bytes(400 * MiB), to: bytes(350 * MiB) } as const;
+  const opened = await journal.begin(pod, [raise], { volumes: new Map() });
   renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
   writeFileSync(runtime.stateFolder, '');
-  await expect(again.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
-  expect(left).toBe(1);
+  await expect(opened.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
   rmSync(runtime.stateFolder);
   renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
-  await again.failed('the step cannot be rolled back');
-  expect(left).toBe(2);
-  await again.end('undone', new Map());
-  expect([left, journal.unfinished()]).toEqual([2, []]);
+  expect(journal.unfinished()).toEqual([]);
+  expect(written()).toMatchObject({ transaction: { steps: [raise] } });
+  await journal.begin(pod, [lower], { volumes: new Map() });
+  expect(written()).toMatchObject({ transaction: { steps: [lower], undoing: false } });
+});
+
+test('a transaction that has ended while the disk was broken leaves it once it works again', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const opened = await journal.begin(pod, [step], { volumes: new Map() });
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(opened.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+  expect(readdirSync(runtime.stateFolder)).not.toEqual([]);
+  await (await runtime.journal).check();
+  expect(readdirSync(runtime.stateFolder)).toEqual([]);
 });
 
 test('a transaction that cannot begin leaves nothing to end', async () => {
