@@ -18,8 +18,8 @@ export interface AvailabilityParts {
   readonly clock: Clock | undefined;
   /** Checks whether the folder is writable, and reports the result here. Never rejects. */
   readonly check: () => Promise<Readiness>;
-  /** Whether any records are withheld. They are read again at each check. */
-  readonly isWithholding: () => boolean;
+  /** Whether the next check has to read, write or remove a file again. */
+  readonly hasLeft: () => boolean;
 }
 
 /**
@@ -66,11 +66,11 @@ export class Availability {
 
   /** A write has reached the disk. */
   setAvailable(): void {
-    const { folder, isWithholding, log } = this.#parts;
+    const { folder, hasLeft, log } = this.#parts;
     this.#writtenAt = this.#clock.now();
     if (this.#fault !== undefined) log.info({ folder }, 'journal writable again');
     this.#fault = undefined;
-    if (!isWithholding()) this.cancelRecheck();
+    if (!hasLeft()) this.cancelRecheck();
   }
 
   /** A file could not be read or written. Returns the error for the caller. */

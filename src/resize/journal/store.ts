@@ -79,8 +79,8 @@ export class Journal {
     const reader = new RecordReader(folder, log, counters, readFile);
     this.#withheld = new WithheldRecords(folder);
     const check = (): Promise<Readiness> => this.check();
-    const isWithholding = (): boolean => this.#isWithholding();
-    this.#availability = new Availability({ folder, log, counters, clock, check, isWithholding });
+    const hasLeft = (): boolean => this.#hasLeft();
+    this.#availability = new Availability({ folder, log, counters, clock, check, hasLeft });
     this.#loader = new RecordLoader({ folder, reader, withheld: this.#withheld, lock: this.#lock });
   }
 
@@ -130,7 +130,7 @@ export class Journal {
     } catch (error) {
       if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, file);
     }
-    if (this.#isWithholding()) this.#availability.recheckLater();
+    if (this.#hasLeft()) this.#availability.recheckLater();
     return this.readiness;
   }
 
@@ -199,8 +199,9 @@ export class Journal {
     }
   }
 
-  #isWithholding(): boolean {
-    return this.#withheld.names().length > 0;
+  /** Whether {@link check} has something to try again: a file to read, to write or to remove. */
+  #hasLeft(): boolean {
+    return this.#withheld.names().length > 0 || this.#unwritten.size > 0 || this.#unremoved.size > 0;
   }
 
   #put(podUid: string, content: Content): Promise<void> {
@@ -259,7 +260,7 @@ export class Journal {
       await this.#stateFolder.opened();
       const loaded = await this.#loader.all(bootId);
       this.#unloaded = undefined;
-      if (this.#isWithholding()) this.#availability.recheckLater();
+      if (this.#hasLeft()) this.#availability.recheckLater();
       return loaded;
     } catch (error) {
       this.#unloaded = { cause: error };

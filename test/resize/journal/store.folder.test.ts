@@ -100,6 +100,25 @@ describe('the state folder', () => {
     expect(state.messages).toEqual(['journal unavailable', 'journal writable again']);
   });
 
+  test('that is fixed takes the last record of each pod by a timer, though another pod has written since', async () => {
+    const clock = new FakeClock();
+    const journal = await state.open({ clock });
+    await journal.write(numbered(1, uid(1)));
+    await journal.write(numbered(1, uid(2)));
+    renameSync(state.folder, `${state.folder}-away`);
+    writeFileSync(state.folder, '');
+    await expect(journal.write(numbered(2, uid(1)))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    await expect(journal.remove(uid(2))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    rmSync(state.folder);
+    renameSync(`${state.folder}-away`, state.folder);
+    await journal.write(numbered(1, uid(3)));
+    expect(journal.readiness).toEqual({ ready: true });
+    expect(clock.pass(RECHECK_MS)).toBe(1);
+    await expect.poll(() => readdirSync(state.folder).sort()).toEqual([`${uid(1)}.json`, `${uid(3)}.json`]);
+    const found = await (await state.open()).load();
+    expect(found).toEqual(expect.arrayContaining([ofThisBoot(numbered(2, uid(1)))]));
+  });
+
   test('that was writable is checked again by readinessNow, at most once in ten seconds', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
