@@ -51,7 +51,10 @@ test('a connection above the limit ends the one without running calls that was u
 test('a connection above the limit is refused if all have running calls', async () => {
   const others = new Connections();
   await others.open(API_LIMITS.connections, true);
-  await expect(shim.client.call('ListPods', {}, Date.now() + 5000)).rejects.toThrow(/UNAVAILABLE|DEADLINE_EXCEEDED/);
+  // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until its deadline.
+  await expect(shim.client.call('ListPods', {}, Date.now() + 5000)).rejects.toThrow(
+    /RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED/,
+  );
   expect(others.ended).toBe(0);
   expect(shim.lines).toContainEqual(expect.objectContaining({ level: 'warn', msg: 'too many client connections' }));
   // There is room again when one of them has ended.
