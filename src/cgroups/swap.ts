@@ -111,7 +111,9 @@ function staysCompressed(written: number, { zswap, zswapped }: MemoryStat, limit
 function freedOnReturn(returning: number, { zswap, zswapped }: MemoryStat, inSwap: () => number): number {
   if (zswapped === 0 || returning === 0) return 0;
   const onDevice = Math.max(0, inSwap() - zswapped);
-  return Math.floor(Math.min(1, Math.max(0, returning - onDevice) / zswapped) * zswap);
+  const freed = Math.floor(Math.min(1, Math.max(0, returning - onDevice) / zswapped) * zswap);
+  // Pages that compression does not make smaller take more than they give back.
+  return Math.min(freed, returning);
 }
 
 /**

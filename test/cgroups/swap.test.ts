@@ -162,6 +162,11 @@ describe('memory that zswap has compressed', () => {
     expect(inMiB(await use(0))).toEqual([60 + 40, 0, 30]);
   });
 
+  test('frees no more than what comes back, where compression makes pages larger', async () => {
+    const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 44, zswapped: 40 });
+    expect(inMiB(await use(0))).toEqual([60 + 44, 0, 0]);
+  });
+
   test('frees nothing where only pages of the device may come back', async () => {
     const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 5, zswapped: 20 });
     // 15 MiB come back, and 20 are on the device.

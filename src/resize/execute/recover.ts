@@ -104,7 +104,11 @@ async function endRecovery(
 ): Promise<void> {
   if (outcome === 'finished') parts.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
   if (outcome !== 'gone') recordRemounts(parts, pod, transaction.steps);
-  await open.end(outcome === 'finished' ? 'done' : 'undone', parts.policies.records(pod.sandboxId));
+  // It has ended, also when the disk does not take that: the journal tries again.
+  const ended = open.end(outcome === 'finished' ? 'done' : 'undone', parts.policies.records(pod.sandboxId));
+  await ended.catch((error: unknown) => {
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+  });
   if (outcome !== 'gone') await checkVolumesAgain(parts, pod);
   parts.counters.recovery(outcome);
   parts.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');

@@ -125,7 +125,10 @@ export class Journal {
       // Before the probe: a full disk can be read.
       await this.#retryReads(bootId);
       await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
-      for (const podUid of [...this.#unremoved, ...this.#unwritten.keys()]) await this.#retry(podUid);
+      const retries = [...this.#unremoved, ...this.#unwritten.keys()].map((podUid) => this.#retry(podUid));
+      // One file that cannot be changed does not keep the others from the disk.
+      await Promise.allSettled(retries);
+      await Promise.all(retries);
       this.#availability.setAvailable();
     } catch (error) {
       if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, file);

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
@@ -70,6 +70,22 @@ describe('an interrupted resize', () => {
     expect(journal()).toEqual([]);
     expect(runtime.calls).not.toContain('UpdateContainerResources');
     expect(runtime.warnings.at(-1)).toMatchObject({ pod: SANDBOX, outcome: 'finished' });
+  });
+
+  test('is finished although the disk does not take that, and leaves the journal once it does', async () => {
+    await begin();
+    has(400, 150, 250);
+    renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+    writeFileSync(runtime.stateFolder, '');
+    await recover(runtime.context);
+    rmSync(runtime.stateFolder);
+    renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+    expect(found()).toEqual([400, 150, 250]);
+    expect(runtime.warnings).toContainEqual(expect.objectContaining({ pod: SANDBOX, outcome: 'finished' }));
+    expect(runtime.context.journal.unfinished()).toEqual([]);
+    expect(journal()).not.toEqual([]);
+    await (await runtime.journal).check();
+    expect(journal()).toEqual([]);
   });
 
   test.each([

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ANSWER_MS, RECHECK_MS } from '../../../src/resize/journal/availability.ts';
@@ -117,6 +117,22 @@ describe('the state folder', () => {
     await expect.poll(() => readdirSync(state.folder).sort()).toEqual([`${uid(1)}.json`, `${uid(3)}.json`]);
     const found = await (await state.open()).load();
     expect(found).toEqual(expect.arrayContaining([ofThisBoot(numbered(2, uid(1)))]));
+  });
+
+  test('that is fixed takes the records of other pods, though one pod’s file still cannot be changed', async () => {
+    const journal = await state.open();
+    await journal.write(numbered(1, uid(1)));
+    rmSync(state.path(`${uid(1)}.json`));
+    mkdirSync(state.path(`${uid(1)}.json/occupied`), { recursive: true });
+    await expect(journal.remove(uid(1))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    mkdirSync(state.path(`${uid(2)}.json/occupied`), { recursive: true });
+    await expect(journal.write(numbered(2, uid(2)))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    rmSync(state.path(`${uid(2)}.json`), { recursive: true });
+    await journal.check();
+    expect(JSON.parse(readFileSync(state.path(`${uid(2)}.json`), 'utf8'))).toMatchObject({ podUid: uid(2) });
+    expect((await journal.check()).ready).toBe(false);
+    rmSync(state.path(`${uid(1)}.json`), { recursive: true });
+    expect(await journal.check()).toEqual({ ready: true });
   });
 
   test('that was writable is checked again by readinessNow, at most once in ten seconds', async () => {
