@@ -13,7 +13,7 @@ import { type Clock, TimeLimit, systemClock } from '../../core/concurrency/index
 export interface LowerUsageOptions {
   /** The new limit of the cgroup, in bytes. */
   readonly target: Bytes;
-  /** When usage must be below the target, in milliseconds since the epoch. Does not limit `lower`. */
+  /** When usage must be below the target, in milliseconds of the steady clock. Does not limit `lower`. */
   readonly deadline: number;
   readonly signal?: AbortSignal;
   /**

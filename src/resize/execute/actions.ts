@@ -24,7 +24,7 @@ export interface StepActionsParts {
   readonly updateContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
   readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
-  /** Until when memory may be reclaimed, in milliseconds since the epoch. A rollback has time of its own. */
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
   readonly reclaimBy: number;
   /** Rolls a container's update back where the kernel or the runtime lacks the old values. */
   readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;

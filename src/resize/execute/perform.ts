@@ -53,7 +53,7 @@ export interface PerformOptions {
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
-  /** Until when memory may be reclaimed, in milliseconds since the epoch. */
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
   readonly until?: number;
   /** The deadline of the transaction, by {@link steadyNow}. */
   readonly deadline?: number;

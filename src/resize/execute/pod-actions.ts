@@ -18,7 +18,7 @@ export interface ActionOptions {
   readonly updates: readonly ContainerStep[];
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
-  /** Until when memory may be reclaimed, in milliseconds since the epoch. */
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
   readonly until?: number | undefined;
 }
 

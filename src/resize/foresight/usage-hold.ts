@@ -28,7 +28,7 @@ export type HoldEnd =
   | { readonly error: unknown };
 
 export interface UsageHoldOptions {
-  /** End of the hold at the latest, in milliseconds since the epoch. */
+  /** End of the hold at the latest, in milliseconds of the steady clock. */
   readonly until: number;
   /** Called with bytes that reclaim has freed. Must not throw. */
   readonly onReclaimed: (freed: Bytes) => void;
@@ -38,7 +38,7 @@ export interface UsageHoldOptions {
   readonly onStalled: (blocked: Blocked) => void;
 }
 
-/** The cgroup whose usage is lowered. Times in milliseconds since the epoch. */
+/** The cgroup whose usage is lowered. Times in milliseconds of the steady clock. */
 interface Lowering {
   readonly decrease: Decrease;
   lowest: number;
@@ -52,7 +52,7 @@ interface Lowering {
 interface Level {
   readonly decrease: Decrease;
   readonly held: HeldUsage;
-  /** When a check last found it below the limit, in milliseconds since the epoch. */
+  /** When a check last found it below the limit, in milliseconds of the steady clock. */
   belowAt: number;
 }
 

@@ -31,7 +31,7 @@ export const memoryRequestIn = (requests: MemoryRequests | undefined, container:
 export interface ResizeOptions {
   /** Admits and plans, but changes nothing. */
   readonly dryRun: boolean;
-  /** Deadline, in milliseconds since the epoch. A transaction that is unfinished then is rolled back. */
+  /** Deadline, in milliseconds of the steady clock. A transaction that is unfinished then is rolled back. */
   readonly deadline: number;
   /**
    * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all values are
