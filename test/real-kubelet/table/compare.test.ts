@@ -32,6 +32,15 @@ describe('a row of the table', () => {
     ]);
   });
 
+  test('has no fault with one of the values that a side may have by timing, and fails with another', () => {
+    const wanted = [{ field: 'up: app ready', direct: ['false', 'true'], shim: 'true', reason: 'healed' }];
+    const ready = up({ 'up: app ready': 'true' });
+    expect(faultsOf(row({ wanted }), ready, ready)).toEqual([]);
+    expect(faultsOf(row({ wanted }), up(), ready)).toEqual([
+      'up: app ready: (absent) direct, expected false or true (healed)',
+    ]);
+  });
+
   test('fails where both sides have timed out', () => {
     const waited = up({ 'up: reached': 'timed out' });
     expect(faultsOf(row(), waited, waited)).toEqual(['up: reached: timed out on both sides']);

@@ -46,14 +46,18 @@ function unexpected({ expected, wanted = [] }: Row, bySide: Readonly<Record<Side
   ];
   return stated.flatMap((one) =>
     sides
-      .filter(([side]) => reached(labelOf(one.field)) in bySide[side] && bySide[side][one.field] !== one[side])
+      .filter(
+        ([side]) =>
+          reached(labelOf(one.field)) in bySide[side] && ![one[side]].flat().includes(bySide[side][one.field] ?? ''),
+      )
       .map(([side, where]) => {
         const reason = one.reason === undefined ? '' : ` (${one.reason})`;
-        return `${one.field}: ${shown(bySide[side][one.field])} ${where}, expected ${shown(one[side])}${reason}`;
+        return `${one.field}: ${shown(bySide[side][one.field])} ${where}, expected ${allowed(one[side]).map(shown).join(' or ')}${reason}`;
       }),
   );
 }
 
+const allowed = (value: string | readonly string[] | undefined): readonly (string | undefined)[] => [value].flat();
 const labelOf = (field: string): string => field.slice(0, field.indexOf(':'));
 const reached = (label: string): string => `${label}: reached`;
 const shown = (value: string | undefined): string => value ?? '(absent)';

@@ -41,7 +41,8 @@ export type Step =
 export interface WantedDifference {
   readonly field: string;
   /** `undefined`: the field is absent. */
-  readonly direct: string | undefined;
+  /** Several, if it depends on timing. */
+  readonly direct: string | readonly string[] | undefined;
   readonly shim: string | undefined;
   readonly reason: string;
 }
