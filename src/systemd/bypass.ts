@@ -80,9 +80,10 @@ export class BypassWatch {
     const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
     const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
     const isActive = values.get('ActiveState') === 'active';
-    const startAge = ageOf(values.get('ActiveEnterTimestampMonotonic'));
-    const endAge = isActive ? Infinity : ageOf(values.get('InactiveEnterTimestampMonotonic'));
-    return { isActive, endAge, start: timeOf(startAge), end: timeOf(endAge) };
+    const now = wallTime();
+    const startAge = ageOf(values.get('ActiveEnterTimestampMonotonic'), now);
+    const endAge = isActive ? Infinity : ageOf(values.get('InactiveEnterTimestampMonotonic'), now);
+    return { isActive, endAge, start: timeOf(startAge, now), end: timeOf(endAge, now) };
   }
 }
 
@@ -95,13 +96,13 @@ async function showUnit(properties: readonly string[]): Promise<string> {
  * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the system's time does
  * not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
  */
-function ageOf(microseconds: string | undefined): number {
-  if (microseconds?.startsWith('@') === true) return wallTime() - Number(microseconds.slice(1)) * 1000;
+function ageOf(microseconds: string | undefined, now: number): number {
+  if (microseconds?.startsWith('@') === true) return now - Number(microseconds.slice(1)) * 1000;
   if (microseconds === undefined || !/^[1-9]\d*$/.test(microseconds)) return Infinity;
   return (Number(process.hrtime.bigint() / 1000n) - Number(microseconds)) / 1000;
 }
 
-const timeOf = (age: number): number | undefined => (age === Infinity ? undefined : wallTime() - age);
+const timeOf = (age: number, now: number): number | undefined => (age === Infinity ? undefined : now - age);
 
 const textOf = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : new Date(time).toISOString();
