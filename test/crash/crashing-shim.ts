@@ -74,11 +74,16 @@ export class CrashingShim {
     return this.logged(({ msg }) => msg === 'recovery finished');
   }
 
-  /** Waits for a line of the log, also an earlier one. Returns false if the shim ended without it. */
-  async logged(fits: (line: LogLine) => boolean): Promise<boolean> {
+  /** Waits for the nth line of the log that fits, also an earlier one. Returns false if the shim ended without it. */
+  async logged(fits: (line: LogLine) => boolean, number = 1): Promise<boolean> {
     const started = this.#process;
     if (started === undefined) return false;
-    return Promise.race([started.waitForLog(fits).then(() => true), started.exited.then(() => false)]);
+    return Promise.race([started.waitForLog(fits, number).then(() => true), started.exited.then(() => false)]);
+  }
+
+  /** Returns how many lines of the log fit until now. */
+  loggedTimes(fits: (line: LogLine) => boolean): number {
+    return this.#process?.log.filter(fits).length ?? 0;
   }
 
   /** The journal records of all pods when this process was started. */
@@ -151,7 +156,10 @@ export class CrashingShim {
   records(): Record[] {
     if (!existsSync(this.#state)) return [];
     const files = readdirSync(this.#state).filter((name) => name.endsWith('.json'));
-    return files.map((name) => JSON.parse(readFileSync(join(this.#state, name), 'utf8')) as Record);
+    return files.flatMap((name) => {
+      const text = contentOf(join(this.#state, name));
+      return text === undefined ? [] : [JSON.parse(text) as Record];
+    });
   }
 
   /** Returns the files that are not records: those that a crash left half-written. */
@@ -182,5 +190,15 @@ export class CrashingShim {
     this.#api?.close();
     this.#cri = undefined;
     this.#api = undefined;
+  }
+}
+
+/** Undefined for a file that the shim has removed meanwhile. */
+function contentOf(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
   }
 }
