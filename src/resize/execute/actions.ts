@@ -10,7 +10,7 @@ import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
 import { type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
-import { fitsPreviousLimit, hasRaisedContainer, reversed } from '../plan/index.ts';
+import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, reversed } from '../plan/index.ts';
 
 /** What applies the steps of one pod. */
 export interface StepActionsParts {
@@ -39,16 +39,22 @@ export interface StepActionsParts {
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
 export function stepActions(parts: StepActionsParts): StepActions {
   const { pod, log = noLog } = parts;
+  /** Whether a value of the rollback so far could not be restored. */
+  let isIncomplete = false;
   return {
     async apply(step) {
       await applyStep(parts, step, parts.reclaimBy);
     },
     async rollBack(step) {
       try {
-        await rollBackStep(parts, step);
+        if (isIncomplete) await assertFitsRolledBack(parts, step);
+        const isRestored = await rollBackStep(parts, step);
+        isIncomplete ||= !isRestored;
       } catch (error) {
         // The pod or the volume has ended, perhaps by what made the step fail: nothing is left to roll back.
-        if (!isCgroupVanished(error) && !isVolumeGone(error)) throw error;
+        if (isCgroupVanished(error) || isVolumeGone(error)) return;
+        isIncomplete = true;
+        throw error;
       }
     },
     skipped(step, error) {
@@ -92,8 +98,9 @@ async function writeUnified(
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }
 
-async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> {
-  if (step.kind === 'runtime') return;
+/** Returns false for a pod limit that stays raised. */
+async function rollBackStep(parts: StepActionsParts, step: Step): Promise<boolean> {
+  if (step.kind === 'runtime') return true;
   if (step.kind === 'container') {
     await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
   } else if (await canRestorePodLimit(parts, step)) {
@@ -102,7 +109,23 @@ async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> 
     const { pod, log = noLog } = parts;
     const fields = { pod: pod.sandboxId, step: describeStep(step) };
     log.warn(fields, 'pod limit left raised: its containers need it');
+    return false;
   }
+  return true;
+}
+
+const readNow = async ({ tree, pod, declared }: StepActionsParts): Promise<PodState> => ({
+  ...(await readPod(tree, pod, [])),
+  ...(declared && { declared }),
+});
+
+/**
+ * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old limits do not fit:
+ * the next rollback restores them together. Without such a value, the pod is as it was, and may have been below the sum before.
+ */
+async function assertFitsRolledBack(parts: StepActionsParts, step: Step): Promise<void> {
+  if (step.kind !== 'container' || fitsRolledBack(await readNow(parts), step)) return;
+  throw new Error('the pod limit has no room for the old limits until the steps after it are rolled back');
 }
 
 /**
@@ -110,9 +133,9 @@ async function rollBackStep(parts: StepActionsParts, step: Step): Promise<void> 
  * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
  */
 async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<boolean> {
-  const { tree, pod, cgroup, updates, declared } = parts;
+  const { tree, cgroup, updates } = parts;
   if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
-  const now: PodState = { ...(await readPod(tree, pod, [])), ...(declared && { declared }) };
+  const now = await readNow(parts);
   // A pod limit that was below the sum from the start is restored anyway.
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
   if (step.kind === 'pod-cpu') return true;

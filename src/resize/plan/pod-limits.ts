@@ -147,6 +147,23 @@ export function fitsPreviousLimit(state: PodState, step: Extract<Step, { kind: '
   return wholeMicroseconds(sum) <= quota + count * extra;
 }
 
+/** Whether the containers fit the present pod limits if this update is rolled back, as far as that raises the container's limits. */
+export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerStep): boolean {
+  const now = state.containers.find((container) => container.id === id);
+  if (now === undefined) return true;
+  const fits = (kind: 'pod-memory' | 'pod-cpu', limits: Limits): boolean => {
+    const after = stateWith(state, [{ id, ...limits }]);
+    return kind === 'pod-memory'
+      ? fitsPreviousLimit(after, { kind, from: state.memory, to: state.memory })
+      : fitsPreviousLimit(after, { kind, from: state.cpu, to: state.cpu });
+  };
+  const raisesMemory = memory !== undefined && compareLimits(memory.from, now.memory) > 0;
+  const raisesCpu = cpu !== undefined && compareCpu(cpu.from, now.cpu) > 0;
+  return (
+    (!raisesMemory || fits('pod-memory', { memory: memory.from })) && (!raisesCpu || fits('pod-cpu', { cpu: cpu.from }))
+  );
+}
+
 /** Returns the sum of the present limits, read so that it fits `limit` if it can. */
 const presentSum = (state: PodState, resource: Resource, limit: number): DeclaredSum =>
   declaredSum(state, resource, readingOf(state, resource, limit));

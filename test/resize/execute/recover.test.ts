@@ -46,6 +46,10 @@ const has = (podMemory: number, ...containers: readonly number[]): void => {
   for (const [index, memory] of containers.entries())
     runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MiB));
 };
+const uses = (cgroup: string, anon: number): void => {
+  runtime.writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
+  runtime.writeFile(cgroup, 'memory.current', String(anon));
+};
 const found = (): number[] => [
   Number(runtime.read('memory.max')) / MiB,
   ...[0, 1].map((index) => runtime.limitOf(index) / MiB),
@@ -318,20 +322,94 @@ describe('a resize whose rollback fails', () => {
   });
 });
 
+describe('a resize that began while an earlier one could not be rolled back', () => {
+  // Both change the pod limit.
+  const lower: readonly Step[] = [
+    { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(50) } },
+    { kind: 'pod-memory', from: mi(300), to: mi(150) },
+  ];
+  const raise: readonly Step[] = [
+    { kind: 'pod-memory', from: mi(150), to: mi(250) },
+    { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(200) } },
+  ];
+
+  test.each([
+    ['before its first step', 150, 100, 50],
+    ['after the pod step', 250, 100, 50],
+    ['after all steps', 250, 200, 50],
+  ])('is rolled back with the earlier one when it stopped %s', async (_when, podMemory, ...containers) => {
+    await begin(lower);
+    await begin(raise);
+    has(podMemory, ...containers);
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 100, 200]);
+    expect(journal()).toEqual([]);
+  });
+
+  test('leaves a container at its lower limit while what a later one has raised takes its room', async () => {
+    await begin(lower);
+    await begin(raise);
+    has(250, 200, 50);
+    runtime.applyUpdates((id) => id === containerId(0));
+    await recover(runtime.context);
+    expect(found()).toEqual([250, 200, 50]);
+    expect(journal()).toHaveLength(1);
+    runtime.applyUpdates();
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 100, 200]);
+    expect(journal()).toEqual([]);
+  });
+
+  test('leaves a container at its lower limit while the pod uses more than the limit between the two', async () => {
+    await begin(lower);
+    await begin(raise);
+    has(250, 200, 50);
+    uses('/kubepods/pod1', 200 * MiB);
+    await recover(runtime.context);
+    expect(found()).toEqual([250, 100, 50]);
+    expect(journal()).toHaveLength(1);
+    uses('/kubepods/pod1', 0);
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 100, 200]);
+    expect(journal()).toEqual([]);
+  });
+});
+
+describe('a transfer between containers', () => {
+  const transfer: readonly Step[] = [
+    {
+      kind: 'container',
+      id: containerId(1),
+      memory: { from: mi(200), to: mi(50) },
+      cpu: { from: cpu(20_000), to: cpu(5000) },
+    },
+    { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } },
+  ];
+
+  test('that cannot take a limit back from one of them does not give it to the other', async () => {
+    await (await begin(transfer)).undoing();
+    has(300, 250, 50);
+    runtime.applyUpdates((id) => id === containerId(0));
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 250, 50]);
+    expect(journal()).toHaveLength(1);
+    runtime.applyUpdates();
+    await recover(runtime.context);
+    expect(found()).toEqual([300, 100, 200]);
+    expect(journal()).toEqual([]);
+  });
+});
+
 test('a container that now uses more than its old limit is not lowered to it, to avoid an OOM kill', async () => {
   await begin();
   has(400, 150, 200);
-  const uses = (anon: number): void => {
-    const cgroup = `/kubepods/pod1/${containerId(0)}`;
-    runtime.writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
-    runtime.writeFile(cgroup, 'memory.current', String(anon));
-  };
-  uses(120 * MiB);
+  const cgroup = `/kubepods/pod1/${containerId(0)}`;
+  uses(cgroup, 120 * MiB);
   await recover(runtime.context);
   expect(found()).toEqual([400, 150, 200]);
   expect(journal()).toHaveLength(1);
   // The container has freed the memory.
-  uses(500_000);
+  uses(cgroup, 500_000);
   await recover(runtime.context);
   expect(found()).toEqual([300, 100, 200]);
   expect(journal()).toEqual([]);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { MiB } from '../../support/resize/pods.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
-import { fitsPreviousLimit, hasRaisedContainer } from '../../../src/resize/plan/pod-limits.ts';
+import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer } from '../../../src/resize/plan/pod-limits.ts';
 
 describe('the limits of the containers after an update', () => {
   const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
@@ -56,6 +56,31 @@ describe('the limits of the containers after an update', () => {
   ])('are compared by hasRaisedContainer with the previous ones: %s', (_name, updates, memory, ofCpu) => {
     expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);
     expect(hasRaisedContainer(state, updates, 'pod-cpu')).toBe(ofCpu);
+  });
+
+  test.each([
+    ['the present limits', [memoryOf('a', 100), cpuOf('a', 10_000)], true],
+    ['lower limits', [memoryOf('a', 50), cpuOf('b', 5000)], true],
+    ['a higher memory limit', [memoryOf('a', 101)], false],
+    ['no memory limit', [memoryOf('b', 'max')], false],
+    ['a higher CPU limit', [cpuOf('a', 13_000)], false],
+    ['no CPU limit', [cpuOf('b', 'max')], false],
+    ['a lower memory limit and a higher CPU limit', [{ ...memoryOf('a', 50), ...cpuOf('a', 13_000) }], false],
+    ['a higher memory limit and a lower CPU limit', [{ ...cpuOf('a', 5000), ...memoryOf('a', 101) }], false],
+    ['the limits of a removed container', [memoryOf('c', 500), cpuOf('c', 50_000)], true],
+  ])('fit the pod limits if an update is rolled back to: %s', (_name, updates, expected) => {
+    expect(updates.every((update) => fitsRolledBack(state, update))).toBe(expected);
+  });
+
+  test('need no room in a pod whose limits are below their sum, unless one is raised', () => {
+    const below = { ...state, memory: bytes(100 * MiB), cpu: cpu(10_000) };
+    expect(fitsRolledBack(below, { ...memoryOf('a', 100), ...cpuOf('a', 10_000) })).toBe(true);
+    expect(fitsRolledBack(below, memoryOf('a', 101))).toBe(false);
+  });
+
+  test('fit any pod without limits', () => {
+    const unlimited = { ...state, memory: 'max' as const, cpu: cpu('max') };
+    expect(fitsRolledBack(unlimited, { ...memoryOf('a', 'max'), ...cpuOf('a', 'max') })).toBe(true);
   });
 
   test('are raised when a limit is removed, but not when there was none', () => {
