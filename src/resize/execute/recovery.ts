@@ -16,6 +16,8 @@ export class Recovery {
   #stopTimer: () => void = () => undefined;
   /** Whether an attempt runs or is scheduled. */
   #isPending = false;
+  /** How often an attempt was asked for. */
+  #asked = 0;
   #isClosed = false;
 
   /** @param recover returns whether it succeeded; never rejects */
@@ -32,10 +34,11 @@ export class Recovery {
   }
 
   /**
-   * Schedules an attempt, unless one is pending: a transaction could not end, for example because the disk of the journal was full. Its
-   * caller may retry before.
+   * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the journal was full.
+   * Its caller may retry before.
    */
   retry(): void {
+    this.#asked += 1;
     if (this.#isPending || this.#isClosed) return;
     this.#schedule(this.#connection, LONGEST_MS);
   }
@@ -49,10 +52,13 @@ export class Recovery {
 
   async #try(connection: number, delay: number): Promise<void> {
     this.#isPending = true;
+    const asked = this.#asked;
     const isDone = await this.#recover();
     if (connection !== this.#connection) return;
-    if (isDone) this.#isPending = false;
-    else this.#schedule(connection, delay);
+    if (!isDone) this.#schedule(connection, delay);
+    // The attempt may have passed the pod for which another one was asked meanwhile.
+    else if (this.#asked !== asked) this.#schedule(connection, LONGEST_MS);
+    else this.#isPending = false;
   }
 
   #schedule(connection: number, delay: number): void {

@@ -59,6 +59,21 @@ describe('recovery after the backend connects', () => {
     expect(clock.next).toBeUndefined();
   });
 
+  test('is repeated when a transaction could not end while an attempt ran, which may have passed its pod', async () => {
+    const clock = new FakeClock();
+    const ends: ((isDone: boolean) => void)[] = [];
+    const recovery = new Recovery(() => new Promise((resolve) => ends.push(resolve)), clock);
+    const begun = recovery.begin();
+    recovery.retry();
+    ends[0]?.(true);
+    await begun;
+    expect([ends.length, clock.next]).toEqual([1, 5000]);
+    await through(clock, 5000);
+    ends[1]?.(true);
+    await setImmediate();
+    expect([ends.length, clock.next]).toEqual([2, undefined]);
+  });
+
   test('that has a pending attempt needs no other one, and none begins after close', async () => {
     const { recovery, clock, times } = recovering(false, true);
     await recovery.begin();
