@@ -3,10 +3,11 @@ import type { ChildProcess } from 'node:child_process';
 import { openSync, closeSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import type { UmlKernel } from '../prepare.ts';
 import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
+import { leastBoundProcessor } from './processors.ts';
 
 /** User Mode Linux: the kernel is a process of the host. */
 export const uml = (kernel: UmlKernel): Kernel => ({
@@ -42,16 +43,25 @@ function kernelArguments(start: KernelStart): string[] {
   ];
 }
 
-/** Starts the kernel in a separate session, so that all its host processes can be killed as one group. */
+/** The processors of the kernels that this process has started. */
+const chosen: number[] = [];
+
+/**
+ * Starts the kernel in a separate session, so that all its host processes can be killed as one group. It is bound to one processor: only
+ * one of its processes runs at a time, and a switch between two of them takes twice the time if it wakes another processor.
+ */
 async function startProgram(program: string, start: KernelStart): Promise<ChildProcess> {
   const log = openSync(kernelLog(start.folder), 'a');
   const { terminal } = start;
   const separate = terminal === undefined ? 'pipe' : 'ignore';
   try {
-    return spawn('setpriv', endingWithUs(program, ...kernelArguments(start)), {
+    const memory = await memoryFolder(start.memoryBytes);
+    const processor = leastBoundProcessor(basename(program), chosen);
+    chosen.push(processor);
+    return spawn('taskset', ['-c', String(processor), 'setpriv', ...endingWithUs(program, ...kernelArguments(start))], {
       cwd: '/',
       detached: true,
-      env: { PATH: process.env['PATH'], HOME: start.folder, TMPDIR: await memoryFolder(start.memoryBytes) },
+      env: { PATH: process.env['PATH'], HOME: start.folder, TMPDIR: memory },
       stdio: ['ignore', log, log, terminal ?? 'pipe', terminal ?? 'pipe', separate, 'pipe'],
     });
   } finally {
