@@ -17,6 +17,7 @@ import {
   excludedAsIndependent,
   excludedOf,
   excludedOfMain,
+  halves,
   inOrder,
   mainRelease,
   usualReleases,
@@ -103,7 +104,7 @@ async function unitTests({ folder, title, signal }: Context, files: readonly str
 function endToEnd(
   { folder, title, kernel, signal }: Context,
   what: string,
-  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude'>,
+  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude' | 'isUnbound'>,
 ): Promise<Outcome> {
   return testsInNode({
     ...node,
@@ -143,26 +144,36 @@ async function everything(
   const executable = buildExecutable(context);
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
     endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excluded(containerd) });
-  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
-    endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only });
-  const installing = async (): Promise<Outcome> => {
-    await executable;
-    return underSystemd('installing', INSTALLING);
-  };
-  // The longest runs are first. A node uses one processor, like most files of unit tests.
-  const withSystemd = requested?.includes(DEBIANS) ?? true;
-  const plain = (some: readonly ContainerdRelease[]): readonly Run[] => some.map((release) => () => inNode(release));
-  const runs: readonly Run[] = [
-    ...plain(releases.filter((release) => release === main)),
-    ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
-    ...plain(releases.filter((release) => release !== main)),
+  const mainInNodes = halves.map(
+    ({ what, only, exclude }) =>
+      () =>
+        endToEnd(context, `containerd ${main}, ${what}`, {
+          containerd: main,
+          only,
+          exclude: [...excluded(main), ...exclude],
+        }),
+  );
+  const underSystemd =
+    (what: string, only: readonly string[], isUnbound = false): Run =>
+    () =>
+      endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
+  const afterExecutable =
+    (run: Run): Run =>
     async () => {
       await executable;
-      return unitTests(context, []);
-    },
+      return run();
+    };
+  const withSystemd = requested?.includes(DEBIANS) ?? true;
+  // The longest runs are first. A node uses one processor, like most files of unit tests.
+  const runs: readonly Run[] = [
+    ...(releases.includes(main) ? mainInNodes : []),
+    ...(withSystemd ? [underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
+    afterExecutable(() => unitTests(context, [])),
+    ...(withSystemd ? [afterExecutable(underSystemd('installing', INSTALLING))] : []),
+    ...releases.filter((release) => release !== main).map((release) => () => inNode(release)),
   ];
-  const waiting = async (): Promise<readonly Outcome[]> => [await installing(), await underSystemd('bypass', BYPASS)];
-  const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), withSystemd ? waiting() : []]);
+  const waiting = withSystemd ? [underSystemd('bypass', BYPASS, true)] : [];
+  const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), oneByOne(waiting)]);
   return [...outcomes, ...others];
 }
 

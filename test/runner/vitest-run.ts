@@ -44,6 +44,8 @@ export interface NodeRun {
   /** Environment variables for the tests. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
+  /** The tests mostly wait, next to others: the node is not bound to one processor. */
+  readonly isUnbound?: boolean;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;
 }
@@ -66,6 +68,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     exclude = [],
     title,
     timeoutMs,
+    isUnbound = false,
     say,
     signal,
   } = run;
@@ -97,6 +100,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       stdio: { stdout: sink, stderr: sink },
       progress: say,
       timeoutMs,
+      isUnbound,
       outDir,
       signal,
     });

@@ -36,6 +36,8 @@ export interface RunOptions extends NodeChoice {
   readonly outDir?: string;
   /** Default: what the kernel's strategy says. */
   readonly memoryBytes?: number;
+  /** For a command that mostly waits, next to others: the node is not bound to one processor. */
+  readonly isUnbound?: boolean;
   /** False boots without containerd. `node-containerd start` starts it then. */
   readonly startContainerd?: boolean;
   readonly progress?: Progress;
@@ -98,8 +100,8 @@ async function bootAndRun(
       containerd: options.startContainerd ?? true,
     });
     const kernel = kernelOf(parts);
-    const { memoryBytes = kernel.memoryBytes } = options;
-    const running = await kernel.start({ parts, folder, outDir, memoryBytes, terminal });
+    const { memoryBytes = kernel.memoryBytes, isUnbound = false } = options;
+    const running = await kernel.start({ parts, folder, outDir, memoryBytes, terminal, isUnbound });
     const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(running, stdio) : Promise.resolve();
     const end = await follow(running, kernel, options);
     await copied;

@@ -43,22 +43,29 @@ function kernelArguments(start: KernelStart): string[] {
   ];
 }
 
-/** The processors of the kernels that this process has started. */
+/** The processors of the kernels that this process has bound. */
 const chosen: number[] = [];
 
 /**
- * Starts the kernel in a separate session, so that all its host processes can be killed as one group. It is bound to one processor: only
- * one of its processes runs at a time, and a switch between two of them takes twice the time if it wakes another processor.
+ * Returns a command that runs on one processor. Only one process of a User Mode Linux runs at a time, and a switch between two of them
+ * takes twice the time if it wakes another processor.
  */
+function bound(name: string, command: readonly string[]): string[] {
+  const processor = leastBoundProcessor(name, chosen);
+  chosen.push(processor);
+  return ['taskset', '-c', String(processor), ...command];
+}
+
+/** Starts the kernel in a separate session, so that all its host processes can be killed as one group. */
 async function startProgram(program: string, start: KernelStart): Promise<ChildProcess> {
   const log = openSync(kernelLog(start.folder), 'a');
   const { terminal } = start;
   const separate = terminal === undefined ? 'pipe' : 'ignore';
   try {
     const memory = await memoryFolder(start.memoryBytes);
-    const processor = leastBoundProcessor(basename(program), chosen);
-    chosen.push(processor);
-    return spawn('taskset', ['-c', String(processor), 'setpriv', ...endingWithUs(program, ...kernelArguments(start))], {
+    const command = ['setpriv', ...endingWithUs(program, ...kernelArguments(start))];
+    const [first = '', ...rest] = start.isUnbound ? command : bound(basename(program), command);
+    return spawn(first, rest, {
       cwd: '/',
       detached: true,
       env: { PATH: process.env['PATH'], HOME: start.folder, TMPDIR: memory },
