@@ -13,7 +13,7 @@ const bin = join(folder, 'node_modules/.bin');
 // Not npx, which puts the pinned Node first again.
 const vitest = ['node', 'node_modules/vitest/vitest.mjs', 'run', '--project'];
 const inNode = ['node', 'dist/tools/node.js', '--containerd', '2.1', '--'];
-const e2e = ['resize/resize', 'resize/upgrade', 'resize/journal', 'volumes/volumes'].map(
+const e2e = ['resize/resize', 'restart/upgrade', 'restart/journal', 'volumes/volumes'].map(
   (name) => `test/e2e/${name}.test.ts`,
 );
 const tests = [

@@ -21,7 +21,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
 import { bytes } from '../core/quantities/index.ts';
-import { lastNumber } from './bitmap-list.ts';
+import { lastNumber } from './values/index.ts';
 import type { Bytes } from '../core/quantities/index.ts';
 
 /** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */

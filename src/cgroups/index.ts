@@ -8,34 +8,39 @@ export { usageText } from './memory-use.ts';
 export type { MemorySample, MemoryUse } from './memory-use.ts';
 export type { SwapLimits } from './swap.ts';
 export {
+  DEFAULT_CPU_PERIOD,
+  MAX_CPU_PERIOD,
+  MAX_CPU_QUOTA,
   MAX_CPU_SHARES,
+  MAX_CPU_WEIGHT,
+  MIN_CPU_PERIOD,
+  MIN_CPU_QUOTA,
   MIN_CPU_SHARES,
+  MIN_CPU_WEIGHT,
+  MIN_MEMORY_LIMIT,
   NO_HUGE_PAGE_LIMIT,
+  UNLIMITED_MEMORY,
+  assertCpuMax,
+  assertUnified,
+  assertUnifiedKey,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
   criOfMemoryMax,
   criOfSwapMax,
   formulasOf,
+  isSameLimit,
+  isSameUnified,
+  isUnifiedKey,
   memoryMaxOfCri,
+  restoringSetting,
   sharesOfWeight,
   sharesToReport,
-  UNLIMITED_MEMORY,
   swapMaxOfCri,
   weightMatchesShares,
   weightOfShares,
-} from './conversions.ts';
-export type { WeightFormula } from './conversions.ts';
-export {
-  assertCpuMax,
-  DEFAULT_CPU_PERIOD,
-  MAX_CPU_PERIOD,
-  MAX_CPU_QUOTA,
-  MAX_CPU_WEIGHT,
-  MIN_CPU_PERIOD,
-  MIN_CPU_QUOTA,
-  MIN_CPU_WEIGHT,
-} from './cpu.ts';
+} from './values/index.ts';
+export type { CgroupWrite, MemoryLimitFile, WeightFormula } from './values/index.ts';
 export {
   cgroupDrivers,
   containerCgroupIn,
@@ -51,11 +56,7 @@ export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './
 export type { CgroupPath } from './file.ts';
 export { isRoundedInUnit, isSystemdUnit } from './systemd-units.ts';
 export type { UnitProperty } from './systemd-units.ts';
-export { MIN_MEMORY_LIMIT, isSameLimit } from './memory.ts';
-export type { MemoryLimitFile } from './memory.ts';
 export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
-export { restoringSetting } from './settings.ts';
-export { assertUnified, assertUnifiedKey, isSameUnified, isUnifiedKey } from './unified.ts';
 export { Busctl } from './systemd/index.ts';
 export type { Systemd } from './systemd/index.ts';
 export type { UnitState } from './systemd/index.ts';
@@ -68,4 +69,3 @@ export type { LowerUsageTree } from './reclaim/index.ts';
 export type { HeldUsage, PreviousHigh } from './reclaim/index.ts';
 export { Slots } from '../core/concurrency/index.ts';
 export type { ReadWatch } from './read-watch.ts';
-export type { CgroupWrite } from './write.ts';

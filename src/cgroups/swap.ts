@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
 import type { Bytes, Limit } from '../core/quantities/index.ts';
-import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './memory.ts';
+import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/index.ts';
 
 /** memory.swap.max of cgroups after a change. One above the present value does not count: the change comes after the reclaim. */
 export type SwapLimits = ReadonlyMap<CgroupPath, Limit<Bytes>>;

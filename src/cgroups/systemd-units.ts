@@ -4,11 +4,8 @@
  */
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/quantities/index.ts';
-import { bitsOf } from './bitmap-list.ts';
-import { DEFAULT_CPU_PERIOD } from './cpu.ts';
 import type { CgroupPath } from './file.ts';
-import { sizeInBytes } from './unified.ts';
-import type { CgroupWrite } from './write.ts';
+import { type CgroupWrite, DEFAULT_CPU_PERIOD, bitsOf, sizeInBytes } from './values/index.ts';
 
 /** A property of a unit: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes, as the bits of a number. */
 export interface UnitProperty {

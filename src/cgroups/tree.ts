@@ -2,16 +2,27 @@
 import { crashPoint } from '../core/crash-points/index.ts';
 import { ShimError } from '../core/errors/index.ts';
 import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes } from '../core/quantities/index.ts';
-import { isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { CgroupFiles, type CgroupPath, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
 import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
-import { isSameLimit, parseLimit, parseMemoryStat, parseOomKills, parseSize, unreclaimableOf } from './memory.ts';
 import type { MemorySample, MemoryUse } from './memory-use.ts';
-import { holdsSetting } from './settings.ts';
 import { type SwapLimits, swapUseOf } from './swap.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
-import { type CgroupWrite, encodeWrite, raisesLimit } from './write.ts';
+import {
+  type CgroupWrite,
+  encodeWrite,
+  holdsSetting,
+  isSameCpuMax,
+  isSameLimit,
+  parseCpuMax,
+  parseCpuWeight,
+  parseLimit,
+  parseMemoryStat,
+  parseOomKills,
+  parseSize,
+  raisesLimit,
+  unreclaimableOf,
+} from './values/index.ts';
 
 /** The limits that the kernel enforces. A field is undefined if the kernel or the cgroup does not have the file. */
 export interface CgroupLimits {

@@ -2,12 +2,11 @@
 import { crashPoint } from '../../core/crash-points/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { CgroupTree, type Written } from '../tree.ts';
-import { parseCpuMax } from '../cpu.ts';
 import type { CgroupDriverName } from '../drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from '../file.ts';
 import { type Systemd, isUnknownProperty, unitUnavailable } from './busctl.ts';
 import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from '../systemd-units.ts';
-import type { CgroupWrite } from '../write.ts';
+import { type CgroupWrite, parseCpuMax } from '../values/index.ts';
 
 export interface DriverTreeOptions {
   /** Mount point of cgroup v2, by default /sys/fs/cgroup. */

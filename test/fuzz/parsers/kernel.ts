@@ -1,8 +1,8 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isSameList, lastNumber } from '../../../src/cgroups/bitmap-list.ts';
+import { isSameList, lastNumber } from '../../../src/cgroups/values/bitmap-list.ts';
 import { CgroupTree, cgroupOfPid, isSameUnified, parseProcCgroup } from '../../../src/cgroups/index.ts';
-import { holdsSetting, restoringSetting } from '../../../src/cgroups/settings.ts';
+import { holdsSetting, restoringSetting } from '../../../src/cgroups/values/settings.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { parseMountinfo } from '../../../src/tmpfs/mountinfo.ts';
 import { readVolumeAnnotations, surveyVolumes } from '../../../src/tmpfs/index.ts';

@@ -1,5 +1,5 @@
 /** Settings of CRI's `unified` map, by cgroup file name. */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 
 const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
 /** Files that report a state or trigger an action instead of holding a setting, by the last part of their name. */

@@ -1,7 +1,7 @@
 /** Reads and formats the files of the CPU controller. Times are in microseconds. */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import { cpuWeight, microseconds } from '../core/quantities/index.ts';
-import type { CpuMax, CpuWeight } from '../core/quantities/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { cpuWeight, microseconds } from '../../core/quantities/index.ts';
+import type { CpuMax, CpuWeight } from '../../core/quantities/index.ts';
 
 /** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);

@@ -2,9 +2,9 @@
  * Converts limits between CRI and the kernel. In CRI, 0 keeps the current limit and -1 removes it; here undefined keeps it and
  * `max` is no limit. CRI numbers are int64, given as bigint or number.
  */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../core/quantities/index.ts';
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../core/quantities/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../../core/quantities/index.ts';
 import { DEFAULT_CPU_PERIOD, assertCpuMax } from './cpu.ts';
 
 /** Bounds of cpu.shares in cgroup v1 (kernel/sched/sched.h, MIN_SHARES and MAX_SHARES). */

@@ -7,9 +7,9 @@ import {
   isSameCpuMax,
   parseCpuMax,
   parseCpuWeight,
-} from '../../src/cgroups/cpu.ts';
-import type { CpuMax } from '../../src/core/quantities/index.ts';
-import { cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+} from '../../../src/cgroups/values/cpu.ts';
+import type { CpuMax } from '../../../src/core/quantities/index.ts';
+import { cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 
 const anyCpuMax: fc.Arbitrary<CpuMax> = fc.record({
   quota: fc.oneof(fc.constant('max' as const), fc.integer({ min: 1000, max: 1e9 }).map(microseconds)),

@@ -1,4 +1,4 @@
-import type { Bytes, CpuMax, CpuWeight, Limit } from '../core/quantities/index.ts';
+import type { Bytes, CpuMax, CpuWeight, Limit } from '../../core/quantities/index.ts';
 import { assertCpuMax, assertCpuWeight, formatCpuMax, isSameCpuMax, parseCpuMax, parseCpuWeight } from './cpu.ts';
 import { type MemoryLimitFile, formatLimit, isSameLimit, parseLimit } from './memory.ts';
 import { assertUnifiedKey } from './unified.ts';

@@ -1,7 +1,7 @@
 /** Reads and formats the files of the memory controller. Sizes are in bytes. */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import { bytes } from '../core/quantities/index.ts';
-import type { Bytes, Limit } from '../core/quantities/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { bytes } from '../../core/quantities/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
 
 /**
  * The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process

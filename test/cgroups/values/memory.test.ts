@@ -8,8 +8,8 @@ import {
   parseOomKills,
   parseSize,
   unreclaimableOf,
-} from '../../src/cgroups/memory.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+} from '../../../src/cgroups/values/memory.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
 
 const page = bytes(4096);
 

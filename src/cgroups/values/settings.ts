@@ -2,7 +2,7 @@
  * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files: whether a file has a value,
  * and what has to be written to get the value from before back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst. Pure.
  */
-import type { Bytes } from '../core/quantities/index.ts';
+import type { Bytes } from '../../core/quantities/index.ts';
 import { isSameList } from './bitmap-list.ts';
 import { sizeInBytes } from './unified.ts';
 

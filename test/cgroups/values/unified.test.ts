@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { assertUnified, isSameUnified } from '../../src/cgroups/index.ts';
+import { assertUnified, isSameUnified } from '../../../src/cgroups/index.ts';
 
 describe('assertUnified', () => {
   test.each([

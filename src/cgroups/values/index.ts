@@ -1,0 +1,48 @@
+/** The values of cgroup files: their formats, limits and comparison, and CRI's numbers for them. Pure: opens no file. */
+export { bitsOf, lastNumber } from './bitmap-list.ts';
+export {
+  MAX_CPU_SHARES,
+  MIN_CPU_SHARES,
+  NO_HUGE_PAGE_LIMIT,
+  UNLIMITED_MEMORY,
+  cpuMaxOfCri,
+  cpuSharesOfCri,
+  criOfCpuMax,
+  criOfMemoryMax,
+  criOfSwapMax,
+  formulasOf,
+  memoryMaxOfCri,
+  sharesOfWeight,
+  sharesToReport,
+  swapMaxOfCri,
+  weightMatchesShares,
+  weightOfShares,
+} from './conversions.ts';
+export type { WeightFormula } from './conversions.ts';
+export {
+  DEFAULT_CPU_PERIOD,
+  MAX_CPU_PERIOD,
+  MAX_CPU_QUOTA,
+  MAX_CPU_WEIGHT,
+  MIN_CPU_PERIOD,
+  MIN_CPU_QUOTA,
+  MIN_CPU_WEIGHT,
+  assertCpuMax,
+  isSameCpuMax,
+  parseCpuMax,
+  parseCpuWeight,
+} from './cpu.ts';
+export {
+  MIN_MEMORY_LIMIT,
+  isSameLimit,
+  parseLimit,
+  parseMemoryStat,
+  parseOomKills,
+  parseSize,
+  unreclaimableOf,
+} from './memory.ts';
+export type { MemoryLimitFile, MemoryStat } from './memory.ts';
+export { holdsSetting, restoringSetting } from './settings.ts';
+export { assertUnified, assertUnifiedKey, isSameUnified, isUnifiedKey, sizeInBytes } from './unified.ts';
+export { encodeWrite, raisesLimit } from './write.ts';
+export type { CgroupWrite } from './write.ts';
