@@ -48,7 +48,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['response that is held', size(LIMITS.responseLimit)],
     [
       'requests and responses that are held',
-      `${size(LIMITS.heldLimit)} for a connection, ${size(SHARED_LIMITS.held)} for all`,
+      `${size(SHARED_LIMITS.held.reserved)} of each connection, and ${size(SHARED_LIMITS.held.all)} of all beyond those`,
     ],
     [
       'data that waits for a client, above which',
@@ -100,6 +100,12 @@ describe('docs/limits.md has the limits of the code:', () => {
     expect([...new Set(listed.filter((name) => name !== 'budget'))].sort()).toEqual(budgets.sort());
   });
 
+  test('bytes that each client may have held', () => {
+    const { reserved, all } = SHARED_LIMITS.held;
+    expect(page).toContain(`The first ${size(reserved)} of each connection count only for itself.`);
+    expect(page).toContain(`One client gets ${size(all / 2)}, a second one ${size(all / 4)} while`);
+  });
+
   test('connections of which one ends', () => {
     expect(page).toContain(
       `the CRI socket (${count(CONNECTION_LIMIT)} connections) and for the\nresize API (${count(API_LIMITS.connections)})`,
@@ -111,7 +117,8 @@ describe('docs/limits.md has the limits of the code:', () => {
     const { queued, held, requests } = SHARED_LIMITS;
     const handled = CRI_LIMITS.requestBytes + API_LIMITS.requestBytes;
     const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
-    const parts = [waiting, held, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
+    const amended = held.all + CONNECTION_LIMIT * held.reserved;
+    const parts = [waiting, amended, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
     const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MIB);
     expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });

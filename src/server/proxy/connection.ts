@@ -72,7 +72,7 @@ export class ProxyConnection implements AllPorts {
     this.toBackend = new Outbox(defersWrites);
     this.flowControl = new FlowControl(this.toClient);
     this.streams = new Streams(this);
-    this.held = new HeldBytes(options.heldLimit, options.shared.held);
+    this.held = new HeldBytes(options.shared.held);
     this.amender = new Amender(this);
     this.messageAmender = new MessageAmender(this);
     this.delayer = new Delayer(this);

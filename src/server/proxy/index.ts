@@ -63,7 +63,6 @@ export const LIMITS = {
   queueLimit: MIB,
   requestLimit: MIB,
   responseLimit: 16 * MIB,
-  heldLimit: 20 * MIB,
   delayLimit: 4096,
   handledRequestLimit: 16 * MIB + MESSAGE_PREFIX_SIZE,
   amendTimeout: 2000,
@@ -77,7 +76,7 @@ export const LIMITS = {
 
 /** Limits of all connections together; see {@link SharedLimits}. */
 export const SHARED_LIMITS = {
-  held: 32 * MIB,
+  held: { reserved: MIB / 16, all: 32 * MIB },
   queued: 16 * MIB,
   lingering: 64,
   streams: { reserved: 64, shared: 16_384 },

@@ -35,8 +35,6 @@ export interface ProxyConnectionOptions {
   readonly requestLimit: number;
   /** The longest response that is held. A longer one is not amended. */
   readonly responseLimit: number;
-  /** The total of copied requests and held responses of this connection. */
-  readonly heldLimit: number;
   /** The longest request that is held back. A longer one is forwarded at once. */
   readonly delayLimit: number;
   /** The longest request for the local server, with the prefix of its message. */

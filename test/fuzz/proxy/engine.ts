@@ -39,7 +39,8 @@ export const emptyTally = (): Tally => ({
  */
 const shared = new SharedBudget({
   ...SHARED_LIMITS,
-  // Few places of one's own, so that small inputs take shared ones.
+  // Few places and bytes of one's own, so that small inputs take shared ones.
+  held: { reserved: 10_000, all: 30_000 },
   streams: { ...SHARED_LIMITS.streams, reserved: 2 },
   calls: { ...SHARED_LIMITS.calls, reserved: 1 },
 });
@@ -112,7 +113,6 @@ class Run {
         requestLimit: 200,
         responseLimit: 20_000,
         delayLimit: 200,
-        heldLimit: 25_000,
         deferredWriteDelay: random.below(2),
         readAhead: random.below(2) * 100_000,
         observer,

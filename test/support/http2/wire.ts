@@ -198,6 +198,10 @@ export function routeOf(path: string): Route {
   return path.startsWith('/amend') ? 'amend' : 'pass';
 }
 
+/** Returns a budget in which each connection holds no more than this for amendments. */
+export const holdingUpTo = (bytes: number): SharedBudget =>
+  new SharedBudget({ ...SHARED_LIMITS, held: { reserved: bytes, all: 0 } });
+
 export function startProxy(options: TestProxyOptions = {}): TestProxy {
   const events: string[] = [];
   const observer: ProxyObserver = {

@@ -1,5 +1,5 @@
 import { CollectedRequests } from './collected-requests.ts';
-import { HeldBytes } from './held-bytes.ts';
+import { AllHeldBytes, type HeldLimits } from './held-bytes.ts';
 import { OpenStreams, type StreamLimits } from './open-streams.ts';
 import { QueuedBytes } from './queued-bytes.ts';
 import { Lingering } from './lingering.ts';
@@ -8,7 +8,7 @@ import { type CallLimits, RunningCalls } from './running-calls.ts';
 /** Limits of what all connections use together. Sizes in bytes. */
 export interface SharedLimits {
   /** Copied requests and held responses. */
-  readonly held: number;
+  readonly held: HeldLimits;
   /** Data that waits for clients. Beyond it, no connection reads ahead. */
   readonly queued: number;
   /** Connections that are closed and whose peers are not. */
@@ -22,7 +22,7 @@ export interface SharedLimits {
 
 /** What all connections of the proxy use together. */
 export class SharedBudget {
-  readonly held: HeldBytes;
+  readonly held: AllHeldBytes;
   readonly queued: QueuedBytes;
   readonly lingering: Lingering;
   readonly streams: OpenStreams;
@@ -30,7 +30,7 @@ export class SharedBudget {
   readonly requests: CollectedRequests;
 
   constructor(limits: SharedLimits) {
-    this.held = new HeldBytes(limits.held);
+    this.held = new AllHeldBytes(limits.held);
     this.queued = new QueuedBytes(limits.queued);
     this.lingering = new Lingering(limits.lingering);
     this.streams = new OpenStreams(limits.streams);

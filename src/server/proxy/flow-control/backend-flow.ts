@@ -106,8 +106,10 @@ export class BackendFlow implements LaneSource {
     return increment;
   }
 
+  /** Of all connections, what is beyond the limit of this one counts as held ({@link excess}): one client does not use up all. */
   #add(bytes: number): void {
+    const before = Math.min(this.#queued, this.#limit);
     this.#queued += bytes;
-    this.#all.add(bytes);
+    this.#all.add(Math.min(this.#queued, this.#limit) - before);
   }
 }

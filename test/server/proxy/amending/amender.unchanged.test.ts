@@ -5,6 +5,7 @@ import {
   data,
   dataOf,
   headers,
+  holdingUpTo,
   message,
   openProxy,
   request,
@@ -118,7 +119,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
   });
 
   test('the limit of held bytes is reached', async () => {
-    const proxy = proxyWithCall({ heldLimit: 34_000 });
+    const proxy = proxyWithCall({ shared: holdingUpTo(34_000) });
     proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(30_000)).subarray(0, 16_384)));
     proxy.client.send(headers(3, request(PATH)), data(3, message(Buffer.of()), true));
     const second = message(Buffer.alloc(20_000));

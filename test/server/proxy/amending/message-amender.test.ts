@@ -16,6 +16,7 @@ import {
   dataOf,
   frame,
   headers,
+  holdingUpTo,
   message,
   openProxy,
   request,
@@ -333,7 +334,7 @@ describe('flow control', () => {
   });
 
   test('a message above the limit of held bytes is sent as received, and later ones are amended', () => {
-    const proxy = watching({ heldLimit: 30_000 });
+    const proxy = watching({ shared: holdingUpTo(30_000) });
     const long = message(Buffer.alloc(40_000, 'l'));
     proxy.backend.send(data(1, long.subarray(0, 10_000)));
     expect(dataOf(proxy.client.take(), 1)).toEqual(long.subarray(0, 10_000));

@@ -13,6 +13,7 @@ import {
   WINDOW_UPDATE,
   data,
   headers,
+  holdingUpTo,
   message,
   openProxy,
   request,
@@ -145,7 +146,7 @@ describe('is forwarded at once', () => {
   });
 
   test('a request for which no memory is left', async () => {
-    const proxy = delayingProxy({ heldLimit: 2 * whole.length });
+    const proxy = delayingProxy({ shared: holdingUpTo(2 * whole.length) });
     proxy.client.send(stats(1), data(1, whole, true), stats(3), data(3, whole, true));
     expect([typesOf(proxy.backend.take()), proxy.calls.length]).toEqual([[HEADERS, HEADERS, DATA], 1]);
     await proxy.release();

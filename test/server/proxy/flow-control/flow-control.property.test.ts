@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Plan } from '../../../support/http2/model.ts';
 import { ModelClient, ModelServer, contents, responses } from '../../../support/http2/model.ts';
 import type { TestProxy } from '../../../support/http2/wire.ts';
-import { PREFACE, startProxy, message, settled } from '../../../support/http2/wire.ts';
+import { PREFACE, holdingUpTo, startProxy, message, settled } from '../../../support/http2/wire.ts';
 
 const APPENDED = Buffer.alloc(70, 'z');
 
@@ -43,7 +43,7 @@ class World {
       // At once, or later.
       amendMessage: (_, bytes) =>
         bytes.length % 2 === 0 ? amendedMessage(bytes) : Promise.resolve(amendedMessage(bytes)),
-      heldLimit: 2 ** 30,
+      shared: holdingUpTo(2 ** 30),
     });
     this.client = new ModelClient(this.proxy.client);
     this.backend = new ModelServer(this.proxy.backend);
