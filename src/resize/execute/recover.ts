@@ -4,7 +4,7 @@ import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
-import { type Progress, progressOf } from './progress.ts';
+import { progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
 import {
   type DeclarePodParts,
@@ -40,8 +40,9 @@ type Outcome = 'finished' | 'undone' | 'gone';
  * only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither the old nor the new
  * one was written by somebody else since (kubelet, for example) and stays.
  *
- * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Ends an unfinished
- * hold of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
+ * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Throws it without the
+ * mark when a read fails that would tell whether all steps are applied: the next attempt may find that they are. Ends an unfinished hold
+ * of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
  */
 export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
   const transaction = parts.journal.transactionOf(pod);
@@ -58,10 +59,16 @@ async function recoverTransaction(
   transaction: JournalledTransaction,
 ): Promise<void> {
   const open = parts.journal.reopen(pod);
+  // Once a rollback has begun, the caller gets an error: the transaction must not end as applied.
+  let isRollback = transaction.undoing || transaction.failed !== undefined;
   try {
-    const outcome = hasPodCgroup(pod)
-      ? await finishOrRollBack(parts, pod, transaction, (cgroup, previous) => open.lowersHigh(cgroup, previous))
-      : 'gone';
+    let outcome: Outcome = 'gone';
+    if (hasPodCgroup(pod)) {
+      await restoreHighs(parts, transaction);
+      isRollback ||= !(await isApplied(parts, pod, transaction.steps));
+      outcome = isRollback ? 'undone' : 'finished';
+      if (isRollback) await rollBack(parts, pod, transaction, (...high) => open.lowersHigh(...high));
+    }
     await endRecovery(parts, pod, transaction, open, outcome);
   } catch (error) {
     if (isCgroupVanished(error)) {
@@ -72,7 +79,8 @@ async function recoverTransaction(
     parts.counters.recovery('failed');
     const why = messageOf(error);
     parts.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
-    await open.failed(why);
+    // Otherwise all steps may be applied, and the next attempt compares them again.
+    if (isRollback) await open.failed(why);
     const message = `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`;
     throw new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { pod: pod.metadata.uid }, { cause: error });
   }
@@ -114,12 +122,19 @@ async function endRecovery(
   parts.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
 }
 
-/** Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. */
+/**
+ * Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. Never rejects: the transaction
+ * has ended also if the pod cannot be read, and the next request compares them.
+ */
 async function checkVolumesAgain(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
-  const volumes = readVolumes(parts.volumes, pod);
-  const { memory } = await readPod(parts.tree, pod, []);
-  observeVolumes(parts, pod, volumes, memory);
-  await journalVolumes(parts, pod);
+  try {
+    const volumes = readVolumes(parts.volumes, pod);
+    const { memory } = await readPod(parts.tree, pod, []);
+    observeVolumes(parts, pod, volumes, memory);
+    await journalVolumes(parts, pod);
+  } catch (error) {
+    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not compared after a recovery');
+  }
 }
 
 /** Recovers a pod before a request. The request continues with the pod as it is when that fails. */
@@ -152,20 +167,30 @@ export async function recover(parts: RecoverParts): Promise<boolean> {
   return done;
 }
 
-async function finishOrRollBack(
+async function restoreHighs({ tree }: RecoverPodParts, { steps, highs }: JournalledTransaction): Promise<void> {
+  for (const high of highs) if (!isAtStep(tree, high, steps)) await restoreMarkedHigh(tree, high);
+}
+
+/** Whether all steps are applied. */
+async function isApplied(parts: RecoverPodParts, pod: PodDescription, steps: readonly Step[]): Promise<boolean> {
+  const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
+  for (const step of steps) if (!(await progressOf(parts, pod, state, step)).isComplete) return false;
+  return true;
+}
+
+/**
+ * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the limits are safe
+ * there, because the steps were planned so, and what is left stays in the journal for the next attempt. Continuing without knowing one
+ * step would not be safe. A step that fails does not stop the others, which then take its failure into account.
+ */
+async function rollBack(
   parts: RecoverPodParts,
   pod: PodDescription,
-  { steps, highs, undoing, failed }: JournalledTransaction,
+  { steps }: JournalledTransaction,
   onHigh: OnHigh,
-): Promise<Exclude<Outcome, 'gone'>> {
-  for (const high of highs) if (!isAtStep(parts.tree, high, steps)) await restoreMarkedHigh(parts.tree, high);
-  const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
-  const progress: Progress[] = [];
-  for (const step of steps) progress.push(await progressOf(parts, pod, state, step));
-  // Once the rollback has begun, the caller gets an error: the transaction must not end as applied.
-  if (progress.every(({ isComplete }) => isComplete) && !undoing && failed === undefined) return 'finished';
+): Promise<void> {
   const updates = steps.filter((step) => step.kind === 'container');
-  // A container that does not run needs its limit too. The comparison above has asked the backend already.
+  // A container that does not run needs its limit too.
   const declared = updates.length === 0 ? undefined : await declarePod(parts, pod);
   const actions = actionsFor(parts, pod, { updates, declared, onHigh });
   const failures: string[] = [];
@@ -176,7 +201,6 @@ async function finishOrRollBack(
     if (written !== undefined) await rollBackStep(actions, written, failures);
   }
   if (failures.length > 0) throw new Error(failures.join('; '));
-  return 'undone';
 }
 
 async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {
