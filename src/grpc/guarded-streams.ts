@@ -70,7 +70,7 @@ function limitRequest(stream: ServerHttp2Stream, budget: ServerBudget): void {
     const bytes = part.length + GRPC_LIMITS.partOverhead;
     bufferUsed(part.length);
     if (stream.closed || isRefused) return;
-    if (budget.take(bytes)) {
+    if (budget.take(bytes, taken)) {
       taken += bytes;
       return;
     }

@@ -14,9 +14,14 @@ export class ServerBudget {
     this.#refused = refused;
   }
 
-  /** Takes bytes of a request. Returns whether they fit; if not, nothing is taken. */
-  take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#limits.requestBytes) {
+  /**
+   * Takes bytes of a request. Returns whether they fit; if not, nothing is taken.
+   * @param taken bytes that the request has taken before
+   */
+  take(bytes: number, taken = 0): boolean {
+    const { requestBytes, shortRequestBytes } = this.#limits;
+    const isShort = taken + bytes <= GRPC_LIMITS.shortRequest;
+    if (this.#bytes + bytes > (isShort ? requestBytes : requestBytes - shortRequestBytes)) {
       this.#refused('requests');
       return false;
     }

@@ -64,7 +64,11 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['requests on the CRI socket', size(SHARED_LIMITS.requests)],
     [
       'requests, from the first byte',
-      `${size(CRI_LIMITS.requestBytes)} from the CRI socket, ${size(API_LIMITS.requestBytes)} in the resize API; each part counts ${GRPC_LIMITS.partOverhead} bytes more`,
+      [
+        `${size(CRI_LIMITS.requestBytes)} from the CRI socket, ${size(API_LIMITS.requestBytes)} in the resize API`,
+        `of these, ${size(CRI_LIMITS.shortRequestBytes)} and ${size(API_LIMITS.shortRequestBytes)} only for requests up to ${size(GRPC_LIMITS.shortRequest)}`,
+        `each part counts ${GRPC_LIMITS.partOverhead} bytes more`,
+      ].join('; '),
     ],
     ['request after decompression', `${size(GRPC_LIMITS.decompressedBytes)}, one at a time`],
     ['connections to the resize', count(API_LIMITS.connections)],

@@ -9,7 +9,7 @@ import { noCounters, noLog } from '../../src/observe/index.ts';
 
 const MiB = 1_048_576;
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */
-const LIMITS = { requestLimit: 2 * MiB, requestBytes: 2.5 * MiB, runningCalls: 1024 };
+const LIMITS = { requestLimit: 2 * MiB, requestBytes: 2.5 * MiB, shortRequestBytes: MiB / 4, runningCalls: 1024 };
 const status: Readonly<Record<'OK' | 'RESOURCE_EXHAUSTED' | 'INVALID_ARGUMENT', number>> = grpcStatus;
 
 /** Prefixes a message as gRPC does. */
@@ -127,6 +127,27 @@ describe('a compressed request', () => {
 });
 
 describe('requests of all clients', () => {
+  test('that are long leave room for short ones', async () => {
+    const connections = [connect(), connect()];
+    const call = (path: string, bytes: number, connection = session): Promise<{ code: number; text: string }> => {
+      const { stream, outcome } = start(path, {}, connection);
+      stream.end(framed(Buffer.alloc(bytes)));
+      return outcome;
+    };
+    // It runs, and keeps its bytes until it has ended.
+    const first = call('/s/Wait', 2 * MiB, connections[0]);
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(2 * MiB), { timeout: 10_000 });
+    // With this one, only 50 KB would be left.
+    const second = call('/s/Wait', 474_000, connections[1]);
+    await vi.waitFor(() => expect(refused.length === 1 || raw.budget.bytes === 2 * MiB + 474_000).toBe(true));
+    expect(await call('/s/Length', 60_000)).toEqual({ code: status.OK, text: '60000' });
+    expect((await second).code).toBe(status.RESOURCE_EXHAUSTED);
+    release();
+    expect((await first).code).toBe(status.OK);
+    expect(refused).toEqual(['requests']);
+    for (const connection of connections) connection.destroy();
+  });
+
   test('H4: that wait for their end take the budget; the next ones are refused, and memory comes back', async () => {
     const part = framed(Buffer.alloc(2 * MiB)).subarray(0, MiB);
     const calls = Array.from({ length: 6 }, () => start('/s/Length'));
