@@ -4,7 +4,7 @@ import type { Counters, Log } from '../observe/index.ts';
 export interface Held {
   /** Calls that run. */
   readonly activeStreams: number;
-  /** When its last call ended; -1 if it had none. */
+  /** When its last call ended; when it opened, if it had none: its first call may be under way. */
   readonly lastUsed: number;
   /** The process of the client, if it is known. */
   readonly peer: number | undefined;
@@ -51,7 +51,7 @@ function largestCrowd(all: readonly Held[]): Crowd | undefined {
   return largest;
 }
 
-/** Returns the connection without running calls that was used least recently, or never. Its client connects again. */
+/** Returns the connection without running calls that was used least recently. Its client connects again. */
 function leastUsed<Each extends Held>(all: readonly Each[]): Each | undefined {
   let found: Each | undefined;
   for (const held of all) {

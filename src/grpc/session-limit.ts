@@ -50,7 +50,7 @@ export class SessionLimit {
       if (ends === undefined) return;
       this.#open.delete(ends.session);
     }
-    const held = { session, peer, activeStreams: 0, lastUsed: -1 };
+    const held = { session, peer, activeStreams: 0, lastUsed: steadyNow() };
     this.#open.set(session, held);
     session.once('close', () => this.#open.delete(session));
     session.on('stream', (stream) => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type ClientHttp2Session, connect } from 'node:http2';
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { createConnection } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { API_LIMITS, crowdOf } from '../../src/grpc/index.ts';
@@ -14,6 +14,7 @@ const RESIZE = { ...HEADERS, ':path': '/criresize.v1alpha1.ResizeService/WatchRe
 /** Connections of one process. With `busy`, each has a call that does not end, because its request does not. */
 class Connections {
   readonly sessions: ClientHttp2Session[] = [];
+  readonly calls: ClientHttp2Stream[] = [];
   ended = 0;
 
   async open(count: number, busy: boolean): Promise<void> {
@@ -22,10 +23,15 @@ class Connections {
       session.on('error', () => undefined).once('close', () => (this.ended += 1));
       this.sessions.push(session);
       await Promise.race([once(session, 'remoteSettings'), once(session, 'close')]);
-      if (busy && !session.destroyed) session.request(RESIZE).on('error', () => undefined);
-      // The server has handled what came before a PING that it answers.
-      if (!session.destroyed) await new Promise((resolve) => session.ping(resolve));
+      if (busy && !session.destroyed) this.calls.push(session.request(RESIZE).on('error', () => undefined));
+      await this.answered(this.sessions.length - 1);
     }
+  }
+
+  /** Waits until the server has handled what a connection has sent: it answers a PING after that. */
+  async answered(at: number): Promise<void> {
+    const session = this.sessions[at]!;
+    if (!session.destroyed) await new Promise((resolve) => session.ping(resolve));
   }
 
   close(): void {
@@ -46,6 +52,23 @@ test('a connection above the limit ends the one without running calls that was u
   await vi.waitFor(() => expect(others.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(1));
   expect([others.ended, reported()]).toEqual([1, 1]);
   others.close();
+});
+
+test('a connection that has just opened, and has had no call yet, is not the one that ends', async () => {
+  const others = new Connections();
+  await others.open(API_LIMITS.connections, true);
+  for (const [at, stream] of others.calls.slice(0, 3).entries()) {
+    stream.close();
+    await once(stream, 'close');
+    await others.answered(at);
+  }
+  const opened = new Connections();
+  await opened.open(3, false);
+  await vi.waitFor(() => expect(others.ended).toBe(3));
+  expect(others.sessions.slice(0, 3).map(({ destroyed }) => destroyed)).toEqual([true, true, true]);
+  expect(opened.ended).toBe(0);
+  others.close();
+  opened.close();
 });
 
 test('a connection above the limit is refused if all have running calls', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Held, roomFor } from '../../src/grpc/connection-room.ts';
 
-const held = (peer: number | undefined, activeStreams: number, lastUsed = -1): Held => ({
+const held = (peer: number | undefined, activeStreams: number, lastUsed = 0): Held => ({
   peer,
   activeStreams,
   lastUsed,

@@ -26,7 +26,7 @@ class FakeConnection {
   readonly closed = new Promise<void>((resolve) => (this.#close = resolve));
   constructor(
     public activeStreams: number,
-    readonly lastUsed = -1,
+    readonly lastUsed = 0,
   ) {}
 
   shutdown(): void {

@@ -46,7 +46,7 @@ export interface ServedConnection {
   readonly closed: Promise<void>;
   /** Streams whose response is not complete. */
   readonly activeStreams: number;
-  /** When the last stream ended, in milliseconds by the clock of performance.now(); -1 if there was none. */
+  /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
   readonly lastUsed: number;
 }
 

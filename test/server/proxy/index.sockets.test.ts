@@ -164,6 +164,18 @@ describe('the proxy between peers of node:http2', () => {
   });
 });
 
+test('a connection counts as used when it opens, so that it does not end for another one before its first call', async () => {
+  const server = net.createServer().listen(paths.backend);
+  cleanUps.push(() => server.close());
+  await once(server, 'listening');
+  await front(http2.createServer());
+  const before = performance.now();
+  const client = net.connect(paths.front);
+  cleanUps.push(() => client.destroy());
+  await once(server, 'connection');
+  expect(connections[0]!.lastUsed).toBeGreaterThanOrEqual(before);
+});
+
 describe('a client that does not read', () => {
   test('pauses the backend without using memory, and receives everything when it reads again', async () => {
     const TOTAL = 64 * 1024 * 1024;

@@ -45,11 +45,12 @@ export class Streams {
   #delivered = 0;
   /** Open streams that have a place among the handled calls. */
   #handled = 0;
-  /** When the last stream ended, by the connection's clock; -1 if there was none. */
-  lastUsed = -1;
+  /** When the last stream ended, by the connection's clock; when the connection opened, if there was none. */
+  lastUsed: number;
 
   constructor(ports: StreamsPorts) {
     this.#ports = ports;
+    this.lastUsed = ports.options.now();
   }
 
   get(id: number): Stream | undefined {
