@@ -1,9 +1,7 @@
-import { obtain, present } from '../../tools/download/cache.ts';
-import type { Part, Recipe } from '../../tools/download/cache.ts';
-import { NodeError } from '../../tools/download/errors.ts';
-import { type GoModule, buildingPrograms, goToolchain } from '../support/node/parts/go-module.ts';
-import { cacheRoot } from '../../tools/download/places.ts';
-import { type Progress, timed } from '../../tools/download/progress.ts';
+import type { Part } from '../../tools/download/cache.ts';
+import type { Progress } from '../../tools/download/progress.ts';
+import { obtainBuilt } from '../support/node/parts/built-programs.ts';
+import type { GoModule } from '../support/node/parts/go-module.ts';
 
 /** The releases of Kubernetes whose kubelet and API server the tests run, and the version of each. */
 const versions = {
@@ -65,31 +63,4 @@ const vpaModules: readonly GoModule[] = [
 export function obtainVpa(progress: Progress): Promise<Part> {
   const what = `the updater of the Vertical Pod Autoscaler ${vpaVersion}`;
   return obtainBuilt({ name: 'vpa', modules: vpaModules, what, time: 'one to five minutes' }, progress);
-}
-
-interface Built {
-  readonly name: string;
-  readonly modules: readonly GoModule[];
-  /** The programs, for progress and errors. */
-  readonly what: string;
-  /** How long a build takes, for progress. */
-  readonly time: string;
-}
-
-async function obtainBuilt({ name, modules: from, what, time }: Built, progress: Progress): Promise<Part> {
-  const cache = cacheRoot();
-  // Without the names of fields: renaming one is no reason for another build of minutes.
-  const key = JSON.stringify(from.map((module) => Object.values(module) as unknown[]));
-  const recipe: Pick<Recipe, 'name' | 'key'> = { name, key };
-  const built = await present(cache, recipe);
-  if (built) return built;
-  const toolchain = await goToolchain();
-  if (toolchain === undefined) throw new NodeError(`building ${what} needs a Go toolchain (command "go")`);
-  const make = async (folder: string): Promise<Record<string, string>> => {
-    const versions: Record<string, string> = {};
-    for (const module of from) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
-    return versions;
-  };
-  const building = `building ${what} with ${toolchain} (${time})`;
-  return obtain(cache, { ...recipe, make: (folder) => timed(progress, building, () => make(folder)) }, progress);
 }

@@ -20,6 +20,8 @@ export interface GoModule {
    * repository.
    */
   readonly siblingVersion?: string;
+  /** The versions of other modules. For a module without go.mod, which would get the newest ones of each day. */
+  readonly dependencies?: Readonly<Record<string, string>>;
   /** Other files: their names, and their paths in the module. */
   readonly files?: Readonly<Record<string, string>>;
 }
@@ -38,7 +40,7 @@ export async function goToolchain(): Promise<string | undefined> {
 
 /** Builds the programs into bin/ of a folder, and copies the other files into the folder. Returns the versions of the inputs. */
 export async function buildingPrograms(
-  { path, version, linking, programs, testPrograms = {}, siblingVersion, files = {} }: GoModule,
+  { path, version, linking, programs, testPrograms = {}, siblingVersion, dependencies = {}, files = {} }: GoModule,
   folder: string,
   toolchain: string,
 ): Promise<Record<string, string>> {
@@ -70,11 +72,12 @@ export async function buildingPrograms(
     const { GoMod, Dir } = JSON.parse(download) as { GoMod: string; Dir: string };
     for (const [name, at] of Object.entries(files)) await copyFile(join(Dir, at), join(folder, name));
     if (siblingVersion !== undefined) {
-      const required = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
-      const replacing = [...required].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
+      const siblings = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
+      const replacing = [...siblings].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
       await go('mod', 'edit', ...replacing);
     }
-    await go('get', `${path}@${version}`);
+    const required = Object.entries({ [path]: version, ...dependencies });
+    await go('get', ...required.map(([name, at]) => `${name}@${at}`));
     for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, at));
     for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, at));
   } finally {
