@@ -38,6 +38,7 @@ const entries = {
   'tools/chaos-preload': 'test/chaos/preload/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/limits': 'test/limits/main.ts',
+  'tools/interop': 'test/interop/main.ts',
   'tools/watch': 'test/watch/main.ts',
   'tools/stand-in-kubelet': 'test/support/e2e/stand-in-kubelet.ts',
   'tools/units': 'test/systemd-units/main.ts',

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { grpcName, h2specName } from '../interop/programs.ts';
+import { accepted } from '../interop/results/accepted.ts';
 
 // The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other tables.
 const minor = (version: string): number => Number(version.split('.')[1]);
@@ -42,3 +44,23 @@ test('docs/compatibility.md has each pair of kubelet and containerd, with its ga
   );
   expect(seen.sort()).toEqual(all.sort());
 });
+
+test('docs/compatibility.md has the versions of npm run interop, and the differences that it accepts', () => {
+  const page = readFileSync('docs/compatibility.md', 'utf8');
+  const row = page.split('\n').find((line) => line.includes('`npm run interop` |')) ?? '';
+  expect([row.includes(h2specName), row.includes(grpcName)]).toEqual([true, true]);
+  expect(acceptedIn(page)).toEqual([...accepted]);
+  const listed = page.replace(
+    'Accepted differences: none.',
+    'Accepted differences:\n\n| case | reason |\n|---|---|\n| a | b |\n',
+  );
+  expect(acceptedIn(listed)).toEqual([['a', 'b']]);
+});
+
+/** Returns the rows below "Accepted differences:", or none for "Accepted differences: none." */
+function acceptedIn(page: string): string[][] {
+  const [, text = ''] = /\nAccepted differences:(?: none\.|\n\n\| case \| reason \|\n\|---\|---\|\n([^]*?))\n\n/.exec(
+    page,
+  ) ?? ['', 'missing'];
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [line.replaceAll(/^\| | \|$/g, '').split(' | ')]));
+}

@@ -46,6 +46,7 @@ export const steps: readonly Step[] = [
   { name: 'chaos', command: run('chaos', '--rounds', '200') },
   { name: 'soak', command: run('soak', '--resizes', '100000', '--pods', '1000') },
   { name: 'fuzz', command: run('fuzz', '--inputs', '10000000') },
+  { name: 'interop', command: run('interop'), needsGo: true },
   { name: 'limits', command: run('limits') },
   { name: 'mutation', command: run('mutation') },
   { name: 'image', command: run('image') },

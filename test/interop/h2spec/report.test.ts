@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { readJUnit, sectionOf } from './report.ts';
+
+const report = (...suites: readonly string[]): string =>
+  `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${suites.join('\n')}\n</testsuites>`;
+
+// As h2spec 2.2.1 writes it.
+const http2 = `  <testsuite name="5.1.1. Stream Identifiers" package="http2/5.1.1" id="5.1.1" tests="3" skipped="1" failures="0" errors="1">
+    <testcase package="http2/5.1.1" classname="Sends even-numbered stream identifier" time="0.0012"></testcase>
+    <testcase package="http2/5.1.1" classname="Sends &#34;a&#34; &amp; &lt;b&gt;&#xA;" time="2.0031">
+      <error>GOAWAY Frame (Error Code: PROTOCOL_ERROR)
+Connection closed
+DATA Frame <length:0> & more</error>
+    </testcase>
+    <testcase package="http2/5.1.1" classname="Sends a third" time="0.0001">
+      <skipped></skipped>
+    </testcase>
+  </testsuite>`;
+const empty =
+  '  <testsuite name="1. A" package="generic/1" id="1" tests="0" skipped="0" failures="0" errors="0"></testsuite>';
+
+test("h2spec's report is read by section and title, with the reason of a failure", () => {
+  const cases = readJUnit(report(empty, http2));
+  expect([...cases.values()]).toEqual([
+    { name: 'http2/5.1.1 Sends even-numbered stream identifier', outcome: 'passed', reason: '', seconds: 0.0012 },
+    {
+      name: 'http2/5.1.1 Sends "a" & <b>\n',
+      outcome: 'failed',
+      reason: 'GOAWAY Frame (Error Code: PROTOCOL_ERROR)\nConnection closed\nDATA Frame <length:0> & more',
+      seconds: 2.0031,
+    },
+    { name: 'http2/5.1.1 Sends a third', outcome: 'skipped', reason: '', seconds: 0.0001 },
+  ]);
+});
+
+test('the section of a case is an argument of h2spec', () => {
+  expect(sectionOf('http2/5.1.1 Sends even-numbered stream identifier')).toBe('http2/5.1.1');
+});
+
+test('a report that is cut, that has no case, or that has a case twice is rejected', () => {
+  expect(() => readJUnit(report(http2.slice(0, http2.indexOf('Sends a third'))))).toThrow('has 2 cases, and counts 3');
+  expect(() => readJUnit(report(empty))).toThrow('has 0 cases, and counts 0');
+  expect(() => readJUnit(report(http2, http2))).toThrow('two cases of h2spec are named');
+});

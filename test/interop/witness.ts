@@ -1,0 +1,18 @@
+import type { Specs } from '../conformance/results/compare.ts';
+
+/** A program that tests a server and that nobody wrote for this one. */
+export interface Witness {
+  readonly name: string;
+  /** If fewer cases than this pass directly, the run says too little about the shim. */
+  readonly leastPassedDirect: number;
+  /** Runs all cases against the server on a port of the loopback address, or only those with these names. */
+  run(run: WitnessRun): Promise<Specs>;
+}
+
+export interface WitnessRun {
+  readonly port: number;
+  readonly only?: readonly string[];
+  /** The folder for reports and logs. */
+  readonly logs: string;
+  readonly signal: AbortSignal;
+}
