@@ -166,7 +166,9 @@ export function report(name: string, outcomes: readonly Outcome[], say: (text: s
 /** Returns a signal that the first SIGINT, SIGTERM or SIGHUP aborts. */
 export function endingSignal(): AbortSignal {
   const ending = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
+  // Not `once`: while execa runs a program, it ends this process at a signal for which nothing else listens any more, and with it
+  // everything that the command would still clean up.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => ending.abort());
   return ending.signal;
 }
 
