@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
-import type { DeclaredContainer, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
+import type { ContainerLimits, DeclaredContainer, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
+import { cpu } from '../../support/resize/plan-pods.ts';
 import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
@@ -69,6 +70,24 @@ describe('containers that do not run count', () => {
     const both = pod(300, [one('a', 'app', 100), one('b', 'app', 200, ended)]);
     expect(podLimitAfter(both, 'b', 250)).toBe(350);
     expect(podLimitAfter(both, 'b', 'max')).toBe('max');
+  });
+
+  test('A4: with their CPU limit, and with the new one when they are updated themselves', () => {
+    const b: DeclaredContainer = { ...one('b', 'app', 200, ended), limits: { memory: mi(200), milliCpu: 200 } };
+    const memoryOnly = pod('max', [one('a', 'app', 100), b]);
+    const both: PodState = {
+      ...memoryOnly,
+      cpu: cpu(30_000),
+      containers: memoryOnly.containers.map((a) => ({ ...a, cpu: cpu(10_000) })),
+    };
+    const podCpuAfter = (id: string, target: Omit<ContainerLimits, 'id'>) =>
+      podLimitsFor(both, [{ id, ...target }]).cpu;
+    expect(podCpuAfter('a', { cpu: cpu(20_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(30_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(15_000, 50_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(10_000) })).toEqual(cpu(20_000));
+    expect(podCpuAfter('b', { cpu: cpu('max') })).toEqual(cpu('max'));
+    expect(podCpuAfter('b', { memory: mi(300) })).toBeUndefined();
   });
 
   test('not those whose limits nothing tells', () => {

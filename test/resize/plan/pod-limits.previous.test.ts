@@ -78,6 +78,13 @@ describe('the limits of the containers after an update', () => {
     expect(fitsRolledBack(below, memoryOf('a', 101))).toBe(false);
   });
 
+  test('fit the room that lower limits have left, of the container that is rolled back', () => {
+    const lower = { ...state, containers: [container('a', 250, 25_000), container('b', 50, 4000)] };
+    expect(fitsRolledBack(lower, { ...memoryOf('b', 50), ...cpuOf('b', 5000) })).toBe(true);
+    expect(fitsRolledBack(lower, memoryOf('b', 200))).toBe(false);
+    expect(fitsRolledBack(lower, cpuOf('b', 20_000))).toBe(false);
+  });
+
   test('fit any pod without limits', () => {
     const unlimited = { ...state, memory: 'max' as const, cpu: cpu('max') };
     expect(fitsRolledBack(unlimited, { ...memoryOf('a', 'max'), ...cpuOf('a', 'max') })).toBe(true);
