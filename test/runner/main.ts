@@ -17,7 +17,6 @@ import {
   excludedAsIndependent,
   excludedOf,
   excludedOfMain,
-  halves,
   inOrder,
   mainRelease,
   usualReleases,
@@ -142,38 +141,30 @@ async function everything(
     return containerd === main ? excludedOfMain(containerd) : excludedAsIndependent(containerd);
   };
   const executable = buildExecutable(context);
+  // Three nodes leave no processor idle, so that binding them gains nothing.
+  const isUnbound = true;
   const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
-    endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excluded(containerd) });
-  const mainInNodes = halves.map(
-    ({ what, only, exclude }) =>
-      () =>
-        endToEnd(context, `containerd ${main}, ${what}`, {
-          containerd: main,
-          only,
-          exclude: [...excluded(main), ...exclude],
-        }),
-  );
-  const underSystemd =
-    (what: string, only: readonly string[], isUnbound = false): Run =>
-    () =>
-      endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
-  const afterExecutable =
-    (run: Run): Run =>
+    endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excluded(containerd), isUnbound });
+  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
+    endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
+  const installing = async (): Promise<Outcome> => {
+    await executable;
+    return underSystemd('installing', INSTALLING);
+  };
+  // The longest runs are first. A node uses one processor, like most files of unit tests.
+  const withSystemd = requested?.includes(DEBIANS) ?? true;
+  const plain = (some: readonly ContainerdRelease[]): readonly Run[] => some.map((release) => () => inNode(release));
+  const runs: readonly Run[] = [
+    ...plain(releases.filter((release) => release === main)),
+    ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
+    ...plain(releases.filter((release) => release !== main)),
     async () => {
       await executable;
-      return run();
-    };
-  const withSystemd = requested?.includes(DEBIANS) ?? true;
-  // The longest runs are first. A node uses one processor, like most files of unit tests.
-  const runs: readonly Run[] = [
-    ...(releases.includes(main) ? mainInNodes : []),
-    ...(withSystemd ? [underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
-    afterExecutable(() => unitTests(context, [])),
-    ...(withSystemd ? [afterExecutable(underSystemd('installing', INSTALLING))] : []),
-    ...releases.filter((release) => release !== main).map((release) => () => inNode(release)),
+      return unitTests(context, []);
+    },
   ];
-  const waiting = withSystemd ? [underSystemd('bypass', BYPASS, true)] : [];
-  const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), oneByOne(waiting)]);
+  const waiting = async (): Promise<readonly Outcome[]> => [await installing(), await underSystemd('bypass', BYPASS)];
+  const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), withSystemd ? waiting() : []]);
   return [...outcomes, ...others];
 }
 

@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs';
 import { matchesGlob } from 'node:path';
 import { expect, test } from 'vitest';
-import { excludedAsIndependent, excludedOf, excludedOfMain, halves, inOrder, usualReleases } from './releases.ts';
+import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
 
 const files = globSync('test/e2e/**/*.test.ts');
 const running = (excluded: readonly string[]): string[] =>
@@ -27,13 +27,6 @@ test('a release runs all files that are possible, the ones that depend on it, or
   expect(running(excludedAsIndependent('1.7'))).toContain('test/e2e/resize/resize.test.ts');
   expect(running(excludedAsIndependent('1.7'))).not.toContain('test/e2e/resize/container-events.test.ts');
   expect(running(excludedOfMain('2.3'))).toContain('test/e2e/resize/container-events.test.ts');
-});
-
-test('each file is in one half', () => {
-  const inHalves = halves.flatMap(({ only, exclude }) =>
-    running(exclude).filter((file) => only.length === 0 || only.some((folder) => file.startsWith(folder))),
-  );
-  expect(inHalves.toSorted()).toEqual(files.toSorted());
 });
 
 test('releases are tested from old to new', () => {

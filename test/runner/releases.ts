@@ -65,19 +65,6 @@ export const excludedOfMain = (release: ContainerdRelease): readonly string[] =>
   ...OF_THE_MATRIX.map(pattern),
 ];
 
-/** Topics that take as long as all others. */
-const HALF = ['foresight', 'kubernetes', 'volumes'];
-
-/** The files of a release, without those that are excluded anyway, in halves that take about the same time. */
-export const halves: readonly {
-  readonly what: string;
-  readonly only: readonly string[];
-  readonly exclude: readonly string[];
-}[] = [
-  { what: 'other topics', only: [], exclude: HALF.map((topic) => `test/e2e/${topic}/**`) },
-  { what: HALF.join(', '), only: HALF.map((topic) => `test/e2e/${topic}/`), exclude: [] },
-];
-
 /** The releases that are named, from old to new. */
 export const inOrder = (named: readonly ContainerdRelease[]): readonly ContainerdRelease[] =>
   containerdReleases.filter((release) => named.includes(release));

@@ -44,7 +44,7 @@ export interface NodeRun {
   /** Environment variables for the tests. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** The tests mostly wait, next to others: the node is not bound to one processor. */
+  /** The node is not bound to one processor: other nodes leave none idle. */
   readonly isUnbound?: boolean;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;

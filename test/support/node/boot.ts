@@ -36,7 +36,7 @@ export interface RunOptions extends NodeChoice {
   readonly outDir?: string;
   /** Default: what the kernel's strategy says. */
   readonly memoryBytes?: number;
-  /** For a command that mostly waits, next to others: the node is not bound to one processor. */
+  /** The node is not bound to one processor: other nodes leave none idle. */
   readonly isUnbound?: boolean;
   /** False boots without containerd. `node-containerd start` starts it then. */
   readonly startContainerd?: boolean;

@@ -48,7 +48,7 @@ const chosen: number[] = [];
 
 /**
  * Returns a command that runs on one processor. Only one process of a User Mode Linux runs at a time, and a switch between two of them
- * takes twice the time if it wakes another processor.
+ * takes twice the time if it wakes an idle processor.
  */
 function bound(name: string, command: readonly string[]): string[] {
   const processor = leastBoundProcessor(name, chosen);
