@@ -149,7 +149,7 @@ describe.runIf(isRoot)('rights like the backend', () => {
     await shim.startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     const listener = await shim.start();
     const seen = await pollRights(['socket 660 0 1234', 'socket 600 0 5678'], async (isComplete) => {
-      for (let cycle = 0; cycle < 150 || !isComplete(); cycle += 1) {
+      for (let cycle = 0; cycle < 1000 || !isComplete(); cycle += 1) {
         shim.setBackend({ socket: 0o600, folder: 0o700, gid: 5678 });
         listener.mirrorBackend();
         shim.setBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
@@ -164,8 +164,9 @@ describe.runIf(isRoot)('rights like the backend', () => {
 
 /**
  * Polls the shim's folder and the sockets in it from another process during `run`. Returns each combination of kind, mode, user and
- * group that it has seen. `isComplete` returns whether all `expected` combinations have been seen: on a busy machine the process
- * may not poll for a while.
+ * group that it has seen twice in a row: the kernel reads mode and group one after the other, so that a stat that is interrupted
+ * between has the mode from before a change and the group from after it. `isComplete` returns whether all `expected` combinations have
+ * been seen: on a busy machine the process may not poll for a while.
  */
 async function pollRights(
   expected: readonly string[],
@@ -177,11 +178,16 @@ async function pollRights(
     `import { lstatSync, readdirSync } from 'node:fs';
     const folder = ${JSON.stringify(dirname(shim.path))};
     const seen = new Set();
+    const rights = (file) => {
+      const { mode, uid, gid } = lstatSync(file);
+      return [(mode & 0o7777).toString(8), uid, gid].join(' ');
+    };
     const look = (file, kind) => {
       try {
-        const { mode, uid, gid } = lstatSync(file);
-        const what = [kind, (mode & 0o7777).toString(8), uid, gid].join(' ');
-        if (!seen.has(what)) process.send(what);
+        const found = rights(file);
+        const what = kind + ' ' + found;
+        if (seen.has(what) || rights(file) !== found) return;
+        process.send(what);
         seen.add(what);
       } catch {}
     };
