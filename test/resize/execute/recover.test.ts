@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
 import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { interrupted } from '../../support/resize/interrupted.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { describePod } from '../../../src/resize/report/describe-pod.ts';
@@ -35,25 +36,7 @@ const steps: readonly Step[] = [
 ];
 
 const half: RequestedVolume = { policy: { kind: 'share', hundredths: 5000 }, annotated: true };
-const pod = async () => (await runtime.context.registry.pod(SANDBOX))!;
-const begin = async (planned: readonly Step[] = steps, asked?: ReadonlyMap<string, RequestedVolume>) =>
-  runtime.context.journal.begin(await pod(), planned, {
-    volumes: runtime.context.policies.records(SANDBOX),
-    ...(asked && { asked }),
-  });
-const has = (podMemory: number, ...containers: readonly number[]): void => {
-  runtime.writeFile('/kubepods/pod1', 'memory.max', String(podMemory * MiB));
-  for (const [index, memory] of containers.entries())
-    runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MiB));
-};
-const uses = (cgroup: string, anon: number): void => {
-  runtime.writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
-  runtime.writeFile(cgroup, 'memory.current', String(anon));
-};
-const found = (): number[] => [
-  Number(runtime.read('memory.max')) / MiB,
-  ...[0, 1].map((index) => runtime.limitOf(index) / MiB),
-];
+const { pod, begin, has, uses, found, journal } = interrupted(() => runtime, steps);
 /** Returns the records that another process reads from the journal. */
 const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => {
   const another = await Journal.open(runtime.stateFolder, options);
@@ -63,7 +46,6 @@ const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => 
     await another.close();
   }
 };
-const journal = (): string[] => readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json'));
 
 describe('an interrupted resize', () => {
   test('is marked as finished when all its steps are applied', async () => {
@@ -319,84 +301,6 @@ describe('a resize whose rollback fails', () => {
     runtime.applyUpdates();
     await resize();
     expect(found()).toEqual([350, 100, 250]);
-  });
-});
-
-describe('a resize that began while an earlier one could not be rolled back', () => {
-  // Both change the pod limit.
-  const lower: readonly Step[] = [
-    { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(50) } },
-    { kind: 'pod-memory', from: mi(300), to: mi(150) },
-  ];
-  const raise: readonly Step[] = [
-    { kind: 'pod-memory', from: mi(150), to: mi(250) },
-    { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(200) } },
-  ];
-
-  test.each([
-    ['before its first step', 150, 100, 50],
-    ['after the pod step', 250, 100, 50],
-    ['after all steps', 250, 200, 50],
-  ])('is rolled back with the earlier one when it stopped %s', async (_when, podMemory, ...containers) => {
-    await begin(lower);
-    await begin(raise);
-    has(podMemory, ...containers);
-    await recover(runtime.context);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
-
-  test('leaves a container at its lower limit while what a later one has raised takes its room', async () => {
-    await begin(lower);
-    await begin(raise);
-    has(250, 200, 50);
-    runtime.applyUpdates((id) => id === containerId(0));
-    await recover(runtime.context);
-    expect(found()).toEqual([250, 200, 50]);
-    expect(journal()).toHaveLength(1);
-    runtime.applyUpdates();
-    await recover(runtime.context);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
-
-  test('leaves a container at its lower limit while the pod uses more than the limit between the two', async () => {
-    await begin(lower);
-    await begin(raise);
-    has(250, 200, 50);
-    uses('/kubepods/pod1', 200 * MiB);
-    await recover(runtime.context);
-    expect(found()).toEqual([250, 100, 50]);
-    expect(journal()).toHaveLength(1);
-    uses('/kubepods/pod1', 0);
-    await recover(runtime.context);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
-});
-
-describe('a transfer between containers', () => {
-  const transfer: readonly Step[] = [
-    {
-      kind: 'container',
-      id: containerId(1),
-      memory: { from: mi(200), to: mi(50) },
-      cpu: { from: cpu(20_000), to: cpu(5000) },
-    },
-    { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } },
-  ];
-
-  test('that cannot take a limit back from one of them does not give it to the other', async () => {
-    await (await begin(transfer)).undoing();
-    has(300, 250, 50);
-    runtime.applyUpdates((id) => id === containerId(0));
-    await recover(runtime.context);
-    expect(found()).toEqual([300, 250, 50]);
-    expect(journal()).toHaveLength(1);
-    runtime.applyUpdates();
-    await recover(runtime.context);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
   });
 });
 

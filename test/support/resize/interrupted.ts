@@ -1,0 +1,41 @@
+import { readdirSync } from 'node:fs';
+import type { PodDescription } from '../../../src/runtime/index.ts';
+import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
+import type { Step } from '../../../src/resize/model/step.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
+import { MiB } from './pods.ts';
+
+/**
+ * Functions for a pod of two containers whose resize a crash has interrupted.
+ * @param planned the steps of a resize that does not say other ones
+ */
+export function interrupted(runtime: () => FakeRuntime, planned: readonly Step[] = []) {
+  const pod = async (): Promise<PodDescription> => (await runtime().context.registry.pod(SANDBOX))!;
+  return {
+    pod,
+    /** Writes the steps to the journal, as a resize does before the first one. */
+    begin: async (steps: readonly Step[] = planned, asked?: ReadonlyMap<string, RequestedVolume>) =>
+      runtime().context.journal.begin(await pod(), steps, {
+        volumes: runtime().context.policies.records(SANDBOX),
+        ...(asked && { asked }),
+      }),
+    /** Sets the memory limits of the pod and its containers in the kernel, in MiB. */
+    has: (podMemory: number, ...containers: readonly number[]): void => {
+      runtime().writeFile('/kubepods/pod1', 'memory.max', String(podMemory * MiB));
+      for (const [index, memory] of containers.entries())
+        runtime().writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MiB));
+    },
+    /** Lets a cgroup use this many bytes that cannot be reclaimed. */
+    uses: (cgroup: string, anon: number): void => {
+      runtime().writeFile(cgroup, 'memory.stat', `anon ${anon}\nshmem 0\nunevictable 0\nfile 0\n`);
+      runtime().writeFile(cgroup, 'memory.current', String(anon));
+    },
+    /** Returns the memory limits of the pod and its containers in the kernel, in MiB. */
+    found: (): number[] => [
+      Number(runtime().read('memory.max')) / MiB,
+      ...[0, 1].map((index) => runtime().limitOf(index) / MiB),
+    ],
+    /** Returns the files of the journal's records. */
+    journal: (): string[] => readdirSync(runtime().stateFolder).filter((name) => name.endsWith('.json')),
+  };
+}
