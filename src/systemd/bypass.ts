@@ -80,7 +80,8 @@ export class BypassWatch {
     const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
     const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
     const isActive = values.get('ActiveState') === 'active';
-    const now = wallTime();
+    // Read once: the two times of a bypass must have the distance that systemd reports.
+    const now: Now = { wall: wallTime(), monotonic: Number(process.hrtime.bigint() / 1000n) };
     const startAge = ageOf(values.get('ActiveEnterTimestampMonotonic'), now);
     const endAge = isActive ? Infinity : ageOf(values.get('InactiveEnterTimestampMonotonic'), now);
     return { isActive, endAge, start: timeOf(startAge, now), end: timeOf(endAge, now) };
@@ -92,17 +93,23 @@ async function showUnit(properties: readonly string[]): Promise<string> {
   return (await promisify(execFile)('systemctl', args, { timeout: ANSWER_MS })).stdout;
 }
 
+/** One instant by both clocks: in milliseconds since the epoch, and in microseconds of the monotonic clock. */
+interface Now {
+  readonly wall: number;
+  readonly monotonic: number;
+}
+
 /**
  * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the system's time does
  * not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
  */
-function ageOf(microseconds: string | undefined, now: number): number {
-  if (microseconds?.startsWith('@') === true) return now - Number(microseconds.slice(1)) * 1000;
+function ageOf(microseconds: string | undefined, now: Now): number {
+  if (microseconds?.startsWith('@') === true) return now.wall - Number(microseconds.slice(1)) * 1000;
   if (microseconds === undefined || !/^[1-9]\d*$/.test(microseconds)) return Infinity;
-  return (Number(process.hrtime.bigint() / 1000n) - Number(microseconds)) / 1000;
+  return (now.monotonic - Number(microseconds)) / 1000;
 }
 
-const timeOf = (age: number, now: number): number | undefined => (age === Infinity ? undefined : now - age);
+const timeOf = (age: number, now: Now): number | undefined => (age === Infinity ? undefined : now.wall - age);
 
 const textOf = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : new Date(time).toISOString();
