@@ -45,7 +45,8 @@ async function main(): Promise<number> {
   }
   say(`using an embedded node, because this machine has ${host.lacks.join(', and ')}`);
   const ending = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
+  // Not `once`, as in endingSignal of test/runner: execa would end this process first.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => ending.abort());
   const { exitCode } = await runInNode({
     ...choice,
     command: line,

@@ -87,7 +87,8 @@ async function main(): Promise<number> {
     ['SIGTERM', 143],
     ['SIGHUP', 129],
   ] as const) {
-    process.once(signal, () => ending.abort(code));
+    // Not `once`, as in endingSignal of test/runner: execa would end this process first.
+    process.on(signal, () => ending.abort(code));
   }
   watchNpm(ending);
   const stdio = stdioFor(interactive);
