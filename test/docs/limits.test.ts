@@ -59,7 +59,10 @@ describe('docs/limits.md has the limits of the code:', () => {
       'calls that run',
       `${count(SHARED_LIMITS.calls.all)} on each socket; on the CRI socket, ${SHARED_LIMITS.calls.reserved} of each connection besides`,
     ],
-    ['of these, calls with compressed', count(SHARED_LIMITS.calls.compressed)],
+    [
+      'of these, calls with compressed',
+      `${count(SHARED_LIMITS.calls.compressed)}; one connection has ${count(SHARED_LIMITS.calls.compressed / 2)} of them, a second one ${count(SHARED_LIMITS.calls.compressed / 4)}, and so on`,
+    ],
     ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],
     ['requests on the CRI socket', size(SHARED_LIMITS.requests)],
     [

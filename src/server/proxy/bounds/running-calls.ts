@@ -8,6 +8,12 @@ export interface CallLimits {
   readonly compressed: number;
 }
 
+/** The calls of one connection that have a place. */
+export interface OwnCalls {
+  all: number;
+  compressed: number;
+}
+
 /** The number of calls of all connections that the local server handles. */
 export class RunningCalls {
   #all = 0;
@@ -29,21 +35,27 @@ export class RunningCalls {
   }
 
   /**
-   * Takes a place. Returns whether there was one.
-   * @param running calls of the connection
+   * Takes a place. Returns whether there was one. A connection has no more compressed calls than it leaves places to the others: half of
+   * the places if it is the first, a quarter if it is the second, and so on.
+   * @param own calls of the connection
    */
-  take(running: number, compressed: boolean): boolean {
-    const isReserved = running < this.#limits.reserved;
+  take(own: OwnCalls, compressed: boolean): boolean {
+    const isReserved = own.all < this.#limits.reserved;
     if (!isReserved && this.#all >= this.#limits.all) return false;
-    if (compressed && this.#compressed >= this.#limits.compressed) return false;
+    if (compressed && own.compressed >= this.#limits.compressed - this.#compressed) return false;
     if (!isReserved) this.#all += 1;
     if (compressed) this.#compressed += 1;
+    own.all += 1;
+    if (compressed) own.compressed += 1;
     return true;
   }
 
-  /** @param running calls of the connection, without the one that has ended */
-  release(running: number, compressed: boolean): void {
-    if (running >= this.#limits.reserved) this.#all -= 1;
-    if (compressed) this.#compressed -= 1;
+  /** @param own calls of the connection, with the one that has ended */
+  release(own: OwnCalls, compressed: boolean): void {
+    own.all -= 1;
+    if (own.all >= this.#limits.reserved) this.#all -= 1;
+    if (!compressed) return;
+    own.compressed -= 1;
+    this.#compressed -= 1;
   }
 }

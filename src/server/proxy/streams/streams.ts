@@ -1,5 +1,6 @@
 import { ErrorCode, type Frame, LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
 import { Amendment, MessageAmendment } from '../amending/index.ts';
+import type { OwnCalls } from '../bounds/index.ts';
 import { type DelayedStream, RequestDelay } from '../delaying/index.ts';
 import { type BackendFlow, type FlowControl, Lane } from '../flow-control/index.ts';
 import { RESOURCE_EXHAUSTED, UNAVAILABLE, millisecondsOf, statusBlock } from '../grpc.ts';
@@ -43,8 +44,8 @@ export class Streams {
   readonly #open = new Map<number, Stream>();
   /** Open streams whose response has been sent completely. */
   #delivered = 0;
-  /** Open streams that have a place among the handled calls. */
-  #handled = 0;
+  /** Open streams that have a place among the handled calls of all connections. */
+  readonly #handled: OwnCalls = { all: 0, compressed: 0 };
   /** When the last stream ended, by the connection's clock; when the connection opened, if there was none. */
   lastUsed: number;
 
@@ -101,7 +102,6 @@ export class Streams {
       stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {
       const admitted = ports.options.shared.calls.take(this.#handled, compressed);
-      if (admitted) this.#handled += 1;
       const peer = ports.locals.current();
       const up = new Lane(id, peer.initialWindow, peer.requests);
       stream = new LocalStream(path, now(), new Lane(id, window, peer), up, { peer, compressed, admitted });
@@ -138,10 +138,7 @@ export class Streams {
     if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
     if (stream.kind === 'handle') {
       stream.peer.discard(stream);
-      if (stream.admitted) {
-        this.#handled -= 1;
-        ports.options.shared.calls.release(this.#handled, stream.compressed);
-      }
+      if (stream.admitted) ports.options.shared.calls.release(this.#handled, stream.compressed);
     }
     ports.flowControl.discard(stream.down);
     const { observer, now } = ports.options;
